@@ -1,0 +1,188 @@
+//! CSV and TSV with a header line; fields may be quoted and hold line breaks.
+
+use std::io::{self, BufRead, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::jsonl::{LABEL_FIELDS, split};
+use super::source::{Source, read_error, utf8};
+use super::{
+    Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions,
+};
+
+pub(super) struct Delimited {
+    reader: csv::Reader<CountQuotes>,
+    record: csv::ByteRecord,
+    quotes: Arc<AtomicU64>,
+    columns: Columns,
+    options: Arc<ReadOptions>,
+    on_bad_utf8: OnBadUtf8,
+    place: Place,
+    last_line: u64,
+    last_spans_lines: bool,
+}
+
+/// The positions of the fields that are read.
+struct Columns {
+    texts: Vec<usize>,
+    label: Option<usize>,
+    id: Option<usize>,
+    weight: Option<usize>,
+}
+
+impl Delimited {
+    /// `delimiter` `None`: a comma, or the semicolon that some spreadsheets write.
+    pub(super) fn new(
+        mut source: Source,
+        options: Arc<ReadOptions>,
+        delimiter: Option<u8>,
+    ) -> Result<Self, CorpusError> {
+        let mut place = source.place();
+        place.line = Some(1);
+        let delimiter = match delimiter {
+            Some(delimiter) => delimiter,
+            None => comma_or_semicolon(source.peek()?),
+        };
+        let on_bad_utf8 = source.on_bad_utf8();
+        let quotes = Arc::new(AtomicU64::new(0));
+        let bytes = CountQuotes { bytes: source.into_bytes(), quotes: Arc::clone(&quotes) };
+        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
+        let header = reader.byte_headers().map_err(|error| csv_error(error, &place))?.clone();
+        let mut names = Vec::with_capacity(header.len());
+        for field in &header {
+            let name = utf8(field, on_bad_utf8, 0).map_err(|problem| problem.at(&place))?;
+            names.push(name.trim().to_owned());
+        }
+        if names.iter().all(String::is_empty) {
+            return Err(Problem::NoDocument.at(&place));
+        }
+        let columns = Columns::find(&names, &options).map_err(|problem| problem.at(&place))?;
+        let record = csv::ByteRecord::new();
+        Ok(Self {
+            reader,
+            record,
+            quotes,
+            columns,
+            options,
+            on_bad_utf8,
+            place,
+            last_line: 1,
+            last_spans_lines: false,
+        })
+    }
+
+    fn read(&mut self) -> Result<Option<Document>, CorpusError> {
+        let begin = self.reader.position().line();
+        let more = self.reader.read_byte_record(&mut self.record);
+        // The reader's position may stand before blank lines: the record knows where it began.
+        let position = self.record.position();
+        self.place.line = Some(position.map_or(begin, csv::Position::line));
+        let place = self.place.clone();
+        let more = more.map_err(|error| csv_error(error, &place))?;
+        if !more {
+            let open = self.last_spans_lines && self.quotes.load(Ordering::Relaxed) % 2 == 1;
+            let last = Place { line: Some(self.last_line), ..place };
+            return if open { Err(Problem::OpenQuote.at(&last)) } else { Ok(None) };
+        }
+        self.last_line = place.line.unwrap_or(begin);
+        self.last_spans_lines = self.reader.position().line() > self.last_line + 1;
+        self.document().map(Some).map_err(|problem| problem.at(&place))
+    }
+
+    fn document(&self) -> Result<Document, Problem> {
+        let offset = self.record.position().map_or(0, csv::Position::byte);
+        let field = |column: usize| {
+            utf8(self.record.get(column).unwrap_or_default(), self.on_bad_utf8, offset)
+        };
+        let optional = |column: Option<usize>| column.map(field).transpose();
+        let mut text = String::new();
+        for (index, &column) in self.columns.texts.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            text.push_str(&field(column)?);
+        }
+        let labels = optional(self.columns.label)?;
+        let labels = split(&labels.unwrap_or_default(), self.options.label_separator.as_deref());
+        let id = optional(self.columns.id)?.unwrap_or_default().into_owned();
+        let weight = match optional(self.columns.weight)?.as_deref().map(str::trim) {
+            None | Some("") => 1.0,
+            Some(found) => {
+                found.parse().map_err(|_| Problem::BadWeight { found: found.to_owned() })?
+            }
+        };
+        let place = self.place.clone();
+        Ok(Document { id, content: Content::Text(text), labels, weight, place })
+    }
+}
+
+impl Iterator for Delimited {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+impl Columns {
+    fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
+        let position = |name: &str| names.iter().position(|column| column == name);
+        let needed = |name: &str| {
+            position(name).ok_or_else(|| Problem::MissingField {
+                field: name.to_owned(),
+                found: names.to_vec(),
+            })
+        };
+        let named_or = |named: &Option<String>, default: &str| match named {
+            Some(name) => needed(name).map(Some),
+            None => Ok(position(default)),
+        };
+        let texts = match options.text_columns.as_slice() {
+            [] => vec![needed("text")?],
+            columns => columns.iter().map(|name| needed(name)).collect::<Result<_, _>>()?,
+        };
+        let label = match &options.label_column {
+            Some(name) if options.labels == LabelUse::Required => Some(needed(name)?),
+            Some(name) => position(name),
+            None => LABEL_FIELDS.iter().find_map(|name| position(name)),
+        };
+        if label.is_none() && options.labels == LabelUse::Required && options.qrels.is_none() {
+            return Err(needed("label").err().unwrap_or(Problem::EmptyLabel));
+        }
+        let id = named_or(&options.id_column, "id")?;
+        let weight = named_or(&options.weight_column, "weight")?;
+        Ok(Self { texts, label, id, weight })
+    }
+}
+
+fn comma_or_semicolon(head: &[u8]) -> u8 {
+    let header = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    if header.contains(&b';') && !header.contains(&b',') { b';' } else { b',' }
+}
+
+fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
+    let message = error.to_string();
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => read_error(error, place),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => Problem::Csv {
+            message: format!("{len} fields, but the header has {expected_len}"),
+        }
+        .at(place),
+        _ => Problem::Csv { message }.at(place),
+    }
+}
+
+/// Counts the quote bytes that pass, to notice a quote that is never closed.
+struct CountQuotes {
+    bytes: Box<dyn BufRead + Send>,
+    quotes: Arc<AtomicU64>,
+}
+
+impl Read for CountQuotes {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read(out)?;
+        let quotes = out[..read].iter().filter(|&&byte| byte == b'"').count();
+        self.quotes.fetch_add(quotes as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,48 @@
+//! fastText lines: `__label__x __label__y text`.
+
+use super::source::Lines;
+use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
+
+const PREFIX: &str = "__label__";
+
+pub(super) struct FastText {
+    lines: Lines,
+    labels_needed: bool,
+}
+
+impl FastText {
+    pub(super) fn new(lines: Lines, options: &ReadOptions) -> Self {
+        let labels_needed = options.labels == LabelUse::Required && options.qrels.is_none();
+        Self { lines, labels_needed }
+    }
+
+    fn read(&mut self) -> Result<Option<Document>, CorpusError> {
+        loop {
+            let Some(line) = self.lines.next()? else { return Ok(None) };
+            let mut rest = line.trim();
+            if rest.is_empty() {
+                continue;
+            }
+            let mut labels = Vec::new();
+            while let Some(after) = rest.strip_prefix(PREFIX) {
+                let end = after.find(char::is_whitespace).unwrap_or(after.len());
+                labels.push(after[..end].to_owned());
+                rest = after[end..].trim_start();
+            }
+            let content = Content::Text(rest.to_owned());
+            let place = self.lines.place();
+            if labels.is_empty() && self.labels_needed {
+                return Err(Problem::NoFastTextLabel.at(&place));
+            }
+            return Ok(Some(Document { id: String::new(), content, labels, weight: 1.0, place }));
+        }
+    }
+}
+
+impl Iterator for FastText {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}

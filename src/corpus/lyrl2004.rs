@@ -1,0 +1,124 @@
+//! The files of the RCV1-v2 / LYRL2004 benchmark (Lewis, Yang, Rose and Li 2004, appendices).
+//!
+//! Token files hold `.I id`, `.W`, lines of stemmed tokens and an empty line for each document;
+//! vector files one `id  column:value …` line. Labels come from a qrels file ([`super::Qrels`]).
+
+use super::source::Lines;
+use super::{Content, CorpusError, Document, LabelUse, Place, Problem, ReadOptions};
+
+fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError> {
+    if options.labels == LabelUse::Required && options.qrels.is_none() {
+        let place = Place { line: None, ..lines.place() };
+        return Err(Problem::NoLabels { format: "a LYRL2004 file" }.at(&place));
+    }
+    Ok(())
+}
+
+fn document(id: String, content: Content, place: Place) -> Document {
+    Document { id, content, labels: Vec::new(), weight: 1.0, place }
+}
+
+pub(super) struct Vectors {
+    lines: Lines,
+}
+
+impl Vectors {
+    pub(super) fn new(lines: Lines, options: &ReadOptions) -> Result<Self, CorpusError> {
+        check_labels(&lines, options)?;
+        Ok(Self { lines })
+    }
+
+    fn read(&mut self) -> Result<Option<Document>, CorpusError> {
+        loop {
+            let Some(line) = self.lines.next()? else { return Ok(None) };
+            let mut items = line.split_ascii_whitespace();
+            let Some(id) = items.next() else { continue };
+            let id = id.to_owned();
+            let features = if id.contains(':') {
+                Err(Problem::Unexpected { found: quoted(&id), expected: "a document id" })
+            } else {
+                super::svmlight::features(items, 0)
+            };
+            let place = self.lines.place();
+            let features = features.map_err(|problem| problem.at(&place))?;
+            return Ok(Some(document(id, Content::Features(features), place)));
+        }
+    }
+}
+
+impl Iterator for Vectors {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+pub(super) struct Tokens {
+    lines: Lines,
+    /// The id and the place of a document whose `.I` line was read already.
+    next: Option<(String, Place)>,
+}
+
+impl Tokens {
+    pub(super) fn new(lines: Lines, options: &ReadOptions) -> Result<Self, CorpusError> {
+        check_labels(&lines, options)?;
+        Ok(Self { lines, next: None })
+    }
+
+    fn read(&mut self) -> Result<Option<Document>, CorpusError> {
+        while self.next.is_none() {
+            let Some(line) = self.lines.next()? else { return Ok(None) };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let id = id_line(&line).map(str::to_owned);
+            let found = quoted(&line);
+            let place = self.lines.place();
+            match id {
+                Some(id) => self.next = Some((id, place)),
+                None => return Err(Problem::Unexpected { found, expected: "`.I id`" }.at(&place)),
+            }
+        }
+        let Some((id, place)) = self.next.take() else { return Ok(None) };
+        let Some(line) = self.lines.next()? else {
+            return Err(Problem::CutShort { missing: "`.W` line" }.at(&place));
+        };
+        if line.trim() != ".W" {
+            let found = quoted(&line);
+            let here = self.lines.place();
+            return Err(Problem::Unexpected { found, expected: "`.W`" }.at(&here));
+        }
+        let mut text = String::new();
+        while let Some(line) = self.lines.next()? {
+            if let Some(id) = id_line(&line) {
+                let id = id.to_owned();
+                self.next = Some((id, self.lines.place()));
+                break;
+            }
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(line.trim_end());
+        }
+        text.truncate(text.trim_end().len());
+        Ok(Some(document(id, Content::Text(text), place)))
+    }
+}
+
+impl Iterator for Tokens {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+fn id_line(line: &str) -> Option<&str> {
+    let id = line.strip_prefix(".I ")?.trim();
+    (!id.is_empty()).then_some(id)
+}
+
+fn quoted(text: &str) -> String {
+    format!("`{}`", text.chars().take(40).collect::<String>())
+}

@@ -1,0 +1,37 @@
+//! Plain text: one document a line, no labels. An empty line is an empty document, so that
+//! the answers stay line by line with the questions.
+
+use super::source::Lines;
+use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
+
+pub(super) struct Plain {
+    lines: Lines,
+}
+
+impl Plain {
+    pub(super) fn new(lines: Lines, options: &ReadOptions) -> Result<Self, CorpusError> {
+        if options.labels == LabelUse::Required && options.qrels.is_none() {
+            let place = super::Place { line: None, ..lines.place() };
+            return Err(Problem::NoLabels { format: "plain text" }.at(&place));
+        }
+        Ok(Self { lines })
+    }
+}
+
+impl Iterator for Plain {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let line = match self.lines.next() {
+            Ok(line) => line?.into_owned(),
+            Err(error) => return Some(Err(error)),
+        };
+        Some(Ok(Document {
+            id: String::new(),
+            content: Content::Text(line),
+            labels: Vec::new(),
+            weight: 1.0,
+            place: self.lines.place(),
+        }))
+    }
+}

@@ -1,0 +1,135 @@
+//! Benchmarks whose files, split and label set are known.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{
+    Corpus, CorpusError, Document, Format, Place, Problem, Qrels, ReadOptions, Split,
+};
+
+/// A benchmark that `--preset` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// Reuters-21578, ModApte split, the labels that have a training and a test document
+    /// (90 of them), the documents with at least one of these labels.
+    ModApte90,
+    /// RCV1-v2 topics as split by Lewis, Yang, Rose and Li (2004): vector files if they are
+    /// there, token files otherwise.
+    Lyrl2004,
+}
+
+/// A stream of documents.
+pub type Documents = Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>;
+
+/// The two sides of a benchmark.
+pub struct Sides {
+    /// The training documents.
+    pub train: Documents,
+    /// The test documents.
+    pub test: Documents,
+    /// What was read, in words.
+    pub note: String,
+}
+
+impl std::fmt::Debug for Sides {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sides").field("note", &self.note).finish_non_exhaustive()
+    }
+}
+
+impl Preset {
+    /// Every preset.
+    pub const ALL: [Self; 2] = [Self::ModApte90, Self::Lyrl2004];
+
+    /// The name that `--preset` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ModApte90 => "modapte90",
+            Self::Lyrl2004 => "lyrl2004",
+        }
+    }
+
+    /// Opens the benchmark's files in `folder`.
+    ///
+    /// # Errors
+    /// If a file is missing or cannot be read.
+    pub fn open(self, folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
+        match self {
+            Self::ModApte90 => modapte90(folder, options),
+            Self::Lyrl2004 => lyrl2004(folder, options),
+        }
+    }
+}
+
+fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
+    let side = |split| {
+        let options = ReadOptions { format: Some(Format::Reuters), split, ..options.clone() };
+        Corpus::open(&[folder.to_owned()], options)
+    };
+    let label_set = |split| -> Result<HashSet<String>, CorpusError> {
+        let mut labels = HashSet::new();
+        for document in side(split)? {
+            labels.extend(document?.labels);
+        }
+        Ok(labels)
+    };
+    let test_labels = label_set(Split::Test)?;
+    let mut common = label_set(Split::Train)?;
+    common.retain(|label| test_labels.contains(label));
+    let note = format!("{} labels with a training and a test document", common.len());
+    let common = Arc::new(common);
+    let of_common = |corpus: Corpus| -> Documents {
+        let common = Arc::clone(&common);
+        Box::new(corpus.filter_map(move |document| match document {
+            Ok(mut document) => {
+                document.labels.retain(|label| common.contains(label));
+                (!document.labels.is_empty()).then_some(Ok(document))
+            }
+            Err(error) => Some(Err(error)),
+        }))
+    };
+    let train = of_common(side(Split::Train)?);
+    let test = of_common(side(Split::Test)?);
+    Ok(Sides { train, test, note })
+}
+
+fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| super::source::io_error(folder, error))?
+    {
+        let entry = entry.map_err(|error| super::source::io_error(folder, error))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    let files = |prefix: &str| -> Vec<PathBuf> {
+        names.iter().filter(|name| name.starts_with(prefix)).map(|name| folder.join(name)).collect()
+    };
+    let missing = |file: &str| {
+        let place = Place { source: folder.to_string_lossy().into(), line: None };
+        Problem::MissingFile { file: file.to_owned() }.at(&place)
+    };
+    let qrels = files("rcv1-v2.topics.qrels");
+    let qrels = qrels.first().ok_or_else(|| missing("rcv1-v2.topics.qrels"))?;
+    let qrels = Arc::new(Qrels::read(qrels)?);
+    let (kind, format) = if files("lyrl2004_vectors_train").is_empty() {
+        ("tokens", Format::Lyrl2004Tokens)
+    } else {
+        ("vectors", Format::Lyrl2004Vectors)
+    };
+    let open = |side: &str| {
+        let prefix = format!("lyrl2004_{kind}_{side}");
+        let paths = files(&prefix);
+        if paths.is_empty() {
+            return Err(missing(&format!("{prefix}*.dat")));
+        }
+        let options = ReadOptions {
+            format: Some(format),
+            qrels: Some(Arc::clone(&qrels)),
+            ..options.clone()
+        };
+        Corpus::open(&paths, options)
+    };
+    let note = format!("{kind} files, {} topics in the qrels", qrels.names().len());
+    Ok(Sides { train: Box::new(open("train")?), test: Box::new(open("test")?), note })
+}

@@ -1,0 +1,74 @@
+//! Relevance judgments: lines `label id 1`, which give documents their labels by id.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::source::Source;
+use super::{CorpusError, Problem, ReadOptions};
+
+/// The labels of documents by their id, as in `rcv1-v2.topics.qrels`.
+#[derive(Debug, Default)]
+pub struct Qrels {
+    names: Vec<String>,
+    labels: HashMap<String, Vec<u32>>,
+}
+
+impl Qrels {
+    /// Reads a qrels file (it may be compressed).
+    ///
+    /// # Errors
+    /// If the file cannot be read or a line is not `label id judgment`.
+    pub fn read(path: &Path) -> Result<Self, CorpusError> {
+        Self::from_source(Source::open(path, &ReadOptions::default())?)
+    }
+
+    /// Reads qrels from bytes, named `name` in messages.
+    ///
+    /// # Errors
+    /// If a line is not `label id judgment`.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, CorpusError> {
+        let bytes = Box::new(std::io::Cursor::new(bytes));
+        Self::from_source(Source::from_reader(name, bytes, &ReadOptions::default())?)
+    }
+
+    fn from_source(source: Source) -> Result<Self, CorpusError> {
+        let mut lines = source.lines();
+        let mut ids: HashMap<String, u32> = HashMap::new();
+        let mut qrels = Self::default();
+        while let Some(line) = lines.next()? {
+            let mut items = line.split_ascii_whitespace();
+            let Some(name) = items.next() else { continue };
+            let (Some(id), Some(judgment), None) = (items.next(), items.next(), items.next())
+            else {
+                let found = format!("`{}`", line.chars().take(40).collect::<String>());
+                let expected = "`label id 1`";
+                return Err(Problem::Unexpected { found, expected }.at(&lines.place()));
+            };
+            if judgment == "0" {
+                continue;
+            }
+            let label = match ids.get(name) {
+                Some(&label) => label,
+                None => {
+                    let label = u32::try_from(qrels.names.len()).unwrap_or(u32::MAX);
+                    ids.insert(name.to_owned(), label);
+                    qrels.names.push(name.to_owned());
+                    label
+                }
+            };
+            qrels.labels.entry(id.to_owned()).or_default().push(label);
+        }
+        Ok(qrels)
+    }
+
+    /// The labels of the document `id`; none if the file does not name it.
+    pub fn labels(&self, id: &str) -> Vec<String> {
+        let labels = self.labels.get(id).map_or(&[][..], Vec::as_slice);
+        labels.iter().map(|&label| self.names[label as usize].clone()).collect()
+    }
+
+    /// Every label that the file names, in its order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+}

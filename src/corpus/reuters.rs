@@ -1,0 +1,159 @@
+//! Reuters-21578 SGML, and the sides of its ModApte split.
+//!
+//! A story is everything between `<REUTERS …>` and `</REUTERS>`; its labels are the `<D>` of
+//! `<TOPICS>`, its text is the title and the body (or the whole `<TEXT>` where a story has
+//! neither). The files are windows-1252, not XML.
+
+use super::source::Lines;
+use super::{Content, CorpusError, Document, Problem};
+
+/// A side of the ModApte split: training stories are those with `LEWISSPLIT="TRAIN"` and
+/// `TOPICS="YES"`, test stories those with `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Split {
+    /// Every story, in the split or not.
+    #[default]
+    All,
+    /// The 9,603 training stories.
+    Train,
+    /// The 3,299 test stories.
+    Test,
+}
+
+pub(super) struct Reuters {
+    lines: Lines,
+    split: Split,
+}
+
+impl Reuters {
+    pub(super) fn new(lines: Lines, split: Split) -> Self {
+        Self { lines, split }
+    }
+
+    fn read(&mut self) -> Result<Option<Document>, CorpusError> {
+        loop {
+            let Some(line) = self.lines.next()? else { return Ok(None) };
+            if line.is_empty() || line.starts_with("<!DOCTYPE") {
+                continue;
+            }
+            let mut story = line.into_owned();
+            let place = self.lines.place();
+            if !story.starts_with("<REUTERS") {
+                let found = format!("`{}`", story.chars().take(40).collect::<String>());
+                return Err(Problem::Unexpected { found, expected: "`<REUTERS …>`" }.at(&place));
+            }
+            while !story.contains("</REUTERS>") {
+                match self.lines.next()? {
+                    Some(line) => {
+                        story.push('\n');
+                        story.push_str(&line);
+                    }
+                    None => {
+                        return Err(Problem::CutShort { missing: "`</REUTERS>`" }.at(&place));
+                    }
+                }
+            }
+            let tag = story.split('>').next().unwrap_or_default();
+            if !in_split(tag, self.split) {
+                continue;
+            }
+            let id = attribute(tag, "NEWID").unwrap_or_default().to_owned();
+            let labels = labels(&story);
+            let content = Content::Text(text(&story));
+            return Ok(Some(Document { id, content, labels, weight: 1.0, place }));
+        }
+    }
+}
+
+impl Iterator for Reuters {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+fn in_split(tag: &str, split: Split) -> bool {
+    let side = match split {
+        Split::All => return true,
+        Split::Train => "TRAIN",
+        Split::Test => "TEST",
+    };
+    attribute(tag, "TOPICS") == Some("YES") && attribute(tag, "LEWISSPLIT") == Some(side)
+}
+
+fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+    let start = tag.find(&format!(" {name}=\""))? + name.len() + 3;
+    tag[start..].split('"').next()
+}
+
+/// What stands between `<name…>` and `</name>`.
+fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let open = text.find(&format!("<{name}"))?;
+    let start = open + text[open..].find('>')? + 1;
+    let end = start + text[start..].find(&format!("</{name}>"))?;
+    Some(&text[start..end])
+}
+
+fn labels(story: &str) -> Vec<String> {
+    let topics = element(story, "TOPICS").unwrap_or_default();
+    topics
+        .split("<D>")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("</D>"))
+        .map(|(label, _)| unescape(label))
+        .collect()
+}
+
+fn text(story: &str) -> String {
+    let Some(text) = element(story, "TEXT") else { return String::new() };
+    let title = element(text, "TITLE");
+    let body = element(text, "BODY");
+    match (title, body) {
+        (Some(title), Some(body)) => format!("{}\n{}", unescape(title), unescape(body)),
+        (_, Some(body)) => unescape(body),
+        // Brief and unprocessed stories: the running text stands beside the other elements.
+        _ => unescape(&without_tags(text)),
+    }
+}
+
+fn without_tags(text: &str) -> String {
+    let mut parts = text.split('<');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push('\n');
+        plain.push_str(part.split_once('>').map_or(part, |(_, after)| after));
+    }
+    plain
+}
+
+/// The entities that the files use: `&lt; &gt; &amp; &quot; &#n;`. Control characters, which
+/// the wire service used for layout, become blanks.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('&') {
+        plain.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let entity = rest.find(';').filter(|&end| end <= 8).map(|end| &rest[1..end]);
+        let character = entity.and_then(|entity| match entity {
+            "lt" => Some('<'),
+            "gt" => Some('>'),
+            "amp" => Some('&'),
+            "quot" => Some('"'),
+            _ => entity.strip_prefix('#')?.parse().ok().and_then(char::from_u32),
+        });
+        match (character, entity) {
+            (Some(character), Some(entity)) => {
+                plain.push(character);
+                rest = &rest[entity.len() + 2..];
+            }
+            _ => {
+                plain.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain.replace(|c: char| c.is_control() && c != '\n' && c != '\t', " ")
+}

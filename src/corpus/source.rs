@@ -1,0 +1,304 @@
+//! Bytes in: files and standard input, decompressed by their magic bytes and decoded to UTF-8.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use encoding_rs::{DecoderResult, Encoding};
+
+use super::{CorpusError, OnBadUtf8, Place, Problem, ReadOptions};
+
+/// No record of a corpus may be longer: a line of gigabytes is a mistake in the file.
+const MAX_RECORD: usize = 1 << 28;
+const BUFFER: usize = 1 << 16;
+
+type Bytes = Box<dyn BufRead + Send>;
+
+/// A named stream of bytes: decompressed, and UTF-8 unless it is damaged.
+pub(super) struct Source {
+    name: Arc<str>,
+    bytes: Bytes,
+    on_bad_utf8: OnBadUtf8,
+}
+
+/// The encoding of that name: WHATWG labels, and `latin-1`.
+///
+/// ```
+/// assert_eq!(classify::corpus::encoding_for_label("latin-1").unwrap().name(), "windows-1252");
+/// assert!(classify::corpus::encoding_for_label("klingon").is_none());
+/// ```
+pub fn encoding_for_label(label: &str) -> Option<&'static Encoding> {
+    let label = if label.eq_ignore_ascii_case("latin-1") { "latin1" } else { label };
+    Encoding::for_label(label.as_bytes())
+}
+
+pub(super) fn io_error(path: &Path, error: io::Error) -> CorpusError {
+    Problem::Io(error).at(&Place { source: path.to_string_lossy().into(), line: None })
+}
+
+impl Source {
+    pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self, CorpusError> {
+        if path.as_os_str() == "-" {
+            let stdin = BufReader::with_capacity(BUFFER, io::stdin());
+            return Self::from_reader("<stdin>", Box::new(stdin), options);
+        }
+        let file = File::open(path).map_err(|error| io_error(path, error))?;
+        let file = BufReader::with_capacity(BUFFER, file);
+        Self::from_reader(&path.to_string_lossy(), Box::new(file), options)
+    }
+
+    pub(super) fn from_reader(
+        name: &str,
+        bytes: Bytes,
+        options: &ReadOptions,
+    ) -> Result<Self, CorpusError> {
+        let name: Arc<str> = name.into();
+        let failed =
+            |error| Problem::Io(error).at(&Place { source: Arc::clone(&name), line: None });
+        let bytes = decompressed(bytes).map_err(failed)?;
+        let mut source = Self { name: Arc::clone(&name), bytes, on_bad_utf8: options.on_bad_utf8 };
+        match options.encoding {
+            Some(encoding) if encoding != encoding_rs::UTF_8 => {
+                source = source.decoded(encoding, options.on_bad_utf8);
+            }
+            _ => {
+                let head = source.peek()?;
+                if head.starts_with(&[0xEF, 0xBB, 0xBF]) {
+                    source.bytes.consume(3);
+                } else if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
+                    return Err(Problem::Utf16.at(&source.place()));
+                }
+            }
+        }
+        Ok(source)
+    }
+
+    /// The same stream read as `encoding` instead of UTF-8.
+    pub(super) fn decoded(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
+        let decoded = Decoded {
+            bytes: self.bytes,
+            decoder: encoding.new_decoder_with_bom_removal(),
+            encoding,
+            on_bad,
+            offset: 0,
+            ended: false,
+            pending: Vec::new(),
+            taken: 0,
+        };
+        Self { bytes: Box::new(BufReader::with_capacity(BUFFER, decoded)), ..self }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { source: Arc::clone(&self.name), line: None }
+    }
+
+    /// The next bytes, without taking them: at least one unless the stream has ended.
+    pub(super) fn peek(&mut self) -> Result<&[u8], CorpusError> {
+        let place = self.place();
+        self.bytes.fill_buf().map_err(|error| read_error(error, &place))
+    }
+
+    pub(super) fn on_bad_utf8(&self) -> OnBadUtf8 {
+        self.on_bad_utf8
+    }
+
+    pub(super) fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
+    pub(super) fn lines(self) -> Lines {
+        Lines { source: self, line: 0, offset: 0, buffer: Vec::new() }
+    }
+}
+
+/// The problem behind an I/O error: damaged text where the decoder says so.
+pub(super) fn read_error(error: io::Error, place: &Place) -> CorpusError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Malformed>()) {
+        Some(malformed) => {
+            Problem::BadEncoding { byte: malformed.byte, encoding: malformed.encoding }.at(place)
+        }
+        None => Problem::Io(error).at(place),
+    }
+}
+
+/// `bytes` as UTF-8, by the rule for invalid bytes; `offset` is where they begin in the file.
+pub(super) fn utf8<'a>(
+    bytes: &'a [u8],
+    on_bad_utf8: OnBadUtf8,
+    offset: u64,
+) -> Result<Cow<'a, str>, Problem> {
+    match (std::str::from_utf8(bytes), on_bad_utf8) {
+        (Ok(text), _) => Ok(Cow::Borrowed(text)),
+        (Err(_), OnBadUtf8::Replace) => Ok(String::from_utf8_lossy(bytes)),
+        (Err(error), OnBadUtf8::Error) => {
+            Err(Problem::BadUtf8 { byte: offset + error.valid_up_to() as u64 })
+        }
+    }
+}
+
+/// The lines of a source, counted, without their line ends.
+pub(super) struct Lines {
+    source: Source,
+    line: u64,
+    offset: u64,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    /// The place of the line read last.
+    pub(super) fn place(&self) -> Place {
+        Place { source: Arc::clone(&self.source.name), line: Some(self.line.max(1)) }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
+        self.buffer.clear();
+        let read = Read::take(&mut self.source.bytes, MAX_RECORD as u64 + 1)
+            .read_until(b'\n', &mut self.buffer);
+        self.line += 1;
+        let read = read.map_err(|error| read_error(error, &self.place()))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if read > MAX_RECORD {
+            return Err(Problem::TooLong { limit: MAX_RECORD }.at(&self.place()));
+        }
+        let offset = self.offset;
+        self.offset += read as u64;
+        if self.buffer.last() == Some(&b'\n') {
+            self.buffer.pop();
+            if self.buffer.last() == Some(&b'\r') {
+                self.buffer.pop();
+            }
+        }
+        let place = Place { source: Arc::clone(&self.source.name), line: Some(self.line) };
+        utf8(&self.buffer, self.source.on_bad_utf8, offset)
+            .map(Some)
+            .map_err(|problem| problem.at(&place))
+    }
+}
+
+fn decompressed(mut bytes: Bytes) -> io::Result<Bytes> {
+    let head = bytes.fill_buf()?;
+    if head.starts_with(&[0x1F, 0x8B]) {
+        let decoder = flate2::bufread::MultiGzDecoder::new(bytes);
+        Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
+    } else if head.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
+        let decoder = Zstd { rest: ZstdState::Between(bytes) };
+        Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
+    } else {
+        Ok(bytes)
+    }
+}
+
+/// The frames of a zstd stream, one after the other.
+struct Zstd {
+    rest: ZstdState,
+}
+
+type Frame = ruzstd::decoding::StreamingDecoder<Bytes, ruzstd::decoding::FrameDecoder>;
+
+enum ZstdState {
+    Between(Bytes),
+    Inside(Box<Frame>),
+    Ended,
+}
+
+impl Read for Zstd {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match std::mem::replace(&mut self.rest, ZstdState::Ended) {
+                ZstdState::Ended => return Ok(0),
+                ZstdState::Between(mut bytes) => {
+                    if bytes.fill_buf()?.is_empty() {
+                        return Ok(0);
+                    }
+                    let frame = Frame::new(bytes).map_err(io::Error::other)?;
+                    self.rest = ZstdState::Inside(Box::new(frame));
+                }
+                ZstdState::Inside(mut frame) => {
+                    let read = frame.read(out)?;
+                    if read > 0 {
+                        self.rest = ZstdState::Inside(frame);
+                        return Ok(read);
+                    }
+                    self.rest = ZstdState::Between(frame.into_inner());
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not valid {encoding}")]
+struct Malformed {
+    byte: u64,
+    encoding: &'static str,
+}
+
+/// Bytes of another encoding, read as UTF-8.
+struct Decoded {
+    bytes: Bytes,
+    decoder: encoding_rs::Decoder,
+    encoding: &'static Encoding,
+    on_bad: OnBadUtf8,
+    offset: u64,
+    ended: bool,
+    pending: Vec<u8>,
+    taken: usize,
+}
+
+impl Decoded {
+    fn refill(&mut self) -> io::Result<()> {
+        self.pending.resize(BUFFER, 0);
+        self.taken = 0;
+        let input = self.bytes.fill_buf()?;
+        let last = input.is_empty();
+        let (read, written) = match self.on_bad {
+            OnBadUtf8::Replace => {
+                let (result, read, written, _) =
+                    self.decoder.decode_to_utf8(input, &mut self.pending, last);
+                self.ended = last && result == encoding_rs::CoderResult::InputEmpty;
+                (read, written)
+            }
+            OnBadUtf8::Error => {
+                let (result, read, written) =
+                    self.decoder.decode_to_utf8_without_replacement(input, &mut self.pending, last);
+                if let DecoderResult::Malformed(length, after) = result {
+                    let end = self.offset + read as u64;
+                    let byte = end.saturating_sub(u64::from(length) + u64::from(after));
+                    let encoding = self.encoding.name();
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        Malformed { byte, encoding },
+                    ));
+                }
+                self.ended = last && result == DecoderResult::InputEmpty;
+                (read, written)
+            }
+        };
+        self.bytes.consume(read);
+        self.offset += read as u64;
+        self.pending.truncate(written);
+        Ok(())
+    }
+}
+
+impl Read for Decoded {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.pending.len() {
+            if self.ended {
+                return Ok(0);
+            }
+            self.refill()?;
+        }
+        let length = out.len().min(self.pending.len() - self.taken);
+        out[..length].copy_from_slice(&self.pending[self.taken..self.taken + length]);
+        self.taken += length;
+        Ok(length)
+    }
+}

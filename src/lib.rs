@@ -1,3 +1,6 @@
 //! Exact k-nearest-neighbor document classification.
-#![expect(missing_docs, reason = "scaffold")]
 pub mod corpus;
+pub mod analyze;
+pub mod matrix;
+pub mod vocabulary;
+pub mod tfidf;

@@ -1,0 +1,84 @@
+//! Accent folding of Latin and Greek letters: `é` → `e`, `ø` → `o`, `ß` → `ss`.
+//!
+//! Marks of other scripts are left alone: in Devanagari or Hebrew they are vowels, and the
+//! Cyrillic `й` is no `и`.
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// `word` without accents.
+pub(super) fn folded(word: &str) -> String {
+    if word.is_ascii() {
+        return word.to_owned();
+    }
+    let mut plain = String::with_capacity(word.len());
+    let mut strip = false;
+    for c in word.nfd() {
+        if is_combining_mark(c) {
+            if !strip {
+                plain.push(c);
+            }
+            continue;
+        }
+        strip = c.is_ascii_alphabetic() || is_latin_or_greek(c);
+        match undecomposed(c) {
+            Some(letters) => plain.push_str(letters),
+            None => plain.push(c),
+        }
+    }
+    // Put together again what was only taken apart.
+    plain.nfc().collect()
+}
+
+fn is_latin_or_greek(c: char) -> bool {
+    matches!(c,
+        '\u{C0}'..='\u{24F}' | '\u{1E00}'..='\u{1EFF}' | '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}')
+}
+
+/// Letters whose stroke or ligature is no combining mark.
+fn undecomposed(c: char) -> Option<&'static str> {
+    Some(match c {
+        'ø' => "o",
+        'Ø' => "O",
+        'đ' | 'ð' => "d",
+        'Đ' | 'Ð' => "D",
+        'ł' => "l",
+        'Ł' => "L",
+        'ħ' => "h",
+        'Ħ' => "H",
+        'ŧ' => "t",
+        'Ŧ' => "T",
+        'ı' => "i",
+        'æ' => "ae",
+        'Æ' => "AE",
+        'œ' => "oe",
+        'Œ' => "OE",
+        'ß' => "ss",
+        'þ' => "th",
+        'Þ' => "TH",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folded;
+
+    #[test]
+    fn latin_and_greek_only() {
+        for (word, plain) in [
+            ("crème", "creme"),
+            ("brûlée", "brulee"),
+            ("smørrebrød", "smorrebrod"),
+            ("łódź", "lodz"),
+            ("έλληνας", "ελληνας"),
+            ("Œuvre", "OEuvre"),
+            ("йод", "йод"),
+            ("हिन्दी", "हिन्दी"),
+            ("한국", "한국"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(folded(word), plain);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Text → folded words.
+//!
+//! Three ways through, with the same words: ASCII text is lowered whole and cut by a byte table;
+//! in mixed text the same is done with the ASCII between white space; what is left (a chunk
+//! between white space that holds a non-ASCII character) is normalized, folded and cut by
+//! UAX #29 ([`unicode_segmentation`]). No UAX #29 word reaches across ASCII white space, so the
+//! chunks can be cut alone; property tests hold the ways together.
+
+use std::borrow::Cow;
+
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is_nfkc_quick};
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::{AnalyzerSpec, Case, Normalization, Words};
+
+/// Buffers that outlive a text.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    lowered: String,
+    folded: String,
+}
+
+/// Calls `word` with every word of `text`, folded, in order.
+pub(super) fn words(
+    spec: &AnalyzerSpec,
+    text: &str,
+    buffers: &mut Buffers,
+    word: &mut impl FnMut(&str),
+) {
+    let mut rest = text;
+    loop {
+        let Some(first) = rest.bytes().position(|byte| !byte.is_ascii()) else {
+            return ascii_words(spec, rest, &mut buffers.lowered, word);
+        };
+        let bytes = rest.as_bytes();
+        let start = bytes[..first].iter().rposition(is_space).map_or(0, |space| space + 1);
+        let end = bytes[first..].iter().position(is_space).map_or(rest.len(), |n| first + n);
+        ascii_words(spec, &rest[..start], &mut buffers.lowered, word);
+        unicode_words(spec, &rest[start..end], &mut buffers.folded, word);
+        rest = &rest[end..];
+    }
+}
+
+/// The same words by the general way alone.
+pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(&str)) {
+    unicode_words(spec, text, &mut String::new(), word);
+}
+
+/// White space that ends a chunk: never part of a word, before or after normalization.
+fn is_space(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+const LETTER: u8 = 1;
+const DIGIT: u8 = 2;
+const CONNECTOR: u8 = 4;
+/// Joins letters: `MidLetter`, `MidNumLet`, `Single_Quote`.
+const MID_LETTER: u8 = 8;
+/// Joins digits: `MidNum`, `MidNumLet`, `Single_Quote`.
+const MID_DIGIT: u8 = 16;
+const WORD: u8 = LETTER | DIGIT | CONNECTOR;
+
+/// The UAX #29 word-break classes of ASCII.
+const CLASS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' => LETTER,
+            b'0'..=b'9' => DIGIT,
+            b'_' => CONNECTOR,
+            b':' => MID_LETTER,
+            b',' | b';' => MID_DIGIT,
+            b'.' | b'\'' => MID_LETTER | MID_DIGIT,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    table
+};
+
+fn ascii_words(
+    spec: &AnalyzerSpec,
+    text: &str,
+    lowered: &mut String,
+    word: &mut impl FnMut(&str),
+) {
+    let text = match spec.case {
+        Case::Keep => text,
+        Case::Fold | Case::Lower => {
+            lowered.clear();
+            lowered.push_str(text);
+            lowered.make_ascii_lowercase();
+            lowered
+        }
+    };
+    match spec.words {
+        Words::Unicode => ascii_uax29(text, word),
+        Words::WordCharacters => {
+            let is_word = |byte: &u8| CLASS[usize::from(*byte)] & WORD != 0;
+            ascii_runs(text, is_word, word);
+        }
+        Words::Whitespace => text.split_whitespace().for_each(word),
+    }
+}
+
+/// Rules WB5–WB13b for ASCII, which has no combining marks and no other scripts.
+fn ascii_uax29(text: &str, word: &mut impl FnMut(&str)) {
+    let bytes = text.as_bytes();
+    let class = |index: usize| bytes.get(index).map_or(0, |&byte| CLASS[usize::from(byte)]);
+    let mut at = 0;
+    while at < bytes.len() {
+        if class(at) & WORD == 0 {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        let mut seen = 0;
+        loop {
+            while class(at) & WORD != 0 {
+                seen |= class(at);
+                at += 1;
+            }
+            let (before, here, after) = (class(at - 1), class(at), class(at + 1));
+            let joins_letters = before & LETTER != 0 && here & MID_LETTER != 0 && after & LETTER != 0;
+            let joins_digits = before & DIGIT != 0 && here & MID_DIGIT != 0 && after & DIGIT != 0;
+            if !(joins_letters || joins_digits) {
+                break;
+            }
+            at += 1;
+        }
+        if seen & (LETTER | DIGIT) != 0 {
+            word(&text[start..at]);
+        }
+    }
+}
+
+fn ascii_runs(text: &str, is_word: impl Fn(&u8) -> bool, word: &mut impl FnMut(&str)) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(skipped) = bytes[at..].iter().position(&is_word) {
+        let start = at + skipped;
+        at = bytes[start..].iter().position(|b| !is_word(b)).map_or(bytes.len(), |n| start + n);
+        word(&text[start..at]);
+    }
+}
+
+/// `text` normalized and case-folded, into `folded`.
+pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
+    let normal: Cow<'_, str> = match spec.normalization {
+        Normalization::Nfkc if is_nfkc_quick(text.chars()) != IsNormalized::Yes => {
+            text.nfkc().collect()
+        }
+        Normalization::Nfc if is_nfc_quick(text.chars()) != IsNormalized::Yes => {
+            text.nfc().collect()
+        }
+        _ => Cow::Borrowed(text),
+    };
+    folded.clear();
+    match spec.case {
+        Case::Keep => folded.push_str(&normal),
+        Case::Lower => folded.push_str(&normal.to_lowercase()),
+        Case::Fold => folded.push_str(&unicase::UniCase::new(normal.as_ref()).to_folded_case()),
+    }
+}
+
+fn unicode_words(
+    spec: &AnalyzerSpec,
+    text: &str,
+    folded: &mut String,
+    word: &mut impl FnMut(&str),
+) {
+    fold(spec, text, folded);
+    match spec.words {
+        Words::Unicode => uax29_with_bigrams(folded, word),
+        Words::WordCharacters => {
+            folded.split(|c: char| !is_word_character(c)).filter(|w| !w.is_empty()).for_each(word);
+        }
+        Words::Whitespace => folded.split_whitespace().for_each(word),
+    }
+}
+
+/// Letters, numbers (general categories L and N) and `_`, as Python's `\w`.
+fn is_word_character(c: char) -> bool {
+    let group = c.general_category_group();
+    c == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
+}
+
+/// UAX #29 words; adjacent words of scripts without blanks are run together and given as
+/// overlapping bigrams of characters, a lone character as itself.
+fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(&str)) {
+    let mut run = 0..0;
+    for (at, with_blank) in text.unicode_word_indices() {
+        // A stray mark belongs to the blank before it (WB4), but the blank is no part of a word.
+        let found = with_blank.trim_start();
+        let start = at + with_blank.len() - found.len();
+        if !found.chars().all(is_cjk) {
+            bigrams(&text[std::mem::take(&mut run)], word);
+            word(found);
+        } else if run.end == start && !run.is_empty() {
+            run.end += found.len();
+        } else {
+            bigrams(&text[run], word);
+            run = start..start + found.len();
+        }
+    }
+    bigrams(&text[run], word);
+}
+
+fn bigrams(run: &str, word: &mut impl FnMut(&str)) {
+    let mut last = None;
+    let mut pairs = 0;
+    for (at, c) in run.char_indices() {
+        if let Some(start) = last {
+            word(&run[start..at + c.len_utf8()]);
+            pairs += 1;
+        }
+        last = Some(at);
+    }
+    if pairs == 0 && !run.is_empty() {
+        word(run);
+    }
+}
+
+/// Han, Hiragana, Katakana and Hangul.
+fn is_cjk(c: char) -> bool {
+    matches!(c,
+        '\u{1100}'..='\u{11FF}' | '\u{2E80}'..='\u{2FDF}' | '\u{3005}'..='\u{3007}'
+        | '\u{3041}'..='\u{30FF}' | '\u{3131}'..='\u{318E}' | '\u{31F0}'..='\u{31FF}'
+        | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{A960}'..='\u{A97F}'
+        | '\u{AC00}'..='\u{D7FF}' | '\u{F900}'..='\u{FAFF}' | '\u{FF66}'..='\u{FF9D}'
+        | '\u{20000}'..='\u{3FFFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spec(words: Words, case: Case) -> AnalyzerSpec {
+        AnalyzerSpec { words, case, ..AnalyzerSpec::default() }
+    }
+
+    fn both(spec: &AnalyzerSpec, text: &str) -> (Vec<String>, Vec<String>) {
+        let (mut fast, mut slow) = (Vec::new(), Vec::new());
+        words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.to_owned()));
+        words_slowly(spec, text, &mut |word| slow.push(word.to_owned()));
+        (fast, slow)
+    }
+
+    fn specs() -> Vec<AnalyzerSpec> {
+        let mut specs = Vec::new();
+        for words in [Words::Unicode, Words::WordCharacters, Words::Whitespace] {
+            specs.extend([Case::Fold, Case::Lower, Case::Keep].map(|case| spec(words, case)));
+        }
+        specs
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn ascii_path_gives_the_words_of_uax29(text in "[ -~\t\r\n]{0,60}") {
+            for spec in specs() {
+                let (fast, slow) = both(&spec, &text);
+                prop_assert_eq!(fast, slow);
+            }
+        }
+
+        #[test]
+        fn ascii_path_on_few_characters(text in "[ aB1_.:,;'\"\u{b}-]{0,24}") {
+            for spec in specs() {
+                let (fast, slow) = both(&spec, &text);
+                prop_assert_eq!(fast, slow);
+            }
+        }
+
+        #[test]
+        fn chunks_give_the_words_of_the_whole(
+            text in "[ \nabC1._'\u{301}\u{200d}\u{ad}\u{df}\u{3a3}\u{5d0}\"\u{915}\u{93f}\u{4e2d}\u{6587}\u{30ab}\u{ac00}\u{fb01}\u{a8}\u{3000}\u{3099}\u{1f1e6}]{0,24}"
+        ) {
+            for spec in specs() {
+                let (fast, slow) = both(&spec, &text);
+                prop_assert_eq!(fast, slow);
+            }
+        }
+
+        #[test]
+        fn chunks_on_any_text(text in "\\PC{0,40}") {
+            for spec in specs() {
+                let (fast, slow) = both(&spec, &text);
+                prop_assert_eq!(fast, slow);
+            }
+        }
+    }
+
+    fn uax29(text: &str) -> Vec<String> {
+        both(&AnalyzerSpec::default(), text).0
+    }
+
+    #[test]
+    fn scripts() {
+        assert_eq!(uax29("Straße STRASSE ﬁx Σίσυφος"), ["strasse", "strasse", "fix", "σίσυφοσ"]);
+        // Combining marks stay in their word.
+        assert_eq!(uax29("हिन्दी भाषा"), ["हिन्दी", "भाषा"]);
+        assert_eq!(uax29("తెలుగు, భాష"), ["తెలుగు", "భాష"]);
+        assert_eq!(uax29("cafe\u{301} café"), ["café", "café"]);
+        // CJK gives bigrams; a lone character is itself; punctuation ends a run.
+        assert_eq!(uax29("東京都。中 abc"), ["東京", "京都", "中", "abc"]);
+        assert_eq!(uax29("한국어 テスト"), ["한국", "국어", "テス", "スト"]);
+        assert_eq!(uax29("3.14 a_b U.S.A. don't 1,000 x:y _ __a"),
+            ["3.14", "a_b", "u.s.a", "don't", "1,000", "x:y", "__a"]);
+    }
+}

@@ -1,0 +1,239 @@
+//! Finished words → term ids: words, word n-grams and character n-grams, looked up in a
+//! dictionary.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use super::{Analyzer, CharScope, NgramRange, segment};
+
+/// Where terms become ids.
+pub(crate) trait Dictionary {
+    /// The id of `term`, or `None` if it has none.
+    fn id(&mut self, term: &str) -> Option<u32>;
+}
+
+/// Marks a character n-gram, which no word can look like.
+const CHAR_NGRAM: char = '~';
+
+/// A cache that outgrows this many bytes of words is emptied: a stream may have no end.
+const CACHE_BYTES: usize = 1 << 24;
+
+/// Turns texts into lists of term ids, and remembers what became of each word.
+pub(crate) struct TermCounter<'a> {
+    analyzer: &'a Analyzer,
+    buffers: segment::Buffers,
+    /// Folded word → what [`Analyzer::finish`] and the dictionary made of it.
+    cache: WordCache,
+    /// The finished words of a text, where n-grams need them.
+    finished: String,
+    ends: Vec<usize>,
+    term: String,
+    unigrams_only: bool,
+    finishes_nothing: bool,
+}
+
+/// What became of a word.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Dropped,
+    Unknown,
+    Term(u32),
+}
+
+impl<'a> TermCounter<'a> {
+    pub(crate) fn new(analyzer: &'a Analyzer) -> Self {
+        let spec = analyzer.spec();
+        let unigrams_only = spec.word_ngrams == NgramRange::new(1, 1) && spec.char_ngrams.is_none();
+        Self {
+            analyzer,
+            buffers: segment::Buffers::default(),
+            cache: WordCache::default(),
+            finished: String::new(),
+            ends: Vec::new(),
+            term: String::new(),
+            unigrams_only,
+            finishes_nothing: analyzer.finishes_nothing(),
+        }
+    }
+
+    /// Appends the ids of the terms of `text` to `ids`, in no particular order, and returns how
+    /// many terms had no id.
+    pub(crate) fn ids(
+        &mut self,
+        text: &str,
+        dictionary: &mut impl Dictionary,
+        ids: &mut Vec<u32>,
+    ) -> usize {
+        let spec = self.analyzer.spec();
+        let mut unknown = 0;
+        if self.unigrams_only && self.finishes_nothing {
+            segment::words(spec, text, &mut self.buffers, &mut |word| match dictionary.id(word) {
+                Some(id) => ids.push(id),
+                None => unknown += 1,
+            });
+            return unknown;
+        }
+        if self.unigrams_only {
+            let (analyzer, cache) = (self.analyzer, &mut self.cache);
+            segment::words(spec, text, &mut self.buffers, &mut |word| {
+                let outcome = cache.get_or_insert(word, || match analyzer.finish(word) {
+                    None => Outcome::Dropped,
+                    Some(finished) => {
+                        dictionary.id(&finished).map_or(Outcome::Unknown, Outcome::Term)
+                    }
+                });
+                match outcome {
+                    Outcome::Dropped => {}
+                    Outcome::Unknown => unknown += 1,
+                    Outcome::Term(id) => ids.push(id),
+                }
+            });
+            return unknown;
+        }
+        self.finished.clear();
+        self.ends.clear();
+        let (analyzer, finished, ends) = (self.analyzer, &mut self.finished, &mut self.ends);
+        segment::words(spec, text, &mut self.buffers, &mut |word| {
+            if let Some(word) = analyzer.finish(word) {
+                finished.push_str(&word);
+                ends.push(finished.len());
+            }
+        });
+        ngrams(self.analyzer, finished, ends, &mut self.term, &mut |term| {
+            match dictionary.id(term) {
+                Some(id) => ids.push(id),
+                None => unknown += 1,
+            }
+        });
+        unknown
+    }
+}
+
+/// All n-grams of finished words: `words` holds them end to end, `ends` where each ends.
+fn ngrams(
+    analyzer: &Analyzer,
+    words: &str,
+    ends: &[usize],
+    buffer: &mut String,
+    term: &mut impl FnMut(&str),
+) {
+    let spec = analyzer.spec();
+    let word = |index: usize| &words[if index == 0 { 0 } else { ends[index - 1] }..ends[index]];
+    if let Some(range) = spec.word_ngrams {
+        for first in 0..ends.len() {
+            buffer.clear();
+            let last = (first + range.max()).min(ends.len());
+            for (length, index) in (first..last).enumerate() {
+                if length > 0 {
+                    buffer.push(' ');
+                }
+                buffer.push_str(word(index));
+                if length + 1 >= range.min() {
+                    term(buffer);
+                }
+            }
+        }
+    }
+    if let Some(range) = spec.char_ngrams {
+        match spec.char_scope {
+            CharScope::Word => {
+                for index in 0..ends.len() {
+                    char_ngrams(&format!(" {} ", word(index)), range, buffer, term);
+                }
+            }
+            CharScope::Text => {
+                let joined = (0..ends.len()).map(word).collect::<Vec<_>>().join(" ");
+                char_ngrams(&joined, range, buffer, term);
+            }
+        }
+    }
+}
+
+fn char_ngrams(text: &str, range: NgramRange, buffer: &mut String, term: &mut impl FnMut(&str)) {
+    let starts: Vec<usize> =
+        text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    for length in range.min()..=range.max() {
+        for ends in starts.windows(length + 1) {
+            buffer.clear();
+            buffer.push(CHAR_NGRAM);
+            buffer.push_str(&text[ends[0]..ends[length]]);
+            term(buffer);
+        }
+    }
+}
+
+pub(super) fn strings(analyzer: &Analyzer, text: &str) -> Vec<String> {
+    let mut names = Names::default();
+    let mut ids = Vec::new();
+    TermCounter::new(analyzer).ids(text, &mut names, &mut ids);
+    ids.into_iter().map(|id| names.terms[id as usize].clone()).collect()
+}
+
+pub(super) fn strings_slowly(analyzer: &Analyzer, text: &str) -> Vec<String> {
+    let (mut words, mut ends) = (String::new(), Vec::new());
+    segment::words_slowly(analyzer.spec(), text, &mut |word| {
+        if let Some(word) = analyzer.finish(word) {
+            words.push_str(&word);
+            ends.push(words.len());
+        }
+    });
+    let mut terms = Vec::new();
+    ngrams(analyzer, &words, &ends, &mut String::new(), &mut |term| terms.push(term.to_owned()));
+    terms
+}
+
+/// A dictionary that takes every term.
+#[derive(Default)]
+struct Names {
+    terms: Vec<String>,
+    ids: HashMap<String, u32>,
+}
+
+impl Dictionary for Names {
+    fn id(&mut self, term: &str) -> Option<u32> {
+        if let Some(&id) = self.ids.get(term) {
+            return Some(id);
+        }
+        let id = u32::try_from(self.terms.len()).ok()?;
+        self.terms.push(term.to_owned());
+        self.ids.insert(term.to_owned(), id);
+        Some(id)
+    }
+}
+
+/// Words and their outcomes, in one arena.
+#[derive(Default)]
+struct WordCache {
+    table: HashTable<(u32, u32, Outcome)>,
+    text: String,
+    hasher: RandomState,
+}
+
+impl WordCache {
+    fn get_or_insert(&mut self, word: &str, outcome: impl FnOnce() -> Outcome) -> Outcome {
+        let Self { table, text, hasher } = self;
+        let hash = hasher.hash_one(word.as_bytes());
+        let at = |start: u32, length: u32| start as usize..start as usize + length as usize;
+        if let Some(&(.., outcome)) =
+            table.find(hash, |&(start, length, _)| &text[at(start, length)] == word)
+        {
+            return outcome;
+        }
+        let outcome = outcome();
+        if text.len() + word.len() > CACHE_BYTES {
+            table.clear();
+            text.clear();
+        }
+        let (start, length) = (u32::try_from(text.len()), u32::try_from(word.len()));
+        if let (Ok(start), Ok(length)) = (start, length) {
+            text.push_str(word);
+            table.insert_unique(hash, (start, length, outcome), |&(start, length, _)| {
+                hasher.hash_one(text[at(start, length)].as_bytes())
+            });
+        }
+        outcome
+    }
+}

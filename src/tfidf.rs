@@ -1,0 +1,417 @@
+//! Term counts → TF-IDF weights, by SMART codes (Salton and Buckley 1988; Manning, Raghavan and
+//! Schütze 2008, figure 6.15).
+//!
+//! The weight of term `t` in document `d` is `tf · idfᵖ / norm`, with
+//!
+//! | letter | tf | | letter | idf | | letter | norm |
+//! |---|---|---|---|---|---|---|---|
+//! | `n` | c | | `n` | 1 | | `n` | 1 |
+//! | `l` | 1 + ln c (c below 1: c) | | `t` | ln(N / df) | | `c` | √(Σ weight²) |
+//! | `a` | 0.5 + 0.5 c / max c | | `p` | max(0, ln((N − df) / df)) | | | |
+//! | `b` | 1 | | `s` | ln((1 + N) / (1 + df)) + 1 | | | |
+//! | `L` | (1 + ln c) / (1 + ln mean c) | | `k` | ln(1 + (N − df + ½) / (df + ½)) | | | |
+//! | `k` | c (k₁ + 1) / (c + k₁ (1 − b + b · len / mean len)) | | | | | | |
+//!
+//! where c is the count of the term in the document, df its document frequency among the N
+//! training documents, len the document's number of terms and p the idf power. `ntc` is formula
+//! (1) and (3) of Bresler et al. 2011; `ltc` is the default; `nsc` are the weights of
+//! scikit-learn's `TfidfVectorizer`; `kkn.nnn` is BM25 (Robertson and Zaragoza 2009) as a dot
+//! product. A code of two schemes, `document.query`, weighs queries differently.
+//!
+//! Everything is computed in `f64`, with logarithms that give the same bits on every machine
+//! ([`libm`]), in order of term ids, and rounded once to `f32`. Weights of 0 are left out.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The term-frequency part of a scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tf {
+    Natural,
+    Logarithm,
+    Augmented,
+    Boolean,
+    LogAverage,
+    Okapi,
+}
+
+/// The document-frequency part of a scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Df {
+    None,
+    Idf,
+    Probabilistic,
+    Smooth,
+    Okapi,
+}
+
+/// A SMART code of three letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Scheme {
+    tf: Tf,
+    df: Df,
+    unit_length: bool,
+}
+
+impl FromStr for Scheme {
+    type Err = ();
+
+    fn from_str(code: &str) -> Result<Self, ()> {
+        let &[tf, df, norm] = code.as_bytes() else { return Err(()) };
+        let tf = match tf {
+            b'n' => Tf::Natural,
+            b'l' => Tf::Logarithm,
+            b'a' => Tf::Augmented,
+            b'b' => Tf::Boolean,
+            b'L' => Tf::LogAverage,
+            b'k' => Tf::Okapi,
+            _ => return Err(()),
+        };
+        let df = match df {
+            b'n' => Df::None,
+            b't' => Df::Idf,
+            b'p' => Df::Probabilistic,
+            b's' => Df::Smooth,
+            b'k' => Df::Okapi,
+            _ => return Err(()),
+        };
+        let unit_length = match norm {
+            b'n' => false,
+            b'c' => true,
+            _ => return Err(()),
+        };
+        Ok(Self { tf, df, unit_length })
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tf = match self.tf {
+            Tf::Natural => 'n',
+            Tf::Logarithm => 'l',
+            Tf::Augmented => 'a',
+            Tf::Boolean => 'b',
+            Tf::LogAverage => 'L',
+            Tf::Okapi => 'k',
+        };
+        let df = match self.df {
+            Df::None => 'n',
+            Df::Idf => 't',
+            Df::Probabilistic => 'p',
+            Df::Smooth => 's',
+            Df::Okapi => 'k',
+        };
+        let norm = if self.unit_length { 'c' } else { 'n' };
+        write!(f, "{tf}{df}{norm}")
+    }
+}
+
+impl Scheme {
+    fn formula(self) -> String {
+        let tf = match self.tf {
+            Tf::Natural => "c",
+            Tf::Logarithm => "(1 + ln c)",
+            Tf::Augmented => "(0.5 + 0.5 c / max c)",
+            Tf::Boolean => "1",
+            Tf::LogAverage => "(1 + ln c) / (1 + ln mean c)",
+            Tf::Okapi => "c (k1 + 1) / (c + k1 (1 - b + b len / mean len))",
+        };
+        let df = match self.df {
+            Df::None => "",
+            Df::Idf => " · ln(N / df)^p",
+            Df::Probabilistic => " · max(0, ln((N - df) / df))^p",
+            Df::Smooth => " · (ln((1 + N) / (1 + df)) + 1)^p",
+            Df::Okapi => " · ln(1 + (N - df + 0.5) / (df + 0.5))^p",
+        };
+        let norm = if self.unit_length { ", divided by the row's Euclidean length" } else { "" };
+        format!("{tf}{df}{norm}")
+    }
+}
+
+/// How counts become weights: a scheme for documents, one for queries, and their parameters.
+///
+/// ```
+/// use classify::tfidf::Weighting;
+///
+/// let weighting: Weighting = "ltc".parse().unwrap();
+/// assert_eq!(weighting.to_string(), "ltc");
+/// assert_eq!("bm25".parse::<Weighting>().unwrap().to_string(), "kkn.nnn");
+/// assert!("xyz".parse::<Weighting>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Weighting {
+    document: Scheme,
+    query: Scheme,
+    idf_power: f64,
+    k1: f64,
+    b: f64,
+}
+
+impl Default for Weighting {
+    fn default() -> Self {
+        let ltc = Scheme { tf: Tf::Logarithm, df: Df::Idf, unit_length: true };
+        Self { document: ltc, query: ltc, idf_power: 1.0, k1: 1.2, b: 0.75 }
+    }
+}
+
+impl FromStr for Weighting {
+    type Err = String;
+
+    fn from_str(code: &str) -> Result<Self, String> {
+        let code = match code {
+            "sklearn" => "nsc",
+            "bm25" => "kkn.nnn",
+            code => code,
+        };
+        let (document, query) = code.split_once('.').unwrap_or((code, code));
+        let unknown = |()| {
+            format!(
+                "`{code}` is no weighting; it is a SMART code such as ltc or ltc.lnc \
+                 (tf n l a b L k, idf n t p s k, norm n c), `sklearn` or `bm25`"
+            )
+        };
+        let document: Scheme = document.parse().map_err(unknown)?;
+        let query: Scheme = query.parse().map_err(unknown)?;
+        if query.df != Df::None && query.df != document.df {
+            return Err(format!(
+                "`{code}`: the idf of queries must be that of documents, or n"
+            ));
+        }
+        Ok(Self { document, query, ..Self::default() })
+    }
+}
+
+impl fmt::Display for Weighting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.document == self.query {
+            write!(f, "{}", self.document)
+        } else {
+            write!(f, "{}.{}", self.document, self.query)
+        }
+    }
+}
+
+impl Weighting {
+    /// The same with another exponent of the idf; `None` unless it is finite and at least 0.
+    #[must_use]
+    pub fn with_idf_power(self, idf_power: f64) -> Option<Self> {
+        (idf_power.is_finite() && idf_power >= 0.0).then_some(Self { idf_power, ..self })
+    }
+
+    /// The same with other BM25 parameters; `None` unless `k1 >= 0` and `0 <= b <= 1`.
+    #[must_use]
+    pub fn with_bm25(self, k1: f64, b: f64) -> Option<Self> {
+        let legal = k1.is_finite() && k1 >= 0.0 && (0.0..=1.0).contains(&b);
+        legal.then_some(Self { k1, b, ..self })
+    }
+
+    /// The weighting of features that are weights already: only the row's length is kept.
+    #[must_use]
+    pub fn of_weights(self) -> Self {
+        let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: Df::None, ..scheme };
+        Self { document: keep(self.document), query: keep(self.query), ..self }
+    }
+
+    /// Whether every weight is computed without logarithms of the counts, so that values below 0
+    /// make sense.
+    pub(crate) fn takes_negative(&self) -> bool {
+        self.document.tf == Tf::Natural && self.query.tf == Tf::Natural
+    }
+
+    /// Whether documents and queries are unit vectors, so that similarities are cosines.
+    pub fn is_cosine(&self) -> bool {
+        self.document.unit_length && self.query.unit_length
+    }
+
+    /// The exact formula, in words.
+    ///
+    /// ```
+    /// let ntc: classify::tfidf::Weighting = "ntc".parse().unwrap();
+    /// assert_eq!(ntc.formula(), "weight = c · ln(N / df)^p, divided by the row's Euclidean length; p = 1");
+    /// ```
+    pub fn formula(&self) -> String {
+        let mut text = if self.document == self.query {
+            format!("weight = {}", self.document.formula())
+        } else {
+            let (document, query) = (self.document.formula(), self.query.formula());
+            format!("document weight = {document}; query weight = {query}")
+        };
+        if self.document.df != Df::None {
+            text.push_str(&format!("; p = {}", self.idf_power));
+        }
+        if self.document.tf == Tf::Okapi || self.query.tf == Tf::Okapi {
+            text.push_str(&format!("; k1 = {}, b = {}", self.k1, self.b));
+        }
+        text
+    }
+
+    /// The idf part, raised to its power, of a term in `df` of `documents` documents.
+    pub(crate) fn idf(&self, df: u32, documents: u64) -> f64 {
+        let (n, df) = (documents as f64, f64::from(df));
+        let idf = match self.document.df {
+            Df::None => return 1.0,
+            Df::Idf => libm::log(n / df),
+            Df::Probabilistic => libm::log((n - df) / df).max(0.0),
+            Df::Smooth => libm::log((1.0 + n) / (1.0 + df)) + 1.0,
+            Df::Okapi => libm::log(1.0 + (n - df + 0.5) / (df + 0.5)),
+        };
+        if self.idf_power.to_bits() == 1f64.to_bits() { idf } else { libm::pow(idf, self.idf_power) }
+    }
+
+    /// Replaces the counts of a document's row by its weights and leaves the zeros out.
+    pub(crate) fn weigh_document(&self, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
+        self.weigh(self.document, row, terms);
+    }
+
+    /// The same for a query.
+    pub(crate) fn weigh_query(&self, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
+        self.weigh(self.query, row, terms);
+    }
+
+    fn weigh(&self, scheme: Scheme, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
+        let counts = || row.iter().map(|&(_, count)| f64::from(count));
+        let total: f64 = counts().sum();
+        let tf: Box<dyn Fn(f64) -> f64> = match scheme.tf {
+            Tf::Natural => Box::new(|count| count),
+            Tf::Logarithm => Box::new(log_tf),
+            Tf::Boolean => Box::new(|_| 1.0),
+            Tf::Augmented => {
+                let max = counts().fold(0.0, f64::max);
+                Box::new(move |count| 0.5 + 0.5 * count / max)
+            }
+            Tf::LogAverage => {
+                let mean = total / row.len() as f64;
+                Box::new(move |count| log_tf(count) / log_tf(mean))
+            }
+            Tf::Okapi => {
+                let relative = if terms.mean_length > 0.0 { total / terms.mean_length } else { 1.0 };
+                let k = self.k1 * (1.0 - self.b + self.b * relative);
+                let k1 = self.k1;
+                Box::new(move |count| count * (k1 + 1.0) / (count + k))
+            }
+        };
+        let weight = |&(term, count): &(u32, f32)| {
+            let idf = if scheme.df == Df::None { 1.0 } else { terms.idf[term as usize] };
+            if count == 0.0 { 0.0 } else { tf(f64::from(count)) * idf }
+        };
+        let norm = if scheme.unit_length {
+            row.iter().map(|entry| weight(entry).powi(2)).sum::<f64>().sqrt()
+        } else {
+            1.0
+        };
+        row.retain_mut(|entry| {
+            let weight = weight(entry) / norm;
+            entry.1 = narrow(weight);
+            entry.1 != 0.0 && !weight.is_nan()
+        });
+    }
+}
+
+/// What the training corpus says of terms.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TermWeights<'a> {
+    /// The idf part of each term.
+    pub(crate) idf: &'a [f64],
+    /// The mean number of terms of a training document.
+    pub(crate) mean_length: f64,
+}
+
+/// `1 + ln c`; counts below 1, which only features have, are taken as they are.
+fn log_tf(count: f64) -> f64 {
+    if count < 1.0 { count } else { 1.0 + libm::log(count) }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the one rounding of a weight to f32")]
+fn narrow(weight: f64) -> f32 {
+    weight as f32
+}
+
+/// A [`Weighting`] as the model file holds it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    code: String,
+    idf_power: f64,
+    k1: f64,
+    b: f64,
+}
+
+impl From<Weighting> for Stored {
+    fn from(weighting: Weighting) -> Self {
+        let Weighting { idf_power, k1, b, .. } = weighting;
+        Self { code: weighting.to_string(), idf_power, k1, b }
+    }
+}
+
+impl TryFrom<Stored> for Weighting {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Self, String> {
+        let weighting: Self = stored.code.parse()?;
+        weighting
+            .with_idf_power(stored.idf_power)
+            .and_then(|weighting| weighting.with_bm25(stored.k1, stored.b))
+            .ok_or_else(|| "weighting parameters out of range".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts 2, 1, 4 of terms in 1, 2 and 4 of 4 documents; mean length 5.
+    fn weights(code: &str, power: f64) -> Vec<(u32, f32)> {
+        let weighting: Weighting = code.parse().unwrap();
+        let weighting = weighting.with_idf_power(power).unwrap();
+        let idf: Vec<f64> = [1, 2, 4].iter().map(|&df| weighting.idf(df, 4)).collect();
+        let mut row = vec![(0, 2.0), (1, 1.0), (2, 4.0)];
+        weighting.weigh_document(&mut row, TermWeights { idf: &idf, mean_length: 5.0 });
+        row
+    }
+
+    fn close(found: &[(u32, f32)], expected: &[(u32, f64)]) {
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (&(term, weight), &(expected_term, expected)) in found.iter().zip(expected) {
+            assert_eq!(term, expected_term);
+            assert!((f64::from(weight) - expected).abs() < 1e-6, "{found:?}");
+        }
+    }
+
+    /// Computed by hand: ln 2 = 0.693147, ln 4 = 1.386294, ln 3 = 1.098612, ln 5 = 1.609438.
+    #[test]
+    fn every_letter_by_hand() {
+        close(&weights("nnn", 1.0), &[(0, 2.0), (1, 1.0), (2, 4.0)]);
+        close(&weights("lnn", 1.0), &[(0, 1.693_147), (1, 1.0), (2, 2.386_294)]);
+        close(&weights("ann", 1.0), &[(0, 0.75), (1, 0.625), (2, 1.0)]);
+        close(&weights("bnn", 1.0), &[(0, 1.0), (1, 1.0), (2, 1.0)]);
+        // mean count 7/3: 1 + ln(7/3) = 1.847298
+        close(&weights("Lnn", 1.0), &[(0, 0.916_553), (1, 0.541_331), (2, 1.291_776)]);
+        // the third term is in every document: ln 1 = 0, left out
+        close(&weights("ntn", 1.0), &[(0, 2.772_589), (1, 0.693_147)]);
+        close(&weights("ntn", 0.5), &[(0, 2.354_820), (1, 0.832_555)]);
+        // p: ln 3, ln 1 = 0, max(0, ln 0) = 0
+        close(&weights("npn", 1.0), &[(0, 2.197_225)]);
+        // s: ln(5/2)+1, ln(5/3)+1, ln(5/5)+1
+        close(&weights("nsn", 1.0), &[(0, 3.832_581), (1, 1.510_826), (2, 4.0)]);
+        // c: sqrt(2.772589² + 0.693147²) = 2.857917
+        close(&weights("ntc", 1.0), &[(0, 0.970_143), (1, 0.242_536)]);
+        // BM25, length 7 of mean 5: k = 1.2 (0.25 + 0.75·1.4) = 1.56;
+        // idf ln(1+3.5/1.5)=1.203973, ln(1+2.5/2.5)=0.693147, ln(1+0.5/4.5)=0.105361
+        close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
+    }
+
+    #[test]
+    fn codes() {
+        for code in ["ltc", "ntc", "Lpn", "ann.bnc", "kkn.nnn", "ltc.lnc"] {
+            assert_eq!(code.parse::<Weighting>().unwrap().to_string(), code);
+        }
+        for code in ["", "lt", "ltcc", "xtc", "lxc", "ltx", "ltc.", "ltc.lpc", "nnn.ltc"] {
+            assert!(code.parse::<Weighting>().is_err(), "{code}");
+        }
+        assert!(Weighting::default().with_idf_power(f64::NAN).is_none());
+        assert!(Weighting::default().with_bm25(1.0, 1.5).is_none());
+    }
+}

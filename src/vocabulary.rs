@@ -1,0 +1,273 @@
+//! Terms ↔ ids and document frequencies: counted in training, frozen in the model.
+//!
+//! Terms of text are numbered in byte order of their UTF-8, feature columns in order of their
+//! numbers: the same corpus gives the same ids however many threads counted it.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::analyze::Dictionary;
+use crate::matrix::Array;
+
+/// The terms of a model.
+#[derive(Debug)]
+pub struct Vocabulary {
+    text: Array<u8>,
+    offsets: Array<u64>,
+    document_frequencies: Array<u32>,
+    lookup: Lookup,
+}
+
+#[derive(Debug)]
+enum Lookup {
+    Terms(TermTable),
+    /// The columns by id, rising.
+    Columns(Vec<u32>),
+}
+
+/// What the terms of a vocabulary are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TermKind {
+    /// Terms of analyzed text.
+    Text,
+    /// Columns of given features, as decimal numbers.
+    Columns,
+}
+
+impl Vocabulary {
+    /// A vocabulary of terms that lie end to end in `text`; term `i` is
+    /// `text[offsets[i]..offsets[i + 1]]`.
+    ///
+    /// # Errors
+    /// The sentence that says what is wrong: offsets that do not rise from 0 to the text's end,
+    /// text that is no UTF-8, terms that are not in order, columns that are no numbers.
+    pub(crate) fn new(
+        kind: TermKind,
+        text: Array<u8>,
+        offsets: Array<u64>,
+        document_frequencies: Array<u32>,
+    ) -> Result<Self, String> {
+        let terms = strings(&text, &offsets)?;
+        if terms.len() != document_frequencies.len() {
+            return Err(format!(
+                "{} terms, but {} document frequencies",
+                terms.len(),
+                document_frequencies.len()
+            ));
+        }
+        let lookup = match kind {
+            TermKind::Text => {
+                if let Some(pair) = terms.windows(2).find(|pair| pair[0] >= pair[1]) {
+                    return Err(format!("term `{}` is out of order", pair[1]));
+                }
+                Lookup::Terms(TermTable::of(&terms))
+            }
+            TermKind::Columns => {
+                let columns: Result<Vec<u32>, _> = terms.iter().map(|term| term.parse()).collect();
+                let columns = columns.map_err(|_| "a column that is no number".to_owned())?;
+                if !columns.is_sorted_by(|a, b| a < b) {
+                    return Err("columns out of order".to_owned());
+                }
+                Lookup::Columns(columns)
+            }
+        };
+        Ok(Self { text, offsets, document_frequencies, lookup })
+    }
+
+    /// A vocabulary of sorted terms and their document frequencies.
+    pub(crate) fn of<'a>(
+        kind: TermKind,
+        terms: impl Iterator<Item = (&'a str, u32)>,
+    ) -> Result<Self, String> {
+        let (mut text, mut offsets, mut frequencies) = (Vec::new(), vec![0], Vec::new());
+        for (term, df) in terms {
+            text.extend_from_slice(term.as_bytes());
+            offsets.push(text.len() as u64);
+            frequencies.push(df);
+        }
+        Self::new(kind, text.into(), offsets.into(), frequencies.into())
+    }
+
+    /// How many terms there are.
+    pub fn len(&self) -> usize {
+        self.document_frequencies.len()
+    }
+
+    /// Whether there is no term.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the terms are.
+    pub fn kind(&self) -> TermKind {
+        match self.lookup {
+            Lookup::Terms(_) => TermKind::Text,
+            Lookup::Columns(_) => TermKind::Columns,
+        }
+    }
+
+    /// The term of an id, or `None` if there is no such id.
+    pub fn term(&self, id: u32) -> Option<&str> {
+        let id = id as usize;
+        let range = *self.offsets.get(id)?..*self.offsets.get(id + 1)?;
+        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+        std::str::from_utf8(self.text.get(range)?).ok()
+    }
+
+    /// The id of a term of text.
+    pub fn id(&self, term: &str) -> Option<u32> {
+        match &self.lookup {
+            Lookup::Terms(table) => table.find(term, |id| self.bytes(id)),
+            Lookup::Columns(_) => self.column_id(term.parse().ok()?),
+        }
+    }
+
+    /// The id of a feature column.
+    pub fn column_id(&self, column: u32) -> Option<u32> {
+        match &self.lookup {
+            Lookup::Terms(_) => None,
+            Lookup::Columns(columns) => u32::try_from(columns.binary_search(&column).ok()?).ok(),
+        }
+    }
+
+    /// In how many training documents each term is.
+    pub fn document_frequencies(&self) -> &[u32] {
+        &self.document_frequencies
+    }
+
+    pub(crate) fn parts(&self) -> (&[u8], &[u64], &[u32]) {
+        (&self.text, &self.offsets, &self.document_frequencies)
+    }
+
+    fn bytes(&self, id: u32) -> &[u8] {
+        let id = id as usize;
+        // The offsets were checked at construction; on 64-bit machines nothing is cut off.
+        #[expect(clippy::cast_possible_truncation, reason = "offsets into memory")]
+        let range = self.offsets[id] as usize..self.offsets[id + 1] as usize;
+        &self.text[range]
+    }
+}
+
+impl Dictionary for &Vocabulary {
+    fn id(&mut self, term: &str) -> Option<u32> {
+        Vocabulary::id(self, term)
+    }
+}
+
+/// The strings that lie end to end in `text`.
+///
+/// # Errors
+/// The sentence that says what is wrong.
+pub(crate) fn strings<'a>(text: &'a [u8], offsets: &[u64]) -> Result<Vec<&'a str>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "text that is no UTF-8".to_owned())?;
+    if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
+        return Err("offsets that do not span the text".to_owned());
+    }
+    offsets
+        .windows(2)
+        .map(|pair| {
+            let range = usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?;
+            text.get(range)
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| "offsets that fall or cut a character".to_owned())
+}
+
+/// A hash table from terms to ids. The terms themselves lie elsewhere: only their first eight
+/// bytes and their lengths are here, which decide most look-ups.
+#[derive(Debug, Default)]
+struct TermTable {
+    table: HashTable<Entry>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    prefix: u64,
+    length: u32,
+    id: u32,
+}
+
+fn prefix(term: &[u8]) -> u64 {
+    match term.first_chunk() {
+        Some(&chunk) => u64::from_le_bytes(chunk),
+        None => {
+            let mut chunk = [0; 8];
+            chunk[..term.len()].copy_from_slice(term);
+            u64::from_le_bytes(chunk)
+        }
+    }
+}
+
+impl TermTable {
+    fn of(terms: &[&str]) -> Self {
+        let mut table = Self::default();
+        table.table.reserve(terms.len(), |_| 0);
+        for (id, term) in (0..).zip(terms) {
+            table.insert(term, id, |id| terms[id as usize].as_bytes());
+        }
+        table
+    }
+
+    fn find<'a>(&self, term: &str, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
+        let term = term.as_bytes();
+        let (prefix, hash) = (prefix(term), self.hasher.hash_one(term));
+        let same = |entry: &Entry| {
+            entry.prefix == prefix
+                && entry.length as usize == term.len()
+                && (term.len() <= 8 || bytes(entry.id)[8..] == term[8..])
+        };
+        self.table.find(hash, same).map(|entry| entry.id)
+    }
+
+    /// Adds a term that is not there yet.
+    fn insert<'a>(&mut self, term: &str, id: u32, bytes: impl Fn(u32) -> &'a [u8]) {
+        let term = term.as_bytes();
+        let length = u32::try_from(term.len()).expect("terms of less than 4 GiB");
+        let entry = Entry { prefix: prefix(term), length, id };
+        let hasher = &self.hasher;
+        self.table.insert_unique(hasher.hash_one(term), entry, |entry| {
+            hasher.hash_one(bytes(entry.id))
+        });
+    }
+}
+
+/// Terms numbered in the order in which they are first met.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    table: TermTable,
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Interner {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn term(&self, id: u32) -> &str {
+        term_at(&self.text, &self.ends, id)
+    }
+}
+
+fn term_at<'a>(text: &'a str, ends: &[usize], id: u32) -> &'a str {
+    let id = id as usize;
+    &text[if id == 0 { 0 } else { ends[id - 1] }..ends[id]]
+}
+
+impl Dictionary for Interner {
+    fn id(&mut self, term: &str) -> Option<u32> {
+        let Self { table, text, ends } = self;
+        if let Some(id) = table.find(term, |id| term_at(text, ends, id).as_bytes()) {
+            return Some(id);
+        }
+        let id = u32::try_from(ends.len()).ok()?;
+        text.push_str(term);
+        ends.push(text.len());
+        table.insert(term, id, |id| term_at(text, ends, id).as_bytes());
+        Some(id)
+    }
+}

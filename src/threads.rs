@@ -1,0 +1,48 @@
+//! Threads as a value: answers never depend on it.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// The threads that a stage of the pipeline may use.
+#[derive(Clone)]
+pub struct Threads(Arc<rayon::ThreadPool>);
+
+impl Threads {
+    /// `count` threads.
+    ///
+    /// # Errors
+    /// If the operating system starts no more threads.
+    pub fn new(count: NonZeroUsize) -> Result<Self, std::io::Error> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(count.get())
+            .thread_name(|index| format!("classify-{index}"))
+            .build()
+            .map_err(std::io::Error::other)?;
+        Ok(Self(Arc::new(pool)))
+    }
+
+    /// As many threads as this machine runs at once.
+    ///
+    /// # Errors
+    /// If the operating system starts no more threads.
+    pub fn available() -> Result<Self, std::io::Error> {
+        Self::new(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.current_num_threads()
+    }
+
+    /// Runs `work` on these threads: parallel iterators in it use them.
+    pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.0.install(work)
+    }
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Threads({})", self.count())
+    }
+}

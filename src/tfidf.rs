@@ -176,9 +176,7 @@ impl FromStr for Weighting {
         let document: Scheme = document.parse().map_err(unknown)?;
         let query: Scheme = query.parse().map_err(unknown)?;
         if query.df != Df::None && query.df != document.df {
-            return Err(format!(
-                "`{code}`: the idf of queries must be that of documents, or n"
-            ));
+            return Err(format!("`{code}`: the idf of queries must be that of documents, or n"));
         }
         Ok(Self { document, query, ..Self::default() })
     }
@@ -213,12 +211,6 @@ impl Weighting {
     pub fn of_weights(self) -> Self {
         let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: Df::None, ..scheme };
         Self { document: keep(self.document), query: keep(self.query), ..self }
-    }
-
-    /// Whether every weight is computed without logarithms of the counts, so that values below 0
-    /// make sense.
-    pub(crate) fn takes_negative(&self) -> bool {
-        self.document.tf == Tf::Natural && self.query.tf == Tf::Natural
     }
 
     /// Whether documents and queries are unit vectors, so that similarities are cosines.
@@ -258,7 +250,11 @@ impl Weighting {
             Df::Smooth => libm::log((1.0 + n) / (1.0 + df)) + 1.0,
             Df::Okapi => libm::log(1.0 + (n - df + 0.5) / (df + 0.5)),
         };
-        if self.idf_power.to_bits() == 1f64.to_bits() { idf } else { libm::pow(idf, self.idf_power) }
+        if self.idf_power.to_bits() == 1f64.to_bits() {
+            idf
+        } else {
+            libm::pow(idf, self.idf_power)
+        }
     }
 
     /// Replaces the counts of a document's row by its weights and leaves the zeros out.
@@ -287,7 +283,8 @@ impl Weighting {
                 Box::new(move |count| log_tf(count) / log_tf(mean))
             }
             Tf::Okapi => {
-                let relative = if terms.mean_length > 0.0 { total / terms.mean_length } else { 1.0 };
+                let relative =
+                    if terms.mean_length > 0.0 { total / terms.mean_length } else { 1.0 };
                 let k = self.k1 * (1.0 - self.b + self.b * relative);
                 let k1 = self.k1;
                 Box::new(move |count| count * (k1 + 1.0) / (count + k))

@@ -10,12 +10,12 @@ use hashbrown::HashTable;
 
 use crate::analyze::Dictionary;
 use crate::matrix::Array;
+use crate::strings::Strings;
 
 /// The terms of a model.
 #[derive(Debug)]
 pub struct Vocabulary {
-    text: Array<u8>,
-    offsets: Array<u64>,
+    terms: Strings,
     document_frequencies: Array<u32>,
     lookup: Lookup,
 }
@@ -38,35 +38,31 @@ pub enum TermKind {
 }
 
 impl Vocabulary {
-    /// A vocabulary of terms that lie end to end in `text`; term `i` is
-    /// `text[offsets[i]..offsets[i + 1]]`.
+    /// A vocabulary of terms in order, and in how many documents each is.
     ///
     /// # Errors
-    /// The sentence that says what is wrong: offsets that do not rise from 0 to the text's end,
-    /// text that is no UTF-8, terms that are not in order, columns that are no numbers.
+    /// The sentence that says what is wrong: terms out of order, columns that are no numbers,
+    /// another number of frequencies than of terms.
     pub(crate) fn new(
         kind: TermKind,
-        text: Array<u8>,
-        offsets: Array<u64>,
+        terms: Strings,
         document_frequencies: Array<u32>,
     ) -> Result<Self, String> {
-        let terms = strings(&text, &offsets)?;
-        if terms.len() != document_frequencies.len() {
-            return Err(format!(
-                "{} terms, but {} document frequencies",
-                terms.len(),
-                document_frequencies.len()
-            ));
+        let (found, expected) = (document_frequencies.len(), terms.len());
+        if found != expected {
+            return Err(format!("{expected} terms, but {found} document frequencies"));
         }
         let lookup = match kind {
             TermKind::Text => {
-                if let Some(pair) = terms.windows(2).find(|pair| pair[0] >= pair[1]) {
-                    return Err(format!("term `{}` is out of order", pair[1]));
+                for index in 1..terms.len() {
+                    if terms.bytes(index - 1) >= terms.bytes(index) {
+                        return Err(format!("term {index} is out of order"));
+                    }
                 }
                 Lookup::Terms(TermTable::of(&terms))
             }
             TermKind::Columns => {
-                let columns: Result<Vec<u32>, _> = terms.iter().map(|term| term.parse()).collect();
+                let columns: Result<Vec<u32>, _> = terms.iter().map(str::parse).collect();
                 let columns = columns.map_err(|_| "a column that is no number".to_owned())?;
                 if !columns.is_sorted_by(|a, b| a < b) {
                     return Err("columns out of order".to_owned());
@@ -74,21 +70,7 @@ impl Vocabulary {
                 Lookup::Columns(columns)
             }
         };
-        Ok(Self { text, offsets, document_frequencies, lookup })
-    }
-
-    /// A vocabulary of sorted terms and their document frequencies.
-    pub(crate) fn of<'a>(
-        kind: TermKind,
-        terms: impl Iterator<Item = (&'a str, u32)>,
-    ) -> Result<Self, String> {
-        let (mut text, mut offsets, mut frequencies) = (Vec::new(), vec![0], Vec::new());
-        for (term, df) in terms {
-            text.extend_from_slice(term.as_bytes());
-            offsets.push(text.len() as u64);
-            frequencies.push(df);
-        }
-        Self::new(kind, text.into(), offsets.into(), frequencies.into())
+        Ok(Self { terms, document_frequencies, lookup })
     }
 
     /// How many terms there are.
@@ -111,16 +93,13 @@ impl Vocabulary {
 
     /// The term of an id, or `None` if there is no such id.
     pub fn term(&self, id: u32) -> Option<&str> {
-        let id = id as usize;
-        let range = *self.offsets.get(id)?..*self.offsets.get(id + 1)?;
-        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
-        std::str::from_utf8(self.text.get(range)?).ok()
+        self.terms.get(id as usize)
     }
 
     /// The id of a term of text.
     pub fn id(&self, term: &str) -> Option<u32> {
         match &self.lookup {
-            Lookup::Terms(table) => table.find(term, |id| self.bytes(id)),
+            Lookup::Terms(table) => table.find(term, |id| self.terms.bytes(id as usize)),
             Lookup::Columns(_) => self.column_id(term.parse().ok()?),
         }
     }
@@ -138,16 +117,8 @@ impl Vocabulary {
         &self.document_frequencies
     }
 
-    pub(crate) fn parts(&self) -> (&[u8], &[u64], &[u32]) {
-        (&self.text, &self.offsets, &self.document_frequencies)
-    }
-
-    fn bytes(&self, id: u32) -> &[u8] {
-        let id = id as usize;
-        // The offsets were checked at construction; on 64-bit machines nothing is cut off.
-        #[expect(clippy::cast_possible_truncation, reason = "offsets into memory")]
-        let range = self.offsets[id] as usize..self.offsets[id + 1] as usize;
-        &self.text[range]
+    pub(crate) fn terms(&self) -> &Strings {
+        &self.terms
     }
 }
 
@@ -155,25 +126,6 @@ impl Dictionary for &Vocabulary {
     fn id(&mut self, term: &str) -> Option<u32> {
         Vocabulary::id(self, term)
     }
-}
-
-/// The strings that lie end to end in `text`.
-///
-/// # Errors
-/// The sentence that says what is wrong.
-pub(crate) fn strings<'a>(text: &'a [u8], offsets: &[u64]) -> Result<Vec<&'a str>, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "text that is no UTF-8".to_owned())?;
-    if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
-        return Err("offsets that do not span the text".to_owned());
-    }
-    offsets
-        .windows(2)
-        .map(|pair| {
-            let range = usize::try_from(pair[0]).ok()?..usize::try_from(pair[1]).ok()?;
-            text.get(range)
-        })
-        .collect::<Option<_>>()
-        .ok_or_else(|| "offsets that fall or cut a character".to_owned())
 }
 
 /// A hash table from terms to ids. The terms themselves lie elsewhere: only their first eight
@@ -203,11 +155,11 @@ fn prefix(term: &[u8]) -> u64 {
 }
 
 impl TermTable {
-    fn of(terms: &[&str]) -> Self {
+    fn of(terms: &Strings) -> Self {
         let mut table = Self::default();
         table.table.reserve(terms.len(), |_| 0);
-        for (id, term) in (0..).zip(terms) {
-            table.insert(term, id, |id| terms[id as usize].as_bytes());
+        for (id, term) in (0..).zip(terms.iter()) {
+            table.insert(term, id, |id| terms.bytes(id as usize));
         }
         table
     }
@@ -229,9 +181,8 @@ impl TermTable {
         let length = u32::try_from(term.len()).expect("terms of less than 4 GiB");
         let entry = Entry { prefix: prefix(term), length, id };
         let hasher = &self.hasher;
-        self.table.insert_unique(hasher.hash_one(term), entry, |entry| {
-            hasher.hash_one(bytes(entry.id))
-        });
+        self.table
+            .insert_unique(hasher.hash_one(term), entry, |entry| hasher.hash_one(bytes(entry.id)));
     }
 }
 

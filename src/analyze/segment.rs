@@ -80,12 +80,7 @@ const CLASS: [u8; 256] = {
     table
 };
 
-fn ascii_words(
-    spec: &AnalyzerSpec,
-    text: &str,
-    lowered: &mut String,
-    word: &mut impl FnMut(&str),
-) {
+fn ascii_words(spec: &AnalyzerSpec, text: &str, lowered: &mut String, word: &mut impl FnMut(&str)) {
     let text = match spec.case {
         Case::Keep => text,
         Case::Fold | Case::Lower => {
@@ -123,7 +118,8 @@ fn ascii_uax29(text: &str, word: &mut impl FnMut(&str)) {
                 at += 1;
             }
             let (before, here, after) = (class(at - 1), class(at), class(at + 1));
-            let joins_letters = before & LETTER != 0 && here & MID_LETTER != 0 && after & LETTER != 0;
+            let joins_letters =
+                before & LETTER != 0 && here & MID_LETTER != 0 && after & LETTER != 0;
             let joins_digits = before & DIGIT != 0 && here & MID_DIGIT != 0 && after & DIGIT != 0;
             if !(joins_letters || joins_digits) {
                 break;
@@ -308,7 +304,9 @@ mod tests {
         // CJK gives bigrams; a lone character is itself; punctuation ends a run.
         assert_eq!(uax29("東京都。中 abc"), ["東京", "京都", "中", "abc"]);
         assert_eq!(uax29("한국어 テスト"), ["한국", "국어", "テス", "スト"]);
-        assert_eq!(uax29("3.14 a_b U.S.A. don't 1,000 x:y _ __a"),
-            ["3.14", "a_b", "u.s.a", "don't", "1,000", "x:y", "__a"]);
+        assert_eq!(
+            uax29("3.14 a_b U.S.A. don't 1,000 x:y _ __a"),
+            ["3.14", "a_b", "u.s.a", "don't", "1,000", "x:y", "__a"]
+        );
     }
 }

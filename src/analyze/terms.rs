@@ -102,12 +102,16 @@ impl<'a> TermCounter<'a> {
                 ends.push(finished.len());
             }
         });
-        ngrams(self.analyzer, finished, ends, &mut self.term, &mut |term| {
-            match dictionary.id(term) {
+        ngrams(
+            self.analyzer,
+            finished,
+            ends,
+            &mut self.term,
+            &mut |term| match dictionary.id(term) {
                 Some(id) => ids.push(id),
                 None => unknown += 1,
-            }
-        });
+            },
+        );
         unknown
     }
 }
@@ -153,8 +157,7 @@ fn ngrams(
 }
 
 fn char_ngrams(text: &str, range: NgramRange, buffer: &mut String, term: &mut impl FnMut(&str)) {
-    let starts: Vec<usize> =
-        text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     for length in range.min()..=range.max() {
         for ends in starts.windows(length + 1) {
             buffer.clear();

@@ -111,7 +111,8 @@ impl Analyzer {
         } else {
             Cow::Borrowed(word)
         };
-        let short = spec.min_length > 1 && word.chars().take(spec.min_length).count() < spec.min_length;
+        let short =
+            spec.min_length > 1 && word.chars().take(spec.min_length).count() < spec.min_length;
         if short || self.stop_words.contains(word.as_ref()) {
             return None;
         }

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::jsonl::{LABEL_FIELDS, split};
 use super::source::{Source, read_error, utf8};
-use super::{
-    Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions,
-};
+use super::{Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions};
 
 pub(super) struct Delimited {
     reader: csv::Reader<CountQuotes>,
@@ -164,10 +162,10 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
     let message = error.to_string();
     match error.into_kind() {
         csv::ErrorKind::Io(error) => read_error(error, place),
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => Problem::Csv {
-            message: format!("{len} fields, but the header has {expected_len}"),
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Problem::Csv { message: format!("{len} fields, but the header has {expected_len}") }
+                .at(place)
         }
-        .at(place),
         _ => Problem::Csv { message }.at(place),
     }
 }

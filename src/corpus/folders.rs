@@ -56,8 +56,10 @@ pub(super) fn corpus_files(
         (false, _) => Ok(chosen),
         // No name tells the format that the user names: take every file, at the user's word.
         (true, Some(_)) if !files.is_empty() => Ok(files),
-        (true, _) => Err(Problem::EmptyFolder
-            .at(&Place { source: folder.to_string_lossy().into(), line: None })),
+        (true, _) => {
+            Err(Problem::EmptyFolder
+                .at(&Place { source: folder.to_string_lossy().into(), line: None }))
+        }
     }
 }
 

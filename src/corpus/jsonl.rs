@@ -243,7 +243,10 @@ pub(super) fn split(field: &str, separator: Option<&str>) -> Vec<String> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the width of stored values; infinities are refused later")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the width of stored values; infinities are refused later"
+)]
 fn narrow(value: f64) -> f32 {
     value as f32
 }

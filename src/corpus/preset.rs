@@ -4,9 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{
-    Corpus, CorpusError, Document, Format, Place, Problem, Qrels, ReadOptions, Split,
-};
+use super::{Corpus, CorpusError, Document, Format, Place, Problem, Qrels, ReadOptions, Split};
 
 /// A benchmark that `--preset` names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +94,8 @@ fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError>
 
 fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|error| super::source::io_error(folder, error))?
+    for entry in
+        std::fs::read_dir(folder).map_err(|error| super::source::io_error(folder, error))?
     {
         let entry = entry.map_err(|error| super::source::io_error(folder, error))?;
         names.push(entry.file_name().to_string_lossy().into_owned());

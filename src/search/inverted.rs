@@ -80,15 +80,20 @@ impl<'a> Inverted<'a> {
         let training = training.view();
         check_training(&training)?;
         let cuts = cuts(&training, rows.clamp(1, MAX_BLOCK_ROWS));
-        let blocks = threads.run(|| {
-            cuts.par_windows(2).map(|cut| Block::new(&training, cut[0]..cut[1])).collect()
-        });
+        let blocks = threads
+            .run(|| cuts.par_windows(2).map(|cut| Block::new(&training, cut[0]..cut[1])).collect());
         let range = Range::of((0..training.rows()).map(|index| row(&training, index).1));
         let longest_row = (0..training.rows()).map(|i| row(&training, i).0.len()).max();
         Ok(Self { training, blocks, range, longest_row: longest_row.unwrap_or(0), threads })
     }
 
-    fn batch(&self, queries: &Queries<'_>, first: usize, k: NonZeroUsize, work: &mut Work) -> Vec<Vec<Neighbor>> {
+    fn batch(
+        &self,
+        queries: &Queries<'_>,
+        first: usize,
+        k: NonZeroUsize,
+        work: &mut Work,
+    ) -> Vec<Vec<Neighbor>> {
         let last = (first + BATCH).min(queries.rows.rows());
         let mut states: Vec<State<'_>> =
             (first..last).map(|query| State::new(self, queries, query, k)).collect();
@@ -126,7 +131,8 @@ impl<'a> Inverted<'a> {
         for &term in terms {
             work.query[term as usize] = 0.0;
         }
-        neighbors.retain(|neighbor| neighbor.similarity > 0.0 && Some(neighbor.row) != state.excluded);
+        neighbors
+            .retain(|neighbor| neighbor.similarity > 0.0 && Some(neighbor.row) != state.excluded);
         neighbors.sort_unstable();
         neighbors.truncate(k.get());
         neighbors
@@ -143,9 +149,7 @@ impl Search for Inverted<'_> {
         Ok(self.threads.run(|| {
             (0..queries.rows.rows().div_ceil(BATCH))
                 .into_par_iter()
-                .map_init(Work::default, |work, batch| {
-                    self.batch(&queries, batch * BATCH, k, work)
-                })
+                .map_init(Work::default, |work, batch| self.batch(&queries, batch * BATCH, k, work))
                 .flatten_iter()
                 .collect()
         }))
@@ -157,7 +161,8 @@ impl Search for Inverted<'_> {
 fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let rows = training.rows();
     let affordable = training.nnz() / (training.cols() + 1);
-    let blocks = rows.div_ceil(block_rows).min(affordable.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
+    let blocks =
+        rows.div_ceil(block_rows).min(affordable.max(1)).max(rows.div_ceil(MAX_BLOCK_ROWS));
     let even = rows.div_ceil(blocks.max(1));
     let mut cuts = vec![0];
     let mut nonzeros = 0;
@@ -201,13 +206,20 @@ impl Block {
                 next[term as usize] += 1;
             }
         }
-        Self { first_row: narrow(rows.start), rows: rows.len(), offsets, posting_rows, posting_weights }
+        Self {
+            first_row: narrow(rows.start),
+            rows: rows.len(),
+            offsets,
+            posting_rows,
+            posting_weights,
+        }
     }
 
     /// Adds the products of the query with every row to the row's accumulator.
     fn accumulate(&self, (terms, weights): (&[u32], &[f32]), sums: &mut Sums) {
         for (&term, &weight) in terms.iter().zip(weights) {
-            let postings = self.offsets[term as usize] as usize..self.offsets[term as usize + 1] as usize;
+            let postings =
+                self.offsets[term as usize] as usize..self.offsets[term as usize + 1] as usize;
             let rows = &self.posting_rows[postings.clone()];
             for (&row, &posting) in rows.iter().zip(&self.posting_weights[postings]) {
                 sums[usize::from(row)] += weight * posting;

@@ -1,0 +1,305 @@
+//! The whole pipeline: [`train`] and [`Classifier::classify`], each readable on one screen.
+
+use std::num::NonZeroUsize;
+
+use rayon::prelude::*;
+
+use crate::analyze::{Analyzer, TermCounter};
+use crate::corpus::{Content, CorpusError, Document, Problem};
+use crate::counts::{Counts, Input, TermLimits, tally};
+use crate::decide::{Decision, decide};
+use crate::matrix::{Csr, CsrBuilder, row};
+use crate::model::{InputSpec, Model, TrainSettings};
+use crate::search::{Inverted, Neighbor, Queries, Search, SearchError};
+use crate::threads::Threads;
+use crate::vocabulary::Vocabulary;
+use crate::vote::{LabelScore, Vote, vote};
+
+/// Reads a corpus and trains a model of it.
+///
+/// ```
+/// use classify::classifier::{Classifier, train};
+/// use classify::corpus::{Corpus, ReadOptions};
+/// use classify::decide::Decision;
+/// use classify::model::{InputSpec, TrainSettings};
+/// use classify::threads::Threads;
+///
+/// let corpus = b"{\"text\": \"slice the bread\", \"labels\": [\"cooking\"]}
+/// {\"text\": \"tune the strings\", \"labels\": [\"music\"]}".to_vec();
+/// let mut corpus = Corpus::from_bytes("example", corpus, ReadOptions::default())?;
+/// let threads = Threads::available()?;
+/// let settings = TrainSettings {
+///     input: InputSpec::Text(Default::default()),
+///     weighting: "ltc".parse()?,
+///     k: TrainSettings::K,
+///     vote: "similarity".parse()?,
+///     decision: Decision::Single,
+/// };
+/// let model = train(&mut corpus, settings, Default::default(), &threads)?;
+/// let classifier = Classifier::new(&model, &threads)?;
+/// let question = Corpus::from_bytes("question", b"{\"text\": \"fresh bread\", \"labels\": []}".to_vec(), ReadOptions::default())?;
+/// let predictions = classifier.classify(&question.collect::<Result<Vec<_>, _>>()?)?;
+/// assert_eq!(model.labels().get(predictions[0].labels[0] as usize), Some("cooking"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The corpus's first error.
+pub fn train(
+    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+    settings: TrainSettings,
+    limits: TermLimits,
+    threads: &Threads,
+) -> Result<Model, CorpusError> {
+    let input = Input::of(&settings.input);
+    let counts = Counts::read(documents, &input, limits, false, threads, &|_| ())?;
+    Ok(Model::of_counts(counts, settings))
+}
+
+impl Input {
+    /// What a model's documents are counted by.
+    pub fn of(spec: &InputSpec) -> Self {
+        match spec {
+            InputSpec::Text(spec) => Self::Text(Analyzer::new(spec.clone())),
+            InputSpec::Features(spec) => Self::Features { counts: spec.counts },
+        }
+    }
+}
+
+/// Why a document gets no label, or none that means much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// No term of the document is in the vocabulary.
+    NoKnownTerm,
+    /// No training document has a similarity above 0.
+    NoNeighbor,
+    /// No neighbor has a label.
+    NoLabel,
+}
+
+impl Reason {
+    /// The name that answers carry.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoKnownTerm => "no-known-term",
+            Self::NoNeighbor => "no-neighbor",
+            Self::NoLabel => "no-label",
+        }
+    }
+}
+
+/// The answer for a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// The labels, best first.
+    pub labels: Vec<u32>,
+    /// Every label that got a vote, by falling score.
+    pub scores: Vec<LabelScore>,
+    /// The training documents that voted, best first.
+    pub neighbors: Vec<Neighbor>,
+    /// Why there is no label, if there is none for want of votes.
+    pub reason: Option<Reason>,
+    /// How many of the document's terms (with repetitions) are not in the vocabulary.
+    pub unknown_terms: usize,
+}
+
+/// Documents as query rows.
+#[derive(Debug)]
+pub struct Vectors {
+    /// The weighted rows: documents × terms of the model.
+    pub rows: Csr,
+    /// For each document how many of its terms the vocabulary has, and how many it has not.
+    pub terms: Vec<TermUse>,
+}
+
+/// The terms of a document, with repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TermUse {
+    /// In the vocabulary.
+    pub known: usize,
+    /// Not in the vocabulary.
+    pub unknown: usize,
+}
+
+/// Classifies documents with a model.
+#[derive(Debug)]
+pub struct Classifier<'m> {
+    model: &'m Model,
+    engine: Box<dyn Search + 'm>,
+    analyzer: Option<Analyzer>,
+    threads: Threads,
+    /// How many neighbors vote.
+    pub k: NonZeroUsize,
+    /// How much each vote counts.
+    pub vote: Vote,
+    /// How many labels a document gets.
+    pub decision: Decision,
+}
+
+impl<'m> Classifier<'m> {
+    /// A classifier with the model's settings and the [`Inverted`] engine.
+    ///
+    /// # Errors
+    /// If the model's rows cannot be indexed.
+    pub fn new(model: &'m Model, threads: &Threads) -> Result<Self, SearchError> {
+        let engine = Box::new(Inverted::new(model.rows(), threads.clone())?);
+        Ok(Self::with_engine(model, engine, threads))
+    }
+
+    /// A classifier with the model's settings and an engine over the model's rows.
+    pub fn with_engine(model: &'m Model, engine: Box<dyn Search + 'm>, threads: &Threads) -> Self {
+        let settings = model.settings();
+        Self {
+            model,
+            engine,
+            analyzer: model.analyzer(),
+            threads: threads.clone(),
+            k: settings.k,
+            vote: settings.vote,
+            decision: settings.decision,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &'m Model {
+        self.model
+    }
+
+    /// Classifies documents.
+    ///
+    /// # Errors
+    /// If a document holds features where the model needs text, or the reverse.
+    pub fn classify(&self, documents: &[Document]) -> Result<Vec<Prediction>, ClassifyError> {
+        let vectors = self.vectorize(documents)?;
+        let neighbors = self.neighbors(&vectors, self.k)?;
+        Ok(self.predict(&vectors, neighbors))
+    }
+
+    /// Documents → query rows.
+    ///
+    /// # Errors
+    /// If a document holds features where the model needs text, or the reverse.
+    pub fn vectorize(&self, documents: &[Document]) -> Result<Vectors, CorpusError> {
+        let piece = documents.len().div_ceil(self.threads.count()).max(1);
+        let pieces: Vec<Piece> = self.threads.run(|| {
+            documents
+                .par_chunks(piece)
+                .map(|piece| self.vectorize_piece(piece))
+                .collect::<Result<_, _>>()
+        })?;
+        let nonzeros = pieces.iter().map(|(rows, _)| rows.nnz()).sum();
+        let mut rows = CsrBuilder::with_capacity(documents.len(), nonzeros);
+        let mut terms = Vec::with_capacity(documents.len());
+        for (piece, uses) in pieces {
+            for index in 0..piece.rows() {
+                let (indices, data) = row(&piece.view(), index);
+                rows.push_row(indices.iter().copied().zip(data.iter().copied()));
+            }
+            terms.extend(uses);
+        }
+        Ok(Vectors { rows: rows.build(self.model.vocabulary().len()), terms })
+    }
+
+    fn vectorize_piece(&self, documents: &[Document]) -> Result<Piece, CorpusError> {
+        let vocabulary = self.model.vocabulary();
+        let mut counter = self.analyzer.as_ref().map(TermCounter::new);
+        let mut rows = CsrBuilder::default();
+        let mut uses = Vec::with_capacity(documents.len());
+        let (mut ids, mut entries) = (Vec::new(), Vec::new());
+        for document in documents {
+            let terms = match (&mut counter, &document.content) {
+                (Some(counter), Content::Text(text)) => {
+                    ids.clear();
+                    entries.clear();
+                    let unknown = counter.ids(text, &mut &*vocabulary, &mut ids);
+                    let known = ids.len();
+                    tally(&mut ids, |term, count| entries.push((term, count)));
+                    Ok(TermUse { known, unknown })
+                }
+                (None, Content::Features(features)) => {
+                    self.known_columns(vocabulary, features, &mut entries)
+                }
+                (Some(_), Content::Features(_)) => Err(Problem::WrongContent {
+                    found: "features",
+                    expected: "the model was trained on text",
+                }),
+                (None, Content::Text(_)) => Err(Problem::WrongContent {
+                    found: "text",
+                    expected: "the model was trained on features",
+                }),
+            };
+            uses.push(terms.map_err(|problem| problem.at(&document.place))?);
+            self.model.settings().weighting.weigh_query(&mut entries, self.model.term_weights());
+            rows.push_row(entries.drain(..));
+        }
+        Ok((rows.build(vocabulary.len()), uses))
+    }
+
+    fn known_columns(
+        &self,
+        vocabulary: &Vocabulary,
+        features: &[(u32, f32)],
+        entries: &mut Vec<(u32, f32)>,
+    ) -> Result<TermUse, Problem> {
+        let counts =
+            matches!(&self.model.settings().input, InputSpec::Features(spec) if spec.counts);
+        entries.clear();
+        let mut unknown = 0;
+        for &(column, value) in features.iter().filter(|(_, value)| *value != 0.0) {
+            if counts && value < 0.0 {
+                return Err(Problem::NegativeCount { column, value });
+            }
+            match vocabulary.column_id(column) {
+                Some(term) => entries.push((term, value)),
+                None => unknown += 1,
+            }
+        }
+        Ok(TermUse { known: entries.len(), unknown })
+    }
+
+    /// Query rows → for each its at most `k` neighbors.
+    ///
+    /// # Errors
+    /// If the rows do not fit the model.
+    pub fn neighbors(
+        &self,
+        vectors: &Vectors,
+        k: NonZeroUsize,
+    ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
+        self.engine.top_k(Queries::new(&vectors.rows.view()), k)
+    }
+
+    /// Neighbors → predictions.
+    pub fn predict(&self, vectors: &Vectors, neighbors: Vec<Vec<Neighbor>>) -> Vec<Prediction> {
+        neighbors
+            .into_iter()
+            .zip(&vectors.terms)
+            .map(|(neighbors, terms)| {
+                let labels = |row| self.model.document_labels(row);
+                let weight = |row| self.model.document_weights()[row as usize];
+                let scores = vote(&neighbors, self.vote, labels, weight);
+                let reason = match () {
+                    () if terms.known == 0 => Some(Reason::NoKnownTerm),
+                    () if neighbors.is_empty() => Some(Reason::NoNeighbor),
+                    () if scores.is_empty() => Some(Reason::NoLabel),
+                    () => None,
+                };
+                let labels = decide(&scores, self.decision);
+                Prediction { labels, scores, neighbors, reason, unknown_terms: terms.unknown }
+            })
+            .collect()
+    }
+}
+
+type Piece = (Csr, Vec<TermUse>);
+
+/// Why documents cannot be classified.
+#[derive(Debug, thiserror::Error)]
+pub enum ClassifyError {
+    /// A document does not fit the model.
+    #[error(transparent)]
+    Document(#[from] CorpusError),
+    /// The search refused.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+}

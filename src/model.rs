@@ -1,0 +1,345 @@
+//! The model: everything that classifying needs, frozen at training, and its file.
+//!
+//! The file is one safetensors file with a JSON document in its metadata; `models/README.md`
+//! describes it. It is memory-mapped and checked whole when it is opened: types, lengths,
+//! checksums, and every property that the rest of the program relies on.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use safetensors::Dtype;
+use serde::{Deserialize, Serialize};
+
+use crate::analyze::{Analyzer, AnalyzerSpec};
+use crate::counts::Counts;
+use crate::decide::Decision;
+use crate::matrix::{Array, Csr, csr, row};
+use crate::strings::Strings;
+use crate::tfidf::{TermWeights, Weighting};
+use crate::vocabulary::Vocabulary;
+use crate::vote::Vote;
+
+mod check;
+mod error;
+mod file;
+
+pub use error::{ModelError, ModelProblem};
+
+/// Bump when a field or an array changes meaning. Older files must load: see `models/`.
+const VERSION: u32 = 1;
+const FORMAT: &str = "classify.model";
+/// The key of the JSON document in the safetensors metadata.
+const KEY: &str = "classify";
+/// The array that holds the CRC-32 of the JSON document.
+const SETTINGS_CRC: &str = "settings.crc32";
+
+/// What the model takes in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputSpec {
+    /// Text, analyzed like this.
+    Text(AnalyzerSpec),
+    /// Features by column.
+    Features(FeatureSpec),
+}
+
+/// How features are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureSpec {
+    /// Whether values are counts, which are weighted, or weights already.
+    pub counts: bool,
+    /// The number of the first column in svmlight files, 0 or 1.
+    pub first_column: u32,
+}
+
+/// The choices of a training run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainSettings {
+    /// What the model takes in.
+    pub input: InputSpec,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// How many neighbors vote.
+    pub k: NonZeroUsize,
+    /// How much each vote counts.
+    pub vote: Vote,
+    /// How many labels a document gets.
+    pub decision: Decision,
+}
+
+impl TrainSettings {
+    /// The number of neighbors where none is given.
+    pub const K: NonZeroUsize = NonZeroUsize::new(30).expect("30 is not 0");
+}
+
+/// How many there are of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCounts {
+    /// Training documents.
+    pub documents: u64,
+    /// Of these, documents without a label.
+    pub unlabeled: u64,
+    /// Of these, documents without a weighted term.
+    pub empty: u64,
+    /// Terms of the vocabulary.
+    pub terms: u64,
+    /// Labels.
+    pub labels: u64,
+    /// Weights that are not 0.
+    pub nonzeros: u64,
+    /// The mean number of terms of a document, with repetitions.
+    pub mean_length: f64,
+}
+
+/// The JSON document in the model's metadata.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    format: String,
+    version: u32,
+    /// The program that trained the model.
+    pub created_by: String,
+    /// What the model takes in.
+    pub input: InputSpec,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// The weighting's exact formula, in words.
+    pub formula: String,
+    /// How many neighbors vote.
+    pub k: NonZeroUsize,
+    /// How much each vote counts.
+    pub vote: Vote,
+    /// How many labels a document gets.
+    pub decision: Decision,
+    /// How many there are of everything.
+    pub counts: ModelCounts,
+    /// CRC-32 of every array, eight hexadecimal digits.
+    pub checksums: BTreeMap<String, String>,
+}
+
+/// A trained model, in memory or memory-mapped.
+#[derive(Debug)]
+pub struct Model {
+    settings: Settings,
+    arrays: Arrays,
+}
+
+/// The arrays of a model, already put together.
+#[derive(Debug)]
+struct Arrays {
+    vocabulary: Vocabulary,
+    idf: Array<f64>,
+    rows: Csr,
+    label_names: Strings,
+    label_indptr: Array<u64>,
+    label_indices: Array<u32>,
+    ids: Strings,
+    weights: Array<f32>,
+    texts: Option<Strings>,
+}
+
+impl Model {
+    /// Weighs counted documents.
+    ///
+    /// The rows are weighted in place: beside the counts no second copy is made.
+    ///
+    /// # Panics
+    /// Never: counts are valid by construction.
+    pub fn of_counts(counts: Counts, settings: TrainSettings) -> Self {
+        let documents = counts.documents();
+        let frequencies = counts.vocabulary.document_frequencies();
+        let weighting = settings.weighting;
+        let idf: Vec<f64> =
+            frequencies.iter().map(|&df| weighting.idf(df, documents as u64)).collect();
+        let total: f64 = counts.counts.iter().copied().map(f64::from).sum();
+        let mean_length = if documents == 0 { 0.0 } else { total / documents as f64 };
+        let (mut indptr, mut terms, mut data) = (counts.indptr, counts.terms, counts.counts);
+        let mut kept = 0;
+        let mut start = 0;
+        let mut weighed = Vec::new();
+        let mut empty = 0;
+        for end in &mut indptr[1..] {
+            #[expect(clippy::cast_possible_truncation, reason = "the end of a row in memory")]
+            let range = start..*end as usize;
+            start = range.end;
+            weighed.clear();
+            weighed.extend(range.map(|at| (terms[at], data[at])));
+            weighting.weigh_document(&mut weighed, TermWeights { idf: &idf, mean_length });
+            empty += u64::from(weighed.is_empty());
+            for &(term, weight) in &weighed {
+                terms[kept] = term;
+                data[kept] = weight;
+                kept += 1;
+            }
+            *end = kept as u64;
+        }
+        terms.truncate(kept);
+        data.truncate(kept);
+        terms.shrink_to_fit();
+        data.shrink_to_fit();
+        let mut label_indptr = vec![0];
+        let mut label_indices = Vec::new();
+        for labels in &counts.labels {
+            label_indices.extend_from_slice(labels);
+            label_indptr.push(label_indices.len() as u64);
+        }
+        let columns = counts.vocabulary.len();
+        let arrays = Arrays {
+            rows: csr(columns, indptr, terms, data).expect("rows in column order"),
+            vocabulary: counts.vocabulary,
+            idf: idf.into(),
+            label_names: counts.label_names.iter().collect(),
+            label_indptr: label_indptr.into(),
+            label_indices: label_indices.into(),
+            ids: counts.ids,
+            weights: counts.weights.into(),
+            texts: counts.texts,
+        };
+        let counts = ModelCounts {
+            documents: documents as u64,
+            unlabeled: counts.labels.iter().filter(|labels| labels.is_empty()).count() as u64,
+            empty,
+            terms: columns as u64,
+            labels: counts.label_names.len() as u64,
+            nonzeros: arrays.rows.nnz() as u64,
+            mean_length,
+        };
+        let mut model = Self {
+            settings: Settings {
+                format: FORMAT.into(),
+                version: VERSION,
+                created_by: concat!("classify ", env!("CARGO_PKG_VERSION")).into(),
+                input: settings.input,
+                weighting,
+                formula: weighting.formula(),
+                k: settings.k,
+                vote: settings.vote,
+                decision: settings.decision,
+                counts,
+                checksums: BTreeMap::new(),
+            },
+            arrays,
+        };
+        model.settings.checksums = model
+            .arrays
+            .list()
+            .into_iter()
+            .map(|(name, _, bytes)| (name.to_owned(), checksum(bytes)))
+            .collect();
+        debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
+        model
+    }
+
+    /// The choices of the training run and the counts.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The terms.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.arrays.vocabulary
+    }
+
+    /// The weighted training rows: documents × terms.
+    pub fn rows(&self) -> &Csr {
+        &self.arrays.rows
+    }
+
+    /// What weighs the terms of queries.
+    pub(crate) fn term_weights(&self) -> TermWeights<'_> {
+        let mean_length = self.settings.counts.mean_length;
+        TermWeights { idf: &self.arrays.idf, mean_length }
+    }
+
+    /// The names of the labels by number, in byte order.
+    pub fn labels(&self) -> &Strings {
+        &self.arrays.label_names
+    }
+
+    /// The labels of training document `row`, rising.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn document_labels(&self, row: u32) -> &[u32] {
+        let row = row as usize;
+        let bounds = &self.arrays.label_indptr[row..=row + 1];
+        &self.arrays.label_indices[bounds_of(bounds[0], bounds[1])]
+    }
+
+    /// The identifiers of the training documents.
+    pub fn ids(&self) -> &Strings {
+        &self.arrays.ids
+    }
+
+    /// The weights of the training documents.
+    pub fn document_weights(&self) -> &[f32] {
+        &self.arrays.weights
+    }
+
+    /// The texts of the training documents, if they were kept.
+    pub fn texts(&self) -> Option<&Strings> {
+        self.arrays.texts.as_ref()
+    }
+
+    /// The analyzer of a model of text.
+    pub fn analyzer(&self) -> Option<Analyzer> {
+        match &self.settings.input {
+            InputSpec::Text(spec) => Some(Analyzer::new(spec.clone())),
+            InputSpec::Features(_) => None,
+        }
+    }
+
+    /// The terms and weights of training document `row`, by term.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
+        row(&self.arrays.rows.view(), row_number as usize)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "checked against arrays in memory")]
+fn bounds_of(start: u64, end: u64) -> Range<usize> {
+    start as usize..end as usize
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    format!("{:08x}", crc32fast::hash(bytes))
+}
+
+impl Arrays {
+    /// Name, type and bytes of every array.
+    fn list(&self) -> Vec<(&'static str, Dtype, &[u8])> {
+        let bytes = bytemuck::cast_slice::<u64, u8>;
+        let (terms, term_offsets) = self.vocabulary.terms().parts();
+        let frequencies = self.vocabulary.document_frequencies();
+        let (labels, label_offsets) = self.label_names.parts();
+        let (ids, id_offsets) = self.ids.parts();
+        let (indptr, indices, data) = self.rows.view().into_raw_storage();
+        let mut list = vec![
+            ("vocabulary.text", Dtype::U8, terms),
+            ("vocabulary.offsets", Dtype::U64, bytes(term_offsets)),
+            ("vocabulary.document_frequencies", Dtype::U32, bytemuck::cast_slice(frequencies)),
+            ("vocabulary.idf", Dtype::F64, bytemuck::cast_slice(&self.idf)),
+            ("rows.indptr", Dtype::U64, bytes(indptr)),
+            ("rows.indices", Dtype::U32, bytemuck::cast_slice(indices)),
+            ("rows.data", Dtype::F32, bytemuck::cast_slice(data)),
+            ("labels.text", Dtype::U8, labels),
+            ("labels.offsets", Dtype::U64, bytes(label_offsets)),
+            ("documents.id_text", Dtype::U8, ids),
+            ("documents.id_offsets", Dtype::U64, bytes(id_offsets)),
+            ("documents.label_indptr", Dtype::U64, bytes(&self.label_indptr)),
+            ("documents.label_indices", Dtype::U32, bytemuck::cast_slice(&self.label_indices)),
+            ("documents.weights", Dtype::F32, bytemuck::cast_slice(&self.weights)),
+        ];
+        if let Some(texts) = &self.texts {
+            let (text, offsets) = texts.parts();
+            list.push(("documents.text", Dtype::U8, text));
+            list.push(("documents.text_offsets", Dtype::U64, bytes(offsets)));
+        }
+        list
+    }
+}

@@ -1,0 +1,34 @@
+//! Files that are written whole or not at all.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Lets `write` fill a temporary file beside `path`, syncs it and renames it to `path`.
+///
+/// # Errors
+/// If anything fails; then `path` is as it was, and the temporary file is gone.
+pub fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".classify-").suffix(".tmp");
+    #[cfg(unix)]
+    {
+        // What any new file gets: the user's umask takes away from it.
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let temporary = builder.tempfile_in(folder)?;
+    write(temporary.path())?;
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|error| error.error)?;
+    #[cfg(unix)]
+    File::open(folder)?.sync_all()?;
+    Ok(())
+}

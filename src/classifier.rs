@@ -51,14 +51,14 @@ pub fn train(
     limits: TermLimits,
     threads: &Threads,
 ) -> Result<Model, CorpusError> {
-    let input = Input::of(&settings.input);
+    let input = Input::from(&settings.input);
     let counts = Counts::read(documents, &input, limits, false, threads, &|_| ())?;
     Ok(Model::of_counts(counts, settings))
 }
 
-impl Input {
+impl From<&InputSpec> for Input {
     /// What a model's documents are counted by.
-    pub fn of(spec: &InputSpec) -> Self {
+    fn from(spec: &InputSpec) -> Self {
         match spec {
             InputSpec::Text(spec) => Self::Text(Analyzer::new(spec.clone())),
             InputSpec::Features(spec) => Self::Features { counts: spec.counts },

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 mod detect;
 mod delimited;
@@ -187,6 +188,8 @@ pub struct ReadOptions {
     pub qrels: Option<Arc<Qrels>>,
     /// Reuters-21578: which side of the ModApte split to read.
     pub split: Split,
+    /// Counts the bytes that are read from files, compressed ones as they are, to show progress.
+    pub bytes_read: Option<Arc<AtomicU64>>,
 }
 
 type Records = Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>;

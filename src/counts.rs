@@ -182,6 +182,11 @@ impl Counts {
         self.labels.len()
     }
 
+    /// Whether a document has more than one label.
+    pub fn has_several_labels(&self) -> bool {
+        self.labels.iter().any(|labels| labels.len() > 1)
+    }
+
     /// How many bytes of text were analyzed.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -12,4 +12,5 @@ pub mod vote;
 pub mod decide;
 pub mod classifier;
 pub mod model;
+pub mod evaluate;
 pub mod output;

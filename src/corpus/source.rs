@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use encoding_rs::{DecoderResult, Encoding};
 
@@ -45,6 +46,7 @@ impl Source {
             return Self::from_reader("<stdin>", Box::new(stdin), options);
         }
         let file = File::open(path).map_err(|error| io_error(path, error))?;
+        let file = Counted { file, bytes: options.bytes_read.clone() };
         let file = BufReader::with_capacity(BUFFER, file);
         Self::from_reader(&path.to_string_lossy(), Box::new(file), options)
     }
@@ -176,6 +178,22 @@ impl Lines {
         utf8(&self.buffer, self.source.on_bad_utf8, offset)
             .map(Some)
             .map_err(|problem| problem.at(&place))
+    }
+}
+
+/// A file whose bytes are counted as they are read.
+struct Counted {
+    file: File,
+    bytes: Option<Arc<AtomicU64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(out)?;
+        if let Some(bytes) = &self.bytes {
+            bytes.fetch_add(read as u64, Ordering::Relaxed);
+        }
+        Ok(read)
     }
 }
 

@@ -1,0 +1,127 @@
+//! Flags exactly as typed; one file a subcommand.
+
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use classify::threads::Threads;
+
+mod arguments;
+mod evaluate;
+mod failure;
+mod info;
+mod predict;
+mod progress;
+mod shell;
+mod tokens;
+mod train;
+
+use failure::Failure;
+use progress::Talk;
+
+/// Exact k-nearest-neighbor document classification.
+#[derive(Debug, Parser)]
+#[command(name = "classify", version, propagate_version = true, subcommand_required = true)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 a resource is not there.";
+
+#[derive(Debug, clap::Args)]
+struct Global {
+    /// Threads to use; answers never depend on it [default: all cores]
+    #[arg(short = 'j', long, global = true, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Seed of everything random (`evaluate --holdout`)
+    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Say nothing but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// Color in help and errors
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a model on labeled documents
+    Train(train::Train),
+    /// Label documents with a model
+    Predict(predict::Predict),
+    /// Compare predictions with known labels
+    Evaluate(evaluate::Evaluate),
+    /// Show what a model is made of
+    Info(info::Info),
+    /// Show what the analyzer sees
+    Tokens(tokens::Tokens),
+    /// Print a completion script for a shell
+    Completions(shell::Completions),
+    /// Write manual pages into a folder
+    Man(shell::Man),
+}
+
+/// The arguments, or the exit code of a usage error, of `--help` and of `--version`.
+pub(crate) fn parse() -> Result<Arguments, ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let color = match () {
+        () if arguments.iter().any(|a| a == "--color=never") => ColorChoice::Never,
+        () if arguments.windows(2).any(|a| a[0] == "--color" && a[1] == "never") => {
+            ColorChoice::Never
+        }
+        () if arguments.iter().any(|a| a == "--color=always") => ColorChoice::Always,
+        () if arguments.windows(2).any(|a| a[0] == "--color" && a[1] == "always") => {
+            ColorChoice::Always
+        }
+        () => ColorChoice::Auto,
+    };
+    let command = Arguments::command().color(color);
+    let parsed = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| <Arguments as clap::FromArgMatches>::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        // A closed pipe behind `--help` is a quiet end.
+        let _ = error.print();
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let Global { threads, seed, quiet, verbose, color } = arguments.global;
+    match color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    let talk = Talk { quiet, verbose };
+    let threads = match threads {
+        Some(count) => Threads::new(count),
+        None => Threads::available(),
+    };
+    let threads = threads.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
+    match arguments.command {
+        Command::Train(command) => command.run(&threads, talk),
+        Command::Predict(command) => command.run(&threads, talk),
+        Command::Evaluate(command) => command.run(&threads, seed, talk),
+        Command::Info(command) => command.run(),
+        Command::Tokens(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
+    }
+}

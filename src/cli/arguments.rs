@@ -1,0 +1,464 @@
+//! Groups of flags that several commands share.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use classify::analyze::{
+    AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
+    stop_words,
+};
+use classify::corpus::{
+    Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Problem, Qrels,
+    ReadOptions, Split, encoding_for_label,
+};
+use classify::counts::{Counts, DfLimit, TermLimits};
+use classify::decide::Decision;
+use classify::model::{FeatureSpec, InputSpec, TrainSettings};
+use classify::tfidf::Weighting;
+use classify::vote::Vote;
+
+use super::failure::Failure;
+use super::progress::{Progress, Talk};
+
+/// How a corpus is read.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Reading")]
+pub(crate) struct Reading {
+    /// The corpus format [default: detected for each file]
+    #[arg(long, value_enum)]
+    format: Option<FormatArgument>,
+    /// The field of the text (JSONL, CSV, TSV); several are joined [default: text]
+    #[arg(long, value_name = "FIELD")]
+    text_column: Vec<String>,
+    /// The field of the labels (JSONL, CSV, TSV) [default: labels, label, category or class]
+    #[arg(long, value_name = "FIELD")]
+    label_column: Option<String>,
+    /// The field of the identifier (JSONL, CSV, TSV) [default: id]
+    #[arg(long, value_name = "FIELD")]
+    id_column: Option<String>,
+    /// The field of the document's weight in the vote (JSONL, CSV, TSV) [default: weight]
+    #[arg(long, value_name = "FIELD")]
+    weight_column: Option<String>,
+    /// What separates several labels in one field [default: the field is one label]
+    #[arg(long, value_name = "TEXT")]
+    label_separator: Option<String>,
+    /// Labels by document id: lines `label id 1` (such as rcv1-v2.topics.qrels)
+    #[arg(long, value_name = "FILE")]
+    qrels: Option<PathBuf>,
+    /// The number of the first column in svmlight files, 0 or 1 [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1))]
+    first_column: Option<u32>,
+    /// The side of the ModApte split to read (Reuters-21578)
+    #[arg(long, value_enum, default_value_t = SplitArgument::All)]
+    split: SplitArgument,
+    /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]
+    #[arg(long, value_name = "NAME", value_parser = encoding)]
+    encoding: Option<&'static encoding_rs::Encoding>,
+    /// What to do with bytes that are no text of the encoding
+    #[arg(long, value_enum, default_value_t = OnBadUtf8Argument::Error)]
+    on_bad_utf8: OnBadUtf8Argument,
+}
+
+fn encoding(name: &str) -> Result<&'static encoding_rs::Encoding, String> {
+    encoding_for_label(name).ok_or_else(|| {
+        "no such encoding; names are those of the WHATWG standard, such as utf-8, latin-1, \
+         windows-1252, iso-8859-15, koi8-r, shift_jis, gb18030, utf-16le"
+            .to_owned()
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FormatArgument(Format);
+
+const FORMATS: [FormatArgument; 10] = {
+    let mut formats = [FormatArgument(Format::Jsonl); 10];
+    let mut index = 0;
+    while index < formats.len() {
+        formats[index] = FormatArgument(Format::ALL[index]);
+        index += 1;
+    }
+    formats
+};
+
+impl ValueEnum for FormatArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        &FORMATS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SplitArgument {
+    All,
+    Train,
+    Test,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OnBadUtf8Argument {
+    Error,
+    Replace,
+}
+
+impl Reading {
+    /// The options that the flags stand for.
+    pub(crate) fn options(&self, labels: LabelUse) -> Result<ReadOptions, Failure> {
+        let qrels = match &self.qrels {
+            Some(path) => Some(Arc::new(Qrels::read(path)?)),
+            None => None,
+        };
+        Ok(ReadOptions {
+            format: self.format.map(|format| format.0),
+            text_columns: self.text_column.clone(),
+            label_column: self.label_column.clone(),
+            id_column: self.id_column.clone(),
+            weight_column: self.weight_column.clone(),
+            label_separator: self.label_separator.clone(),
+            first_column: self.first_column,
+            encoding: self.encoding,
+            on_bad_utf8: match self.on_bad_utf8 {
+                OnBadUtf8Argument::Error => OnBadUtf8::Error,
+                OnBadUtf8Argument::Replace => OnBadUtf8::Replace,
+            },
+            labels,
+            qrels,
+            split: match self.split {
+                SplitArgument::All => Split::All,
+                SplitArgument::Train => Split::Train,
+                SplitArgument::Test => Split::Test,
+            },
+            bytes_read: None,
+        })
+    }
+}
+
+/// What terms a text has.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Analysis")]
+pub(crate) struct Analysis {
+    /// What a word is: Unicode words (UAX #29), runs of letters, digits and _, or what stands
+    /// between white space
+    #[arg(long, value_enum)]
+    words: Option<WordsArgument>,
+    /// What happens to upper case
+    #[arg(long, value_enum)]
+    case: Option<CaseArgument>,
+    /// The Unicode normalization form
+    #[arg(long, value_enum)]
+    normalization: Option<NormalizationArgument>,
+    /// Take é for e (Latin and Greek letters)
+    #[arg(long)]
+    fold_accents: bool,
+    /// Drop the stop words of a language (ISO 639-1 code, such as en)
+    #[arg(long, value_name = "LANGUAGE", value_parser = stop_word_list)]
+    stop_words: Option<StopWords>,
+    /// Stem words: english, spanish, … (18 Snowball stemmers)
+    #[arg(long, value_name = "LANGUAGE")]
+    stem: Option<Stemmer>,
+    /// Drop words of fewer characters
+    #[arg(long, value_name = "N")]
+    min_length: Option<usize>,
+    /// Lengths of word n-grams, such as 2 or 1-2 [default: 1, or none with --char-ngrams]
+    #[arg(long, value_name = "RANGE")]
+    word_ngrams: Option<NgramRange>,
+    /// Lengths of character n-grams, such as 3-5
+    #[arg(long, value_name = "RANGE")]
+    char_ngrams: Option<NgramRange>,
+    /// Whether character n-grams stay inside words
+    #[arg(long, value_enum, default_value_t = CharScopeArgument::Word)]
+    char_scope: CharScopeArgument,
+}
+
+#[derive(Debug, Clone)]
+struct StopWords(Vec<String>);
+
+fn stop_word_list(language: &str) -> Result<StopWords, String> {
+    let words = stop_words(language).ok_or_else(|| {
+        format!("no list of stop words; there are {}", stop_word_languages().join(", "))
+    })?;
+    Ok(StopWords(words.iter().map(|&word| word.to_owned()).collect()))
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum WordsArgument {
+    Unicode,
+    WordCharacters,
+    Whitespace,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CaseArgument {
+    Fold,
+    Lower,
+    Keep,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum NormalizationArgument {
+    Nfkc,
+    Nfc,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CharScopeArgument {
+    Word,
+    Text,
+}
+
+impl Analysis {
+    /// The analyzer that the flags stand for. `sklearn`: what is not said is as in scikit-learn's
+    /// `TfidfVectorizer`.
+    pub(crate) fn spec(&self, sklearn: bool) -> AnalyzerSpec {
+        let default = if sklearn {
+            AnalyzerSpec {
+                words: Words::WordCharacters,
+                case: Case::Lower,
+                normalization: Normalization::None,
+                min_length: 2,
+                ..AnalyzerSpec::default()
+            }
+        } else {
+            AnalyzerSpec::default()
+        };
+        AnalyzerSpec {
+            words: self.words.map_or(default.words, |words| match words {
+                WordsArgument::Unicode => Words::Unicode,
+                WordsArgument::WordCharacters => Words::WordCharacters,
+                WordsArgument::Whitespace => Words::Whitespace,
+            }),
+            case: self.case.map_or(default.case, |case| match case {
+                CaseArgument::Fold => Case::Fold,
+                CaseArgument::Lower => Case::Lower,
+                CaseArgument::Keep => Case::Keep,
+            }),
+            normalization: self.normalization.map_or(default.normalization, |form| match form {
+                NormalizationArgument::Nfkc => Normalization::Nfkc,
+                NormalizationArgument::Nfc => Normalization::Nfc,
+                NormalizationArgument::None => Normalization::None,
+            }),
+            fold_accents: self.fold_accents,
+            min_length: self.min_length.unwrap_or(default.min_length),
+            stop_words: self.stop_words.clone().map_or(Vec::new(), |words| words.0),
+            stemmer: self.stem,
+            word_ngrams: match self.char_ngrams {
+                Some(_) => self.word_ngrams,
+                None => self.word_ngrams.or(default.word_ngrams),
+            },
+            char_ngrams: self.char_ngrams,
+            char_scope: match self.char_scope {
+                CharScopeArgument::Word => CharScope::Word,
+                CharScopeArgument::Text => CharScope::Text,
+            },
+        }
+    }
+}
+
+/// How counts become weights.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Weighting")]
+pub(crate) struct Weights {
+    /// A SMART code (tf n l a b L k, idf n t p s k, norm n c; `document.query` for two), or
+    /// `sklearn`, or `bm25`
+    #[arg(long, value_name = "CODE", default_value = "ltc")]
+    weighting: String,
+    /// The exponent of the idf part
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    idf_power: f64,
+    /// BM25's k1
+    #[arg(long, value_name = "K1", default_value_t = 1.2)]
+    bm25_k1: f64,
+    /// BM25's b
+    #[arg(long, value_name = "B", default_value_t = 0.75)]
+    bm25_b: f64,
+    /// Drop terms in fewer documents: a count like 5 or a share like 0.1%
+    #[arg(long, value_name = "LIMIT", default_value = "1")]
+    min_df: DfLimit,
+    /// Drop terms in more documents: a count or a share like 50%
+    #[arg(long, value_name = "LIMIT", default_value = "100%")]
+    max_df: DfLimit,
+    /// Keep only so many terms, those of highest document frequency
+    #[arg(long, value_name = "N")]
+    max_terms: Option<NonZeroUsize>,
+    /// What given features are (svmlight, LYRL2004 vectors): weights already, or counts
+    #[arg(long, value_enum, default_value_t = FeaturesArgument::Tfidf)]
+    features: FeaturesArgument,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FeaturesArgument {
+    Tfidf,
+    Counts,
+}
+
+impl Weights {
+    fn weighting(&self) -> Result<Weighting, Failure> {
+        let weighting: Weighting = self.weighting.parse().map_err(Failure::Usage)?;
+        let weighting = weighting.with_idf_power(self.idf_power).ok_or_else(|| {
+            Failure::Usage(format!("--idf-power {}: not a number from 0", self.idf_power))
+        })?;
+        weighting.with_bm25(self.bm25_k1, self.bm25_b).ok_or_else(|| {
+            Failure::Usage("--bm25-k1 is a number from 0, --bm25-b one from 0 to 1".to_owned())
+        })
+    }
+
+    fn limits(&self) -> TermLimits {
+        let &Self { min_df, max_df, max_terms, .. } = self;
+        TermLimits { min_df, max_df, max_terms }
+    }
+}
+
+/// How neighbors become labels.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Deciding")]
+pub(crate) struct Deciding {
+    /// How many neighbors vote [default: 30, or the model's]
+    #[arg(short, value_name = "K")]
+    k: Option<NonZeroUsize>,
+    /// How much a vote counts: similarity, uniform, rank, exp or exp:BETA [default: similarity]
+    #[arg(long, value_name = "VOTE")]
+    vote: Option<Vote>,
+    /// One label a document, or several [default: as in the training corpus]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Several labels: the share of the vote that a label needs [default: 0.4]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    threshold: Option<f64>,
+    /// Several labels: give none where no label reaches the threshold
+    #[arg(long)]
+    allow_none: bool,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "not a number from 0 to 1".to_owned())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Single,
+    Multi,
+}
+
+impl Deciding {
+    /// The decision for a corpus that has, or has not, documents of several labels.
+    fn for_corpus(&self, several: bool) -> Decision {
+        let multi = match self.mode {
+            Some(mode) => mode == Mode::Multi,
+            None => several || self.threshold.is_some() || self.allow_none,
+        };
+        if multi {
+            let threshold = self.threshold.unwrap_or(Decision::THRESHOLD);
+            Decision::Multi { threshold, allow_none: self.allow_none }
+        } else {
+            Decision::Single
+        }
+    }
+
+    /// Changes a trained classifier as far as the flags say.
+    pub(crate) fn change(&self, classifier: &mut classify::classifier::Classifier<'_>) {
+        if let Some(k) = self.k {
+            classifier.k = k;
+        }
+        if let Some(vote) = self.vote {
+            classifier.vote = vote;
+        }
+        let (threshold, allow_none) = match classifier.decision {
+            Decision::Single => (Decision::THRESHOLD, false),
+            Decision::Multi { threshold, allow_none } => (threshold, allow_none),
+        };
+        let multi = Decision::Multi {
+            threshold: self.threshold.unwrap_or(threshold),
+            allow_none: self.allow_none || allow_none,
+        };
+        let said_multi = self.threshold.is_some() || self.allow_none;
+        classifier.decision = match (self.mode, classifier.decision) {
+            (Some(Mode::Single), _) => Decision::Single,
+            (None, Decision::Single) if !said_multi => Decision::Single,
+            _ => multi,
+        };
+    }
+}
+
+/// Everything that decides what a model becomes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Training {
+    #[command(flatten)]
+    pub(crate) analysis: Analysis,
+    #[command(flatten)]
+    pub(crate) weights: Weights,
+    #[command(flatten)]
+    pub(crate) deciding: Deciding,
+}
+
+impl Training {
+    /// Counts a corpus. The first document tells whether it is text or features.
+    pub(crate) fn count(
+        &self,
+        documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+        (name, first_column): (&str, Option<u32>),
+        keep_text: bool,
+        threads: &classify::threads::Threads,
+        progress: &Progress,
+    ) -> Result<(Counts, TrainSettings), Failure> {
+        let mut weighting = self.weights.weighting()?;
+        let first = documents.next().transpose()?.ok_or_else(|| no_document(name))?;
+        let input = match &first.content {
+            Content::Text(_) => {
+                InputSpec::Text(self.analysis.spec(self.weights.weighting == "sklearn"))
+            }
+            Content::Features(_) => {
+                let counts = self.weights.features == FeaturesArgument::Counts;
+                if !counts {
+                    weighting = weighting.of_weights();
+                }
+                let first_column = first_column.unwrap_or(1);
+                InputSpec::Features(FeatureSpec { counts, first_column })
+            }
+        };
+        let mut documents = std::iter::once(Ok(first)).chain(documents);
+        let counts = Counts::read(
+            &mut documents,
+            &(&input).into(),
+            self.weights.limits(),
+            keep_text,
+            threads,
+            &|documents| progress.tick(documents),
+        )?;
+        let settings = TrainSettings {
+            input,
+            weighting,
+            k: self.deciding.k.unwrap_or(TrainSettings::K),
+            vote: self.deciding.vote.unwrap_or_default(),
+            decision: self.deciding.for_corpus(counts.has_several_labels()),
+        };
+        Ok((counts, settings))
+    }
+}
+
+fn no_document(name: &str) -> CorpusError {
+    let place = classify::corpus::Place { source: name.into(), line: None };
+    CorpusError { place, problem: Problem::NoDocument }
+}
+
+/// A corpus of paths that says what it reads and counts its bytes for `progress`.
+pub(crate) fn open(
+    paths: &[PathBuf],
+    mut options: ReadOptions,
+    talk: Talk,
+    progress: &Progress,
+) -> Result<Corpus, Failure> {
+    options.bytes_read = Some(progress.bytes());
+    Ok(Corpus::open(paths, options)?.on_open(talk.formats()))
+}
+
+/// The paths as one name for messages.
+pub(crate) fn name(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
+}

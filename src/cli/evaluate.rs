@@ -1,0 +1,286 @@
+//! `classify evaluate`
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use classify::classifier::Classifier;
+use classify::corpus::preset::{Documents, Preset};
+use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
+use classify::evaluate::{Evaluation, Evaluator, Stage, markdown, terminal};
+use classify::model::{InputSpec, Model};
+use classify::output::write_atomically;
+use classify::threads::Threads;
+
+use super::arguments::{Reading, Training, name, open};
+use super::failure::Failure;
+use super::progress::{Progress, Talk};
+
+/// Test documents that are classified together.
+const BATCH: usize = 4_096;
+
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "classify evaluate [OPTIONS] MODEL CORPUS...
+       classify evaluate [OPTIONS] --train CORPUS --test CORPUS
+       classify evaluate [OPTIONS] --train CORPUS --holdout 20%
+       classify evaluate [OPTIONS] --preset NAME FOLDER")]
+pub(crate) struct Evaluate {
+    /// A model and test corpora, or the folder of a preset
+    #[arg(value_name = "MODEL CORPUS")]
+    paths: Vec<PathBuf>,
+    /// Train on these corpora instead of opening a model
+    #[arg(long, value_name = "CORPUS", num_args = 1.., conflicts_with = "preset")]
+    train: Vec<PathBuf>,
+    /// Test on these corpora
+    #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
+    test: Vec<PathBuf>,
+    /// Test on this share of the training corpora, drawn by --seed and kept out of training
+    #[arg(long, value_name = "SHARE", requires = "train", conflicts_with = "test", value_parser = percent)]
+    holdout: Option<f64>,
+    /// A benchmark whose files, split and labels are known
+    #[arg(long, value_enum, value_name = "NAME")]
+    preset: Option<PresetArgument>,
+    /// Write the result as JSON (schema classify.evaluation/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    training: Training,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
+    let share = number.filter(|percent| *percent > 0.0 && *percent < 100.0);
+    share.map(|percent| percent / 100.0).ok_or_else(|| "not a share like 20%".to_owned())
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PresetArgument(Preset);
+
+const PRESETS: [PresetArgument; 2] =
+    [PresetArgument(Preset::ALL[0]), PresetArgument(Preset::ALL[1])];
+
+impl ValueEnum for PresetArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        &PRESETS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+impl Evaluate {
+    pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+        let mut stages = Stages::default();
+        let (model, test) = self.model_and_test(threads, seed, talk, &mut stages)?;
+        let mut classifier = stages
+            .time("index", model.rows().rows() as u64, || Classifier::new(&model, threads))?;
+        self.training.deciding.change(&mut classifier);
+        let evaluation = evaluate(&classifier, test, stages, talk)?;
+        let text = terminal(&evaluation, talk.verbose);
+        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)?;
+        if let Some(path) = &self.json {
+            let mut json = serde_json::to_string_pretty(&evaluation)
+                .map_err(|error| Failure::output(path)(error.into()))?;
+            json.push('\n');
+            write(path, &json)?;
+        }
+        if let Some(path) = &self.markdown {
+            write(path, &markdown(&evaluation))?;
+        }
+        Ok(())
+    }
+
+    fn model_and_test(
+        &self,
+        threads: &Threads,
+        seed: u64,
+        talk: Talk,
+        stages: &mut Stages,
+    ) -> Result<(Model, Test), Failure> {
+        let options = self.reading.options(LabelUse::Required)?;
+        if let Some(PresetArgument(preset)) = self.preset {
+            let [folder] = self.paths.as_slice() else {
+                return Err(Failure::Usage("--preset NAME takes one folder".into()));
+            };
+            let mut sides = preset.open(folder, &options)?;
+            talk.say(&format!("{}: {}", preset.name(), sides.note));
+            // LYRL2004 columns are identifiers: any number is legal.
+            let first_column = Some(0);
+            let model =
+                self.trained(&mut *sides.train, &[], first_column, threads, talk, stages)?;
+            return Ok((
+                model,
+                Test { documents: sides.test, paths: Vec::new(), name: name(&self.paths) },
+            ));
+        }
+        if self.train.is_empty() {
+            let [path, corpora @ ..] = self.paths.as_slice() else {
+                let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
+                return Err(Failure::Usage(message.into()));
+            };
+            if corpora.is_empty() {
+                return Err(Failure::Usage("no test corpus after the model".into()));
+            }
+            let model = Model::open(path)?;
+            let mut options = options;
+            if let InputSpec::Features(spec) = model.settings().input {
+                options.first_column = options.first_column.or(Some(spec.first_column));
+            }
+            let progress = Progress::new(talk, "testing", &[]);
+            let documents = Box::new(open(corpora, options, talk, &progress)?);
+            let test = Test { documents, paths: corpora.to_vec(), name: name(corpora) };
+            return Ok((model, test));
+        }
+        if !self.paths.is_empty() {
+            return Err(Failure::Usage("--train takes the place of MODEL and CORPUS".into()));
+        }
+        let progress = Progress::new(talk, "training", &self.train);
+        let first_column = options.first_column;
+        let mut train: Documents = Box::new(open(&self.train, options.clone(), talk, &progress)?);
+        let test: Documents = match self.holdout {
+            Some(share) => {
+                let test = open(&self.train, options, Talk { quiet: true, ..talk }, &progress)?;
+                train = side(train, share, seed, false);
+                side(Box::new(test), share, seed, true)
+            }
+            None if self.test.is_empty() => {
+                return Err(Failure::Usage("--train needs --test or --holdout".into()));
+            }
+            None => Box::new(open(&self.test, options, talk, &progress)?),
+        };
+        drop(progress);
+        let model = self.trained(&mut *train, &self.train, first_column, threads, talk, stages)?;
+        let paths = if self.test.is_empty() { &self.train } else { &self.test };
+        Ok((model, Test { documents: test, paths: paths.clone(), name: name(paths) }))
+    }
+
+    fn trained(
+        &self,
+        documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+        paths: &[PathBuf],
+        first_column: Option<u32>,
+        threads: &Threads,
+        talk: Talk,
+        stages: &mut Stages,
+    ) -> Result<Model, Failure> {
+        let progress = Progress::new(talk, "training", paths);
+        let name = (&*name(paths), first_column);
+        let start = Instant::now();
+        let (counts, settings) = self.training.count(documents, name, false, threads, &progress)?;
+        drop(progress);
+        let trained = counts.documents() as u64;
+        stages.push("train: read, analyze", trained, start);
+        Ok(stages.time("train: weigh", trained, || Model::of_counts(counts, settings)))
+    }
+}
+
+struct Test {
+    documents: Documents,
+    paths: Vec<PathBuf>,
+    name: String,
+}
+
+/// The documents that are held out, or those that are not: by a hash of the seed and the
+/// document's number.
+fn side(documents: Documents, share: f64, seed: u64, held_out: bool) -> Documents {
+    let mut number = 0u64;
+    Box::new(documents.filter(move |_| {
+        number += 1;
+        (unit(seed, number) < share) == held_out
+    }))
+}
+
+/// A number in [0, 1) for each number: the finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+fn unit(seed: u64, number: u64) -> f64 {
+    let mut x = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn evaluate(
+    classifier: &Classifier<'_>,
+    mut test: Test,
+    mut stages: Stages,
+    talk: Talk,
+) -> Result<Evaluation, Failure> {
+    let progress = Progress::new(talk, "testing", &test.paths);
+    let mut evaluator = Evaluator::new(classifier.model(), classifier.decision);
+    let [mut read, mut vectorize, mut search, mut vote] =
+        ["test: read", "test: analyze, weigh", "test: search", "test: vote"].map(Stage::empty);
+    // One neighbor more than vote shows whether the last one is tied.
+    let one_more = classifier.k.saturating_add(1);
+    loop {
+        let start = Instant::now();
+        let batch: Vec<Document> =
+            test.documents.by_ref().take(BATCH).collect::<Result<_, CorpusError>>()?;
+        if batch.is_empty() {
+            break;
+        }
+        let count = batch.len() as u64;
+        read.add(count, start);
+        let start = Instant::now();
+        let vectors = classifier.vectorize(&batch)?;
+        vectorize.add(count, start);
+        let start = Instant::now();
+        let mut neighbors = classifier.neighbors(&vectors, one_more)?;
+        search.add(count, start);
+        let start = Instant::now();
+        let tied: Vec<bool> = neighbors.iter_mut().map(|found| cut(found, classifier.k)).collect();
+        let predictions = classifier.predict(&vectors, neighbors);
+        for ((document, prediction), tied) in batch.iter().zip(&predictions).zip(tied) {
+            evaluator.add(&document.labels, prediction, tied);
+        }
+        vote.add(count, start);
+        progress.tick(read.documents);
+    }
+    if read.documents == 0 {
+        let place = Place { source: test.name.as_str().into(), line: None };
+        return Err(CorpusError { place, problem: Problem::NoDocument }.into());
+    }
+    stages.0.extend([read, vectorize, search, vote]);
+    Ok(evaluator.finish(classifier.k.get(), classifier.vote.to_string(), stages.0))
+}
+
+/// Leaves the first `k` neighbors; whether one was cut off that is as similar as the last.
+fn cut(neighbors: &mut Vec<classify::search::Neighbor>, k: NonZeroUsize) -> bool {
+    let k = k.get();
+    let tied = neighbors
+        .get(k)
+        .is_some_and(|cut| cut.similarity.to_bits() == neighbors[k - 1].similarity.to_bits());
+    neighbors.truncate(k);
+    tied
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    write_atomically(path, |temporary| std::fs::write(temporary, text))
+        .map_err(Failure::output(path))
+}
+
+/// Times of stages.
+#[derive(Default)]
+struct Stages(Vec<Stage>);
+
+impl Stages {
+    fn push(&mut self, name: &str, documents: u64, start: Instant) {
+        let mut stage = Stage::empty(name);
+        stage.add(documents, start);
+        self.0.push(stage);
+    }
+
+    fn time<R>(&mut self, name: &str, documents: u64, work: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = work();
+        self.push(name, documents, start);
+        result
+    }
+}

@@ -1,0 +1,128 @@
+//! `classify info`
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use classify::analyze::AnalyzerSpec;
+use classify::decide::Decision;
+use classify::model::{InputSpec, Model};
+
+use super::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Info {
+    /// The model
+    model: PathBuf,
+    /// Print the settings as JSON
+    #[arg(long)]
+    json: bool,
+    /// How many of the most frequent labels to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    labels: usize,
+}
+
+impl Info {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let model = Model::open(&self.model)?;
+        let text = if self.json {
+            let json = serde_json::to_string_pretty(model.settings());
+            json.map_err(|error| Failure::stdout(error.into()))? + "\n"
+        } else {
+            self.text(&model)
+        };
+        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)
+    }
+
+    fn text(&self, model: &Model) -> String {
+        let settings = model.settings();
+        let counts = settings.counts;
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| {
+            let _ = writeln!(text, "{name:<12} {value}");
+        };
+        let size = std::fs::metadata(&self.model).map_or(0, |metadata| metadata.len());
+        line("model", format!("{} ({:.1} MB)", self.model.display(), size as f64 / 1e6));
+        line("trained by", settings.created_by.clone());
+        let unlabeled = match counts.unlabeled {
+            0 => String::new(),
+            count => format!(", {count} without label"),
+        };
+        line("documents", format!("{}{unlabeled}, {} empty", counts.documents, counts.empty));
+        line("labels", counts.labels.to_string());
+        line("terms", format!("{} ({} weights)", counts.terms, counts.nonzeros));
+        match &settings.input {
+            InputSpec::Text(spec) => line("analysis", analysis(spec)),
+            InputSpec::Features(spec) if spec.counts => line("features", "counts".into()),
+            InputSpec::Features(_) => line("features", "weights as they are given".into()),
+        }
+        line("weighting", format!("{}: {}", settings.weighting, settings.formula));
+        line("", format!("N = {} documents, df = documents with the term", counts.documents));
+        let similarity = if settings.weighting.is_cosine() { "cosine" } else { "dot product" };
+        line("similarity", similarity.into());
+        line("neighbors", format!("k = {}, vote {}", settings.k, settings.vote));
+        line(
+            "decision",
+            match settings.decision {
+                Decision::Single => "one label".into(),
+                Decision::Multi { threshold, allow_none } => format!(
+                    "labels with at least {threshold} of the vote, {}",
+                    if allow_none { "perhaps none" } else { "at least one" }
+                ),
+            },
+        );
+        line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
+        self.labels(model, &mut text);
+        text
+    }
+
+    fn labels(&self, model: &Model, text: &mut String) {
+        let mut counts = vec![0u64; model.labels().len()];
+        for row in (0..).take(model.ids().len()) {
+            for &label in model.document_labels(row) {
+                counts[label as usize] += 1;
+            }
+        }
+        let mut labels: Vec<(u64, &str)> = counts.into_iter().zip(model.labels().iter()).collect();
+        labels.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        if self.labels > 0 && !labels.is_empty() {
+            let _ = writeln!(text, "\ndocuments  label");
+        }
+        for (count, label) in labels.into_iter().take(self.labels) {
+            let _ = writeln!(text, "{count:>9}  {label}");
+        }
+    }
+}
+
+/// The analyzer in words: first the names of its choices, then what is switched on.
+fn analysis(spec: &AnalyzerSpec) -> String {
+    let name = |value: serde_json::Result<serde_json::Value>| match value {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    };
+    let mut parts = vec![
+        format!("{} words", name(serde_json::to_value(spec.words))),
+        format!("case {}", name(serde_json::to_value(spec.case))),
+        format!("normalization {}", name(serde_json::to_value(spec.normalization))),
+    ];
+    if spec.fold_accents {
+        parts.push("accents folded".into());
+    }
+    if spec.min_length > 1 {
+        parts.push(format!("at least {} characters", spec.min_length));
+    }
+    if !spec.stop_words.is_empty() {
+        parts.push(format!("{} stop words", spec.stop_words.len()));
+    }
+    if let Some(stemmer) = spec.stemmer {
+        parts.push(format!("stems: {}", stemmer.language()));
+    }
+    if let Some(range) = spec.word_ngrams {
+        parts.push(format!("word n-grams {range}"));
+    }
+    if let Some(range) = spec.char_ngrams {
+        let scope = name(serde_json::to_value(spec.char_scope));
+        parts.push(format!("character n-grams {range} by {scope}"));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,281 @@
+//! `classify predict`
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use clap::ValueEnum;
+use classify::classifier::{Classifier, Prediction};
+use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
+use classify::model::{InputSpec, Model};
+use classify::output::write_atomically;
+use classify::threads::Threads;
+use serde::Serialize;
+
+use super::arguments::{Deciding, Reading, open};
+use super::failure::Failure;
+use super::progress::{Progress, Talk};
+
+/// Documents that are classified together when they come faster than one by one.
+const BATCH: usize = 1_024;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Predict {
+    /// The model
+    model: PathBuf,
+    /// Documents: files, folders, or - for standard input (plain lines or JSONL)
+    #[arg(value_name = "CORPUS", default_value = "-")]
+    corpora: Vec<PathBuf>,
+    /// Where the answers are written [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The form of the answers
+    #[arg(long, value_enum, default_value_t = Form::Jsonl)]
+    to: Form,
+    /// Give the N best labels with their scores, decided for or not
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// What else to give for each document
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    with: Vec<Extra>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    deciding: Deciding,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// One JSON object a document
+    Jsonl,
+    /// Comma-separated values with a header; labels are separated by semicolons
+    Csv,
+    /// Tab-separated values with a header; labels are separated by semicolons
+    Tsv,
+    /// `__label__x __label__y` a line; white space in labels becomes _
+    Fasttext,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Extra {
+    /// The training documents that voted, with similarity and labels
+    Neighbors,
+    /// The labels' shares of the vote
+    Scores,
+}
+
+impl Predict {
+    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+        let model = Model::open(&self.model)?;
+        let mut classifier = Classifier::new(&model, threads)?;
+        self.deciding.change(&mut classifier);
+        let progress = Progress::new(talk, "predicting", &self.corpora);
+        let mut options = self.reading.options(LabelUse::Optional)?;
+        if let InputSpec::Features(spec) = model.settings().input {
+            options.first_column = options.first_column.or(Some(spec.first_column));
+        }
+        let corpus = open(&self.corpora, options, talk, &progress)?;
+        let answers = Answers { classifier: &classifier, command: &self, progress: &progress };
+        match &self.output {
+            Some(path) => {
+                let mut failure = None;
+                let written = write_atomically(path, |temporary| {
+                    let file = File::options().write(true).open(temporary)?;
+                    answers.stream(corpus, BufWriter::new(file)).map_err(|error| match error {
+                        Failure::Output { error, .. } => error,
+                        other => {
+                            failure = Some(other);
+                            std::io::Error::other("the corpus failed")
+                        }
+                    })
+                });
+                match failure {
+                    Some(failure) => Err(failure),
+                    None => written.map_err(Failure::output(path)),
+                }
+            }
+            None => answers.stream(corpus, BufWriter::new(std::io::stdout().lock())),
+        }
+    }
+}
+
+struct Answers<'a> {
+    classifier: &'a Classifier<'a>,
+    command: &'a Predict,
+    progress: &'a Progress,
+}
+
+type Read = Result<Document, CorpusError>;
+
+impl Answers<'_> {
+    /// Reads, classifies and writes: documents that are there already go together, so that a
+    /// slow source gets each answer at once and a fast one full batches.
+    fn stream(&self, corpus: Corpus, mut out: impl Write) -> Result<(), Failure> {
+        let (sender, receiver) = sync_channel::<Read>(BATCH);
+        self.header(&mut out).map_err(Failure::stdout)?;
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for document in corpus {
+                    if sender.send(document).is_err() {
+                        break;
+                    }
+                }
+            });
+            let result = self.answer_all(&receiver, &mut out);
+            // Lets a reader that still waits to send go.
+            drop(receiver);
+            result
+        })
+    }
+
+    fn answer_all(&self, receiver: &Receiver<Read>, out: &mut impl Write) -> Result<(), Failure> {
+        let mut answered = 0;
+        while let Ok(first) = receiver.recv() {
+            let mut documents = Vec::new();
+            let mut failed = None;
+            for read in std::iter::once(first).chain(receiver.try_iter().take(BATCH - 1)) {
+                match read {
+                    Ok(document) => documents.push(document),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            let predictions = self.classifier.classify(&documents)?;
+            for (document, prediction) in documents.iter().zip(&predictions) {
+                self.write(out, document, prediction).map_err(Failure::stdout)?;
+            }
+            out.flush().map_err(Failure::stdout)?;
+            answered += documents.len() as u64;
+            self.progress.tick(answered);
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, extra: Extra) -> bool {
+        self.command.with.contains(&extra)
+    }
+
+    fn separator(&self) -> u8 {
+        if self.command.to == Form::Tsv { b'\t' } else { b',' }
+    }
+
+    fn record(&self, out: &mut impl Write, fields: &[String]) -> std::io::Result<()> {
+        let mut csv = csv::WriterBuilder::new().delimiter(self.separator()).from_writer(out);
+        csv.write_record(fields)?;
+        csv.flush()
+    }
+
+    fn header(&self, out: &mut impl Write) -> std::io::Result<()> {
+        if !matches!(self.command.to, Form::Csv | Form::Tsv) {
+            return Ok(());
+        }
+        let mut names = vec!["id", "labels", "score", "reason"];
+        if self.has(Extra::Scores) || self.command.top.is_some() {
+            names.push("scores");
+        }
+        if self.has(Extra::Neighbors) {
+            names.push("neighbors");
+        }
+        self.record(out, &names.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    fn write(
+        &self,
+        out: &mut impl Write,
+        document: &Document,
+        prediction: &Prediction,
+    ) -> std::io::Result<()> {
+        let answer = self.answer(document, prediction);
+        match self.command.to {
+            Form::Jsonl => {
+                serde_json::to_writer(&mut *out, &answer)?;
+                out.write_all(b"\n")
+            }
+            Form::Fasttext => {
+                let labels: Vec<String> = answer
+                    .labels
+                    .iter()
+                    .map(|label| format!("__label__{}", label.replace(char::is_whitespace, "_")))
+                    .collect();
+                writeln!(out, "{}", labels.join(" "))
+            }
+            Form::Csv | Form::Tsv => {
+                let mut fields = vec![
+                    answer.id.to_owned(),
+                    answer.labels.join(";"),
+                    answer.score.map_or(String::new(), |score| score.to_string()),
+                    answer.reason.unwrap_or_default().to_owned(),
+                ];
+                if let Some(scores) = &answer.scores {
+                    let scores = scores.iter().map(|s| format!("{}={}", s.label, s.score));
+                    fields.push(scores.collect::<Vec<_>>().join(";"));
+                }
+                if let Some(neighbors) = &answer.neighbors {
+                    let neighbors = neighbors
+                        .iter()
+                        .map(|n| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(",")));
+                    fields.push(neighbors.collect::<Vec<_>>().join(";"));
+                }
+                self.record(out, &fields)
+            }
+        }
+    }
+
+    fn answer<'a>(&'a self, document: &'a Document, prediction: &'a Prediction) -> Answer<'a> {
+        let model = self.classifier.model();
+        let label = |label: u32| model.labels().get(label as usize).unwrap_or_default();
+        let scores = (self.has(Extra::Scores) || self.command.top.is_some()).then(|| {
+            let shown = self.command.top.unwrap_or(usize::MAX);
+            let shown = prediction.scores.iter().take(shown);
+            shown.map(|s| Scored { label: label(s.label), score: s.score }).collect()
+        });
+        let neighbors = self.has(Extra::Neighbors).then(|| {
+            let neighbors = prediction.neighbors.iter().map(|neighbor| Near {
+                id: model.ids().get(neighbor.row as usize).unwrap_or_default(),
+                similarity: neighbor.similarity,
+                labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
+            });
+            neighbors.collect()
+        });
+        Answer {
+            id: &document.id,
+            labels: prediction.labels.iter().map(|&l| label(l)).collect(),
+            score: prediction.scores.first().map(|score| score.score),
+            reason: prediction.reason.map(classify::classifier::Reason::name),
+            scores,
+            neighbors,
+        }
+    }
+}
+
+/// One line of the output.
+#[derive(Serialize)]
+struct Answer<'a> {
+    id: &'a str,
+    labels: Vec<&'a str>,
+    /// The best label's share of the vote.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scores: Option<Vec<Scored<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    neighbors: Option<Vec<Near<'a>>>,
+}
+
+#[derive(Serialize)]
+struct Scored<'a> {
+    label: &'a str,
+    score: f64,
+}
+
+#[derive(Serialize)]
+struct Near<'a> {
+    id: &'a str,
+    similarity: f32,
+    labels: Vec<&'a str>,
+}

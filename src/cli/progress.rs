@@ -1,0 +1,132 @@
+//! Talk on stderr: notes, and how far a long stage is.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use classify::corpus::{Format, OnOpen};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How much to say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Talk {
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+}
+
+impl Talk {
+    /// Says a line on stderr unless the user wants quiet.
+    pub(crate) fn say(self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(anstream::stderr(), "{line}");
+        }
+    }
+
+    /// Says which format each file is read as: once for a run of files of one format.
+    pub(crate) fn formats(self) -> OnOpen {
+        let mut last = None;
+        Box::new(move |name: &str, format: Format| {
+            if self.verbose || last != Some(format) {
+                self.say(&format!("reading {name} as {format}"));
+            }
+            last = Some(format);
+        })
+    }
+}
+
+/// How often a line is printed where stderr is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// How far a stage is: a bar with documents/s and ETA on a terminal, a line every ten seconds
+/// elsewhere.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    lines: bool,
+    stage: &'static str,
+    start: Instant,
+    last_line: Mutex<Instant>,
+    bytes: Arc<AtomicU64>,
+    total: u64,
+}
+
+impl Progress {
+    /// The progress of reading `paths` in a stage of that name.
+    pub(crate) fn new(talk: Talk, stage: &'static str, paths: &[PathBuf]) -> Self {
+        let total = paths.iter().map(|path| size(path)).sum();
+        let terminal = std::io::stderr().is_terminal();
+        let bar = if terminal && !talk.quiet && total > 0 {
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
+        } else if terminal && !talk.quiet {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+        } else {
+            ProgressBar::hidden()
+        };
+        let template = if total > 0 {
+            "{prefix} {wide_bar} {percent}% {msg} ETA {eta}"
+        } else {
+            "{prefix} {spinner} {msg} {elapsed}"
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_prefix(stage);
+        let start = Instant::now();
+        Self {
+            bar,
+            lines: !terminal && !talk.quiet,
+            stage,
+            start,
+            last_line: Mutex::new(start),
+            bytes: Arc::new(AtomicU64::new(0)),
+            total,
+        }
+    }
+
+    /// What the corpus counts its bytes with.
+    pub(crate) fn bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes)
+    }
+
+    /// `documents` are through so far.
+    pub(crate) fn tick(&self, documents: u64) {
+        let rate = documents as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
+        let message = format!("{documents} documents, {rate:.0}/s");
+        if self.lines {
+            let Ok(mut last) = self.last_line.lock() else { return };
+            if last.elapsed() >= LINE_EVERY {
+                *last = Instant::now();
+                let _ = writeln!(std::io::stderr(), "{}: {message}{}", self.stage, self.share());
+            }
+        } else {
+            self.bar.set_position(self.bytes.load(Ordering::Relaxed));
+            self.bar.set_message(message);
+        }
+    }
+
+    fn share(&self) -> String {
+        if self.total == 0 {
+            return String::new();
+        }
+        let share = self.bytes.load(Ordering::Relaxed) as f64 / self.total as f64;
+        format!(", {:.0} %", 100.0 * share.min(1.0))
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The size of a file, or of all files in a folder; 0 where it cannot be told.
+fn size(path: &Path) -> u64 {
+    let Ok(metadata) = std::fs::metadata(path) else { return 0 };
+    if !metadata.is_dir() {
+        return metadata.len();
+    }
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    entries.flatten().map(|entry| size(&entry.path())).sum()
+}

@@ -1,0 +1,58 @@
+//! `classify tokens`
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use classify::analyze::Analyzer;
+use classify::corpus::{Content, Corpus, CorpusError, LabelUse, Problem};
+use classify::model::Model;
+
+use super::arguments::{Analysis, Reading};
+use super::failure::Failure;
+
+/// Prints the terms of each document on one line, separated by tabs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Tokens {
+    /// Documents: files, folders, or - for standard input (plain lines or JSONL)
+    #[arg(value_name = "CORPUS", default_value = "-")]
+    corpora: Vec<PathBuf>,
+    /// Analyze as this model does; terms that it does not know are marked with ?
+    #[arg(long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    analysis: Analysis,
+}
+
+impl Tokens {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let model = self.model.as_deref().map(Model::open).transpose()?;
+        let analyzer = match &model {
+            Some(model) => model.analyzer().ok_or_else(|| {
+                Failure::Usage("the model was trained on features: it has no analyzer".into())
+            })?,
+            None => Analyzer::new(self.analysis.spec(false)),
+        };
+        let options = self.reading.options(LabelUse::Optional)?;
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        for document in Corpus::open(&self.corpora, options)? {
+            let document = document?;
+            let Content::Text(text) = &document.content else {
+                let problem =
+                    Problem::WrongContent { found: "features", expected: "tokens needs text" };
+                return Err(CorpusError { place: document.place, problem }.into());
+            };
+            let mut terms = analyzer.terms(text);
+            if let Some(model) = &model {
+                for term in &mut terms {
+                    if model.vocabulary().id(term).is_none() {
+                        term.insert(0, '?');
+                    }
+                }
+            }
+            writeln!(out, "{}", terms.join("\t")).map_err(Failure::stdout)?;
+        }
+        out.flush().map_err(Failure::stdout)
+    }
+}

@@ -1,0 +1,68 @@
+//! `classify train`
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use classify::corpus::LabelUse;
+use classify::model::Model;
+use classify::threads::Threads;
+
+use super::arguments::{Reading, Training, name, open};
+use super::failure::Failure;
+use super::progress::{Progress, Talk};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Train {
+    /// Corpora: files, folders, or - for standard input
+    #[arg(required = true, value_name = "CORPUS")]
+    corpora: Vec<PathBuf>,
+    /// Where the model is written
+    #[arg(short, long, value_name = "MODEL")]
+    output: PathBuf,
+    /// Keep the documents' texts in the model
+    #[arg(long)]
+    keep_text: bool,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    training: Training,
+}
+
+impl Train {
+    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+        let start = Instant::now();
+        let progress = Progress::new(talk, "reading", &self.corpora);
+        let options = self.reading.options(LabelUse::Required)?;
+        let name = (&*name(&self.corpora), options.first_column);
+        let mut corpus = open(&self.corpora, options, talk, &progress)?;
+        let (counts, settings) =
+            self.training.count(&mut corpus, name, self.keep_text, threads, &progress)?;
+        drop(progress);
+        let model = Model::of_counts(counts, settings);
+        model.save(&self.output)?;
+        talk.say(&trained(&model, &self.output, start));
+        Ok(())
+    }
+}
+
+fn trained(model: &Model, output: &std::path::Path, start: Instant) -> String {
+    let settings = model.settings();
+    let counts = settings.counts;
+    let mut text = format!(
+        "{}: {} documents, {} labels, {} terms, {:.1} s",
+        output.display(),
+        counts.documents,
+        counts.labels,
+        counts.terms,
+        start.elapsed().as_secs_f64()
+    );
+    for (count, what) in [
+        (counts.unlabeled, "have no label"),
+        (counts.empty, "have no weighted term and are nobody's neighbor"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("\nnote: {count} documents {what}"));
+        }
+    }
+    text
+}

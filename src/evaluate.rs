@@ -1,0 +1,449 @@
+//! Predictions against known labels: the measures of single-label and multi-label
+//! classification.
+//!
+//! A ratio of 0 / 0 counts as 0, as in scikit-learn. With tp, fp and fn of a label:
+//!
+//! * **micro** precision, recall and F1 are those of the sums of tp, fp and fn over all labels,
+//!   those of the test that training has not included (their documents are misses).
+//! * **macro** is the mean over all labels of the training corpus, **`macro_present`** the mean
+//!   over the labels that the test corpus has, **weighted** the latter weighted by support.
+//! * **samples** is the mean over documents of precision, recall and F1 of each document's set.
+//! * **P@n** is the mean share of right labels among the first n of the ranking.
+//! * **Hamming loss** is the share of wrong decisions among all documents × all labels.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::classifier::{Prediction, Reason};
+use crate::decide::Decision;
+use crate::model::{Model, Settings};
+
+mod report;
+
+pub use report::{markdown, terminal};
+
+/// Precision, recall and F1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Prf {
+    /// Right decisions among those made.
+    pub precision: f64,
+    /// Right decisions among those due.
+    pub recall: f64,
+    /// The harmonic mean of the two.
+    pub f1: f64,
+}
+
+impl Prf {
+    fn of(tp: u64, fp: u64, fnn: u64) -> Self {
+        Self {
+            precision: ratio(tp, tp + fp),
+            recall: ratio(tp, tp + fnn),
+            f1: ratio(2 * tp, 2 * tp + fp + fnn),
+        }
+    }
+
+    fn add(&mut self, other: Self, weight: f64) {
+        self.precision += weight * other.precision;
+        self.recall += weight * other.recall;
+        self.f1 += weight * other.f1;
+    }
+
+    fn divided(self, by: f64) -> Self {
+        let part = |sum: f64| if by > 0.0 { sum / by } else { 0.0 };
+        Self { precision: part(self.precision), recall: part(self.recall), f1: part(self.f1) }
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// One label's line of the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabelResult {
+    /// The label.
+    pub label: String,
+    /// Training documents that have it.
+    pub train: u64,
+    /// Test documents that have it.
+    pub support: u64,
+    /// Test documents that got it.
+    pub predicted: u64,
+    /// Test documents that have it and got it.
+    pub true_positives: u64,
+    /// Its precision, recall and F1.
+    #[serde(flatten)]
+    pub prf: Prf,
+}
+
+/// A label that was missed where another was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Confusion {
+    /// The label that the document has; empty: it has none.
+    pub label: String,
+    /// The label that it got instead; empty: it got none.
+    pub predicted: String,
+    /// In how many documents.
+    pub count: u64,
+}
+
+/// Numbers of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct DocumentCounts {
+    /// In the training corpus.
+    pub train: u64,
+    /// In the test corpus.
+    pub test: u64,
+    /// Of the test documents: no term is known.
+    pub no_known_term: u64,
+    /// Of the test documents: no training document shares a weighted term.
+    pub no_neighbor: u64,
+    /// Of the test documents: no neighbor has a label.
+    pub no_label: u64,
+    /// Of the test documents: they have no label themselves.
+    pub unlabeled: u64,
+    /// Of the test documents: the similarity at rank k is that of a neighbor left out.
+    pub tied_at_k: u64,
+}
+
+/// Numbers of labels.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct LabelCounts {
+    /// In the training corpus.
+    pub train: u64,
+    /// In the test corpus.
+    pub test: u64,
+    /// In the test corpus but not in the training corpus, by name.
+    pub unseen: Vec<String>,
+    /// Test documents that have an unseen label.
+    pub documents_with_unseen: u64,
+}
+
+/// What the predictions were made with.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Method {
+    /// How many neighbors voted.
+    pub k: usize,
+    /// How much each vote counted.
+    pub vote: String,
+    /// How many labels a document got.
+    pub decision: Decision,
+    /// The weighting's SMART code.
+    pub weighting: String,
+    /// The weighting's formula.
+    pub formula: String,
+    /// The number of terms.
+    pub terms: u64,
+}
+
+/// P@1, P@3 and P@5.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct PrecisionAt {
+    /// Among the first label.
+    #[serde(rename = "1")]
+    pub one: f64,
+    /// Among the first three labels.
+    #[serde(rename = "3")]
+    pub three: f64,
+    /// Among the first five labels.
+    #[serde(rename = "5")]
+    pub five: f64,
+}
+
+/// The time that a stage took.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stage {
+    /// What was done.
+    pub name: String,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+    /// The documents that went through.
+    pub documents: u64,
+}
+
+impl Stage {
+    /// A stage that has done nothing yet.
+    pub fn empty(name: &str) -> Self {
+        Self { name: name.to_owned(), seconds: 0.0, documents: 0 }
+    }
+
+    /// `documents` more went through, since `start`.
+    pub fn add(&mut self, documents: u64, start: Instant) {
+        self.seconds += start.elapsed().as_secs_f64();
+        self.documents += documents;
+    }
+}
+
+/// The result of an evaluation. As JSON it is the schema `classify.evaluation/1`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// The schema's name.
+    pub schema: &'static str,
+    /// What the predictions were made with.
+    pub method: Method,
+    /// Numbers of documents.
+    pub documents: DocumentCounts,
+    /// Numbers of labels.
+    pub labels: LabelCounts,
+    /// The share of documents that got their label; single-label only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// The share of documents that got exactly their labels.
+    pub subset_accuracy: f64,
+    /// The share of wrong decisions among all documents × all labels.
+    pub hamming_loss: f64,
+    /// Over all decisions.
+    pub micro: Prf,
+    /// Over all labels of the training corpus.
+    #[serde(rename = "macro")]
+    pub macro_all: Prf,
+    /// Over the labels that the test corpus has.
+    pub macro_present: Prf,
+    /// Over the labels that the test corpus has, by support.
+    pub weighted: Prf,
+    /// Over documents.
+    pub samples: Prf,
+    /// Of the ranking.
+    pub precision_at: PrecisionAt,
+    /// Every label of training or test, by name.
+    pub per_label: Vec<LabelResult>,
+    /// Single-label only: every pair of a label and what its documents got, right ones too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confusion: Option<Vec<Confusion>>,
+    /// The most frequent pairs of a missed label and one that was wrongly given.
+    pub most_confused: Vec<Confusion>,
+    /// Seconds by stage.
+    pub stages: Vec<Stage>,
+    /// The most memory that the process had in use, if the system tells.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// Takes predictions one after the other.
+#[derive(Debug)]
+pub struct Evaluator<'m> {
+    settings: &'m Settings,
+    decision: Decision,
+    names: Vec<String>,
+    numbers: HashMap<String, u32>,
+    train: Vec<u64>,
+    tallies: Vec<Tally>,
+    confused: HashMap<(Option<u32>, Option<u32>), u64>,
+    documents: DocumentCounts,
+    documents_with_unseen: u64,
+    exact: u64,
+    differences: u64,
+    samples: Prf,
+    precision_at: PrecisionAt,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    tp: u64,
+    fp: u64,
+    fnn: u64,
+}
+
+impl<'m> Evaluator<'m> {
+    /// An evaluator of predictions with `model`, decided by `decision`.
+    pub fn new(model: &'m Model, decision: Decision) -> Self {
+        let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
+        let numbers = (0..).zip(&names).map(|(number, name)| (name.clone(), number)).collect();
+        let mut train = vec![0; names.len()];
+        let documents = model.settings().counts.documents;
+        for row in (0..).take(model.ids().len()) {
+            for &label in model.document_labels(row) {
+                train[label as usize] += 1;
+            }
+        }
+        Self {
+            settings: model.settings(),
+            decision,
+            tallies: vec![Tally::default(); names.len()],
+            names,
+            numbers,
+            train,
+            confused: HashMap::new(),
+            documents: DocumentCounts { train: documents, ..DocumentCounts::default() },
+            documents_with_unseen: 0,
+            exact: 0,
+            differences: 0,
+            samples: Prf::default(),
+            precision_at: PrecisionAt::default(),
+        }
+    }
+
+    /// Takes a document's labels and its prediction. `tied_at_k`: a row with the similarity of
+    /// the last neighbor was left out.
+    pub fn add(&mut self, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
+        let due: Vec<u32> = labels.iter().map(|label| self.number(label)).collect();
+        let given = &prediction.labels;
+        let right = given.iter().filter(|label| due.contains(label)).count();
+        let documents = &mut self.documents;
+        documents.test += 1;
+        documents.tied_at_k += u64::from(tied_at_k);
+        documents.unlabeled += u64::from(due.is_empty());
+        match prediction.reason {
+            Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
+            Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
+            Some(Reason::NoLabel) => documents.no_label += 1,
+            None => {}
+        }
+        let unseen = due.iter().any(|&label| label as usize >= self.train.len());
+        self.documents_with_unseen += u64::from(unseen);
+        let missed = (due.len() - right) as u64;
+        let wrong = (given.len() - right) as u64;
+        self.exact += u64::from(missed + wrong == 0);
+        self.differences += missed + wrong;
+        self.samples.add(Prf::of(right as u64, wrong, missed), 1.0);
+        for (n, sum) in [
+            (1, &mut self.precision_at.one),
+            (3, &mut self.precision_at.three),
+            (5, &mut self.precision_at.five),
+        ] {
+            let first = prediction.scores.iter().take(n);
+            *sum += first.filter(|score| due.contains(&score.label)).count() as f64
+                / f64::from(n as u8);
+        }
+        for &label in given {
+            let tally = &mut self.tallies[label as usize];
+            if due.contains(&label) { tally.tp += 1 } else { tally.fp += 1 }
+        }
+        for &label in due.iter().filter(|label| !given.contains(label)) {
+            self.tallies[label as usize].fnn += 1;
+        }
+        self.confuse(&due, given);
+    }
+
+    /// Single-label: the label against what was given, right or wrong. Multi-label: every missed
+    /// label against every wrong one.
+    fn confuse(&mut self, due: &[u32], given: &[u32]) {
+        if self.decision == Decision::Single {
+            let pair = (due.first().copied(), given.first().copied());
+            *self.confused.entry(pair).or_default() += 1;
+            return;
+        }
+        for &missed in due.iter().filter(|label| !given.contains(label)) {
+            for &wrong in given.iter().filter(|label| !due.contains(label)) {
+                *self.confused.entry((Some(missed), Some(wrong))).or_default() += 1;
+            }
+        }
+    }
+
+    fn number(&mut self, label: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(label) {
+            return number;
+        }
+        let number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
+        self.names.push(label.to_owned());
+        self.numbers.insert(label.to_owned(), number);
+        self.tallies.push(Tally::default());
+        number
+    }
+
+    /// The measures of all predictions taken.
+    pub fn finish(self, k: usize, vote: String, stages: Vec<Stage>) -> Evaluation {
+        let documents = self.documents.test as f64;
+        let mean = |sum: f64| if documents > 0.0 { sum / documents } else { 0.0 };
+        let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
+        let mut sum = Tally::default();
+        let (mut all, mut present, mut weighted) = (Prf::default(), Prf::default(), Prf::default());
+        let (mut present_labels, mut support_sum) = (0u64, 0u64);
+        for (label, (name, &Tally { tp, fp, fnn })) in
+            self.names.iter().zip(&self.tallies).enumerate()
+        {
+            let (prf, support) = (Prf::of(tp, fp, fnn), tp + fnn);
+            sum = Tally { tp: sum.tp + tp, fp: sum.fp + fp, fnn: sum.fnn + fnn };
+            if label < self.train.len() {
+                all.add(prf, 1.0);
+            }
+            if support > 0 {
+                present.add(prf, 1.0);
+                weighted.add(prf, support as f64);
+                present_labels += 1;
+                support_sum += support;
+            }
+            per_label.push(LabelResult {
+                label: name.clone(),
+                train: self.train.get(label).copied().unwrap_or(0),
+                support,
+                predicted: tp + fp,
+                true_positives: tp,
+                prf,
+            });
+        }
+        per_label.sort_by(|a, b| a.label.cmp(&b.label));
+        let mut unseen = self.names[self.train.len()..].to_vec();
+        unseen.sort();
+        let single = self.decision == Decision::Single;
+        let confusion = self.confusions();
+        let most_confused =
+            confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
+        Evaluation {
+            schema: "classify.evaluation/1",
+            method: Method {
+                k,
+                vote,
+                decision: self.decision,
+                weighting: self.settings.weighting.to_string(),
+                formula: self.settings.formula.clone(),
+                terms: self.settings.counts.terms,
+            },
+            labels: LabelCounts {
+                train: self.train.len() as u64,
+                test: present_labels,
+                unseen,
+                documents_with_unseen: self.documents_with_unseen,
+            },
+            accuracy: single.then(|| mean(self.exact as f64)),
+            subset_accuracy: mean(self.exact as f64),
+            hamming_loss: mean(self.differences as f64) / self.names.len().max(1) as f64,
+            micro: Prf::of(sum.tp, sum.fp, sum.fnn),
+            macro_all: all.divided(self.train.len() as f64),
+            macro_present: present.divided(present_labels as f64),
+            weighted: weighted.divided(support_sum as f64),
+            samples: self.samples.divided(documents),
+            precision_at: PrecisionAt {
+                one: mean(self.precision_at.one),
+                three: mean(self.precision_at.three),
+                five: mean(self.precision_at.five),
+            },
+            per_label,
+            most_confused: most_confused.collect(),
+            confusion: single.then_some(confusion),
+            documents: self.documents,
+            stages,
+            peak_memory_bytes: peak_memory(),
+        }
+    }
+
+    /// The pairs by falling count, then by name.
+    fn confusions(&self) -> Vec<Confusion> {
+        let name = |label: Option<u32>| {
+            label.map(|label| self.names[label as usize].clone()).unwrap_or_default()
+        };
+        let mut pairs: Vec<Confusion> = self
+            .confused
+            .iter()
+            .map(|(&(label, predicted), &count)| Confusion {
+                label: name(label),
+                predicted: name(predicted),
+                count,
+            })
+            .collect();
+        pairs.sort_by(|a, b| {
+            b.count
+                .cmp(&a.count)
+                .then_with(|| (&a.label, &a.predicted).cmp(&(&b.label, &b.predicted)))
+        });
+        pairs
+    }
+}
+
+/// The largest resident size of this process so far, in bytes, where `/proc` tells.
+pub fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

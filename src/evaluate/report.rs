@@ -1,0 +1,237 @@
+//! An evaluation as text for a terminal and as Markdown.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Evaluation, LabelResult, Prf};
+use crate::decide::Decision;
+
+/// A confusion matrix is shown up to so many labels; beyond, the most confused pairs are.
+const MATRIX_LABELS: usize = 12;
+/// A terminal shows so many labels unless all are asked for.
+const TERMINAL_LABELS: usize = 30;
+
+/// The result as text for a terminal. `all_labels`: the whole table of labels, however long.
+pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
+    let mut text = String::new();
+    for (name, value) in headline(evaluation) {
+        let _ = writeln!(text, "{name:<16} {value}");
+    }
+    text.push('\n');
+    text.push_str(&plain(averages(evaluation)));
+    text.push('\n');
+    let shown = if all_labels { usize::MAX } else { TERMINAL_LABELS };
+    text.push_str(&plain(labels(evaluation, shown)));
+    let hidden = evaluation.per_label.len().saturating_sub(shown);
+    if hidden > 0 {
+        let _ = writeln!(text, "({hidden} labels of less support not shown: -v shows all)");
+    }
+    text.push('\n');
+    match matrix(evaluation) {
+        Some(matrix) => {
+            text.push_str("confusion matrix (rows: the label, columns: the prediction)\n");
+            text.push_str(&plain(matrix));
+        }
+        None if evaluation.most_confused.is_empty() => text.push_str("no confused labels\n"),
+        None => {
+            text.push_str("most confused labels\n");
+            text.push_str(&plain(confused(evaluation)));
+        }
+    }
+    text.push('\n');
+    text.push_str(&plain(stages(evaluation)));
+    text
+}
+
+/// The result as Markdown, with the table of all labels.
+pub fn markdown(evaluation: &Evaluation) -> String {
+    let mut text = "# Evaluation\n\n".to_owned();
+    let mut head = table(&["measure", "value"], 2);
+    for (name, value) in headline(evaluation) {
+        head.add_row([name.to_owned(), value]);
+    }
+    let mut section = |title: &str, table: Table| {
+        let _ = write!(text, "## {title}\n\n{}\n\n", markdown_table(table));
+    };
+    section("Headline", head);
+    section("Averages", averages(evaluation));
+    section("Labels", labels(evaluation, usize::MAX));
+    match matrix(evaluation) {
+        Some(matrix) => {
+            section("Confusion matrix (rows: the label, columns: the prediction)", matrix)
+        }
+        None => section("Most confused labels", confused(evaluation)),
+    }
+    section("Stages", stages(evaluation));
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
+    let Evaluation { documents, labels, method, .. } = evaluation;
+    let mut lines = vec![
+        ("documents", format!("{} training, {} test", documents.train, documents.test)),
+        ("labels", format!("{} in training, {} in test", labels.train, labels.test)),
+        ("terms", method.terms.to_string()),
+        ("weighting", format!("{}: {}", method.weighting, method.formula)),
+        (
+            "neighbors",
+            format!("k = {}, vote {}, {}", method.k, method.vote, decision(method.decision)),
+        ),
+    ];
+    if let Some(accuracy) = evaluation.accuracy {
+        lines.push(("accuracy", figure(accuracy)));
+    }
+    lines.extend([
+        ("micro F1", figure(evaluation.micro.f1)),
+        ("macro F1", format!("{} over the labels of training", figure(evaluation.macro_all.f1))),
+        ("", format!("{} over the labels of test", figure(evaluation.macro_present.f1))),
+    ]);
+    if evaluation.accuracy.is_none() {
+        lines.push(("subset accuracy", figure(evaluation.subset_accuracy)));
+    }
+    let at = evaluation.precision_at;
+    lines.extend([
+        ("Hamming loss", format!("{:.5}", evaluation.hamming_loss)),
+        ("P@1 P@3 P@5", format!("{} {} {}", figure(at.one), figure(at.three), figure(at.five))),
+        (
+            "without answer",
+            format!(
+                "{} (no known term {}, no neighbor {}, no labeled neighbor {})",
+                documents.no_known_term + documents.no_neighbor + documents.no_label,
+                documents.no_known_term,
+                documents.no_neighbor,
+                documents.no_label
+            ),
+        ),
+        ("ties at rank k", documents.tied_at_k.to_string()),
+        (
+            "unseen labels",
+            format!("{} in {} documents", labels.unseen.len(), labels.documents_with_unseen),
+        ),
+    ]);
+    if let Some(bytes) = evaluation.peak_memory_bytes {
+        lines.push(("peak memory", format!("{:.1} MB", bytes as f64 / 1e6)));
+    }
+    lines
+}
+
+fn decision(decision: Decision) -> String {
+    match decision {
+        Decision::Single => "one label a document".to_owned(),
+        Decision::Multi { threshold, allow_none } => {
+            let least = if allow_none { "perhaps none" } else { "at least one" };
+            format!("labels with {threshold} of the vote, {least}")
+        }
+    }
+}
+
+fn figure(value: f64) -> String {
+    format!("{value:.4}")
+}
+
+/// A table whose columns from `numbers` on are aligned right.
+fn table(header: &[&str], numbers: usize) -> Table {
+    let mut table = Table::new();
+    table.set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn plain(mut table: Table) -> String {
+    table.load_style(presets::NOTHING);
+    let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
+    lines.collect()
+}
+
+fn markdown_table(mut table: Table) -> String {
+    table.load_style(presets::ASCII_MARKDOWN);
+    for row in table.row_iter_mut() {
+        let cells: Vec<String> =
+            row.cell_iter().map(|cell| cell.content().replace('|', "\\|")).collect();
+        *row = cells.into();
+    }
+    table.to_string()
+}
+
+fn averages(evaluation: &Evaluation) -> Table {
+    let mut table = table(&["average", "precision", "recall", "F1"], 1);
+    for (name, Prf { precision, recall, f1 }) in [
+        ("micro", evaluation.micro),
+        ("macro (labels of training)", evaluation.macro_all),
+        ("macro (labels of test)", evaluation.macro_present),
+        ("weighted by support", evaluation.weighted),
+        ("samples", evaluation.samples),
+    ] {
+        table.add_row([name.to_owned(), figure(precision), figure(recall), figure(f1)]);
+    }
+    table
+}
+
+fn labels(evaluation: &Evaluation, shown: usize) -> Table {
+    let mut rows: Vec<&LabelResult> = evaluation.per_label.iter().collect();
+    rows.sort_by(|a, b| b.support.cmp(&a.support).then(a.label.cmp(&b.label)));
+    let mut table =
+        table(&["label", "training", "test", "predicted", "precision", "recall", "F1"], 1);
+    for row in rows.into_iter().take(shown) {
+        let counts = [row.train, row.support, row.predicted].map(|count| count.to_string());
+        let figures = [row.prf.precision, row.prf.recall, row.prf.f1].map(figure);
+        table.add_row([one_line(&row.label)].into_iter().chain(counts).chain(figures));
+    }
+    table
+}
+
+/// A single-label confusion matrix, if it is small enough to read.
+fn matrix(evaluation: &Evaluation) -> Option<Table> {
+    let pairs = evaluation.confusion.as_ref()?;
+    let mut names: Vec<&str> =
+        pairs.iter().flat_map(|pair| [pair.label.as_str(), pair.predicted.as_str()]).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > MATRIX_LABELS {
+        return None;
+    }
+    let counts: HashMap<(&str, &str), u64> = pairs
+        .iter()
+        .map(|pair| ((pair.label.as_str(), pair.predicted.as_str()), pair.count))
+        .collect();
+    let shown = |name: &str| if name.is_empty() { "(none)".to_owned() } else { one_line(name) };
+    let header: Vec<String> =
+        [String::new()].into_iter().chain(names.iter().map(|name| shown(name))).collect();
+    let mut table = table(&header.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+    for label in &names {
+        let cells = names.iter().map(|predicted| {
+            counts.get(&(*label, *predicted)).map_or(".".to_owned(), u64::to_string)
+        });
+        table.add_row([shown(label)].into_iter().chain(cells));
+    }
+    Some(table)
+}
+
+fn confused(evaluation: &Evaluation) -> Table {
+    let mut table = table(&["label", "predicted instead", "documents"], 2);
+    for pair in &evaluation.most_confused {
+        let shown = |name: &str| if name.is_empty() { "(none)".into() } else { one_line(name) };
+        table.add_row([shown(&pair.label), shown(&pair.predicted), pair.count.to_string()]);
+    }
+    table
+}
+
+fn stages(evaluation: &Evaluation) -> Table {
+    let mut table = table(&["stage", "seconds", "documents/s"], 1);
+    for stage in &evaluation.stages {
+        let rate = if stage.seconds > 0.0 { stage.documents as f64 / stage.seconds } else { 0.0 };
+        table.add_row([stage.name.clone(), format!("{:.3}", stage.seconds), format!("{rate:.0}")]);
+    }
+    table
+}
+
+/// A label may hold line breaks and control characters: a table must not.
+fn one_line(label: &str) -> String {
+    label.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

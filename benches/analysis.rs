@@ -1,0 +1,74 @@
+//! CPU time of analysis and TF-IDF on one thread, text in memory.
+//!
+//! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]`. Prints a JSON object a run:
+//! `{"bytes": …, "cpu_s": …, "mb_s": …}`. `benches/rivals.py` runs it beside scikit-learn.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use classify::analyze::AnalyzerSpec;
+use classify::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
+use classify::counts::{Counts, Input, TermLimits};
+use classify::decide::Decision;
+use classify::model::{InputSpec, Model, TrainSettings};
+use classify::threads::Threads;
+use rustix::time::{ClockId, clock_gettime};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let [corpus, rest @ ..] = arguments.as_slice() else {
+        println!("analysis: give CORPUS [RUNS [STEMMER]] to measure");
+        return Ok(());
+    };
+    let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
+    let stemmer = rest.get(1).map(|name| name.parse()).transpose()?;
+    let spec = AnalyzerSpec { stemmer, ..AnalyzerSpec::default() };
+    let documents: Vec<Document> =
+        Corpus::open(&[PathBuf::from(corpus)], ReadOptions::default())?.collect::<Result<_, _>>()?;
+    let bytes: usize = documents.iter().map(|document| text(document).len()).sum();
+    let threads = Threads::new(NonZeroUsize::MIN)?;
+    for _ in 0..runs {
+        let input = InputSpec::Text(spec.clone());
+        // A copy, so that the measured part does not free the texts.
+        let copy: Vec<Result<Document, CorpusError>> = documents.iter().cloned().map(Ok).collect();
+        let cpu = cpu_seconds();
+        let counts = Counts::read(
+            &mut copy.into_iter(),
+            &Input::from(&input),
+            TermLimits::default(),
+            false,
+            &threads,
+            &|_| (),
+        )?;
+        let model = Model::of_counts(
+            counts,
+            TrainSettings {
+                input,
+                weighting: "ltc".parse()?,
+                k: TrainSettings::K,
+                vote: "similarity".parse()?,
+                decision: Decision::Single,
+            },
+        );
+        let cpu = cpu_seconds() - cpu;
+        println!(
+            "{{\"bytes\": {bytes}, \"terms\": {}, \"cpu_s\": {cpu:.4}, \"mb_s\": {:.1}}}",
+            model.settings().counts.terms,
+            bytes as f64 / 1e6 / cpu
+        );
+    }
+    Ok(())
+}
+
+fn text(document: &Document) -> &str {
+    match &document.content {
+        Content::Text(text) => text,
+        Content::Features(_) => "",
+    }
+}
+
+/// The CPU time of this process.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

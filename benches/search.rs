@@ -1,0 +1,69 @@
+//! CPU time a query of the search engines over the rows of a model.
+//!
+//! `cargo bench --bench search -- MODEL TRAIN_ROWS K [RUNS [ENGINE…]]`: the first `TRAIN_ROWS`
+//! rows are searched, the others are the queries. Prints a JSON object a run:
+//! `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py` runs it beside other libraries.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Instant;
+
+use classify::matrix::{Csr, CsrBuilder};
+use classify::model::Model;
+use classify::search::{Exhaustive, Inverted, Queries, Search};
+use classify::threads::Threads;
+use rustix::time::{ClockId, clock_gettime};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let [model, train_rows, k, rest @ ..] = arguments.as_slice() else {
+        println!("search: give MODEL TRAIN_ROWS K [RUNS [ENGINE...]] to measure");
+        return Ok(());
+    };
+    let (train_rows, k): (usize, NonZeroUsize) = (train_rows.parse()?, k.parse()?);
+    let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
+    let engines: Vec<&str> = match rest.get(1..) {
+        None | Some([]) => vec!["inverted/1", "inverted/2"],
+        Some(names) => names.iter().map(String::as_str).collect(),
+    };
+    let model = Model::open(Path::new(model))?;
+    let training = part(&model, 0..train_rows);
+    let queries = part(&model, train_rows..model.rows().rows());
+    let view = queries.view();
+    for _ in 0..runs {
+        for &name in &engines {
+            let (kind, options) = name.split_once('/').unwrap_or((name, "1"));
+            let (threads, block) = options.split_once('/').unwrap_or((options, "8192"));
+            let threads = Threads::new(threads.parse()?)?;
+            let engine: Box<dyn Search + '_> = match kind {
+                "exhaustive" => Box::new(Exhaustive::new(&training, threads)?),
+                _ => Box::new(Inverted::with_block_rows(&training, threads, block.parse()?)?),
+            };
+            let (wall, cpu) = (Instant::now(), cpu_seconds());
+            let answers = engine.top_k(Queries::new(&view), k)?;
+            let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+            let scale = 1e6 / answers.len() as f64;
+            println!(
+                "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}}}",
+                cpu * scale,
+                wall * scale
+            );
+        }
+    }
+    Ok(())
+}
+
+fn part(model: &Model, rows: std::ops::Range<usize>) -> Csr {
+    let mut builder = CsrBuilder::default();
+    for row in rows {
+        let (terms, weights) = model.document_terms(u32::try_from(row).expect("rows fit"));
+        builder.push_row(terms.iter().copied().zip(weights.iter().copied()));
+    }
+    builder.build(model.rows().cols())
+}
+
+/// The CPU time of this process.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
     let stemmer = rest.get(1).map(|name| name.parse()).transpose()?;
     let spec = AnalyzerSpec { stemmer, ..AnalyzerSpec::default() };
-    let documents: Vec<Document> =
-        Corpus::open(&[PathBuf::from(corpus)], ReadOptions::default())?.collect::<Result<_, _>>()?;
+    let documents: Vec<Document> = Corpus::open(&[PathBuf::from(corpus)], ReadOptions::default())?
+        .collect::<Result<_, _>>()?;
     let bytes: usize = documents.iter().map(|document| text(document).len()).sum();
     let threads = Threads::new(NonZeroUsize::MIN)?;
     for _ in 0..runs {

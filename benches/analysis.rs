@@ -3,6 +3,8 @@
 //! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]`. Prints a JSON object a run:
 //! `{"bytes": …, "cpu_s": …, "mb_s": …}`. `benches/rivals.py` runs it beside scikit-learn.
 
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 

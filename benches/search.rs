@@ -4,6 +4,8 @@
 //! rows are searched, the others are the queries. Prints a JSON object a run:
 //! `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py` runs it beside other libraries.
 
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Instant;

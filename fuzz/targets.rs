@@ -1,6 +1,7 @@
 //! What each fuzz target does with its bytes. `tests/fuzz_seeds.rs` replays the seeds through
 //! the same functions.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use classify::analyze::{
@@ -9,10 +10,14 @@ use classify::analyze::{
 use classify::corpus::{
     Corpus, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
 };
+use classify::classifier::Classifier;
+use classify::model::Model;
+use classify::threads::Threads;
+use serde_json::Value;
 
 /// Every stemmer on the text; the fast paths against the slow one under the settings that the
 /// first byte picks.
-pub fn analyze(data: &[u8]) {
+pub(crate) fn analyze(data: &[u8]) {
     let Some((&settings, text)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(text);
     for stemmer in Stemmer::all() {
@@ -62,7 +67,7 @@ fn read_as(data: &[u8], format: Format) {
     }
 }
 
-pub fn jsonl(data: &[u8]) {
+pub(crate) fn jsonl(data: &[u8]) {
     read_as(data, Format::Jsonl);
     let text_columns = vec!["title".into(), "body".into()];
     let label_separator = Some(",".into());
@@ -70,17 +75,17 @@ pub fn jsonl(data: &[u8]) {
     read(data, ReadOptions { format, text_columns, label_separator, ..ReadOptions::default() });
 }
 
-pub fn delimited(data: &[u8]) {
+pub(crate) fn delimited(data: &[u8]) {
     read_as(data, Format::Csv);
     read_as(data, Format::Tsv);
 }
 
-pub fn fasttext(data: &[u8]) {
+pub(crate) fn fasttext(data: &[u8]) {
     read_as(data, Format::FastText);
 }
 
 /// One document a line, whatever the line.
-pub fn plain(data: &[u8]) {
+pub(crate) fn plain(data: &[u8]) {
     let format = Some(Format::Plain);
     let labels = LabelUse::Optional;
     let on_bad_utf8 = OnBadUtf8::Replace;
@@ -88,7 +93,7 @@ pub fn plain(data: &[u8]) {
     read(data, options);
 }
 
-pub fn svmlight(data: &[u8]) {
+pub(crate) fn svmlight(data: &[u8]) {
     read_as(data, Format::Svmlight);
     let options = |first| ReadOptions {
         format: Some(Format::Svmlight),
@@ -98,7 +103,7 @@ pub fn svmlight(data: &[u8]) {
     read(data, options(0));
 }
 
-pub fn reuters(data: &[u8]) {
+pub(crate) fn reuters(data: &[u8]) {
     read_as(data, Format::Reuters);
     for split in [Split::Train, Split::Test] {
         let format = Some(Format::Reuters);
@@ -106,7 +111,7 @@ pub fn reuters(data: &[u8]) {
     }
 }
 
-pub fn lyrl2004(data: &[u8]) {
+pub(crate) fn lyrl2004(data: &[u8]) {
     read_as(data, Format::Lyrl2004Tokens);
     read_as(data, Format::Lyrl2004Vectors);
     if let Ok(qrels) = Qrels::from_bytes("fuzz", data.to_vec()) {
@@ -117,7 +122,7 @@ pub fn lyrl2004(data: &[u8]) {
 }
 
 /// Decompression, encodings and detection: the first byte picks the encoding.
-pub fn source(data: &[u8]) {
+pub(crate) fn source(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
     let labels = ["utf-8", "latin-1", "utf-16le", "utf-16be", "shift_jis", "gb18030", "euc-kr"];
     let encoding = encoding_for_label(labels[usize::from(choice) % labels.len()]);
@@ -135,5 +140,49 @@ pub fn source(data: &[u8]) {
 }
 
 /// Opens the bytes as a model and, if they are one, classifies with it.
-pub fn model(_data: &[u8]) {
+pub(crate) fn model(data: &[u8]) {
+    let Ok(model) = Model::from_bytes(data) else { return };
+    let threads = Threads::new(NonZeroUsize::MIN).expect("one thread");
+    let classifier = Classifier::new(&model, &threads).expect("a checked model");
+    let _ = classifier.classify_texts(&["bake the bread", "Saturn's rings", ""]);
+    for row in (0..).take(model.ids().len()) {
+        let _ = (model.document_labels(row), model.document_terms(row), model.ids().get(0));
+    }
+}
+
+/// The same, with the checksums of what stands there: damage that no checksum finds.
+pub(crate) fn model_with_checksums(data: &[u8]) {
+    if let Some(bytes) = with_checksums(data) {
+        model(&bytes);
+    }
+}
+
+pub(crate) fn with_checksums(data: &[u8]) -> Option<Vec<u8>> {
+    let length = usize::try_from(u64::from_le_bytes(*data.first_chunk()?)).ok()?;
+    let header: Value = serde_json::from_slice(data.get(8..length.checked_add(8)?)?).ok()?;
+    let arrays = data.get(8 + length..)?;
+    let mut header = header.as_object()?.clone();
+    let text = header.get("__metadata__")?.get("classify")?.as_str()?;
+    let mut settings: Value = serde_json::from_str(text).ok()?;
+    let mut sums = serde_json::Map::new();
+    let mut crc_at = None;
+    for (name, info) in header.iter().filter(|(name, _)| *name != "__metadata__") {
+        let offsets = info.get("data_offsets")?;
+        let bound = |index: usize| usize::try_from(offsets.get(index)?.as_u64()?).ok();
+        if name == "settings.crc32" {
+            crc_at = bound(0);
+        } else {
+            let bytes = arrays.get(bound(0)?..bound(1)?)?;
+            sums.insert(name.clone(), format!("{:08x}", crc32fast::hash(bytes)).into());
+        }
+    }
+    settings.as_object_mut()?.insert("checksums".into(), sums.into());
+    let text = settings.to_string();
+    let mut arrays = arrays.to_vec();
+    let crc = crc32fast::hash(text.as_bytes()).to_le_bytes();
+    arrays.get_mut(crc_at?..crc_at? + 4)?.copy_from_slice(&crc);
+    header.insert("__metadata__".into(), serde_json::json!({ "classify": text }));
+    let mut bytes = serde_json::to_vec(&header).ok()?;
+    bytes.resize((bytes.len() + 8).next_multiple_of(64) - 8, b' ');
+    Some([&(bytes.len() as u64).to_le_bytes()[..], &bytes, &arrays].concat())
 }

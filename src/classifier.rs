@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
-use crate::corpus::{Content, CorpusError, Document, Problem};
+use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{Counts, Input, TermLimits, tally};
 use crate::decide::{Decision, decide};
 use crate::matrix::{Csr, CsrBuilder, row};
@@ -15,33 +15,7 @@ use crate::threads::Threads;
 use crate::vocabulary::Vocabulary;
 use crate::vote::{LabelScore, Vote, vote};
 
-/// Reads a corpus and trains a model of it.
-///
-/// ```
-/// use classify::classifier::{Classifier, train};
-/// use classify::corpus::{Corpus, ReadOptions};
-/// use classify::decide::Decision;
-/// use classify::model::{InputSpec, TrainSettings};
-/// use classify::threads::Threads;
-///
-/// let corpus = b"{\"text\": \"slice the bread\", \"labels\": [\"cooking\"]}
-/// {\"text\": \"tune the strings\", \"labels\": [\"music\"]}".to_vec();
-/// let mut corpus = Corpus::from_bytes("example", corpus, ReadOptions::default())?;
-/// let threads = Threads::available()?;
-/// let settings = TrainSettings {
-///     input: InputSpec::Text(Default::default()),
-///     weighting: "ltc".parse()?,
-///     k: TrainSettings::K,
-///     vote: "similarity".parse()?,
-///     decision: Decision::Single,
-/// };
-/// let model = train(&mut corpus, settings, Default::default(), &threads)?;
-/// let classifier = Classifier::new(&model, &threads)?;
-/// let question = Corpus::from_bytes("question", b"{\"text\": \"fresh bread\", \"labels\": []}".to_vec(), ReadOptions::default())?;
-/// let predictions = classifier.classify(&question.collect::<Result<Vec<_>, _>>()?)?;
-/// assert_eq!(model.labels().get(predictions[0].labels[0] as usize), Some("cooking"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// Reads a corpus and trains a model of it; [the crate's page](crate) has an example.
 ///
 /// # Errors
 /// The corpus's first error.
@@ -173,6 +147,22 @@ impl<'m> Classifier<'m> {
         let vectors = self.vectorize(documents)?;
         let neighbors = self.neighbors(&vectors, self.k)?;
         Ok(self.predict(&vectors, neighbors))
+    }
+
+    /// Classifies texts.
+    ///
+    /// # Errors
+    /// If the model was trained on features.
+    pub fn classify_texts(&self, texts: &[&str]) -> Result<Vec<Prediction>, ClassifyError> {
+        let place = Place { source: "<text>".into(), line: None };
+        let document = |(text, number): (&&str, u64)| Document {
+            id: number.to_string(),
+            content: Content::Text((*text).to_owned()),
+            labels: Vec::new(),
+            weight: 1.0,
+            place: Place { line: Some(number), ..place.clone() },
+        };
+        self.classify(&texts.iter().zip(1..).map(document).collect::<Vec<_>>())
     }
 
     /// Documents → query rows.

@@ -332,7 +332,7 @@ impl Iterator for Corpus {
 
 /// What every reader's documents must fulfil.
 fn finish(mut document: Document) -> Result<Document, CorpusError> {
-    if document.labels.iter().any(|label| label.is_empty()) {
+    if document.labels.iter().any(String::is_empty) {
         return Err(Problem::EmptyLabel.at(&document.place));
     }
     if !(document.weight.is_finite() && document.weight > 0.0) {

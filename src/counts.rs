@@ -117,7 +117,7 @@ pub struct Counts {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) indptr: Vec<u64>,
     pub(crate) terms: Vec<u32>,
-    pub(crate) counts: Vec<f32>,
+    pub(crate) values: Vec<f32>,
     pub(crate) ids: Strings,
     /// Label names by number, in byte order.
     pub(crate) label_names: Vec<String>,
@@ -249,7 +249,7 @@ impl Headers {
             vocabulary: counted.vocabulary,
             indptr: counted.indptr,
             terms: counted.terms,
-            counts: counted.counts,
+            values: counted.counts,
             ids,
             labels: labels.collect(),
             label_names: names.into_iter().map(|(name, _)| name).collect(),
@@ -263,8 +263,8 @@ impl Headers {
 /// The terms and rows that one thread counted.
 struct Shard<'a> {
     counter: Counter<'a>,
-    /// Document frequencies by the shard's own term numbers.
-    document_frequencies: Vec<u32>,
+    /// By the shard's own term numbers.
+    terms_met: Vec<TermMet>,
     /// Where each row ends in `terms` and `counts`.
     ends: Vec<usize>,
     terms: Vec<u32>,
@@ -272,9 +272,20 @@ struct Shard<'a> {
     bytes: u64,
 }
 
+/// Where a shard has met a term.
+#[derive(Clone, Copy)]
+struct TermMet {
+    document_frequency: u32,
+    /// The last document's entry for the term in `terms` and `counts`.
+    entry: usize,
+}
+
+/// No entry yet.
+const NEVER: TermMet = TermMet { document_frequency: 0, entry: usize::MAX };
+
 /// Where the numbers of a shard's terms come from.
 enum Counter<'a> {
-    Text { counter: TermCounter<'a>, interner: Interner, ids: Vec<u32> },
+    Text { counter: Box<TermCounter<'a>>, interner: Interner, ids: Vec<u32> },
     Features { columns: HashMap<u32, u32>, counts: bool },
 }
 
@@ -282,7 +293,7 @@ impl<'a> Shard<'a> {
     fn new(input: &'a Input) -> Self {
         let counter = match input {
             Input::Text(analyzer) => Counter::Text {
-                counter: TermCounter::new(analyzer),
+                counter: Box::new(TermCounter::new(analyzer)),
                 interner: Interner::default(),
                 ids: Vec::new(),
             },
@@ -290,7 +301,7 @@ impl<'a> Shard<'a> {
         };
         Self {
             counter,
-            document_frequencies: Vec::new(),
+            terms_met: Vec::new(),
             ends: Vec::new(),
             terms: Vec::new(),
             counts: Vec::new(),
@@ -313,21 +324,35 @@ impl<'a> Shard<'a> {
                 self.bytes += text.len() as u64;
                 ids.clear();
                 counter.ids(text, interner, ids);
-                tally(ids, |term, count| {
-                    self.terms.push(term);
-                    self.counts.push(count);
-                });
+                self.terms_met.resize(interner.len(), NEVER);
+                for &mut term in ids {
+                    let met = &mut self.terms_met[term as usize];
+                    // An entry of this document, unless it is of an earlier one.
+                    match self.counts.get_mut(met.entry) {
+                        Some(count) if met.entry >= first => *count += 1.0,
+                        _ => {
+                            met.entry = self.terms.len();
+                            met.document_frequency += 1;
+                            self.terms.push(term);
+                            self.counts.push(1.0);
+                        }
+                    }
+                }
             }
             (Counter::Features { columns, counts }, Content::Features(features)) => {
                 for &(column, value) in features {
                     if *counts && value < 0.0 {
                         return Err(Problem::NegativeCount { column, value });
                     }
-                    if value != 0.0 {
-                        let next = u32::try_from(columns.len()).unwrap_or(u32::MAX);
-                        self.terms.push(*columns.entry(column).or_insert(next));
-                        self.counts.push(value);
+                    if value == 0.0 {
+                        continue;
                     }
+                    let next = u32::try_from(columns.len()).unwrap_or(u32::MAX);
+                    let term = *columns.entry(column).or_insert(next);
+                    self.terms_met.resize(columns.len(), NEVER);
+                    self.terms_met[term as usize].document_frequency += 1;
+                    self.terms.push(term);
+                    self.counts.push(value);
                 }
             }
             (Counter::Text { .. }, Content::Features(_)) => {
@@ -342,13 +367,6 @@ impl<'a> Shard<'a> {
                     expected: "the documents before have features",
                 });
             }
-        }
-        for &term in &self.terms[first..] {
-            let term = term as usize;
-            if term >= self.document_frequencies.len() {
-                self.document_frequencies.resize(term + 1, 0);
-            }
-            self.document_frequencies[term] += 1;
         }
         Ok(())
     }
@@ -381,6 +399,9 @@ enum Key<'a> {
     Text(&'a str),
     Column(u32),
 }
+
+/// A term, a shard that met it, and the shard's number for it.
+type Met<'a> = (Key<'a>, usize, u32);
 
 struct Merged {
     vocabulary: Vocabulary,
@@ -434,29 +455,29 @@ fn unite(
     documents: usize,
     limits: TermLimits,
 ) -> (Vocabulary, Vec<Vec<u32>>) {
-    let mut keys: Vec<(Key<'_>, usize, u32)> = Vec::new();
+    let mut keys: Vec<Met<'_>> = Vec::new();
     for (index, shard) in shards.iter().enumerate() {
         keys.extend(shard.keys().into_iter().map(|(key, term)| (key, index, term)));
     }
     keys.par_sort_unstable();
     let (min, max) = (limits.min_df.documents(documents), limits.max_df.documents(documents));
-    let mut kept: Vec<(&[(Key<'_>, usize, u32)], u32)> = Vec::new();
+    let mut kept: Vec<(&[Met<'_>], u32)> = Vec::new();
     for same in keys.chunk_by(|a, b| a.0 == b.0) {
         let df = same
             .iter()
-            .map(|&(_, shard, term)| shards[shard].document_frequencies[term as usize])
+            .map(|&(_, shard, term)| shards[shard].terms_met[term as usize].document_frequency)
             .sum();
         if f64::from(df) >= min && f64::from(df) <= max {
             kept.push((same, df));
         }
     }
     if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
-        kept.sort_by(|a, b| b.1.cmp(&a.1));
+        kept.sort_by_key(|&(_, df)| std::cmp::Reverse(df));
         kept.truncate(most);
         kept.sort_unstable_by_key(|(same, _)| same[0].0);
     }
     let mut numbers: Vec<Vec<u32>> =
-        shards.iter().map(|shard| vec![DROPPED; shard.document_frequencies.len()]).collect();
+        shards.iter().map(|shard| vec![DROPPED; shard.terms_met.len()]).collect();
     for (number, (same, _)) in (0..).zip(&kept) {
         for &(_, shard, term) in *same {
             numbers[shard][term as usize] = number;

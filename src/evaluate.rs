@@ -303,8 +303,7 @@ impl<'m> Evaluator<'m> {
             (5, &mut self.precision_at.five),
         ] {
             let first = prediction.scores.iter().take(n);
-            *sum += first.filter(|score| due.contains(&score.label)).count() as f64
-                / f64::from(n as u8);
+            *sum += first.filter(|score| due.contains(&score.label)).count() as f64 / n as f64;
         }
         for &label in given {
             let tally = &mut self.tallies[label as usize];

@@ -115,6 +115,6 @@ impl CsrBuilder {
 pub(crate) fn row<'a>(matrix: &CsrView<'a>, row: usize) -> (&'a [u32], &'a [f32]) {
     let bounds = matrix.indptr().outer_inds_sz(row);
     // Through the parts, so that the slices live as long as the matrix, not as the view.
-    let (_, indices, data) = matrix.clone().into_raw_storage();
+    let (_, indices, data) = (*matrix).into_raw_storage();
     (&indices[bounds.clone()], &data[bounds])
 }

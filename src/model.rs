@@ -69,7 +69,20 @@ pub struct TrainSettings {
     pub decision: Decision,
 }
 
+impl Default for InputSpec {
+    /// Text, analyzed as [`AnalyzerSpec::default`] says.
+    fn default() -> Self {
+        Self::Text(AnalyzerSpec::default())
+    }
+}
+
 impl TrainSettings {
+    /// `ltc` weights, 30 neighbors that vote by their similarity.
+    pub fn new(input: InputSpec, decision: Decision) -> Self {
+        let (weighting, vote) = (Weighting::default(), Vote::default());
+        Self { input, weighting, k: Self::K, vote, decision }
+    }
+
     /// The number of neighbors where none is given.
     pub const K: NonZeroUsize = NonZeroUsize::new(30).expect("30 is not 0");
 }
@@ -116,7 +129,7 @@ pub struct Settings {
     pub decision: Decision,
     /// How many there are of everything.
     pub counts: ModelCounts,
-    /// CRC-32 of every array, eight hexadecimal digits.
+    /// CRC-32 of every array, eight hexadecimal digits; empty before the model is saved.
     pub checksums: BTreeMap<String, String>,
 }
 
@@ -154,9 +167,9 @@ impl Model {
         let weighting = settings.weighting;
         let idf: Vec<f64> =
             frequencies.iter().map(|&df| weighting.idf(df, documents as u64)).collect();
-        let total: f64 = counts.counts.iter().copied().map(f64::from).sum();
+        let total: f64 = counts.values.iter().copied().map(f64::from).sum();
         let mean_length = if documents == 0 { 0.0 } else { total / documents as f64 };
-        let (mut indptr, mut terms, mut data) = (counts.indptr, counts.terms, counts.counts);
+        let (mut indptr, mut terms, mut data) = (counts.indptr, counts.terms, counts.values);
         let mut kept = 0;
         let mut start = 0;
         let mut weighed = Vec::new();
@@ -207,7 +220,7 @@ impl Model {
             nonzeros: arrays.rows.nnz() as u64,
             mean_length,
         };
-        let mut model = Self {
+        let model = Self {
             settings: Settings {
                 format: FORMAT.into(),
                 version: VERSION,
@@ -223,12 +236,6 @@ impl Model {
             },
             arrays,
         };
-        model.settings.checksums = model
-            .arrays
-            .list()
-            .into_iter()
-            .map(|(name, _, bytes)| (name.to_owned(), checksum(bytes)))
-            .collect();
         debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
         model
     }

@@ -1,7 +1,7 @@
 //! Files that are written whole or not at all.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// Lets `write` fill a temporary file beside `path`, syncs it and renames it to `path`.
@@ -10,7 +10,7 @@ use std::path::Path;
 /// If anything fails; then `path` is as it was, and the temporary file is gone.
 pub fn write_atomically(
     path: &Path,
-    write: impl FnOnce(&Path) -> io::Result<()>,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -25,7 +25,10 @@ pub fn write_atomically(
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let temporary = builder.tempfile_in(folder)?;
-    write(temporary.path())?;
+    let mut out = BufWriter::with_capacity(1 << 20, temporary.as_file());
+    write(&mut out)?;
+    out.flush()?;
+    drop(out);
     temporary.as_file().sync_all()?;
     temporary.persist(path).map_err(|error| error.error)?;
     #[cfg(unix)]

@@ -21,8 +21,9 @@
 //! Everything is computed in `f64`, with logarithms that give the same bits on every machine
 //! ([`libm`]), in order of term ids, and rounded once to `f32`. Weights of 0 are left out.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -232,10 +233,10 @@ impl Weighting {
             format!("document weight = {document}; query weight = {query}")
         };
         if self.document.df != Df::None {
-            text.push_str(&format!("; p = {}", self.idf_power));
+            let _ = write!(text, "; p = {}", self.idf_power);
         }
         if self.document.tf == Tf::Okapi || self.query.tf == Tf::Okapi {
-            text.push_str(&format!("; k1 = {}, b = {}", self.k1, self.b));
+            let _ = write!(text, "; k1 = {}, b = {}", self.k1, self.b);
         }
         text
     }
@@ -270,37 +271,38 @@ impl Weighting {
     fn weigh(&self, scheme: Scheme, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
         let counts = || row.iter().map(|&(_, count)| f64::from(count));
         let total: f64 = counts().sum();
-        let tf: Box<dyn Fn(f64) -> f64> = match scheme.tf {
-            Tf::Natural => Box::new(|count| count),
-            Tf::Logarithm => Box::new(log_tf),
-            Tf::Boolean => Box::new(|_| 1.0),
+        let mut weights: Vec<f64> = match scheme.tf {
+            Tf::Natural => counts().collect(),
+            Tf::Logarithm => counts().map(log_tf).collect(),
+            Tf::Boolean => vec![1.0; row.len()],
             Tf::Augmented => {
                 let max = counts().fold(0.0, f64::max);
-                Box::new(move |count| 0.5 + 0.5 * count / max)
+                counts().map(|count| 0.5 + 0.5 * count / max).collect()
             }
             Tf::LogAverage => {
-                let mean = total / row.len() as f64;
-                Box::new(move |count| log_tf(count) / log_tf(mean))
+                let mean = log_tf(total / row.len() as f64);
+                counts().map(|count| log_tf(count) / mean).collect()
             }
             Tf::Okapi => {
                 let relative =
                     if terms.mean_length > 0.0 { total / terms.mean_length } else { 1.0 };
                 let k = self.k1 * (1.0 - self.b + self.b * relative);
-                let k1 = self.k1;
-                Box::new(move |count| count * (k1 + 1.0) / (count + k))
+                counts().map(|count| count * (self.k1 + 1.0) / (count + k)).collect()
             }
         };
-        let weight = |&(term, count): &(u32, f32)| {
-            let idf = if scheme.df == Df::None { 1.0 } else { terms.idf[term as usize] };
-            if count == 0.0 { 0.0 } else { tf(f64::from(count)) * idf }
-        };
+        if scheme.df != Df::None {
+            for (weight, &(term, _)) in weights.iter_mut().zip(&*row) {
+                *weight *= terms.idf[term as usize];
+            }
+        }
         let norm = if scheme.unit_length {
-            row.iter().map(|entry| weight(entry).powi(2)).sum::<f64>().sqrt()
+            weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt()
         } else {
             1.0
         };
+        let mut weights = weights.into_iter();
         row.retain_mut(|entry| {
-            let weight = weight(entry) / norm;
+            let weight = weights.next().unwrap_or(0.0) / norm;
             entry.1 = narrow(weight);
             entry.1 != 0.0 && !weight.is_nan()
         });
@@ -318,7 +320,22 @@ pub(crate) struct TermWeights<'a> {
 
 /// `1 + ln c`; counts below 1, which only features have, are taken as they are.
 fn log_tf(count: f64) -> f64 {
-    if count < 1.0 { count } else { 1.0 + libm::log(count) }
+    // Nearly every count of a text is small: the logarithms of those are at hand.
+    static SMALL: LazyLock<Vec<f64>> =
+        LazyLock::new(|| (1..=64).map(|count| 1.0 + libm::log(f64::from(count))).collect());
+    if count < 1.0 {
+        return count;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "compared right after"
+    )]
+    let index = count as usize - 1;
+    match SMALL.get(index) {
+        Some(&known) if count.fract() == 0.0 => known,
+        _ => 1.0 + libm::log(count),
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding of a weight to f32")]
@@ -357,6 +374,8 @@ impl TryFrom<Stored> for Weighting {
 
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::LN_2;
+
     use super::*;
 
     /// Counts 2, 1, 4 of terms in 1, 2 and 4 of 4 documents; mean length 5.
@@ -387,7 +406,7 @@ mod tests {
         // mean count 7/3: 1 + ln(7/3) = 1.847298
         close(&weights("Lnn", 1.0), &[(0, 0.916_553), (1, 0.541_331), (2, 1.291_776)]);
         // the third term is in every document: ln 1 = 0, left out
-        close(&weights("ntn", 1.0), &[(0, 2.772_589), (1, 0.693_147)]);
+        close(&weights("ntn", 1.0), &[(0, 2.772_589), (1, LN_2)]);
         close(&weights("ntn", 0.5), &[(0, 2.354_820), (1, 0.832_555)]);
         // p: ln 3, ln 1 = 0, max(0, ln 0) = 0
         close(&weights("npn", 1.0), &[(0, 2.197_225)]);

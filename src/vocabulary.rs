@@ -144,13 +144,12 @@ struct Entry {
 }
 
 fn prefix(term: &[u8]) -> u64 {
-    match term.first_chunk() {
-        Some(&chunk) => u64::from_le_bytes(chunk),
-        None => {
-            let mut chunk = [0; 8];
-            chunk[..term.len()].copy_from_slice(term);
-            u64::from_le_bytes(chunk)
-        }
+    if let Some(&chunk) = term.first_chunk() {
+        u64::from_le_bytes(chunk)
+    } else {
+        let mut chunk = [0; 8];
+        chunk[..term.len()].copy_from_slice(term);
+        u64::from_le_bytes(chunk)
     }
 }
 
@@ -200,25 +199,26 @@ impl Interner {
     }
 
     pub(crate) fn term(&self, id: u32) -> &str {
-        term_at(&self.text, &self.ends, id)
+        &self.text[bounds(&self.ends, id)]
     }
 }
 
-fn term_at<'a>(text: &'a str, ends: &[usize], id: u32) -> &'a str {
+/// Where term `id` lies in an interner's text.
+fn bounds(ends: &[usize], id: u32) -> std::ops::Range<usize> {
     let id = id as usize;
-    &text[if id == 0 { 0 } else { ends[id - 1] }..ends[id]]
+    if id == 0 { 0..ends[0] } else { ends[id - 1]..ends[id] }
 }
 
 impl Dictionary for Interner {
     fn id(&mut self, term: &str) -> Option<u32> {
         let Self { table, text, ends } = self;
-        if let Some(id) = table.find(term, |id| term_at(text, ends, id).as_bytes()) {
+        if let Some(id) = table.find(term, |id| &text.as_bytes()[bounds(ends, id)]) {
             return Some(id);
         }
         let id = u32::try_from(ends.len()).ok()?;
         text.push_str(term);
         ends.push(text.len());
-        table.insert(term, id, |id| term_at(text, ends, id).as_bytes());
+        table.insert(term, id, |id| &text.as_bytes()[bounds(ends, id)]);
         Some(id)
     }
 }

@@ -1,6 +1,10 @@
 //! `inverted` against `exhaustive`, bit for bit, on data that force ties.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Mutex;
 
 use classify::matrix::{Csr, CsrBuilder};
 use classify::search::{Exhaustive, Inverted, Neighbor, Queries, Search, SearchError};
@@ -22,8 +26,12 @@ fn bits(answers: &[Vec<Neighbor>]) -> Vec<Vec<(u32, u32)>> {
     answers.iter().map(|neighbors| neighbors.iter().map(pair).collect()).collect()
 }
 
+/// One pool for each number of threads: starting threads would take most of the time.
 fn threads(count: usize) -> Threads {
-    Threads::new(NonZeroUsize::new(count).unwrap()).unwrap()
+    static POOLS: Mutex<BTreeMap<usize, Threads>> = Mutex::new(BTreeMap::new());
+    let count = NonZeroUsize::new(count).unwrap();
+    let mut pools = POOLS.lock().unwrap();
+    pools.entry(count.get()).or_insert_with(|| Threads::new(count).unwrap()).clone()
 }
 
 /// Both engines, several block sizes and thread counts, with and without excluded rows.

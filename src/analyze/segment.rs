@@ -34,8 +34,12 @@ pub(super) fn words(
             return ascii_words(spec, rest, &mut buffers.lowered, word);
         };
         let bytes = rest.as_bytes();
-        let start = bytes[..first].iter().rposition(is_space).map_or(0, |space| space + 1);
-        let end = bytes[first..].iter().position(is_space).map_or(rest.len(), |n| first + n);
+        let start =
+            bytes[..first].iter().rposition(|&byte| is_space(byte)).map_or(0, |space| space + 1);
+        let end = bytes[first..]
+            .iter()
+            .position(|&byte| is_space(byte))
+            .map_or(rest.len(), |n| first + n);
         ascii_words(spec, &rest[..start], &mut buffers.lowered, word);
         unicode_words(spec, &rest[start..end], &mut buffers.folded, word);
         rest = &rest[end..];
@@ -48,7 +52,7 @@ pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMu
 }
 
 /// White space that ends a chunk: never part of a word, before or after normalization.
-fn is_space(byte: &u8) -> bool {
+fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
@@ -64,9 +68,9 @@ const WORD: u8 = LETTER | DIGIT | CONNECTOR;
 /// The UAX #29 word-break classes of ASCII.
 const CLASS: [u8; 256] = {
     let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = match byte as u8 {
+    let mut byte = 0u8;
+    while byte.is_ascii() {
+        table[byte as usize] = match byte {
             b'a'..=b'z' | b'A'..=b'Z' => LETTER,
             b'0'..=b'9' => DIGIT,
             b'_' => CONNECTOR,
@@ -235,7 +239,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn spec(words: Words, case: Case) -> AnalyzerSpec {
-        AnalyzerSpec { words, case, ..AnalyzerSpec::default() }
+        AnalyzerSpec { case, words, ..AnalyzerSpec::default() }
     }
 
     fn both(spec: &AnalyzerSpec, text: &str) -> (Vec<String>, Vec<String>) {

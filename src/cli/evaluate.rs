@@ -85,8 +85,8 @@ impl Evaluate {
             .time("index", model.rows().rows() as u64, || Classifier::new(&model, threads))?;
         self.training.deciding.change(&mut classifier);
         let evaluation = evaluate(&classifier, test, stages, talk)?;
-        let text = terminal(&evaluation, talk.verbose);
-        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)?;
+        let report = terminal(&evaluation, talk.verbose);
+        std::io::stdout().write_all(report.as_bytes()).map_err(Failure::stdout)?;
         if let Some(path) = &self.json {
             let mut json = serde_json::to_string_pretty(&evaluation)
                 .map_err(|error| Failure::output(path)(error.into()))?;
@@ -199,7 +199,7 @@ fn side(documents: Documents, share: f64, seed: u64, held_out: bool) -> Document
     }))
 }
 
-/// A number in [0, 1) for each number: the finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+/// A number in [0, 1) for each number: the finalizer of `SplitMix64` (Steele, Lea and Flood 2014).
 fn unit(seed: u64, number: u64) -> f64 {
     let mut x = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -262,8 +262,7 @@ fn cut(neighbors: &mut Vec<classify::search::Neighbor>, k: NonZeroUsize) -> bool
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    write_atomically(path, |temporary| std::fs::write(temporary, text))
-        .map_err(Failure::output(path))
+    write_atomically(path, |out| out.write_all(text.as_bytes())).map_err(Failure::output(path))
 }
 
 /// Times of stages.

@@ -1,6 +1,5 @@
 //! `classify predict`
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -80,9 +79,8 @@ impl Predict {
         match &self.output {
             Some(path) => {
                 let mut failure = None;
-                let written = write_atomically(path, |temporary| {
-                    let file = File::options().write(true).open(temporary)?;
-                    answers.stream(corpus, BufWriter::new(file)).map_err(|error| match error {
+                let written = write_atomically(path, |out| {
+                    answers.stream(corpus, out).map_err(|error| match error {
                         Failure::Output { error, .. } => error,
                         other => {
                             failure = Some(other);

@@ -1,5 +1,6 @@
 //! `classify train`
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -57,11 +58,11 @@ fn trained(model: &Model, output: &std::path::Path, start: Instant) -> String {
         start.elapsed().as_secs_f64()
     );
     for (count, what) in [
-        (counts.unlabeled, "have no label"),
-        (counts.empty, "have no weighted term and are nobody's neighbor"),
+        (counts.unlabeled, "documents without a label"),
+        (counts.empty, "documents without a weighted term, which are nobody's neighbors"),
     ] {
         if count > 0 {
-            text.push_str(&format!("\nnote: {count} documents {what}"));
+            let _ = write!(text, "\nnote: {what}: {count}");
         }
     }
     text

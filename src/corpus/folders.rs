@@ -23,12 +23,11 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, CorpusError> {
 
 /// Whether a folder is to be read as one folder a label: it holds folders and nothing else.
 pub(super) fn is_label_tree(folder: &Path, format: Option<Format>) -> Result<bool, CorpusError> {
-    match format {
-        Some(format) => Ok(format == Format::Folders),
-        None => {
-            let entries = entries(folder)?;
-            Ok(!entries.is_empty() && entries.iter().all(|path| path.is_dir()))
-        }
+    if let Some(format) = format {
+        Ok(format == Format::Folders)
+    } else {
+        let entries = entries(folder)?;
+        Ok(!entries.is_empty() && entries.iter().all(|path| path.is_dir()))
     }
 }
 

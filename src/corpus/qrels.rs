@@ -47,14 +47,13 @@ impl Qrels {
             if judgment == "0" {
                 continue;
             }
-            let label = match ids.get(name) {
-                Some(&label) => label,
-                None => {
-                    let label = u32::try_from(qrels.names.len()).unwrap_or(u32::MAX);
-                    ids.insert(name.to_owned(), label);
-                    qrels.names.push(name.to_owned());
-                    label
-                }
+            let label = if let Some(&label) = ids.get(name) {
+                label
+            } else {
+                let label = u32::try_from(qrels.names.len()).unwrap_or(u32::MAX);
+                ids.insert(name.to_owned(), label);
+                qrels.names.push(name.to_owned());
+                label
             };
             qrels.labels.entry(id.to_owned()).or_default().push(label);
         }

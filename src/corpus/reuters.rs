@@ -143,15 +143,12 @@ fn unescape(text: &str) -> String {
             "quot" => Some('"'),
             _ => entity.strip_prefix('#')?.parse().ok().and_then(char::from_u32),
         });
-        match (character, entity) {
-            (Some(character), Some(entity)) => {
-                plain.push(character);
-                rest = &rest[entity.len() + 2..];
-            }
-            _ => {
-                plain.push('&');
-                rest = &rest[1..];
-            }
+        if let (Some(character), Some(entity)) = (character, entity) {
+            plain.push(character);
+            rest = &rest[entity.len() + 2..];
+        } else {
+            plain.push('&');
+            rest = &rest[1..];
         }
     }
     plain.push_str(rest);

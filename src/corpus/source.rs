@@ -126,11 +126,11 @@ pub(super) fn read_error(error: io::Error, place: &Place) -> CorpusError {
 }
 
 /// `bytes` as UTF-8, by the rule for invalid bytes; `offset` is where they begin in the file.
-pub(super) fn utf8<'a>(
-    bytes: &'a [u8],
+pub(super) fn utf8(
+    bytes: &[u8],
     on_bad_utf8: OnBadUtf8,
     offset: u64,
-) -> Result<Cow<'a, str>, Problem> {
+) -> Result<Cow<'_, str>, Problem> {
     match (std::str::from_utf8(bytes), on_bad_utf8) {
         (Ok(text), _) => Ok(Cow::Borrowed(text)),
         (Err(_), OnBadUtf8::Replace) => Ok(String::from_utf8_lossy(bytes)),

@@ -60,7 +60,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     section("Labels", labels(evaluation, usize::MAX));
     match matrix(evaluation) {
         Some(matrix) => {
-            section("Confusion matrix (rows: the label, columns: the prediction)", matrix)
+            section("Confusion matrix (rows: the label, columns: the prediction)", matrix);
         }
         None => section("Most confused labels", confused(evaluation)),
     }

@@ -1,12 +1,13 @@
 //! The model file: written in one piece, read by mapping it into memory.
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use memmap2::Mmap;
-use safetensors::tensor::{Metadata, TensorView};
+use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensors};
 
 use super::error::invalid;
@@ -15,8 +16,12 @@ use super::{
     VERSION, checksum,
 };
 use crate::matrix::{Array, csr};
+use crate::output::write_atomically;
 use crate::strings::Strings;
 use crate::vocabulary::{TermKind, Vocabulary};
+
+/// The arrays begin at a multiple of this many bytes.
+const ALIGNMENT: usize = 64;
 
 impl Model {
     /// Writes the model: whole or not at all, the same bytes for the same model.
@@ -30,21 +35,30 @@ impl Model {
         })
     }
 
-    fn write(&self, path: &Path) -> std::io::Result<()> {
-        let json = serde_json::to_string(&self.settings)?;
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut arrays = self.arrays.list();
+        let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
+        let settings = Settings { checksums: sums.collect(), ..self.settings.clone() };
+        let json = serde_json::to_string(&settings)?;
         let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
-        let mut views = Vec::new();
-        let arrays = self.arrays.list();
-        for (name, dtype, bytes) in arrays.into_iter().chain([(SETTINGS_CRC, Dtype::U32, &crc[..])])
-        {
+        arrays.push((SETTINGS_CRC, Dtype::U32, &crc));
+        // The format leaves no gaps: wide types first, and every array is aligned to its own.
+        arrays.sort_by_key(|&(name, dtype, _)| (std::cmp::Reverse(dtype.bitsize()), name));
+        let mut end = 0;
+        let infos = arrays.iter().map(|&(name, dtype, bytes)| {
+            let start = end;
+            end += bytes.len();
             let shape = vec![bytes.len() / (dtype.bitsize() / 8)];
-            let view = TensorView::new(dtype, shape, bytes).map_err(std::io::Error::other)?;
-            views.push((name, view));
-        }
+            (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
+        });
         let metadata = HashMap::from([(KEY.to_owned(), json)]);
-        crate::output::write_atomically(path, |file| {
-            safetensors::serialize_to_file(views, Some(metadata), file)
-                .map_err(std::io::Error::other)
+        let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(io::Error::other)?;
+        let mut header = serde_json::to_vec(&metadata)?;
+        header.resize((header.len() + 8).next_multiple_of(ALIGNMENT) - 8, b' ');
+        write_atomically(path, |out| {
+            out.write_all(&(header.len() as u64).to_le_bytes())?;
+            out.write_all(&header)?;
+            arrays.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
         })
     }
 
@@ -54,8 +68,8 @@ impl Model {
     /// If the file cannot be read or is not, in every byte, a model that this program wrote.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let fail = |problem| ModelError { path: path.to_owned(), problem };
-        let io = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::NotFound => fail(ModelProblem::NotFound),
+        let io = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => fail(ModelProblem::NotFound),
             _ => fail(ModelProblem::Io { doing: "read", source }),
         };
         let file = std::fs::File::open(path).map_err(io)?;

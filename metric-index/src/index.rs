@@ -1,0 +1,5 @@
+//! Indexes.
+
+mod brute_force;
+
+pub use brute_force::BruteForce;

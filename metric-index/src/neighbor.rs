@@ -1,0 +1,33 @@
+//! Answers.
+
+use std::cmp::Ordering;
+
+/// A point and its distance from a query.
+#[derive(Debug, Clone, Copy)]
+pub struct Neighbor {
+    /// The point's number, from 0, in the order in which the index was given the points.
+    pub point: usize,
+    /// The distance, finite and at least 0.
+    pub distance: f32,
+}
+
+impl Ord for Neighbor {
+    /// By distance, then by point.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.distance.total_cmp(&other.distance).then(self.point.cmp(&other.point))
+    }
+}
+
+impl PartialOrd for Neighbor {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Neighbor {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Neighbor {}

@@ -1,0 +1,40 @@
+//! Replays the seeds of the fuzz targets (`fuzz/seeds/TARGET/*`): nothing may panic.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+fn replay(target: &str, run: impl Fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let mut seeds = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        run(&std::fs::read(entry.unwrap().path()).unwrap());
+        seeds += 1;
+    }
+    assert!(seeds > 0, "no seeds in {}", folder.display());
+}
+
+macro_rules! replayed {
+    ($($target:ident)*) => {
+        $(#[test]
+        fn $target() {
+            replay(stringify!($target), targets::$target);
+        })*
+    };
+}
+
+replayed! {
+    analyze jsonl delimited fasttext plain svmlight reuters lyrl2004 source model
+    model_with_checksums
+}
+
+/// The function behind `model_with_checksums` must let a good model through.
+#[test]
+fn checksums_of_a_good_model_are_good() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v1.model");
+    let bytes = targets::with_checksums(&std::fs::read(path).unwrap()).unwrap();
+    assert!(classify::model::Model::from_bytes(&bytes).is_ok());
+}

@@ -1,0 +1,60 @@
+//! `--weighting sklearn` against scikit-learn's own figures (`golden/make.py`).
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use classify::analyze::{AnalyzerSpec, Case, Normalization, Words};
+use classify::classifier::train;
+use classify::corpus::{Corpus, ReadOptions};
+use classify::counts::TermLimits;
+use classify::decide::Decision;
+use classify::model::{InputSpec, TrainSettings};
+use classify::threads::Threads;
+use serde_json::Value;
+
+#[test]
+fn weights_are_those_of_scikit_learn() {
+    let golden: Vec<Value> = serde_json::from_str(include_str!("golden/sklearn.json")).unwrap();
+    let lines: Vec<String> = golden
+        .iter()
+        .map(|row| serde_json::json!({ "text": row["text"], "labels": [] }).to_string())
+        .collect();
+    let mut corpus =
+        Corpus::from_bytes("golden", lines.join("\n").into(), ReadOptions::default()).unwrap();
+    // What `classify train --weighting sklearn` takes.
+    let spec = AnalyzerSpec {
+        words: Words::WordCharacters,
+        case: Case::Lower,
+        normalization: Normalization::None,
+        min_length: 2,
+        ..AnalyzerSpec::default()
+    };
+    let settings = TrainSettings {
+        weighting: "sklearn".parse().unwrap(),
+        ..TrainSettings::new(InputSpec::Text(spec), Decision::Single)
+    };
+    let threads = Threads::available().unwrap();
+    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    assert_eq!(model.rows().rows(), golden.len());
+    for (row, expected) in (0..).zip(&golden) {
+        let (terms, weights) = model.document_terms(row);
+        let found: Vec<(&str, f32)> = terms
+            .iter()
+            .zip(weights)
+            .map(|(&term, &weight)| (model.vocabulary().term(term).unwrap(), weight))
+            .collect();
+        let expected: Vec<(&str, f64)> = expected["weights"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|pair| (pair[0].as_str().unwrap(), pair[1].as_f64().unwrap()))
+            .collect();
+        assert_eq!(
+            found.iter().map(|pair| pair.0).collect::<Vec<_>>(),
+            expected.iter().map(|pair| pair.0).collect::<Vec<_>>(),
+            "terms of document {row}"
+        );
+        for (&(term, weight), &(_, golden)) in found.iter().zip(&expected) {
+            assert!((f64::from(weight) - golden).abs() < 1e-6, "{term} in document {row}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The model file: the golden one loads for ever, a damaged one never.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+
+use classify::classifier::Classifier;
+use classify::model::{Model, ModelProblem};
+use classify::threads::Threads;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v1.model")
+}
+
+fn bytes() -> Vec<u8> {
+    std::fs::read(golden()).unwrap()
+}
+
+#[test]
+fn the_golden_model_loads_and_answers() {
+    let model = Model::open(&golden()).unwrap();
+    let counts = model.settings().counts;
+    assert_eq!((counts.documents, counts.labels, counts.terms), (8, 3, 92));
+    assert_eq!(model.texts().unwrap().get(6), Some("Crème brûlée: heat the cream, never boil it."));
+    assert_eq!(model.document_labels(1), [1, 2]);
+    let classifier = Classifier::new(&model, &Threads::available().unwrap()).unwrap();
+    let predictions = classifier.classify_texts(&["bake bread with basil", "qwerty"]).unwrap();
+    assert_eq!(predictions[0].labels, [1, 2]);
+    let similarities: Vec<u32> =
+        predictions[0].neighbors.iter().map(|neighbor| neighbor.similarity.to_bits()).collect();
+    // These bits are a promise: the same on every machine and in every later version.
+    assert_eq!(similarities, [0.286_753f32, 0.216_683_45, 0.060_927_562].map(f32::to_bits));
+    assert!(predictions[1].labels.is_empty());
+}
+
+#[test]
+fn saving_gives_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("again.model");
+    Model::open(&golden()).unwrap().save(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes());
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file is left");
+}
+
+#[test]
+fn cut_at_any_byte() {
+    let bytes = bytes();
+    for length in 0..bytes.len() {
+        assert!(Model::from_bytes(&bytes[..length]).is_err(), "cut to {length} bytes");
+    }
+    assert!(Model::from_bytes(&[&bytes[..], b"x"].concat()).is_err(), "a byte too many");
+}
+
+#[test]
+fn any_flipped_bit() {
+    let mut bytes = bytes();
+    for index in 0..bytes.len() {
+        let bit = 1 << (index % 8);
+        bytes[index] ^= bit;
+        assert!(Model::from_bytes(&bytes).is_err(), "bit {bit:#x} of byte {index}");
+        bytes[index] ^= bit;
+    }
+    assert!(Model::from_bytes(&bytes).is_ok());
+}
+
+#[test]
+fn errors_say_what_and_what_next() {
+    let replace = |from: &str, to: &str| {
+        let text = bytes();
+        let at = text.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+        [&text[..at], to.as_bytes(), &text[at + from.len()..]].concat()
+    };
+    let error = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err();
+    assert!(matches!(error(b"{}").problem, ModelProblem::NotAModel(_)));
+    let wrong = error(&replace("rows.data\":{\"dtype\":\"F32\"", "rows.data\":{\"dtype\":\"I32\""));
+    assert!(matches!(wrong.problem, ModelProblem::WrongType { .. }), "{wrong}");
+    let newer = error(&replace("\\\"version\\\":1", "\\\"version\\\":9"));
+    assert!(matches!(newer.problem, ModelProblem::Version { found: 9 }), "{newer}");
+    assert!(newer.hint().contains("train it again"));
+    let missing = error(&replace("\"rows.data\"", "\"rows.dada\""));
+    assert!(matches!(missing.problem, ModelProblem::MissingArray { .. }), "{missing}");
+    let last = bytes().len() - 1;
+    let mut damaged = bytes();
+    damaged[last] ^= 1;
+    let damaged = error(&damaged);
+    assert!(matches!(damaged.problem, ModelProblem::Checksum { .. }), "{damaged}");
+    let nowhere = Model::open(Path::new("/no/such.model")).unwrap_err();
+    assert!(matches!(nowhere.problem, ModelProblem::NotFound));
+}

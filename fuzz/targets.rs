@@ -7,10 +7,10 @@ use std::sync::Arc;
 use classify::analyze::{
     Analyzer, AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words,
 };
+use classify::classifier::Classifier;
 use classify::corpus::{
     Corpus, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
 };
-use classify::classifier::Classifier;
 use classify::model::Model;
 use classify::threads::Threads;
 use serde_json::Value;

@@ -1,0 +1,318 @@
+//! The program as a user meets it.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_classify"));
+    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
+}
+
+fn run_with(arguments: &[&str], stdin: &[u8]) -> Run {
+    let mut child = command(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    let stdin = stdin.to_vec();
+    let writer = std::thread::spawn(move || {
+        let _ = pipe.write_all(&stdin);
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    Run {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn run(arguments: &[&str]) -> Run {
+    run_with(arguments, b"")
+}
+
+fn ok(arguments: &[&str]) -> Run {
+    let run = run(arguments);
+    assert_eq!(run.code, 0, "{arguments:?}: {}", run.err);
+    run
+}
+
+const TRAIN: &str = "corpora/sample/train.jsonl";
+const TEST: &str = "corpora/sample/test.jsonl";
+const GOLDEN: &str = "models/golden-v1.model";
+
+/// A folder with a model of the sample corpus.
+fn trained(extra: &[&str]) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("sample.model");
+    ok(&[&["train", TRAIN, "-o", text(&model)], extra].concat());
+    (folder, model)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn train_evaluate_predict_info() {
+    let (folder, model) = trained(&[]);
+    let json = folder.path().join("result.json");
+    let page = folder.path().join("result.md");
+    let run =
+        ok(&["evaluate", text(&model), TEST, "--json", text(&json), "--markdown", text(&page)]);
+    assert!(run.out.contains("83 test"), "{}", run.out);
+    let result: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(result["micro"]["f1"].as_f64().unwrap() > 0.85, "{result}");
+    assert!(result["stages"].as_array().unwrap().len() >= 4);
+    assert!(std::fs::read_to_string(&page).unwrap().starts_with("# Evaluation"));
+    // The same without a model file.
+    let both = ok(&["evaluate", "--train", TRAIN, "--test", TEST]);
+    let figure =
+        |out: &str| out.lines().find(|line| line.starts_with("micro F1")).map(str::to_owned);
+    assert_eq!(figure(&both.out), figure(&run.out));
+    let predicted = ok(&["predict", text(&model), TEST]);
+    assert_eq!(predicted.out.lines().count(), 83);
+    assert!(predicted.out.starts_with("{\"id\":\"t001\",\"labels\":["));
+    let info = ok(&["info", text(&model)]);
+    for words in ["ltc", "ln(N / df)^p", "248", "k = 30", "at least 0.4 of the vote"] {
+        assert!(info.out.contains(words), "{words}: {}", info.out);
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&ok(&["info", "--json", text(&model)]).out).unwrap();
+    assert_eq!(json["counts"]["documents"], 248);
+}
+
+#[test]
+fn the_same_bytes_every_time() {
+    let settings = ["--stem", "en", "--word-ngrams", "1-2", "--char-ngrams", "3", "--keep-text"];
+    let (_first, model) = trained(&settings);
+    let bytes = std::fs::read(&model).unwrap();
+    for threads in ["1", "2", "7"] {
+        let (_folder, model) = trained(&[&settings[..], &["-j", threads]].concat());
+        assert!(std::fs::read(&model).unwrap() == bytes, "{threads} threads");
+    }
+    let answers = |threads| {
+        ok(&["predict", text(&model), TEST, "--with", "neighbors,scores", "-j", threads]).out
+    };
+    assert_eq!(answers("1"), answers("7"));
+}
+
+#[test]
+fn holdout_is_seeded() {
+    let figures = |seed| {
+        let run = ok(&["evaluate", "--train", TRAIN, "--holdout", "30%", "--seed", seed]);
+        run.out.lines().take(9).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(figures("1"), figures("1"));
+    assert_ne!(figures("1"), figures("2"));
+}
+
+#[test]
+fn answers_in_every_form() {
+    let ask = |extra: &[&str], stdin: &str| {
+        let run = run_with(&[&["predict", GOLDEN, "-q"], extra].concat(), stdin.as_bytes());
+        assert_eq!(run.code, 0, "{}", run.err);
+        assert_eq!(run.err, "");
+        run.out
+    };
+    let lines = "bake the bread\nqwerty\n\nSaturn\n";
+    let jsonl = ask(&[], lines);
+    let rows: Vec<serde_json::Value> =
+        jsonl.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 4, "one answer a line, empty ones too");
+    assert_eq!(rows[0]["labels"][0], "cooking");
+    assert_eq!(rows[1]["reason"], "no-known-term");
+    assert_eq!(rows[2]["labels"].as_array().unwrap().len(), 0);
+    assert_eq!(rows[3]["labels"][0], "astronomy");
+    let objects = "{\"id\": \"q\", \"text\": \"bake the bread\"}\n";
+    assert!(ask(&["-"], objects).starts_with("{\"id\":\"q\",\"labels\":[\"cooking\"]"));
+    let csv = ask(&["--to", "csv", "--top", "2"], lines);
+    assert!(csv.starts_with("id,labels,score,reason,scores\n1,cooking,"), "{csv}");
+    let tsv = ask(&["--to", "tsv", "--with", "neighbors"], lines);
+    assert!(tsv.starts_with("id\tlabels\tscore\treason\tneighbors\n1\tcooking\t"), "{tsv}");
+    assert_eq!(ask(&["--to", "fasttext"], lines).lines().next(), Some("__label__cooking"));
+    let near: serde_json::Value =
+        serde_json::from_str(&ask(&["--with", "neighbors", "-k", "1"], "dough\n")).unwrap();
+    assert_eq!(near["neighbors"][0]["id"], "g1");
+    assert_eq!(near["neighbors"][0]["labels"][0], "cooking");
+    assert!(near["neighbors"][0]["similarity"].as_f64().unwrap() > 0.0);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answers.jsonl");
+    assert_eq!(ask(&["-o", text(&file)], lines), "");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), jsonl);
+}
+
+#[test]
+fn features() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("train.svm"), "a 1:1 2:2\nb 3:1\na,b 2:1 3:1\n").unwrap();
+    for kind in ["tfidf", "counts"] {
+        let model = path("model");
+        ok(&["train", text(&path("train.svm")), "-o", text(&model), "--features", kind]);
+        let run = run_with(&["predict", text(&model), "-"], b"x 2:3\n");
+        assert!(run.out.contains("\"labels\":[\"a\""), "{} {}", run.out, run.err);
+        let run = run_with(&["predict", text(&model), "-"], b"some text\n");
+        assert_eq!(run.code, 3);
+        assert!(
+            run.err.contains("<stdin>:1: text, but the model was trained on features"),
+            "{}",
+            run.err
+        );
+    }
+    std::fs::write(path("bad.svm"), "a 1:-1\n").unwrap();
+    let bad =
+        run(&["train", text(&path("bad.svm")), "-o", text(&path("m")), "--features", "counts"]);
+    assert_eq!(bad.code, 3);
+    assert!(bad.err.contains("bad.svm:1: column 1 holds -1"), "{}", bad.err);
+}
+
+#[test]
+fn tokens() {
+    let see = |extra: &[&str], text: &str| {
+        let run = run_with(&[&["tokens"], extra].concat(), text.as_bytes());
+        assert_eq!(run.code, 0, "{}", run.err);
+        run.out
+    };
+    assert_eq!(see(&[], "Don't stop: 東京都\n"), "don't\tstop\t東京\t京都\n");
+    assert_eq!(see(&["--stem", "en", "--stop-words", "en"], "the runners\n"), "runner\n");
+    assert_eq!(see(&["--word-ngrams", "1-2"], "a b\n"), "a\ta b\tb\n");
+    assert_eq!(see(&["--char-ngrams", "3"], "abc\n"), "~ ab\t~abc\t~bc \n");
+    assert_eq!(see(&["--char-ngrams", "2", "--char-scope", "text"], "a b\n"), "~a \t~ b\n");
+    assert_eq!(see(&["--fold-accents", "--min-length", "3"], "été à là\n"), "ete\n");
+    assert_eq!(see(&["--model", GOLDEN], "Baking trains\n"), "bake\t?bake train\t?train\n");
+}
+
+/// Arguments → exit code and words on stderr. `{dir}` is an empty folder.
+#[test]
+fn mistakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = text(folder.path()).to_owned();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write("empty.jsonl", b"");
+    write("bad.jsonl", b"{\"text\": \"a\", \"label\": \"x\"}\n{\"txt\": \"a\"}\n");
+    write("latin.jsonl", b"{\"text\": \"caf\xe9\", \"label\": \"x\"}\n");
+    write("header.csv", b"text,label\n");
+    write("not.model", b"hello");
+    write("lines.txt", b"no labels here\n");
+    let cases: &[(&str, i32, &str)] = &[
+        ("train {dir}/nothing.jsonl -o {dir}/m", 3, "nothing.jsonl: cannot read: No such file"),
+        ("train {dir}/empty.jsonl -o {dir}/m", 3, "empty.jsonl: no document"),
+        ("train {dir}/header.csv -o {dir}/m", 3, "header.csv: no document"),
+        ("train {dir}/bad.jsonl -o {dir}/m", 3, "bad.jsonl:2: no field `labels`; there are: `txt`"),
+        (
+            "train {dir}/latin.jsonl -o {dir}/m",
+            3,
+            "latin.jsonl:1: byte 13 of the file is not valid UTF-8",
+        ),
+        ("train {dir}/lines.txt -o {dir}/m", 3, "lines.txt: cannot tell the format"),
+        ("train corpora/sample/train.jsonl -o {dir}/no/m", 1, "no/m: cannot write the model"),
+        ("train corpora/sample/train.jsonl", 2, "--output <MODEL>"),
+        ("train corpora/sample/train.jsonl -o {dir}/m --weighting xyz", 2, "`xyz` is no weighting"),
+        ("train corpora/sample/train.jsonl -o {dir}/m --idf-power nan", 2, "--idf-power NaN"),
+        ("train corpora/sample/train.jsonl -o {dir}/m -k 0", 2, "invalid value '0'"),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --stem klingon",
+            2,
+            "no stemmer for `klingon`; there are arabic",
+        ),
+        ("train corpora/sample/train.jsonl -o {dir}/m --encoding klingon", 2, "no such encoding"),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --min-df 0.5",
+            2,
+            "a count like 5 nor a share like 50%",
+        ),
+        ("train corpora/sample/train.jsonl -o {dir}/m --treshold 0.3", 2, "'--threshold'"),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --label-column topic",
+            3,
+            "train.jsonl:1: no field `topic`",
+        ),
+        ("predict {dir}/nothing.model", 4, "nothing.model: there is no such file"),
+        ("predict {dir}/not.model", 4, "not.model: not a model, or cut short"),
+        ("predict models/golden-v1.model {dir}/nothing.txt", 3, "nothing.txt: cannot read"),
+        ("predict models/golden-v1.model {dir}/latin.jsonl", 3, "hint: name the encoding"),
+        ("evaluate models/golden-v1.model", 2, "no test corpus after the model"),
+        ("evaluate", 2, "give a MODEL and a CORPUS"),
+        ("evaluate --train corpora/sample/train.jsonl", 2, "--train needs --test or --holdout"),
+        ("evaluate --preset modapte90", 2, "takes one folder"),
+        (
+            "evaluate --preset modapte90 {dir}",
+            3,
+            "lines.txt:1: `no labels here`, expected `<REUTERS",
+        ),
+        ("evaluate --preset lyrl2004 {dir}", 3, "`rcv1-v2.topics.qrels` is not in this folder"),
+        ("evaluate models/golden-v1.model {dir}/empty.jsonl", 3, "empty.jsonl: no document"),
+        ("info {dir}", 4, "it is no regular file"),
+        ("trian", 2, "'train'"),
+        ("", 2, "Usage"),
+    ];
+    for (line, code, words) in cases {
+        let line = line.replace("{dir}", &dir);
+        let run = run(&line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(run.code, *code, "{line}: {}", run.err);
+        assert!(run.err.contains(words), "{line}: {:?} should say {words:?}", run.err);
+        assert!(!run.err.contains("panicked"), "{line}: {}", run.err);
+    }
+    assert!(!folder.path().join("m").exists(), "no model is left behind");
+    let left = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 6, "no temporary file is left behind");
+}
+
+/// A failed prediction into a file leaves no half of it.
+#[test]
+fn nothing_half_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (questions, answers) = (folder.path().join("q.jsonl"), folder.path().join("a.jsonl"));
+    std::fs::write(&questions, "{\"text\": \"bread\"}\nbroken\n").unwrap();
+    std::fs::write(&answers, "what was there").unwrap();
+    let failed = run(&["predict", GOLDEN, text(&questions), "-o", text(&answers)]);
+    assert_eq!(failed.code, 3);
+    assert!(failed.err.contains("q.jsonl:2: not a JSON object"), "{}", failed.err);
+    assert_eq!(std::fs::read_to_string(&answers).unwrap(), "what was there");
+    // On standard output, the answers before the mistake are given.
+    let failed = run(&["predict", GOLDEN, text(&questions)]);
+    assert_eq!((failed.code, failed.out.lines().count()), (3, 1));
+}
+
+#[test]
+fn a_broken_pipe_is_a_quiet_end() {
+    let mut child = command(&["predict", GOLDEN, "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut pipe = child.stdin.take().unwrap();
+    let _ = pipe.write_all("bake the bread\n".repeat(10_000).as_bytes());
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(!err.contains("error"), "{err}");
+}
+
+#[test]
+fn help_man_and_completions() {
+    assert!(ok(&["--help"]).out.contains("Exit codes"));
+    assert!(ok(&["--version"]).out.starts_with("classify "));
+    assert!(ok(&["completions", "bash"]).out.contains("_classify"));
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("man");
+    ok(&["man", text(&pages)]);
+    assert!(pages.join("classify-train.1").exists());
+}

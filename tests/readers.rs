@@ -1,0 +1,426 @@
+//! Every reader on good input, and a table of bad inputs: what the user sees.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use classify::corpus::preset::Preset;
+use classify::corpus::{
+    Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
+    encoding_for_label,
+};
+
+fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
+    Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()
+}
+
+/// Id, text and labels of each document.
+fn texts(documents: &[Document]) -> Vec<(&str, &str, Vec<&str>)> {
+    documents.iter().map(row).collect()
+}
+
+fn row(document: &Document) -> (&str, &str, Vec<&str>) {
+    let Content::Text(text) = &document.content else { panic!("text expected") };
+    (&document.id, text, document.labels.iter().map(String::as_str).collect())
+}
+
+fn default() -> ReadOptions {
+    ReadOptions::default()
+}
+
+#[test]
+fn jsonl() {
+    let lines = br#"{"id": "a", "text": "one", "labels": ["x", "y", "x"], "other": {"deep": [1]}}
+
+{"label": "z", "text": "two", "weight": 2.5}
+{"text": "three", "labels": [1, true], "id": 7}
+{"text": "four", "labels": null}"#;
+    let documents = read(lines, &default()).unwrap();
+    assert_eq!(
+        texts(&documents),
+        [
+            ("a", "one", vec!["x", "y"]),
+            ("2", "two", vec!["z"]),
+            ("7", "three", vec!["1", "true"]),
+            ("4", "four", vec![])
+        ]
+    );
+    assert_eq!(documents[1].weight.to_bits(), 2.5f32.to_bits());
+    assert_eq!(documents[1].place.to_string(), "in:3");
+    let options = ReadOptions {
+        text_columns: vec!["title".into(), "body".into()],
+        label_column: Some("tags".into()),
+        label_separator: Some(",".into()),
+        ..default()
+    };
+    let documents = read(br#"{"body": "b", "tags": "p, q", "title": "t"}"#, &options).unwrap();
+    assert_eq!(texts(&documents), [("1", "t\nb", vec!["p", "q"])]);
+    let documents = read(br#"{"features": {"7": 0.5, "3": 2}, "labels": []}"#, &default()).unwrap();
+    assert_eq!(documents[0].content, Content::Features(vec![(3, 2.0), (7, 0.5)]));
+}
+
+#[test]
+fn csv_and_tsv() {
+    let csv = b"id,text,label\r\n1,\"a \"\"b\"\", c\nsecond line\",x\r\n\r\n2,plain,\n";
+    let options = ReadOptions { format: Some(Format::Csv), ..default() };
+    let documents = read(csv, &options).unwrap();
+    let expected = [("1", "a \"b\", c\nsecond line", vec!["x"]), ("2", "plain", vec![])];
+    assert_eq!(texts(&documents), expected);
+    let options =
+        ReadOptions { format: Some(Format::Tsv), label_separator: Some("|".into()), ..default() };
+    let documents = read(b"text\tlabels\nhello, world\tx|y\n", &options).unwrap();
+    assert_eq!(texts(&documents), [("1", "hello, world", vec!["x", "y"])]);
+    let options = ReadOptions { format: Some(Format::Csv), ..default() };
+    let documents = read(b"text;label\na,b;x\n", &options).unwrap();
+    assert_eq!(texts(&documents), [("1", "a,b", vec!["x"])]);
+}
+
+#[test]
+fn fasttext_and_plain() {
+    let lines = "__label__a __label__ü some text\n\n__label__b\n";
+    let documents = read(lines.as_bytes(), &default()).unwrap();
+    assert_eq!(texts(&documents), [("1", "some text", vec!["a", "ü"]), ("2", "", vec!["b"])]);
+    let options = ReadOptions { labels: LabelUse::Optional, ..default() };
+    let documents = read(b"one\n\ntwo\r\n", &options).unwrap();
+    assert_eq!(texts(&documents), [("1", "one", vec![]), ("2", "", vec![]), ("3", "two", vec![])]);
+}
+
+#[test]
+fn svmlight() {
+    let rows = b"+1 3:0.5 1:2 # comment\n-1,4 qid:7 2:1e-2\n\n 5:1\n1:1 2:2\n";
+    let documents = read(rows, &default()).unwrap();
+    let rows: Vec<(Vec<&str>, &Content)> = documents
+        .iter()
+        .map(|d| (d.labels.iter().map(String::as_str).collect(), &d.content))
+        .collect();
+    let features = |pairs: &[(u32, f32)]| Content::Features(pairs.to_vec());
+    assert_eq!(rows[0], (vec!["1"], &features(&[(1, 2.0), (3, 0.5)])));
+    assert_eq!(rows[1], (vec!["-1", "4"], &features(&[(2, 0.01)])));
+    assert_eq!(rows[2], (vec![], &features(&[(5, 1.0)])));
+    assert_eq!(rows[3], (vec![], &features(&[(1, 1.0), (2, 2.0)])));
+    let options = ReadOptions { first_column: Some(0), ..default() };
+    assert_eq!(read(b"1 0:1\n", &options).unwrap()[0].content, features(&[(0, 1.0)]));
+}
+
+const STORIES: &str = r#"<!DOCTYPE lewis SYSTEM "lewis.dtd">
+<REUTERS TOPICS="YES" LEWISSPLIT="TRAIN" CGISPLIT="TRAINING-SET" OLDID="1" NEWID="11">
+<TOPICS><D>cocoa</D><D>grain</D></TOPICS>
+<PLACES><D>usa</D></PLACES>
+<TEXT>&#2;
+<TITLE>COCOA &lt;BEAN&gt; &amp; MORE</TITLE>
+<DATELINE>    SALVADOR - </DATELINE><BODY>Showers continued.
+Reuter
+&#3;</BODY></TEXT>
+</REUTERS>
+<REUTERS TOPICS="YES" LEWISSPLIT="TEST" OLDID="2" NEWID="12">
+<TOPICS><D>cocoa</D></TOPICS>
+<TEXT TYPE="BRIEF"><TITLE>ONLY A TITLE</TITLE>
+</TEXT>
+</REUTERS>
+<REUTERS TOPICS="NO" LEWISSPLIT="TRAIN" OLDID="3" NEWID="13">
+<TOPICS></TOPICS>
+<TEXT TYPE="UNPROC">loose words</TEXT>
+</REUTERS>
+"#;
+
+#[test]
+fn reuters() {
+    let documents = read(STORIES.as_bytes(), &default()).unwrap();
+    assert_eq!(documents.len(), 3);
+    let rows = texts(&documents);
+    assert_eq!((rows[0].0, &rows[0].2), ("11", &vec!["cocoa", "grain"]));
+    assert_eq!(rows[0].1, "COCOA <BEAN> & MORE\nShowers continued.\nReuter\n ");
+    assert_eq!(rows[1].1.split_whitespace().collect::<Vec<_>>(), ["ONLY", "A", "TITLE"]);
+    assert_eq!(rows[2].1, "loose words");
+    for (split, ids) in [(Split::Train, vec!["11"]), (Split::Test, vec!["12"])] {
+        let documents = read(STORIES.as_bytes(), &ReadOptions { split, ..default() }).unwrap();
+        assert_eq!(texts(&documents).iter().map(|row| row.0).collect::<Vec<_>>(), ids);
+    }
+}
+
+#[test]
+fn modapte_keeps_the_labels_of_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("reut2-000.sgm"), STORIES).unwrap();
+    std::fs::write(folder.path().join("README.txt"), "not a corpus").unwrap();
+    let sides = Preset::ModApte90.open(folder.path(), &default()).unwrap();
+    let train: Vec<Document> = sides.train.collect::<Result<_, _>>().unwrap();
+    // `grain` has no test story.
+    assert_eq!(texts(&train)[0].2, ["cocoa"]);
+    assert_eq!(sides.test.count(), 1);
+}
+
+#[test]
+fn lyrl2004() {
+    let qrels = Qrels::from_bytes("q", b"E11 1 1\nC15 1 1\nE11 2 1\nM11 2 0\n".to_vec()).unwrap();
+    let options = ReadOptions { qrels: Some(Arc::new(qrels)), ..default() };
+    let tokens = b".I 1\n.W\nrecov recov\nexcit\n\n.I 2\n.W\n\n.I 3\n.W\nx\n";
+    let documents = read(tokens, &options).unwrap();
+    assert_eq!(
+        texts(&documents),
+        [
+            ("1", "recov recov\nexcit", vec!["E11", "C15"]),
+            ("2", "", vec!["E11"]),
+            ("3", "x", vec![])
+        ]
+    );
+    let documents = read(b"1  864:0.04 1523:0.05\n2  3:1\n", &options).unwrap();
+    assert_eq!(documents[0].content, Content::Features(vec![(864, 0.04), (1523, 0.05)]));
+    assert_eq!(documents[0].labels, ["E11", "C15"]);
+}
+
+#[test]
+fn lyrl2004_preset() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("lyrl2004_vectors_train.dat", "1  3:0.5 7:0.5\n2  4:1\n");
+    write("lyrl2004_vectors_test_pt0.dat", "3  3:1\n");
+    write("lyrl2004_vectors_test_pt1.dat", "4  4:1\n");
+    let error = Preset::Lyrl2004.open(folder.path(), &default()).unwrap_err();
+    assert!(error.to_string().contains("`rcv1-v2.topics.qrels` is not in this folder"), "{error}");
+    write("rcv1-v2.topics.qrels", "A 1 1\nB 2 1\nA 3 1\nB 4 1\n");
+    let sides = Preset::Lyrl2004.open(folder.path(), &default()).unwrap();
+    assert_eq!(sides.train.count(), 2);
+    let test: Vec<Document> = sides.test.collect::<Result<_, _>>().unwrap();
+    assert_eq!(test[1].labels, ["B"]);
+}
+
+#[test]
+fn folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("wine/a.txt", "red");
+    write("wine/deep/b.txt", "white");
+    write("beer/c.txt", "pale");
+    write("beer/.hidden", "no");
+    let corpus = Corpus::open(&[folder.path().to_owned()], default()).unwrap();
+    let documents = corpus.collect::<Result<Vec<_>, _>>().unwrap();
+    assert_eq!(
+        texts(&documents),
+        [
+            ("beer/c.txt", "pale", vec!["beer"]),
+            ("wine/a.txt", "red", vec!["wine"]),
+            ("wine/deep/b.txt", "white", vec!["wine"])
+        ]
+    );
+}
+
+#[test]
+fn several_files_are_one_corpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("1.jsonl"), "{\"text\": \"a\", \"label\": \"x\"}\n").unwrap();
+    std::fs::write(path("2.csv"), "text,label\nb,y\n").unwrap();
+    std::fs::write(path("notes"), "nothing of a corpus\n").unwrap();
+    for paths in [vec![folder.path().to_owned()], vec![path("1.jsonl"), path("2.csv")]] {
+        let corpus = Corpus::open(&paths, default()).unwrap();
+        let documents = corpus.collect::<Result<Vec<_>, _>>().unwrap();
+        assert_eq!(texts(&documents), [("1", "a", vec!["x"]), ("2", "b", vec!["y"])]);
+    }
+}
+
+#[test]
+fn compressed() {
+    let plain = b"{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"b\", \"label\": \"y\"}\n";
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gz.write_all(plain).unwrap();
+    let gz = gz.finish().unwrap();
+    let zstd =
+        ruzstd::encoding::compress_to_vec(&plain[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let expected = [("1", "a", vec!["x"]), ("2", "b", vec!["y"])];
+    for packed in [gz, zstd] {
+        assert_eq!(texts(&read(&packed, &default()).unwrap()), expected);
+        // Several streams one after the other are one file.
+        assert_eq!(read(&[&packed[..], &packed].concat(), &default()).unwrap().len(), 4);
+        let cut = read(&packed[..packed.len() - 5], &default());
+        assert!(cut.unwrap_err().to_string().contains("cannot read"));
+    }
+}
+
+#[test]
+fn encodings() {
+    let latin = b"{\"text\": \"caf\xe9\", \"label\": \"x\"}\n";
+    let options = |name: &str| ReadOptions { encoding: encoding_for_label(name), ..default() };
+    let documents = read(latin, &options("latin-1")).unwrap();
+    assert_eq!(texts(&documents), [("1", "café", vec!["x"])]);
+    let replace = ReadOptions { on_bad_utf8: OnBadUtf8::Replace, ..default() };
+    assert_eq!(texts(&read(latin, &replace).unwrap())[0].1, "caf\u{fffd}");
+    let wide: Vec<u8> = "\u{feff}{\"text\": \"é\", \"label\": \"x\"}\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    assert_eq!(texts(&read(&wide, &options("utf-16le")).unwrap())[0].1, "é");
+    let bom = b"\xef\xbb\xbf{\"text\": \"a\", \"label\": \"x\"}\n";
+    assert_eq!(read(bom, &default()).unwrap().len(), 1);
+}
+
+/// Bad input → the message's words and, if any, the hint's.
+#[test]
+fn malformed() {
+    let format = |format| ReadOptions { format: Some(format), ..default() };
+    let sjis = ReadOptions { encoding: encoding_for_label("shift_jis"), ..format(Format::Jsonl) };
+    let column = |name: &str| ReadOptions { label_column: Some(name.into()), ..default() };
+    let csv_column =
+        |name: &str| ReadOptions { label_column: Some(name.into()), ..format(Format::Csv) };
+    let cases: Vec<(&[u8], ReadOptions, &str, &str)> = vec![
+        (b"", default(), "in: no document", ""),
+        (b"hello\nworld\n", default(), "in: cannot tell the format", "--format jsonl|csv"),
+        (b"hello\n", format(Format::Plain), "in: plain text has no labels", "labeled documents"),
+        (
+            b"\xff\xfe{\x00",
+            default(),
+            "in: the file begins with a UTF-16 byte order mark",
+            "utf-16le",
+        ),
+        (
+            b"{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"\xe9\", \"label\": \"x\"}\n",
+            default(),
+            "in:2: byte 38 of the file is not valid UTF-8",
+            "--encoding latin-1",
+        ),
+        (b"{\"text\": \"\x81\xff\"}\n", sjis, "are not valid Shift_JIS", "--on-bad-utf8 replace"),
+        (
+            b"{\"text\": \"a\", \n",
+            default(),
+            "in:1: not a JSON object: EOF",
+            "one JSON object on each line",
+        ),
+        (b"{\"text\": \"a\", \"label\": \"x\"}\n[1]\n", default(), "in:2: not a JSON object", ""),
+        (
+            b"{\"text\": \"a\", \"label\": \"x\"} {}\n",
+            default(),
+            "in:1: not a JSON object: trailing",
+            "",
+        ),
+        (
+            b"{\"txt\": \"a\", \"label\": \"x\"}\n",
+            default(),
+            "in:1: no field `text`; there are: `txt`",
+            "--text-column",
+        ),
+        (
+            b"{\"text\": \"a\"}\n",
+            default(),
+            "in:1: no field `labels`; there are: `text`",
+            "--label-column",
+        ),
+        (b"{\"text\": \"a\", \"label\": \"x\"}\n", column("topic"), "no field `topic`", ""),
+        (
+            b"{\"text\": 3, \"label\": \"x\"}\n",
+            default(),
+            "in:1: field `text` is a number, expected a string",
+            "",
+        ),
+        (b"{\"text\": \"\", \"labels\": [{}]}\n", default(), "field `labels` is an object", ""),
+        (b"{\"text\": \"\", \"labels\": [\"\"]}\n", default(), "in:1: an empty label", ""),
+        (
+            b"{\"text\": \"\", \"labels\": [], \"weight\": 0}\n",
+            default(),
+            "in:1: weight `0`, expected a number above 0",
+            "",
+        ),
+        (
+            b"{\"text\": \"\", \"labels\": [], \"weight\": \"2\"}\n",
+            default(),
+            "field `weight` is a string",
+            "",
+        ),
+        (
+            b"{\"features\": {\"a\": 1}, \"labels\": []}\n",
+            default(),
+            "`a:1` is not `column:value`",
+            "",
+        ),
+        (
+            b"text,label\na,b,c\n",
+            format(Format::Csv),
+            "in:2: not valid CSV: 3 fields, but the header has 2",
+            "",
+        ),
+        (
+            b"a,b\n1,2\n",
+            format(Format::Csv),
+            "in:1: no field `text`; there are: `a`, `b`",
+            "--text-column",
+        ),
+        (b"text,kind\n1,2\n", format(Format::Csv), "in:1: no field `label`", "--label-column"),
+        (
+            b"text,label\n1,2\n",
+            csv_column("topic"),
+            "no field `topic`; there are: `text`, `label`",
+            "",
+        ),
+        (b"text,label\nfine,x\n\"never closed,y\nmore,z\n", format(Format::Csv), "in:3: ", ""),
+        (
+            b"text,label\n\xe9,x\n",
+            format(Format::Csv),
+            "in:2: byte 11 of the file is not valid UTF-8",
+            "",
+        ),
+        (b"\n", format(Format::Csv), "no document", ""),
+        (
+            b"__label__a x\nno label\n",
+            default(),
+            "in:2: no `__label__` at the start",
+            "--format plain",
+        ),
+        (b"__label__ x\n", default(), "in:1: an empty label", ""),
+        (b"1 1:2 x\n", default(), "in:1: `x` is not `column:value`", ""),
+        (b"1 1:nan\n", default(), "in:1: `1:nan` is not `column:value`", ""),
+        (
+            b"1 1:2\n1 0:2\n",
+            default(),
+            "in:2: column 0, but columns are counted from 1",
+            "--first-column 0",
+        ),
+        (b"1 1:2 1:3\n", default(), "in:1: column 1 appears twice", ""),
+        (b"1 99999999999:1\n", format(Format::Svmlight), "`99999999999:1` is not", ""),
+        (
+            b"<REUTERS NEWID=\"1\">\n<TEXT>\n",
+            default(),
+            "in:1: the file ends inside a record: no `</REUTERS>`",
+            "",
+        ),
+        (b"<REUTERS></REUTERS>\nnoise\n", default(), "in:2: `noise`, expected `<REUTERS", ""),
+        (b".I 1\n.W\nx\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
+        (b"1  2:3\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
+        (b"text", format(Format::Folders), "in: this is a file", ""),
+    ];
+    for (bytes, options, message, hint) in cases {
+        let error = read(bytes, &options).expect_err(message);
+        let shown = error.to_string();
+        assert!(shown.contains(message), "{shown:?} should say {message:?}");
+        let found = error.hint().unwrap_or_default();
+        assert!(found.contains(hint), "{found:?} should say {hint:?}");
+    }
+    let optional = ReadOptions { labels: LabelUse::Optional, ..format(Format::Lyrl2004Tokens) };
+    for (bytes, message) in [
+        (&b"x\n"[..], "in:1: `x`, expected `.I id`"),
+        (b".I 1\n", "in:1: the file ends inside a record: no `.W` line"),
+        (b".I 1\nx\n", "in:2: `x`, expected `.W`"),
+    ] {
+        assert!(read(bytes, &optional).unwrap_err().to_string().contains(message));
+    }
+    let qrels = Qrels::from_bytes("q", b"A 1\n".to_vec()).unwrap_err();
+    assert!(qrels.to_string().contains("q:1: `A 1`, expected `label id 1`"));
+    let missing = Corpus::open(&[PathBuf::from("/no/such/file")], default()).unwrap_err();
+    assert!(missing.to_string().contains("/no/such/file: cannot read"));
+    let empty = tempfile::tempdir().unwrap();
+    let error = Corpus::open(&[empty.path().to_owned()], default()).unwrap_err();
+    assert!(error.to_string().contains("no corpus file in this folder"));
+}
+
+#[test]
+fn a_quote_that_never_ends() {
+    let options = ReadOptions { format: Some(Format::Csv), ..default() };
+    // A lone record of the right width, but its text runs to the end of the file.
+    let bytes = b"label,text\nx,fine\ny,\"never closed\nz,more\n";
+    let error = read(bytes, &options).unwrap_err();
+    assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));
+}

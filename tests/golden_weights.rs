@@ -1,7 +1,5 @@
 //! `--weighting sklearn` against scikit-learn's own figures (`golden/make.py`).
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use classify::analyze::{AnalyzerSpec, Case, Normalization, Words};
 use classify::classifier::train;
 use classify::corpus::{Corpus, ReadOptions};

@@ -2,7 +2,11 @@
 //! --ignored`. `corpora/README.md` says where the corpora come from. The figures are those of the
 //! default settings, nothing tuned; they may rise, never fall.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and says its figures"
+)]
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -194,6 +194,7 @@ impl CorpusError {
             Problem::NoLabels { .. } => {
                 "train and evaluate need labeled documents: JSONL, CSV, TSV, fastText, one folder a label, …"
             }
+            Problem::MissingFile { .. } => "corpora/README.md says where the benchmarks come from",
             _ => return None,
         })
     }

@@ -60,7 +60,26 @@ impl Preset {
     }
 }
 
+/// The names of the files in a folder, sorted.
+fn file_names(folder: &Path) -> Result<Vec<String>, CorpusError> {
+    let failed = |error| super::source::io_error(folder, error);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn missing(folder: &Path, file: &str) -> CorpusError {
+    let place = Place { source: folder.to_string_lossy().into(), line: None };
+    Problem::MissingFile { file: file.to_owned() }.at(&place)
+}
+
 fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
+    if !file_names(folder)?.iter().any(|name| name.contains(".sgm")) {
+        return Err(missing(folder, "reut2-*.sgm"));
+    }
     let side = |split| {
         let options = ReadOptions { format: Some(Format::Reuters), split, ..options.clone() };
         Corpus::open(&[folder.to_owned()], options)
@@ -93,23 +112,12 @@ fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError>
 }
 
 fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
-    let mut names = Vec::new();
-    for entry in
-        std::fs::read_dir(folder).map_err(|error| super::source::io_error(folder, error))?
-    {
-        let entry = entry.map_err(|error| super::source::io_error(folder, error))?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
+    let names = file_names(folder)?;
     let files = |prefix: &str| -> Vec<PathBuf> {
         names.iter().filter(|name| name.starts_with(prefix)).map(|name| folder.join(name)).collect()
     };
-    let missing = |file: &str| {
-        let place = Place { source: folder.to_string_lossy().into(), line: None };
-        Problem::MissingFile { file: file.to_owned() }.at(&place)
-    };
     let qrels = files("rcv1-v2.topics.qrels");
-    let qrels = qrels.first().ok_or_else(|| missing("rcv1-v2.topics.qrels"))?;
+    let qrels = qrels.first().ok_or_else(|| missing(folder, "rcv1-v2.topics.qrels"))?;
     let qrels = Arc::new(Qrels::read(qrels)?);
     let (kind, format) = if files("lyrl2004_vectors_train").is_empty() {
         ("tokens", Format::Lyrl2004Tokens)
@@ -120,7 +128,7 @@ fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> 
         let prefix = format!("lyrl2004_{kind}_{side}");
         let paths = files(&prefix);
         if paths.is_empty() {
-            return Err(missing(&format!("{prefix}*.dat")));
+            return Err(missing(folder, &format!("{prefix}*.dat")));
         }
         let options = ReadOptions {
             format: Some(format),

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..runs {
         for &name in &engines {
             let (kind, options) = name.split_once('/').unwrap_or((name, "1"));
-            let (threads, block) = options.split_once('/').unwrap_or((options, "8192"));
+            let (threads, block) = options.split_once('/').unwrap_or((options, "16384"));
             let threads = Threads::new(threads.parse()?)?;
             let engine: Box<dyn Search + '_> = match kind {
                 "exhaustive" => Box::new(Exhaustive::new(&training, threads)?),

@@ -193,27 +193,23 @@ impl Model {
         data.truncate(kept);
         terms.shrink_to_fit();
         data.shrink_to_fit();
-        let mut label_indptr = vec![0];
-        let mut label_indices = Vec::new();
-        for labels in &counts.labels {
-            label_indices.extend_from_slice(labels);
-            label_indptr.push(label_indices.len() as u64);
-        }
+        let unlabeled =
+            counts.label_indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
         let columns = counts.vocabulary.len();
         let arrays = Arrays {
             rows: csr(columns, indptr, terms, data).expect("rows in column order"),
             vocabulary: counts.vocabulary,
             idf: idf.into(),
             label_names: counts.label_names.iter().collect(),
-            label_indptr: label_indptr.into(),
-            label_indices: label_indices.into(),
+            label_indptr: counts.label_indptr.into(),
+            label_indices: counts.label_indices.into(),
             ids: counts.ids,
             weights: counts.weights.into(),
             texts: counts.texts,
         };
         let counts = ModelCounts {
             documents: documents as u64,
-            unlabeled: counts.labels.iter().filter(|labels| labels.is_empty()).count() as u64,
+            unlabeled: unlabeled as u64,
             empty,
             terms: columns as u64,
             labels: counts.label_names.len() as u64,

@@ -63,12 +63,35 @@ impl Strings {
 
 impl<S: AsRef<str>> FromIterator<S> for Strings {
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
-        let (mut text, mut offsets) = (Vec::new(), vec![0]);
+        let mut builder = StringsBuilder::default();
         for string in strings {
-            text.extend_from_slice(string.as_ref().as_bytes());
-            offsets.push(text.len() as u64);
+            builder.push(string.as_ref());
         }
-        Self { text: text.into(), offsets: offsets.into() }
+        builder.build()
+    }
+}
+
+/// Puts strings end to end.
+#[derive(Debug, Clone)]
+pub(crate) struct StringsBuilder {
+    text: Vec<u8>,
+    offsets: Vec<u64>,
+}
+
+impl Default for StringsBuilder {
+    fn default() -> Self {
+        Self { text: Vec::new(), offsets: vec![0] }
+    }
+}
+
+impl StringsBuilder {
+    pub(crate) fn push(&mut self, string: &str) {
+        self.text.extend_from_slice(string.as_bytes());
+        self.offsets.push(self.text.len() as u64);
+    }
+
+    pub(crate) fn build(self) -> Strings {
+        Strings { text: self.text.into(), offsets: self.offsets.into() }
     }
 }
 

@@ -1,0 +1,248 @@
+//! What one thread counts, and how shards become one matrix.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+
+use rayon::prelude::*;
+
+use super::{Input, TermLimits};
+use crate::analyze::TermCounter;
+use crate::corpus::{Content, CorpusError, Document, Problem};
+use crate::threads::Threads;
+use crate::vocabulary::{Interner, TermKind, Vocabulary};
+
+/// The terms and rows that one thread counted.
+pub(super) struct Shard<'a> {
+    counter: Counter<'a>,
+    /// By the shard's own term numbers.
+    terms_met: Vec<TermMet>,
+    /// Where each row ends in `terms` and `counts`.
+    ends: Vec<usize>,
+    terms: Vec<u32>,
+    counts: Vec<f32>,
+    bytes: u64,
+}
+
+/// Where a shard has met a term.
+#[derive(Clone, Copy)]
+struct TermMet {
+    document_frequency: u32,
+    /// The last document's entry for the term in `terms` and `counts`.
+    entry: usize,
+}
+
+/// No entry yet.
+const NEVER: TermMet = TermMet { document_frequency: 0, entry: usize::MAX };
+
+/// Where the numbers of a shard's terms come from.
+enum Counter<'a> {
+    Text { counter: Box<TermCounter<'a>>, interner: Interner, ids: Vec<u32> },
+    Features { columns: HashMap<u32, u32>, counts: bool },
+}
+
+impl<'a> Shard<'a> {
+    pub(super) fn new(input: &'a Input) -> Self {
+        let counter = match input {
+            Input::Text(analyzer) => Counter::Text {
+                counter: Box::new(TermCounter::new(analyzer)),
+                interner: Interner::default(),
+                ids: Vec::new(),
+            },
+            &Input::Features { counts } => Counter::Features { columns: HashMap::new(), counts },
+        };
+        Self {
+            counter,
+            terms_met: Vec::new(),
+            ends: Vec::new(),
+            terms: Vec::new(),
+            counts: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// How many bytes of text were analyzed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts documents as the shard's next rows; how many there were.
+    pub(super) fn count(&mut self, documents: &[Document]) -> Result<usize, CorpusError> {
+        for document in documents {
+            self.count_one(document).map_err(|problem| problem.at(&document.place))?;
+            self.ends.push(self.terms.len());
+        }
+        Ok(documents.len())
+    }
+
+    fn count_one(&mut self, document: &Document) -> Result<(), Problem> {
+        let first = self.terms.len();
+        match (&mut self.counter, &document.content) {
+            (Counter::Text { counter, interner, ids }, Content::Text(text)) => {
+                self.bytes += text.len() as u64;
+                ids.clear();
+                counter.ids(text, interner, ids);
+                self.terms_met.resize(interner.len(), NEVER);
+                for &mut term in ids {
+                    let met = &mut self.terms_met[term as usize];
+                    // An entry of this document, unless it is of an earlier one.
+                    match self.counts.get_mut(met.entry) {
+                        Some(count) if met.entry >= first => *count += 1.0,
+                        _ => {
+                            met.entry = self.terms.len();
+                            met.document_frequency += 1;
+                            self.terms.push(term);
+                            self.counts.push(1.0);
+                        }
+                    }
+                }
+            }
+            (Counter::Features { columns, counts }, Content::Features(features)) => {
+                for &(column, value) in features {
+                    if *counts && value < 0.0 {
+                        return Err(Problem::NegativeCount { column, value });
+                    }
+                    if value == 0.0 {
+                        continue;
+                    }
+                    let next = u32::try_from(columns.len()).unwrap_or(u32::MAX);
+                    let term = *columns.entry(column).or_insert(next);
+                    self.terms_met.resize(columns.len(), NEVER);
+                    self.terms_met[term as usize].document_frequency += 1;
+                    self.terms.push(term);
+                    self.counts.push(value);
+                }
+            }
+            (Counter::Text { .. }, Content::Features(_)) => {
+                return Err(Problem::WrongContent {
+                    found: "features",
+                    expected: "the documents before have text",
+                });
+            }
+            (Counter::Features { .. }, Content::Text(_)) => {
+                return Err(Problem::WrongContent {
+                    found: "text",
+                    expected: "the documents before have features",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The shard's terms as sort keys with their numbers, unsorted.
+    fn keys(&self) -> Vec<(Key<'_>, u32)> {
+        match &self.counter {
+            Counter::Text { interner, .. } => (0..)
+                .take(interner.len())
+                .map(|term| (Key::Text(interner.term(term)), term))
+                .collect(),
+            Counter::Features { columns, .. } => {
+                columns.iter().map(|(&column, &term)| (Key::Column(column), term)).collect()
+            }
+        }
+    }
+}
+
+/// A term by its place in the vocabulary's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Text(&'a str),
+    Column(u32),
+}
+
+/// A term, a shard that met it, and the shard's number for it.
+type Met<'a> = (Key<'a>, usize, u32);
+
+pub(super) struct Merged {
+    pub(super) vocabulary: Vocabulary,
+    pub(super) indptr: Vec<u64>,
+    pub(super) terms: Vec<u32>,
+    pub(super) counts: Vec<f32>,
+}
+
+/// A term that is not in the vocabulary.
+const DROPPED: u32 = u32::MAX;
+
+pub(super) fn merge(
+    mut shards: Vec<Shard<'_>>,
+    pieces: &[(usize, usize)],
+    limits: TermLimits,
+    threads: &Threads,
+) -> Merged {
+    let documents: usize = pieces.iter().map(|&(_, rows)| rows).sum();
+    let text = shards.iter().any(|shard| matches!(shard.counter, Counter::Text { .. }));
+    let kind = if text { TermKind::Text } else { TermKind::Columns };
+    let (vocabulary, numbers) = threads.run(|| unite(&shards, kind, documents, limits));
+    let nonzeros = shards.iter().map(|shard| shard.terms.len()).sum();
+    let mut indptr = Vec::with_capacity(documents + 1);
+    indptr.push(0);
+    let (mut terms, mut counts) = (Vec::with_capacity(nonzeros), Vec::with_capacity(nonzeros));
+    let mut next_row = vec![0; shards.len()];
+    let mut row: Vec<u64> = Vec::new();
+    for &(piece, rows) in pieces {
+        let shard = &mut shards[piece];
+        for index in next_row[piece]..next_row[piece] + rows {
+            let start = if index == 0 { 0 } else { shard.ends[index - 1] };
+            row.clear();
+            // Term and count in one integer sort faster than pairs do.
+            row.extend((start..shard.ends[index]).filter_map(|at| {
+                let number = numbers[piece][shard.terms[at] as usize];
+                let count = u64::from(shard.counts[at].to_bits());
+                (number != DROPPED).then_some(u64::from(number) << 32 | count)
+            }));
+            row.sort_unstable();
+            #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
+            for &entry in &row {
+                terms.push((entry >> 32) as u32);
+                counts.push(f32::from_bits(entry as u32));
+            }
+            indptr.push(terms.len() as u64);
+        }
+        next_row[piece] += rows;
+    }
+    Merged { vocabulary, indptr, terms, counts }
+}
+
+/// The vocabulary of all shards, and for each shard the number of each of its terms in it.
+fn unite(
+    shards: &[Shard<'_>],
+    kind: TermKind,
+    documents: usize,
+    limits: TermLimits,
+) -> (Vocabulary, Vec<Vec<u32>>) {
+    let mut keys: Vec<Met<'_>> = Vec::new();
+    for (index, shard) in shards.iter().enumerate() {
+        keys.extend(shard.keys().into_iter().map(|(key, term)| (key, index, term)));
+    }
+    keys.par_sort_unstable();
+    let (min, max) = (limits.min_df.documents(documents), limits.max_df.documents(documents));
+    let mut kept: Vec<(&[Met<'_>], u32)> = Vec::new();
+    for same in keys.chunk_by(|a, b| a.0 == b.0) {
+        let df = same
+            .iter()
+            .map(|&(_, shard, term)| shards[shard].terms_met[term as usize].document_frequency)
+            .sum();
+        if f64::from(df) >= min && f64::from(df) <= max {
+            kept.push((same, df));
+        }
+    }
+    if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
+        kept.sort_by_key(|&(_, df)| std::cmp::Reverse(df));
+        kept.truncate(most);
+        kept.sort_unstable_by_key(|(same, _)| same[0].0);
+    }
+    let mut numbers: Vec<Vec<u32>> =
+        shards.iter().map(|shard| vec![DROPPED; shard.terms_met.len()]).collect();
+    for (number, (same, _)) in (0..).zip(&kept) {
+        for &(_, shard, term) in *same {
+            numbers[shard][term as usize] = number;
+        }
+    }
+    let terms = kept.iter().map(|(same, _)| match same[0].0 {
+        Key::Text(term) => std::borrow::Cow::Borrowed(term),
+        Key::Column(column) => column.to_string().into(),
+    });
+    let frequencies: Vec<u32> = kept.iter().map(|&(_, df)| df).collect();
+    let vocabulary = Vocabulary::new(kind, terms.collect(), frequencies.into())
+        .expect("sorted terms with one frequency each");
+    (vocabulary, numbers)
+}

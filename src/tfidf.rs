@@ -333,7 +333,7 @@ fn log_tf(count: f64) -> f64 {
     )]
     let index = count as usize - 1;
     match SMALL.get(index) {
-        Some(&known) if count.fract() == 0.0 => known,
+        Some(&known) if ((index + 1) as f64).to_bits() == count.to_bits() => known,
         _ => 1.0 + libm::log(count),
     }
 }

@@ -1,6 +1,7 @@
 //! The whole pipeline: [`train`] and [`Classifier::classify`], each readable on one screen.
 
 use std::num::NonZeroUsize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
@@ -101,6 +102,8 @@ pub struct Classifier<'m> {
     model: &'m Model,
     engine: Box<dyn Search + 'm>,
     analyzer: Option<Analyzer>,
+    /// Counters that are not in use: what they remember of words serves the next documents.
+    counters: Mutex<Vec<TermCounter>>,
     threads: Threads,
     /// How many neighbors vote.
     pub k: NonZeroUsize,
@@ -127,6 +130,7 @@ impl<'m> Classifier<'m> {
             model,
             engine,
             analyzer: model.analyzer(),
+            counters: Mutex::default(),
             threads: threads.clone(),
             k: settings.k,
             vote: settings.vote,
@@ -192,16 +196,16 @@ impl<'m> Classifier<'m> {
 
     fn vectorize_piece(&self, documents: &[Document]) -> Result<Piece, CorpusError> {
         let vocabulary = self.model.vocabulary();
-        let mut counter = self.analyzer.as_ref().map(TermCounter::new);
+        let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
         let mut uses = Vec::with_capacity(documents.len());
         let (mut ids, mut entries) = (Vec::new(), Vec::new());
         for document in documents {
-            let terms = match (&mut counter, &document.content) {
-                (Some(counter), Content::Text(text)) => {
+            let terms = match (&self.analyzer, &document.content) {
+                (Some(analyzer), Content::Text(text)) => {
                     ids.clear();
                     entries.clear();
-                    let unknown = counter.ids(text, &mut &*vocabulary, &mut ids);
+                    let unknown = counter.ids(analyzer, text, &mut &*vocabulary, &mut ids);
                     let known = ids.len();
                     tally(&mut ids, |term, count| entries.push((term, count)));
                     Ok(TermUse { known, unknown })
@@ -222,7 +226,13 @@ impl<'m> Classifier<'m> {
             self.model.settings().weighting.weigh_query(&mut entries, self.model.term_weights());
             rows.push_row(entries.drain(..));
         }
+        self.spare_counters().push(counter);
         Ok((rows.build(vocabulary.len()), uses))
+    }
+
+    fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
+        // A counter that a panic left behind was never put back: the others are sound.
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known_columns(

@@ -19,11 +19,12 @@ pub(crate) trait Dictionary {
 const CHAR_NGRAM: char = '~';
 
 /// A cache that outgrows this many bytes of words is emptied: a stream may have no end.
-const CACHE_BYTES: usize = 1 << 24;
+const CACHE_BYTES: usize = 1 << 22;
 
-/// Turns texts into lists of term ids, and remembers what became of each word.
-pub(crate) struct TermCounter<'a> {
-    analyzer: &'a Analyzer,
+/// Turns texts into lists of term ids, and remembers what became of each word: one counter goes
+/// with one analyzer and one dictionary.
+#[derive(Debug, Default)]
+pub(crate) struct TermCounter {
     buffers: segment::Buffers,
     /// Folded word → what [`Analyzer::finish`] and the dictionary made of it.
     cache: WordCache,
@@ -31,53 +32,38 @@ pub(crate) struct TermCounter<'a> {
     finished: String,
     ends: Vec<usize>,
     term: String,
-    unigrams_only: bool,
-    finishes_nothing: bool,
 }
 
 /// What became of a word.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Outcome {
     Dropped,
     Unknown,
     Term(u32),
 }
 
-impl<'a> TermCounter<'a> {
-    pub(crate) fn new(analyzer: &'a Analyzer) -> Self {
-        let spec = analyzer.spec();
-        let unigrams_only = spec.word_ngrams == NgramRange::new(1, 1) && spec.char_ngrams.is_none();
-        Self {
-            analyzer,
-            buffers: segment::Buffers::default(),
-            cache: WordCache::default(),
-            finished: String::new(),
-            ends: Vec::new(),
-            term: String::new(),
-            unigrams_only,
-            finishes_nothing: analyzer.finishes_nothing(),
-        }
-    }
-
+impl TermCounter {
     /// Appends the ids of the terms of `text` to `ids`, in no particular order, and returns how
     /// many terms had no id.
     pub(crate) fn ids(
         &mut self,
+        analyzer: &Analyzer,
         text: &str,
         dictionary: &mut impl Dictionary,
         ids: &mut Vec<u32>,
     ) -> usize {
-        let spec = self.analyzer.spec();
+        let spec = analyzer.spec();
         let mut unknown = 0;
-        if self.unigrams_only && self.finishes_nothing {
+        let unigrams = spec.word_ngrams == NgramRange::new(1, 1) && spec.char_ngrams.is_none();
+        if unigrams && analyzer.finishes_nothing() {
             segment::words(spec, text, &mut self.buffers, &mut |word| match dictionary.id(word) {
                 Some(id) => ids.push(id),
                 None => unknown += 1,
             });
             return unknown;
         }
-        if self.unigrams_only {
-            let (analyzer, cache) = (self.analyzer, &mut self.cache);
+        if unigrams {
+            let cache = &mut self.cache;
             segment::words(spec, text, &mut self.buffers, &mut |word| {
                 let outcome = cache.get_or_insert(word, || match analyzer.finish(word) {
                     None => Outcome::Dropped,
@@ -95,23 +81,17 @@ impl<'a> TermCounter<'a> {
         }
         self.finished.clear();
         self.ends.clear();
-        let (analyzer, finished, ends) = (self.analyzer, &mut self.finished, &mut self.ends);
+        let (finished, ends) = (&mut self.finished, &mut self.ends);
         segment::words(spec, text, &mut self.buffers, &mut |word| {
             if let Some(word) = analyzer.finish(word) {
                 finished.push_str(&word);
                 ends.push(finished.len());
             }
         });
-        ngrams(
-            self.analyzer,
-            finished,
-            ends,
-            &mut self.term,
-            &mut |term| match dictionary.id(term) {
-                Some(id) => ids.push(id),
-                None => unknown += 1,
-            },
-        );
+        ngrams(analyzer, finished, ends, &mut self.term, &mut |term| match dictionary.id(term) {
+            Some(id) => ids.push(id),
+            None => unknown += 1,
+        });
         unknown
     }
 }
@@ -171,7 +151,7 @@ fn char_ngrams(text: &str, range: NgramRange, buffer: &mut String, term: &mut im
 pub(super) fn strings(analyzer: &Analyzer, text: &str) -> Vec<String> {
     let mut names = Names::default();
     let mut ids = Vec::new();
-    TermCounter::new(analyzer).ids(text, &mut names, &mut ids);
+    TermCounter::default().ids(analyzer, text, &mut names, &mut ids);
     ids.into_iter().map(|id| names.terms[id as usize].clone()).collect()
 }
 
@@ -208,7 +188,7 @@ impl Dictionary for Names {
 }
 
 /// Words and their outcomes, in one arena.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct WordCache {
     table: HashTable<(u32, u32, Outcome)>,
     text: String,

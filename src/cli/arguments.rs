@@ -455,7 +455,7 @@ pub(crate) fn open(
     progress: &Progress,
 ) -> Result<Corpus, Failure> {
     options.bytes_read = Some(progress.bytes());
-    Ok(Corpus::open(paths, options)?.on_open(talk.formats()))
+    Ok(Corpus::open(paths, options)?.on_open(progress.formats(talk)))
 }
 
 /// The paths as one name for messages.

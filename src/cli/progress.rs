@@ -24,17 +24,6 @@ impl Talk {
             let _ = writeln!(anstream::stderr(), "{line}");
         }
     }
-
-    /// Says which format each file is read as: once for a run of files of one format.
-    pub(crate) fn formats(self) -> OnOpen {
-        let mut last = None;
-        Box::new(move |name: &str, format: Format| {
-            if self.verbose || last != Some(format) {
-                self.say(&format!("reading {name} as {format}"));
-            }
-            last = Some(format);
-        })
-    }
 }
 
 /// How often a line is printed where stderr is no terminal.
@@ -83,6 +72,18 @@ impl Progress {
             bytes: Arc::new(AtomicU64::new(0)),
             total,
         }
+    }
+
+    /// Says which format each file is read as: once for a run of files of one format.
+    pub(crate) fn formats(&self, talk: Talk) -> OnOpen {
+        let mut last = None;
+        let bar = self.bar.clone();
+        Box::new(move |name: &str, format: Format| {
+            if talk.verbose || last != Some(format) {
+                bar.suspend(|| talk.say(&format!("reading {name} as {format}")));
+            }
+            last = Some(format);
+        })
     }
 
     /// What the corpus counts its bytes with.

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 
 use super::{Input, TermLimits};
-use crate::analyze::TermCounter;
+use crate::analyze::{Analyzer, TermCounter};
 use crate::corpus::{Content, CorpusError, Document, Problem};
 use crate::threads::Threads;
 use crate::vocabulary::{Interner, TermKind, Vocabulary};
@@ -36,7 +36,7 @@ const NEVER: TermMet = TermMet { document_frequency: 0, entry: usize::MAX };
 
 /// Where the numbers of a shard's terms come from.
 enum Counter<'a> {
-    Text { counter: Box<TermCounter<'a>>, interner: Interner, ids: Vec<u32> },
+    Text { analyzer: &'a Analyzer, counter: Box<TermCounter>, interner: Interner, ids: Vec<u32> },
     Features { columns: HashMap<u32, u32>, counts: bool },
 }
 
@@ -44,7 +44,8 @@ impl<'a> Shard<'a> {
     pub(super) fn new(input: &'a Input) -> Self {
         let counter = match input {
             Input::Text(analyzer) => Counter::Text {
-                counter: Box::new(TermCounter::new(analyzer)),
+                analyzer,
+                counter: Box::default(),
                 interner: Interner::default(),
                 ids: Vec::new(),
             },
@@ -77,10 +78,10 @@ impl<'a> Shard<'a> {
     fn count_one(&mut self, document: &Document) -> Result<(), Problem> {
         let first = self.terms.len();
         match (&mut self.counter, &document.content) {
-            (Counter::Text { counter, interner, ids }, Content::Text(text)) => {
+            (Counter::Text { analyzer, counter, interner, ids }, Content::Text(text)) => {
                 self.bytes += text.len() as u64;
                 ids.clear();
-                counter.ids(text, interner, ids);
+                counter.ids(analyzer, text, interner, ids);
                 self.terms_met.resize(interner.len(), NEVER);
                 for &mut term in ids {
                     let met = &mut self.terms_met[term as usize];

@@ -35,8 +35,8 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad inpu
 #[derive(Debug, clap::Args)]
 struct Global {
     /// Threads to use; answers never depend on it [default: all cores]
-    #[arg(short = 'j', long, global = true, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Seed of everything random (`evaluate --holdout`)
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     let talk = Talk { quiet, verbose };
-    let threads = match threads {
+    let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
         Some(count) => Threads::new(count),
         None => Threads::available(),
     };

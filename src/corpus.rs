@@ -188,6 +188,8 @@ pub struct ReadOptions {
     pub qrels: Option<Arc<Qrels>>,
     /// Reuters-21578: which side of the ModApte split to read.
     pub split: Split,
+    /// Whether documents are text: rows of features are then not detected.
+    pub text_only: bool,
     /// Counts the bytes that are read from files, compressed ones as they are, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
 }
@@ -351,7 +353,7 @@ fn read_source(
 ) -> Result<(Format, Records), CorpusError> {
     let format = match options.format {
         Some(format) => format,
-        None => detect::format(&mut source, options.labels)?,
+        None => detect::format(&mut source, options)?,
     };
     if format == Format::Reuters && options.encoding.is_none() {
         source = source.decoded(encoding_rs::WINDOWS_1252, options.on_bad_utf8);

@@ -174,6 +174,11 @@ impl Counts {
         self.weights.len()
     }
 
+    /// Whether no term is left.
+    pub fn has_no_term(&self) -> bool {
+        self.vocabulary.is_empty()
+    }
+
     /// Whether a document has more than one label.
     pub fn has_several_labels(&self) -> bool {
         self.label_indptr.windows(2).any(|bounds| bounds[1] - bounds[0] > 1)

@@ -319,7 +319,10 @@ impl<'m> Evaluator<'m> {
     /// label against every wrong one.
     fn confuse(&mut self, due: &[u32], given: &[u32]) {
         if self.decision == Decision::Single {
-            let pair = (due.first().copied(), given.first().copied());
+            let given = given.first().copied();
+            // A document of several labels is right with any of them.
+            let label = given.filter(|label| due.contains(label)).or(due.first().copied());
+            let pair = (label, given);
             *self.confused.entry(pair).or_default() += 1;
             return;
         }

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Lets `write` fill a temporary file beside `path`, syncs it and renames it to `path`.
+/// Lets `write` fill a temporary file beside `path`, syncs it and renames it to `path`. A symbolic
+/// link stays: what it points to is replaced. What is no regular file (a pipe, a terminal,
+/// `/dev/null`) is written to as it is.
 ///
 /// # Errors
 /// If anything fails; then `path` is as it was, and the temporary file is gone.
@@ -12,10 +14,22 @@ pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        let file = File::options().write(true).open(path)?;
+        let mut out = BufWriter::new(&file);
+        write(&mut out)?;
+        return out.flush();
+    }
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = target.as_path();
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
+    if !folder.is_dir() {
+        let missing = format!("there is no folder {}", folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".classify-").suffix(".tmp");
     #[cfg(unix)]

@@ -194,10 +194,10 @@ impl fmt::Display for Weighting {
 }
 
 impl Weighting {
-    /// The same with another exponent of the idf; `None` unless it is finite and at least 0.
+    /// The same with another exponent of the idf; `None` unless it is from 0 to 10.
     #[must_use]
     pub fn with_idf_power(self, idf_power: f64) -> Option<Self> {
-        (idf_power.is_finite() && idf_power >= 0.0).then_some(Self { idf_power, ..self })
+        (0.0..=10.0).contains(&idf_power).then_some(Self { idf_power, ..self })
     }
 
     /// The same with other BM25 parameters; `None` unless `k1 >= 0` and `0 <= b <= 1`.
@@ -323,7 +323,8 @@ fn log_tf(count: f64) -> f64 {
     // Nearly every count of a text is small: the logarithms of those are at hand.
     static SMALL: LazyLock<Vec<f64>> =
         LazyLock::new(|| (1..=64).map(|count| 1.0 + libm::log(f64::from(count))).collect());
-    if count < 1.0 {
+    // The mean of an empty row is NaN: not at least 1 either.
+    if count.is_nan() || count < 1.0 {
         return count;
     }
     #[expect(
@@ -338,9 +339,10 @@ fn log_tf(count: f64) -> f64 {
     }
 }
 
+/// The one rounding of a weight to `f32`; weights are finite.
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding of a weight to f32")]
 fn narrow(weight: f64) -> f32 {
-    weight as f32
+    (weight as f32).clamp(-f32::MAX, f32::MAX)
 }
 
 /// A [`Weighting`] as the model file holds it.
@@ -417,6 +419,17 @@ mod tests {
         // BM25, length 7 of mean 5: k = 1.2 (0.25 + 0.75·1.4) = 1.56;
         // idf ln(1+3.5/1.5)=1.203973, ln(1+2.5/2.5)=0.693147, ln(1+0.5/4.5)=0.105361
         close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
+    }
+
+    /// An empty row stays empty under every letter.
+    #[test]
+    fn nothing_weighs_nothing() {
+        for code in ["nnn", "ltc", "apc", "btc", "Ltc", "bm25"] {
+            let mut row = Vec::new();
+            let terms = TermWeights { idf: &[], mean_length: 0.0 };
+            code.parse::<Weighting>().unwrap().weigh_document(&mut row, terms);
+            assert!(row.is_empty());
+        }
     }
 
     #[test]

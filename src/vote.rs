@@ -8,7 +8,7 @@
 //! | `similarity` | s (Bresler et al. 2011, weighted kNN) |
 //! | `uniform` | 1 |
 //! | `rank` | 1 / r |
-//! | `exp` | exp(β (s − 1)), β = 10; `exp:β` for another β |
+//! | `exp` | exp(β (s − s₁)), s₁ the best neighbor's similarity, β = 10; `exp:β` for another β |
 //!
 //! The score of a label is its share of all votes, from 0 to 1, summed in `f64` in the order of
 //! the neighbors. Labels come by falling score, then by the rank of their best neighbor, then by
@@ -32,7 +32,7 @@ pub enum Vote {
     Uniform,
     /// One divided by its rank.
     Rank,
-    /// `exp(β (similarity − 1))`, β above 0.
+    /// `exp(β (similarity − best similarity))`, β above 0.
     Exp {
         /// How fast votes fall with the similarity.
         beta: f64,
@@ -40,12 +40,12 @@ pub enum Vote {
 }
 
 impl Vote {
-    fn weight(self, similarity: f32, rank: usize) -> f64 {
+    fn weight(self, similarity: f32, rank: usize, best: f32) -> f64 {
         match self {
             Self::Similarity => f64::from(similarity),
             Self::Uniform => 1.0,
             Self::Rank => 1.0 / (rank + 1) as f64,
-            Self::Exp { beta } => libm::exp(beta * (f64::from(similarity) - 1.0)),
+            Self::Exp { beta } => libm::exp(beta * (f64::from(similarity) - f64::from(best))),
         }
     }
 }
@@ -126,10 +126,11 @@ pub fn vote<'a>(
     labels: impl Fn(u32) -> &'a [u32],
     weight: impl Fn(u32) -> f32,
 ) -> Vec<LabelScore> {
+    let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let mut total = 0.0;
     let mut votes: Vec<(u32, usize, f64)> = Vec::new();
     for (rank, neighbor) in neighbors.iter().enumerate() {
-        let counts = vote.weight(neighbor.similarity, rank) * f64::from(weight(neighbor.row));
+        let counts = vote.weight(neighbor.similarity, rank, best) * f64::from(weight(neighbor.row));
         total += counts;
         votes.extend(labels(neighbor.row).iter().map(|&label| (label, rank, counts)));
     }

@@ -130,6 +130,14 @@ fn one_row_one_term_and_nothing() {
     }
 }
 
+/// Products in the normal range whose sum is not.
+#[test]
+fn cancellation_into_the_subnormal_range() {
+    let training = matrix(&vec![vec![(0, 2.000_2e-19), (1, -2e-19)]], 2);
+    let queries = matrix(&vec![vec![(0, 1e-18), (1, 1e-18)]], 2);
+    agree(&training, &queries, 1).unwrap();
+}
+
 #[test]
 fn equal_rows_come_by_row_number() {
     let rows: Rows = (0..20_000).map(|_| vec![(3, 0.6), (5, 0.8)]).collect();

@@ -1,7 +1,7 @@
 //! Groups of flags that several commands share.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::PossibleValue;
@@ -11,7 +11,7 @@ use classify::analyze::{
     stop_words,
 };
 use classify::corpus::{
-    Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Problem, Qrels,
+    Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Place, Problem, Qrels,
     ReadOptions, Split, encoding_for_label,
 };
 use classify::counts::{Counts, DfLimit, TermLimits};
@@ -43,7 +43,7 @@ pub(crate) struct Reading {
     #[arg(long, value_name = "FIELD")]
     weight_column: Option<String>,
     /// What separates several labels in one field [default: the field is one label]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     label_separator: Option<String>,
     /// Labels by document id: lines `label id 1` (such as rcv1-v2.topics.qrels)
     #[arg(long, value_name = "FILE")]
@@ -133,6 +133,7 @@ impl Reading {
                 SplitArgument::Train => Split::Train,
                 SplitArgument::Test => Split::Test,
             },
+            text_only: false,
             bytes_read: None,
         })
     }
@@ -213,6 +214,12 @@ enum CharScopeArgument {
 }
 
 impl Analysis {
+    /// Refuses flags that a trained model does not listen to.
+    pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
+        let default = nothing_said().analysis;
+        if format!("{self:?}") == format!("{default:?}") { Ok(()) } else { Err(models_own()) }
+    }
+
     /// The analyzer that the flags stand for. `sklearn`: what is not said is as in scikit-learn's
     /// `TfidfVectorizer`.
     pub(crate) fn spec(&self, sklearn: bool) -> AnalyzerSpec {
@@ -269,7 +276,7 @@ pub(crate) struct Weights {
     #[arg(long, value_name = "CODE", default_value = "ltc")]
     weighting: String,
     /// The exponent of the idf part
-    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     idf_power: f64,
     /// BM25's k1
     #[arg(long, value_name = "K1", default_value_t = 1.2)]
@@ -301,7 +308,7 @@ impl Weights {
     fn weighting(&self) -> Result<Weighting, Failure> {
         let weighting: Weighting = self.weighting.parse().map_err(Failure::Usage)?;
         let weighting = weighting.with_idf_power(self.idf_power).ok_or_else(|| {
-            Failure::Usage(format!("--idf-power {}: not a number from 0", self.idf_power))
+            Failure::Usage(format!("--idf-power {}: not a number from 0 to 10", self.idf_power))
         })?;
         weighting.with_bm25(self.bm25_k1, self.bm25_b).ok_or_else(|| {
             Failure::Usage("--bm25-k1 is a number from 0, --bm25-b one from 0 to 1".to_owned())
@@ -386,6 +393,23 @@ impl Deciding {
     }
 }
 
+fn models_own() -> Failure {
+    let message =
+        "analysis and weighting are the model's own: their flags go with --train or --preset";
+    Failure::Usage(message.into())
+}
+
+/// The flags where nothing is said.
+fn nothing_said() -> Training {
+    <TrainingOnly as clap::Parser>::parse_from(["classify"]).training
+}
+
+#[derive(Debug, clap::Parser)]
+struct TrainingOnly {
+    #[command(flatten)]
+    training: Training,
+}
+
 /// Everything that decides what a model becomes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Training {
@@ -398,6 +422,17 @@ pub(crate) struct Training {
 }
 
 impl Training {
+    /// Refuses flags that a trained model does not listen to.
+    pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
+        self.analysis.refuse_beside_a_model()?;
+        let default = nothing_said().weights;
+        if format!("{:?}", self.weights) == format!("{default:?}") {
+            Ok(())
+        } else {
+            Err(models_own())
+        }
+    }
+
     /// Counts a corpus. The first document tells whether it is text or features.
     pub(crate) fn count(
         &self,
@@ -412,6 +447,10 @@ impl Training {
         let input = match &first.content {
             Content::Text(_) => {
                 InputSpec::Text(self.analysis.spec(self.weights.weighting == "sklearn"))
+            }
+            Content::Features(_) if keep_text => {
+                let message = "--keep-text: this corpus has features and no text";
+                return Err(Failure::Usage(message.into()));
             }
             Content::Features(_) => {
                 let counts = self.weights.features == FeaturesArgument::Counts;
@@ -431,6 +470,9 @@ impl Training {
             threads,
             &|documents| progress.tick(documents),
         )?;
+        if counts.has_no_term() {
+            return Err(CorpusError { place: place(name), problem: Problem::NoTerm }.into());
+        }
         let settings = TrainSettings {
             input,
             weighting,
@@ -443,8 +485,11 @@ impl Training {
 }
 
 fn no_document(name: &str) -> CorpusError {
-    let place = classify::corpus::Place { source: name.into(), line: None };
-    CorpusError { place, problem: Problem::NoDocument }
+    CorpusError { place: place(name), problem: Problem::NoDocument }
+}
+
+fn place(name: &str) -> Place {
+    Place { source: name.into(), line: None }
 }
 
 /// A corpus of paths that says what it reads and counts its bytes for `progress`.
@@ -456,6 +501,27 @@ pub(crate) fn open(
 ) -> Result<Corpus, Failure> {
     options.bytes_read = Some(progress.bytes());
     Ok(Corpus::open(paths, options)?.on_open(progress.formats(talk)))
+}
+
+/// Documents that are classified together: fewer where many neighbors are kept for each.
+pub(crate) fn batch_size(most: usize, k: NonZeroUsize) -> usize {
+    (1_000_000 / k).clamp(16, most)
+}
+
+/// Refuses to write over what is read.
+pub(crate) fn not_an_input<'a>(
+    output: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<(), Failure> {
+    let Ok(output_file) = std::fs::canonicalize(output) else { return Ok(()) };
+    for input in inputs {
+        let same = std::fs::canonicalize(input).is_ok_and(|input| input == output_file);
+        if same && output_file.is_file() {
+            let message = format!("{}: the output would replace this input", output.display());
+            return Err(Failure::Usage(message));
+        }
+    }
+    Ok(())
 }
 
 /// The paths as one name for messages.

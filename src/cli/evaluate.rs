@@ -15,7 +15,7 @@ use classify::model::{InputSpec, Model};
 use classify::output::write_atomically;
 use classify::threads::Threads;
 
-use super::arguments::{Reading, Training, name, open};
+use super::arguments::{Reading, Training, batch_size, name, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -79,6 +79,10 @@ impl ValueEnum for PresetArgument {
 
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+        let inputs = || self.paths.iter().chain(&self.train).chain(&self.test);
+        for output in self.json.iter().chain(&self.markdown) {
+            not_an_input(output, inputs())?;
+        }
         let mut stages = Stages::default();
         let (model, test) = self.model_and_test(threads, seed, talk, &mut stages)?;
         let mut classifier = stages
@@ -130,8 +134,10 @@ impl Evaluate {
             if corpora.is_empty() {
                 return Err(Failure::Usage("no test corpus after the model".into()));
             }
+            self.training.refuse_beside_a_model()?;
             let model = Model::open(path)?;
             let mut options = options;
+            options.text_only = matches!(model.settings().input, InputSpec::Text(_));
             if let InputSpec::Features(spec) = model.settings().input {
                 options.first_column = options.first_column.or(Some(spec.first_column));
             }
@@ -139,6 +145,12 @@ impl Evaluate {
             let documents = Box::new(open(corpora, options, talk, &progress)?);
             let test = Test { documents, paths: corpora.to_vec(), name: name(corpora) };
             return Ok((model, test));
+        }
+        let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
+        if self.train.iter().any(is_stdin)
+            && (self.holdout.is_some() || self.test.iter().any(is_stdin))
+        {
+            return Err(Failure::Usage("standard input can be read only once".into()));
         }
         if !self.paths.is_empty() {
             return Err(Failure::Usage("--train takes the place of MODEL and CORPUS".into()));
@@ -219,10 +231,11 @@ fn evaluate(
         ["test: read", "test: analyze, weigh", "test: search", "test: vote"].map(Stage::empty);
     // One neighbor more than vote shows whether the last one is tied.
     let one_more = classifier.k.saturating_add(1);
+    let batch_size = batch_size(BATCH, one_more);
     loop {
         let start = Instant::now();
         let batch: Vec<Document> =
-            test.documents.by_ref().take(BATCH).collect::<Result<_, CorpusError>>()?;
+            test.documents.by_ref().take(batch_size).collect::<Result<_, CorpusError>>()?;
         if batch.is_empty() {
             break;
         }

@@ -89,6 +89,8 @@ impl Info {
             let _ = writeln!(text, "\ndocuments  label");
         }
         for (count, label) in labels.into_iter().take(self.labels) {
+            let label: String =
+                label.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             let _ = writeln!(text, "{count:>9}  {label}");
         }
     }

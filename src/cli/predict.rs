@@ -12,7 +12,7 @@ use classify::output::write_atomically;
 use classify::threads::Threads;
 use serde::Serialize;
 
-use super::arguments::{Deciding, Reading, open};
+use super::arguments::{Deciding, Reading, batch_size, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -66,17 +66,26 @@ enum Extra {
 
 impl Predict {
     pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+        if self.to == Form::Fasttext && (self.top.is_some() || !self.with.is_empty()) {
+            let message = "fastText lines have no place for --top and --with";
+            return Err(Failure::Usage(message.into()));
+        }
+        let output = self.output.as_deref().filter(|path| path.as_os_str() != "-");
+        if let Some(path) = output {
+            not_an_input(path, std::iter::once(&self.model).chain(&self.corpora))?;
+        }
         let model = Model::open(&self.model)?;
         let mut classifier = Classifier::new(&model, threads)?;
         self.deciding.change(&mut classifier);
         let progress = Progress::new(talk, "predicting", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional)?;
+        options.text_only = matches!(model.settings().input, InputSpec::Text(_));
         if let InputSpec::Features(spec) = model.settings().input {
             options.first_column = options.first_column.or(Some(spec.first_column));
         }
         let corpus = open(&self.corpora, options, talk, &progress)?;
         let answers = Answers { classifier: &classifier, command: &self, progress: &progress };
-        match &self.output {
+        match output {
             Some(path) => {
                 let mut failure = None;
                 let written = write_atomically(path, |out| {
@@ -110,46 +119,58 @@ impl Answers<'_> {
     /// Reads, classifies and writes: documents that are there already go together, so that a
     /// slow source gets each answer at once and a fast one full batches.
     fn stream(&self, corpus: Corpus, mut out: impl Write) -> Result<(), Failure> {
-        let (sender, receiver) = sync_channel::<Read>(BATCH);
+        let (sender, receiver) = sync_channel::<Read>(BATCH / 4);
         self.header(&mut out).map_err(Failure::stdout)?;
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                for document in corpus {
-                    if sender.send(document).is_err() {
-                        break;
-                    }
+        // Not joined: a reader that waits for input must not hold up the end after a failure.
+        std::thread::spawn(move || {
+            for document in corpus {
+                if sender.send(document).is_err() {
+                    break;
                 }
-            });
-            let result = self.answer_all(&receiver, &mut out);
-            // Lets a reader that still waits to send go.
-            drop(receiver);
-            result
-        })
+            }
+        });
+        self.answer_all(&receiver, &mut out)
     }
 
     fn answer_all(&self, receiver: &Receiver<Read>, out: &mut impl Write) -> Result<(), Failure> {
         let mut answered = 0;
+        let batch = batch_size(BATCH, self.classifier.k);
         while let Ok(first) = receiver.recv() {
             let mut documents = Vec::new();
             let mut failed = None;
-            for read in std::iter::once(first).chain(receiver.try_iter().take(BATCH - 1)) {
+            for read in std::iter::once(first).chain(receiver.try_iter().take(batch - 1)) {
                 match read {
                     Ok(document) => documents.push(document),
-                    Err(error) => failed = Some(error),
+                    Err(error) => failed = Some(Failure::from(error)),
                 }
             }
-            let predictions = self.classifier.classify(&documents)?;
+            let predictions = match self.classifier.classify(&documents) {
+                Ok(predictions) => predictions,
+                Err(error) => {
+                    // The answers before the document that does not fit are given.
+                    documents.truncate(self.fitting(&documents));
+                    failed = failed.map_or(Some(Failure::from(error)), Some);
+                    self.classifier.classify(&documents)?
+                }
+            };
             for (document, prediction) in documents.iter().zip(&predictions) {
                 self.write(out, document, prediction).map_err(Failure::stdout)?;
             }
             out.flush().map_err(Failure::stdout)?;
             answered += documents.len() as u64;
             self.progress.tick(answered);
-            if let Some(error) = failed {
-                return Err(error.into());
+            if let Some(failure) = failed {
+                return Err(failure);
             }
         }
         Ok(())
+    }
+
+    /// How many of the first documents can be classified.
+    fn fitting(&self, documents: &[Document]) -> usize {
+        let fits =
+            |document: &Document| self.classifier.vectorize(std::slice::from_ref(document)).is_ok();
+        documents.iter().take_while(|document| fits(document)).count()
     }
 
     fn has(&self, extra: Extra) -> bool {

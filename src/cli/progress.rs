@@ -129,5 +129,7 @@ fn size(path: &Path) -> u64 {
         return metadata.len();
     }
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    entries.flatten().map(|entry| size(&entry.path())).sum()
+    // A link to a folder may lead back here: links are not followed.
+    let is_link = |path: &Path| path.is_symlink();
+    entries.flatten().map(|entry| entry.path()).filter(|p| !is_link(p)).map(|p| size(&p)).sum()
 }

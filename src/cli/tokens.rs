@@ -27,6 +27,9 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.model.is_some() {
+            self.analysis.refuse_beside_a_model()?;
+        }
         let model = self.model.as_deref().map(Model::open).transpose()?;
         let analyzer = match &model {
             Some(model) => model.analyzer().ok_or_else(|| {
@@ -34,7 +37,8 @@ impl Tokens {
             })?,
             None => Analyzer::new(self.analysis.spec(false)),
         };
-        let options = self.reading.options(LabelUse::Optional)?;
+        let mut options = self.reading.options(LabelUse::Optional)?;
+        options.text_only = true;
         let mut out = BufWriter::new(std::io::stdout().lock());
         for document in Corpus::open(&self.corpora, options)? {
             let document = document?;

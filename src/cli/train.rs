@@ -8,7 +8,7 @@ use classify::corpus::LabelUse;
 use classify::model::Model;
 use classify::threads::Threads;
 
-use super::arguments::{Reading, Training, name, open};
+use super::arguments::{Reading, Training, name, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -32,6 +32,10 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
         let start = Instant::now();
+        if self.output.as_os_str() == "-" {
+            return Err(Failure::Usage("a model is a file: -o takes its name".into()));
+        }
+        not_an_input(&self.output, &self.corpora)?;
         let progress = Progress::new(talk, "reading", &self.corpora);
         let options = self.reading.options(LabelUse::Required)?;
         let name = (&*name(&self.corpora), options.first_column);

@@ -39,7 +39,7 @@ impl Delimited {
         place.line = Some(1);
         let delimiter = match delimiter {
             Some(delimiter) => delimiter,
-            None => comma_or_semicolon(source.peek()?),
+            None => comma_or_semicolon(source.first_line()?),
         };
         let on_bad_utf8 = source.on_bad_utf8();
         let quotes = Arc::new(AtomicU64::new(0));
@@ -48,7 +48,8 @@ impl Delimited {
         let header = reader.byte_headers().map_err(|error| csv_error(error, &place))?.clone();
         let mut names = Vec::with_capacity(header.len());
         for field in &header {
-            let name = utf8(field, on_bad_utf8, 0).map_err(|problem| problem.at(&place))?;
+            let name = utf8(field, on_bad_utf8, 0);
+            let name = name.map_err(|_| Problem::BadUtf8Field.at(&place))?;
             names.push(name.trim().to_owned());
         }
         if names.iter().all(String::is_empty) {
@@ -76,21 +77,38 @@ impl Delimited {
         let position = self.record.position();
         self.place.line = Some(position.map_or(begin, csv::Position::line));
         let place = self.place.clone();
-        let more = more.map_err(|error| csv_error(error, &place))?;
+        let spans_lines = self.reader.position().line() > place.line.unwrap_or(begin) + 1;
+        let more = match more {
+            // A quote that is never closed takes the rest of the file into one field.
+            Err(error)
+                if matches!(error.kind(), csv::ErrorKind::UnequalLengths { .. })
+                    && spans_lines
+                    && self.odd_quotes_at_end() =>
+            {
+                return Err(Problem::OpenQuote.at(&place));
+            }
+            more => more.map_err(|error| csv_error(error, &place))?,
+        };
         if !more {
-            let open = self.last_spans_lines && self.quotes.load(Ordering::Relaxed) % 2 == 1;
+            let open = self.last_spans_lines && self.odd_quotes_at_end();
             let last = Place { line: Some(self.last_line), ..place };
             return if open { Err(Problem::OpenQuote.at(&last)) } else { Ok(None) };
         }
         self.last_line = place.line.unwrap_or(begin);
-        self.last_spans_lines = self.reader.position().line() > self.last_line + 1;
+        self.last_spans_lines = spans_lines;
         self.document().map(Some).map_err(|problem| problem.at(&place))
     }
 
+    /// Whether the file was read to its end and its quotes do not pair up.
+    fn odd_quotes_at_end(&self) -> bool {
+        let quotes = self.quotes.load(Ordering::Relaxed);
+        quotes & ENDED != 0 && quotes % 2 == 1
+    }
+
     fn document(&self) -> Result<Document, Problem> {
-        let offset = self.record.position().map_or(0, csv::Position::byte);
         let field = |column: usize| {
-            utf8(self.record.get(column).unwrap_or_default(), self.on_bad_utf8, offset)
+            let field = self.record.get(column).unwrap_or_default();
+            utf8(field, self.on_bad_utf8, 0).map_err(|_| Problem::BadUtf8Field)
         };
         let optional = |column: Option<usize>| column.map(field).transpose();
         let mut text = String::new();
@@ -170,6 +188,9 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
     }
 }
 
+/// The bit of the count that says that the end was reached.
+const ENDED: u64 = 1 << 63;
+
 /// Counts the quote bytes that pass, to notice a quote that is never closed.
 struct CountQuotes {
     bytes: Box<dyn BufRead + Send>,
@@ -182,6 +203,9 @@ impl Read for CountQuotes {
         #[expect(clippy::naive_bytecount, reason = "parsing the fields costs far more")]
         let quotes = out[..read].iter().filter(|&&byte| byte == b'"').count();
         self.quotes.fetch_add(quotes as u64, Ordering::Relaxed);
+        if read == 0 && !out.is_empty() {
+            self.quotes.fetch_or(ENDED, Ordering::Relaxed);
+        }
         Ok(read)
     }
 }

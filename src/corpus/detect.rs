@@ -1,20 +1,41 @@
 //! The format of a file, told from its name and its first bytes.
 
 use super::source::Source;
-use super::{CorpusError, Format, LabelUse, Problem};
+use super::{CorpusError, Format, LabelUse, Problem, ReadOptions};
 
 /// The format of `source`. Content decides before the name: a name may lie. Lines that look
 /// like nothing else are plain text, which only prediction can use.
-pub(super) fn format(source: &mut Source, labels: LabelUse) -> Result<Format, CorpusError> {
+pub(super) fn format(source: &mut Source, options: &ReadOptions) -> Result<Format, CorpusError> {
     let place = source.place();
-    let head = source.peek()?;
+    let head = source.first_line()?;
     let name = place.source.to_ascii_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    match by_content(head).or_else(|| by_name(name)) {
+    let features = |format: &Format| matches!(format, Format::Svmlight | Format::Lyrl2004Vectors);
+    let fits = |format: &Format| !(options.text_only && features(format));
+    let detected = by_content(head)
+        .filter(fits)
+        .or_else(|| by_name(name).filter(fits))
+        .or_else(|| header(head, options.text_columns.first().map_or("text", String::as_str)));
+    match detected {
         Some(format) => Ok(format),
         None if head.is_empty() => Err(Problem::NoDocument.at(&place)),
-        None if labels == LabelUse::Optional => Ok(Format::Plain),
+        None if options.labels == LabelUse::Optional => Ok(Format::Plain),
         None => Err(Problem::UnknownFormat.at(&place)),
+    }
+}
+
+/// CSV or TSV if the first line is a header that names the column of the text.
+fn header(head: &[u8], text_column: &str) -> Option<Format> {
+    let line = head.split(|&byte| byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let names = |separator: char| {
+        line.contains(separator)
+            && line.split(separator).any(|name| name.trim().trim_matches('"') == text_column)
+    };
+    match () {
+        () if names('\t') => Some(Format::Tsv),
+        () if names(',') || names(';') => Some(Format::Csv),
+        () => None,
     }
 }
 

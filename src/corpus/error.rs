@@ -26,6 +26,9 @@ pub enum Problem {
         /// The offset, from 0, in the decompressed file.
         byte: u64,
     },
+    /// A CSV or TSV field that is no UTF-8.
+    #[error("a field is not valid UTF-8")]
+    BadUtf8Field,
     /// Bytes that are no text of the encoding.
     #[error("bytes near offset {byte} of the file are not valid {encoding}")]
     BadEncoding {
@@ -134,6 +137,9 @@ pub enum Problem {
     /// No document at all.
     #[error("no document")]
     NoDocument,
+    /// A corpus whose documents have no term that may enter the vocabulary.
+    #[error("no term is left for the vocabulary")]
+    NoTerm,
     /// A record larger than memory should hold.
     #[error("a record of more than {limit} bytes")]
     TooLong {
@@ -166,7 +172,7 @@ impl CorpusError {
     /// What the user can do next, where that can be said.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match &self.problem {
-            Problem::BadUtf8 { .. } => {
+            Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
                 "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …) or take `--on-bad-utf8 replace`"
             }
             Problem::BadEncoding { .. } => {
@@ -193,6 +199,12 @@ impl CorpusError {
             }
             Problem::NoLabels { .. } => {
                 "train and evaluate need labeled documents: JSONL, CSV, TSV, fastText, one folder a label, …"
+            }
+            Problem::NoTerm => {
+                "loosen --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the terms"
+            }
+            Problem::EmptyFolder => {
+                "a folder holds corpus files, or one folder a label and nothing else (`--format folders` insists)"
             }
             Problem::MissingFile { .. } => "corpora/README.md says where the benchmarks come from",
             _ => return None,

@@ -67,7 +67,7 @@ fn recognized(path: &Path) -> Result<bool, CorpusError> {
         Err(CorpusError { problem: Problem::Utf16, .. }) => return Ok(false),
         source => source?,
     };
-    Ok(detect::format(&mut source, LabelUse::Required).is_ok())
+    Ok(detect::format(&mut source, &ReadOptions::default()).is_ok())
 }
 
 /// The documents of a label tree. The label is the name of the top folder; the id is the path

@@ -145,6 +145,7 @@ impl Record {
             }
             None => Vec::new(),
         };
+        let (has_id, has_weight) = (self.id.is_some(), self.weight.is_some());
         let id = match self.id.take() {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(id)) => id,
@@ -162,6 +163,12 @@ impl Record {
                 return Err(wrong_type(field, "a number", &other).at(place));
             }
         };
+        for (column, value) in [(&options.id_column, has_id), (&options.weight_column, has_weight)]
+        {
+            if let (Some(column), false) = (column, value) {
+                return Err(self.missing(column, options).at(place));
+            }
+        }
         let content = self.content(options).map_err(at)?;
         Ok(Document { id, content, labels, weight, place: place.clone() })
     }

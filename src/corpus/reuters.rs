@@ -20,6 +20,8 @@ pub enum Split {
     Test,
 }
 
+const END: &str = "</REUTERS>";
+
 pub(super) struct Reuters {
     lines: Lines,
     split: Split,
@@ -42,9 +44,11 @@ impl Reuters {
                 let found = format!("`{}`", story.chars().take(40).collect::<String>());
                 return Err(Problem::Unexpected { found, expected: "`<REUTERS …>`" }.at(&place));
             }
-            while !story.contains("</REUTERS>") {
+            let mut ended = story.contains(END);
+            while !ended {
                 match self.lines.next()? {
                     Some(line) => {
+                        ended = line.contains(END);
                         story.push('\n');
                         story.push_str(&line);
                     }
@@ -135,7 +139,8 @@ fn unescape(text: &str) -> String {
     while let Some(start) = rest.find('&') {
         plain.push_str(&rest[..start]);
         rest = &rest[start..];
-        let entity = rest.find(';').filter(|&end| end <= 8).map(|end| &rest[1..end]);
+        let end = rest.bytes().take(9).position(|byte| byte == b';');
+        let entity = end.map(|end| &rest[1..end]);
         let character = entity.and_then(|entity| match entity {
             "lt" => Some('<'),
             "gt" => Some('>'),

@@ -20,7 +20,9 @@ type Bytes = Box<dyn BufRead + Send>;
 /// A named stream of bytes: decompressed, and UTF-8 unless it is damaged.
 pub(super) struct Source {
     name: Arc<str>,
-    bytes: Bytes,
+    bytes: Peeked,
+    /// The bytes before the text: a byte order mark.
+    offset: u64,
     on_bad_utf8: OnBadUtf8,
 }
 
@@ -60,15 +62,21 @@ impl Source {
         let failed =
             |error| Problem::Io(error).at(&Place { source: Arc::clone(&name), line: None });
         let bytes = decompressed(bytes).map_err(failed)?;
-        let mut source = Self { name: Arc::clone(&name), bytes, on_bad_utf8: options.on_bad_utf8 };
+        let bytes = Peeked::new(bytes);
+        let on_bad_utf8 = options.on_bad_utf8;
+        let mut source = Self { name: Arc::clone(&name), bytes, offset: 0, on_bad_utf8 };
         match options.encoding {
             Some(encoding) if encoding != encoding_rs::UTF_8 => {
                 source = source.decoded(encoding, options.on_bad_utf8);
             }
             _ => {
-                let head = source.peek()?;
+                let place = source.place();
+                let marks: [&[u8]; 3] = [&[0xEF, 0xBB, 0xBF], &[0xFF, 0xFE], &[0xFE, 0xFF]];
+                let head = source.bytes.head_for(&marks);
+                let head = head.map_err(|error| read_error(error, &place))?;
                 if head.starts_with(&[0xEF, 0xBB, 0xBF]) {
                     source.bytes.consume(3);
+                    source.offset = 3;
                 } else if head.starts_with(&[0xFF, 0xFE]) || head.starts_with(&[0xFE, 0xFF]) {
                     return Err(Problem::Utf16.at(&source.place()));
                 }
@@ -80,26 +88,30 @@ impl Source {
     /// The same stream read as `encoding` instead of UTF-8.
     pub(super) fn decoded(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
         let decoded = Decoded {
-            bytes: self.bytes,
+            bytes: Box::new(self.bytes),
             decoder: encoding.new_decoder_with_bom_removal(),
             encoding,
             on_bad,
             offset: 0,
             ended: false,
+            malformed: None,
             pending: Vec::new(),
             taken: 0,
         };
-        Self { bytes: Box::new(BufReader::with_capacity(BUFFER, decoded)), ..self }
+        let decoded = Box::new(BufReader::with_capacity(BUFFER, decoded));
+        Self { bytes: Peeked::new(decoded), ..self }
     }
 
     pub(super) fn place(&self) -> Place {
         Place { source: Arc::clone(&self.name), line: None }
     }
 
-    /// The next bytes, without taking them: at least one unless the stream has ended.
-    pub(super) fn peek(&mut self) -> Result<&[u8], CorpusError> {
+    /// The first line, and what was read after it, without taking them. Of a line that does not
+    /// end, the first 64 KiB.
+    pub(super) fn first_line(&mut self) -> Result<&[u8], CorpusError> {
         let place = self.place();
-        self.bytes.fill_buf().map_err(|error| read_error(error, &place))
+        let enough = |head: &[u8]| head.len() >= BUFFER || head.contains(&b'\n');
+        self.bytes.head_until(enough).map_err(|error| read_error(error, &place))
     }
 
     pub(super) fn on_bad_utf8(&self) -> OnBadUtf8 {
@@ -107,11 +119,12 @@ impl Source {
     }
 
     pub(super) fn into_bytes(self) -> Bytes {
-        self.bytes
+        Box::new(self.bytes)
     }
 
     pub(super) fn lines(self) -> Lines {
-        Lines { source: self, line: 0, offset: 0, buffer: Vec::new() }
+        let offset = self.offset;
+        Lines { source: self, line: 0, offset, buffer: Vec::new() }
     }
 }
 
@@ -197,16 +210,86 @@ impl Read for Counted {
     }
 }
 
-fn decompressed(mut bytes: Bytes) -> io::Result<Bytes> {
-    let head = bytes.fill_buf()?;
-    if head.starts_with(&[0x1F, 0x8B]) {
+/// A stream whose beginning was read ahead.
+struct Peeked {
+    head: Vec<u8>,
+    taken: usize,
+    rest: Bytes,
+}
+
+impl Peeked {
+    fn new(rest: Bytes) -> Self {
+        Self { head: Vec::new(), taken: 0, rest }
+    }
+
+    /// Reads ahead until `enough` or the end.
+    fn head_until(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
+        while !enough(&self.head[self.taken..]) {
+            let more = self.rest.fill_buf()?;
+            let length = more.len();
+            if length == 0 {
+                break;
+            }
+            self.head.extend_from_slice(more);
+            self.rest.consume(length);
+        }
+        Ok(&self.head[self.taken..])
+    }
+
+    /// Reads ahead so far that it is clear whether the stream begins with one of `marks`. A pipe
+    /// may give a byte at a time.
+    fn head_for(&mut self, marks: &[&[u8]]) -> io::Result<&[u8]> {
+        self.head_until(|head| {
+            !marks.iter().any(|mark| head.len() < mark.len() && mark.starts_with(head))
+        })
+    }
+}
+
+impl Read for Peeked {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = self.fill_buf()?.len().min(out.len());
+        out[..length].copy_from_slice(&self.fill_buf()?[..length]);
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl BufRead for Peeked {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.taken < self.head.len() {
+            Ok(&self.head[self.taken..])
+        } else {
+            self.rest.fill_buf()
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if self.taken < self.head.len() {
+            self.taken += amount;
+            if self.taken == self.head.len() {
+                self.head = Vec::new();
+                self.taken = 0;
+            }
+        } else {
+            self.rest.consume(amount);
+        }
+    }
+}
+
+const GZIP: [u8; 2] = [0x1F, 0x8B];
+const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+fn decompressed(bytes: Bytes) -> io::Result<Bytes> {
+    let mut bytes = Peeked::new(bytes);
+    let head = bytes.head_for(&[&GZIP, &ZSTD])?;
+    if head.starts_with(&GZIP) {
         let decoder = flate2::bufread::MultiGzDecoder::new(bytes);
         Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
-    } else if head.starts_with(&[0x28, 0xB5, 0x2F, 0xFD]) {
-        let decoder = Zstd { rest: ZstdState::Between(bytes) };
+    } else if head.starts_with(&ZSTD) {
+        let decoder = Zstd { rest: ZstdState::Between(Box::new(bytes)) };
         Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
     } else {
-        Ok(bytes)
+        Ok(Box::new(bytes))
     }
 }
 
@@ -244,6 +327,11 @@ impl Read for Zstd {
                         self.rest = ZstdState::Inside(frame);
                         return Ok(read);
                     }
+                    let written = frame.decoder.get_checksum_from_data();
+                    if written.is_some() && written != frame.decoder.get_calculated_checksum() {
+                        let what = "the checksum of the zstd stream differs: it is damaged";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                    }
                     self.rest = ZstdState::Between(frame.into_inner());
                 }
             }
@@ -266,12 +354,18 @@ struct Decoded {
     on_bad: OnBadUtf8,
     offset: u64,
     ended: bool,
+    /// Told after the text before it was read.
+    malformed: Option<Malformed>,
     pending: Vec<u8>,
     taken: usize,
 }
 
 impl Decoded {
     fn refill(&mut self) -> io::Result<()> {
+        if let Some(malformed) = self.malformed.take() {
+            self.ended = true;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, malformed));
+        }
         self.pending.resize(BUFFER, 0);
         self.taken = 0;
         let input = self.bytes.fill_buf()?;
@@ -289,11 +383,7 @@ impl Decoded {
                 if let DecoderResult::Malformed(length, after) = result {
                     let end = self.offset + read as u64;
                     let byte = end.saturating_sub(u64::from(length) + u64::from(after));
-                    let encoding = self.encoding.name();
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        Malformed { byte, encoding },
-                    ));
+                    self.malformed = Some(Malformed { byte, encoding: self.encoding.name() });
                 }
                 self.ended = last && result == DecoderResult::InputEmpty;
                 (read, written)

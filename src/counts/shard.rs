@@ -215,7 +215,9 @@ fn unite(
         keys.extend(shard.keys().into_iter().map(|(key, term)| (key, index, term)));
     }
     keys.par_sort_unstable();
-    let (min, max) = (limits.min_df.documents(documents), limits.max_df.documents(documents));
+    // A share is a rounded number: 7 % of 100 documents are 7, not a little more.
+    let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
+    let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
     let mut kept: Vec<(&[Met<'_>], u32)> = Vec::new();
     for same in keys.chunk_by(|a, b| a.0 == b.0) {
         let df = same

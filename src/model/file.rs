@@ -27,8 +27,10 @@ impl Model {
     /// Writes the model: whole or not at all, the same bytes for the same model.
     ///
     /// # Errors
-    /// If the file cannot be written; what was at `path` before is then still there.
+    /// If the model could not be opened again, or the file cannot be written; what was at `path` before is then still there.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
+        let invalid = |problem| ModelError { path: path.to_owned(), problem };
+        self.check().map_err(invalid)?;
         self.write(path).map_err(|source| ModelError {
             path: path.to_owned(),
             problem: ModelProblem::Io { doing: "write", source },

@@ -68,9 +68,10 @@ impl Bound {
         narrow - narrow.abs() * f32::EPSILON
     }
 
-    /// Whether every row of the answer has an accumulator above 0: products of one sign do not
-    /// cancel, others only where the threshold is above the error.
+    /// Whether every row of the answer has an accumulator in the normal range, where all are
+    /// collected: products of one sign do not cancel, others only where the threshold is above
+    /// the error.
     pub(super) fn holds(&self, threshold: f32) -> bool {
-        self.relative.is_some() || self.cut(threshold) > 0.0
+        self.relative.is_some() || self.cut(threshold) >= f32::MIN_POSITIVE
     }
 }

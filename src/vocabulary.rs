@@ -128,8 +128,8 @@ impl Dictionary for &Vocabulary {
     }
 }
 
-/// A hash table from terms to ids. The terms themselves lie elsewhere: only their first eight
-/// bytes and their lengths are here, which decide most look-ups.
+/// A hash table from terms to ids. The terms themselves lie elsewhere: only their first sixteen
+/// bytes and their lengths are here, which decide nearly all look-ups.
 #[derive(Debug, Default)]
 struct TermTable {
     table: HashTable<Entry>,
@@ -138,19 +138,27 @@ struct TermTable {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    prefix: u64,
+    prefix: u128,
     length: u32,
     id: u32,
 }
 
-fn prefix(term: &[u8]) -> u64 {
-    if let Some(&chunk) = term.first_chunk() {
-        u64::from_le_bytes(chunk)
-    } else {
-        let mut chunk = [0; 8];
-        chunk[..term.len()].copy_from_slice(term);
-        u64::from_le_bytes(chunk)
+const PREFIX: usize = 16;
+
+/// The first sixteen bytes of a term, zeros after it. Read as two halves that may overlap, since
+/// copying so few bytes would cost a call.
+fn prefix(term: &[u8]) -> u128 {
+    fn halves<const N: usize>(term: &[u8], number: impl Fn([u8; N]) -> u128) -> Option<u128> {
+        let (first, last) = (*term.first_chunk()?, *term.last_chunk()?);
+        Some(number(first) | number(last) << (8 * (term.len() - N)))
     }
+    if let Some(&chunk) = term.first_chunk() {
+        return u128::from_le_bytes(chunk);
+    }
+    halves(term, |half| u128::from(u64::from_le_bytes(half)))
+        .or_else(|| halves(term, |half| u128::from(u32::from_le_bytes(half))))
+        .or_else(|| halves(term, |half| u128::from(u16::from_le_bytes(half))))
+        .unwrap_or_else(|| term.first().map_or(0, |&byte| byte.into()))
 }
 
 impl TermTable {
@@ -169,7 +177,7 @@ impl TermTable {
         let same = |entry: &Entry| {
             entry.prefix == prefix
                 && entry.length as usize == term.len()
-                && (term.len() <= 8 || bytes(entry.id)[8..] == term[8..])
+                && (term.len() <= PREFIX || bytes(entry.id)[PREFIX..] == term[PREFIX..])
         };
         self.table.find(hash, same).map(|entry| entry.id)
     }
@@ -220,5 +228,21 @@ impl Dictionary for Interner {
         ends.push(text.len());
         table.insert(term, id, |id| &text.as_bytes()[bounds(ends, id)]);
         Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes() {
+        let term = b"abcdefghijklmnopqrstuvwxyz";
+        for length in 0..=term.len() {
+            let mut padded = [0; PREFIX];
+            let shown = length.min(PREFIX);
+            padded[..shown].copy_from_slice(&term[..shown]);
+            assert_eq!(prefix(&term[..length]), u128::from_le_bytes(padded), "{length} bytes");
+        }
     }
 }

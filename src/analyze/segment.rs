@@ -30,9 +30,11 @@ pub(super) fn words(
 ) {
     let mut rest = text;
     loop {
-        let Some(first) = rest.bytes().position(|byte| !byte.is_ascii()) else {
+        // Looks at many bytes at once, which the search for the first one does not.
+        if rest.is_ascii() {
             return ascii_words(spec, rest, &mut buffers.lowered, word);
-        };
+        }
+        let first = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
         let bytes = rest.as_bytes();
         let start =
             bytes[..first].iter().rposition(|&byte| is_space(byte)).map_or(0, |space| space + 1);
@@ -108,24 +110,28 @@ fn ascii_words(spec: &AnalyzerSpec, text: &str, lowered: &mut String, word: &mut
 fn ascii_uax29(text: &str, word: &mut impl FnMut(&str)) {
     let bytes = text.as_bytes();
     let class = |index: usize| bytes.get(index).map_or(0, |&byte| CLASS[usize::from(byte)]);
+    let is_word = |byte: u8| CLASS[usize::from(byte)] & WORD != 0;
     let mut at = 0;
     while at < bytes.len() {
-        if class(at) & WORD == 0 {
+        if !is_word(bytes[at]) {
             at += 1;
             continue;
         }
         let start = at;
         let mut seen = 0;
         loop {
-            while class(at) & WORD != 0 {
-                seen |= class(at);
+            while at < bytes.len() && is_word(bytes[at]) {
+                seen |= CLASS[usize::from(bytes[at])];
                 at += 1;
             }
-            let (before, here, after) = (class(at - 1), class(at), class(at + 1));
-            let joins_letters =
-                before & LETTER != 0 && here & MID_LETTER != 0 && after & LETTER != 0;
-            let joins_digits = before & DIGIT != 0 && here & MID_DIGIT != 0 && after & DIGIT != 0;
-            if !(joins_letters || joins_digits) {
+            let here = class(at);
+            if here & (MID_LETTER | MID_DIGIT) == 0 {
+                break;
+            }
+            let (before, after) = (class(at - 1), class(at + 1));
+            let letters = before & LETTER != 0 && here & MID_LETTER != 0 && after & LETTER != 0;
+            let digits = before & DIGIT != 0 && here & MID_DIGIT != 0 && after & DIGIT != 0;
+            if !(letters || digits) {
                 break;
             }
             at += 1;

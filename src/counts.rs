@@ -10,6 +10,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
+use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
 use crate::analyze::Analyzer;
@@ -214,7 +215,7 @@ struct Headers {
     label_indptr: Vec<u64>,
     /// Labels by the order in which they are first met.
     labels: Vec<u32>,
-    names: HashMap<String, u32>,
+    names: HashMap<String, u32, RandomState>,
 }
 
 impl Default for Headers {
@@ -225,7 +226,7 @@ impl Default for Headers {
             weights: Vec::new(),
             label_indptr: vec![0],
             labels: Vec::new(),
-            names: HashMap::new(),
+            names: HashMap::default(),
         }
     }
 }

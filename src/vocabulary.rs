@@ -173,7 +173,8 @@ impl TermTable {
 
     fn find<'a>(&self, term: &str, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
         let term = term.as_bytes();
-        let (prefix, hash) = (prefix(term), self.hasher.hash_one(term));
+        let prefix = prefix(term);
+        let hash = hash(&self.hasher, prefix, term.len(), || term);
         let same = |entry: &Entry| {
             entry.prefix == prefix
                 && entry.length as usize == term.len()
@@ -188,9 +189,22 @@ impl TermTable {
         let length = u32::try_from(term.len()).expect("terms of less than 4 GiB");
         let entry = Entry { prefix: prefix(term), length, id };
         let hasher = &self.hasher;
-        self.table
-            .insert_unique(hasher.hash_one(term), entry, |entry| hasher.hash_one(bytes(entry.id)));
+        let hash_of =
+            |entry: &Entry| hash(hasher, entry.prefix, entry.length as usize, || bytes(entry.id));
+        // The term itself may not be among the others yet.
+        let own = hash(hasher, entry.prefix, term.len(), || term);
+        self.table.insert_unique(own, entry, hash_of);
     }
+}
+
+/// The hash of a term. Its prefix is all of it in most cases, and quicker to hash than bytes.
+fn hash<'a>(
+    hasher: &RandomState,
+    prefix: u128,
+    length: usize,
+    bytes: impl FnOnce() -> &'a [u8],
+) -> u64 {
+    if length <= PREFIX { hasher.hash_one(prefix) } else { hasher.hash_one(bytes()) }
 }
 
 /// Terms numbered in the order in which they are first met.

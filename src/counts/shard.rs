@@ -24,15 +24,12 @@ pub(super) struct Shard<'a> {
 }
 
 /// Where a shard has met a term.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct TermMet {
     document_frequency: u32,
-    /// The last document's entry for the term in `terms` and `counts`.
-    entry: usize,
+    /// The last document's entry for the term in `terms` and `counts`, modulo 2^32.
+    entry: u32,
 }
-
-/// No entry yet.
-const NEVER: TermMet = TermMet { document_frequency: 0, entry: usize::MAX };
 
 /// Where the numbers of a shard's terms come from.
 enum Counter<'a> {
@@ -82,18 +79,22 @@ impl<'a> Shard<'a> {
                 self.bytes += text.len() as u64;
                 ids.clear();
                 counter.ids(analyzer, text, interner, ids);
-                self.terms_met.resize(interner.len(), NEVER);
+                self.terms_met.resize(interner.len(), TermMet::default());
                 for &mut term in ids {
                     let met = &mut self.terms_met[term as usize];
-                    // An entry of this document, unless it is of an earlier one.
-                    match self.counts.get_mut(met.entry) {
-                        Some(count) if met.entry >= first => *count += 1.0,
-                        _ => {
-                            met.entry = self.terms.len();
-                            met.document_frequency += 1;
-                            self.terms.push(term);
-                            self.counts.push(1.0);
-                        }
+                    // The entry is of this document if it lies beyond the document's first one
+                    // and is the term's: else it is of an earlier document, or of none.
+                    #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+                    let entry = first + met.entry.wrapping_sub(first as u32) as usize;
+                    if self.terms.get(entry) == Some(&term) {
+                        self.counts[entry] += 1.0;
+                    } else {
+                        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+                        let next = self.terms.len() as u32;
+                        *met =
+                            TermMet { document_frequency: met.document_frequency + 1, entry: next };
+                        self.terms.push(term);
+                        self.counts.push(1.0);
                     }
                 }
             }
@@ -107,7 +108,7 @@ impl<'a> Shard<'a> {
                     }
                     let next = u32::try_from(columns.len()).unwrap_or(u32::MAX);
                     let term = *columns.entry(column).or_insert(next);
-                    self.terms_met.resize(columns.len(), NEVER);
+                    self.terms_met.resize(columns.len(), TermMet::default());
                     self.terms_met[term as usize].document_frequency += 1;
                     self.terms.push(term);
                     self.counts.push(value);

@@ -186,6 +186,18 @@ mod tests {
         assert_eq!(scores(Vote::Similarity, [1.0, 3.0, 1.0])[0], (1, 1.0 / 1.5));
     }
 
+    /// BM25 similarities are far above 1.
+    #[test]
+    fn exp_of_large_similarities() {
+        let neighbors =
+            [Neighbor { row: 0, similarity: 900.0 }, Neighbor { row: 1, similarity: 899.9 }];
+        let labels: [&[u32]; 2] = [&[0], &[1]];
+        let by = Vote::Exp { beta: 10.0 };
+        let scores = vote(&neighbors, by, |row| labels[row as usize], |_| 1.0);
+        assert!((scores[0].score + scores[1].score - 1.0).abs() < 1e-9);
+        assert!(scores[0].score > 0.7 && scores[0].score < 0.74, "{scores:?}");
+    }
+
     #[test]
     fn names() {
         for name in ["similarity", "uniform", "rank", "exp:2.5"] {

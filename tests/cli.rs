@@ -253,6 +253,46 @@ fn mistakes() {
         ("evaluate --preset lyrl2004 {dir}", 3, "`rcv1-v2.topics.qrels` is not in this folder"),
         ("evaluate models/golden-v1.model {dir}/empty.jsonl", 3, "empty.jsonl: no document"),
         ("info {dir}", 4, "it is no regular file"),
+        ("train {dir}/bad.jsonl -o {dir}/bad.jsonl", 2, "the output would replace this input"),
+        (
+            "predict models/golden-v1.model {dir}/lines.txt -o {dir}/lines.txt",
+            2,
+            "would replace this input",
+        ),
+        (
+            "predict models/golden-v1.model {dir}/lines.txt --to fasttext --top 2",
+            2,
+            "no place for --top",
+        ),
+        (
+            "evaluate models/golden-v1.model corpora/sample/test.jsonl --stem en",
+            2,
+            "the model's own",
+        ),
+        (
+            "evaluate models/golden-v1.model corpora/sample/test.jsonl --weighting bm25",
+            2,
+            "the model's own",
+        ),
+        ("tokens --model models/golden-v1.model --stem en", 2, "the model's own"),
+        ("evaluate --train - --holdout 20%", 2, "standard input can be read only once"),
+        ("train corpora/sample/train.jsonl -o -", 2, "a model is a file"),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --min-df 1000",
+            3,
+            "no term is left for the vocabulary",
+        ),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --idf-power -1",
+            2,
+            "not a number from 0 to 10",
+        ),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --id-column key",
+            3,
+            "train.jsonl:1: no field `key`",
+        ),
+        ("train corpora/sample/train.jsonl -o {dir}/m -j 100000", 2, "100000"),
         ("trian", 2, "'train'"),
         ("", 2, "Usage"),
     ];
@@ -282,6 +322,74 @@ fn nothing_half_written() {
     // On standard output, the answers before the mistake are given.
     let failed = run(&["predict", GOLDEN, text(&questions)]);
     assert_eq!((failed.code, failed.out.lines().count()), (3, 1));
+}
+
+/// What is no regular file is written to, and links stay links.
+#[cfg(unix)]
+#[test]
+fn outputs_that_are_no_regular_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+    std::fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let run = run_with(&["predict", GOLDEN, "-q", "-o", text(&link)], b"bread\n");
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&target).unwrap().contains("cooking"));
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap())
+    };
+    let run = run_with(&["predict", GOLDEN, "-q", "-o", text(&pipe)], b"bread\n");
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(reader.join().unwrap().contains("cooking"));
+    assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+}
+
+/// A source that gives a byte at a time is understood as one that gives all at once.
+#[test]
+fn a_slow_pipe() {
+    let mut child = command(&["predict", GOLDEN, "-q", "--to", "fasttext"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    for byte in b"{\"text\": \"bread\"}\n" {
+        pipe.write_all(&[*byte]).unwrap();
+        pipe.flush().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    drop(pipe);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "__label__cooking\n");
+}
+
+/// Lines that look like features are text to a model of text; a CSV header is seen.
+#[test]
+fn detection_heeds_the_model() {
+    let ask =
+        |stdin: &str| run_with(&["predict", GOLDEN, "-", "--to", "fasttext"], stdin.as_bytes());
+    let run = ask("3 4:30 bread\n");
+    assert_eq!((run.code, run.out.as_str()), (0, "__label__cooking\n"), "{}", run.err);
+    let run = ask("id,text\n1,bread\n");
+    assert!(run.err.contains("as csv"), "{}", run.err);
+    assert_eq!(run.out, "__label__cooking\n");
+}
+
+/// The answers before a document that does not fit the model are given.
+#[test]
+fn answers_before_a_mistake() {
+    let lines = b"{\"text\": \"bread\"}\n{\"features\": {\"1\": 1}}\n{\"text\": \"stars\"}\n";
+    let run = run_with(&["predict", GOLDEN, "-"], lines);
+    assert_eq!((run.code, run.out.lines().count()), (3, 1), "{}", run.err);
+    assert!(
+        run.err.contains("<stdin>:2: features, but the model was trained on text"),
+        "{}",
+        run.err
+    );
 }
 
 #[test]

@@ -229,16 +229,22 @@ fn compressed() {
     let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gz.write_all(plain).unwrap();
     let gz = gz.finish().unwrap();
-    let zstd =
+    let mut zstd =
         ruzstd::encoding::compress_to_vec(&plain[..], ruzstd::encoding::CompressionLevel::Fastest);
     let expected = [("1", "a", vec!["x"]), ("2", "b", vec!["y"])];
-    for packed in [gz, zstd] {
+    for packed in [gz, zstd.clone()] {
         assert_eq!(texts(&read(&packed, &default()).unwrap()), expected);
         // Several streams one after the other are one file.
         assert_eq!(read(&[&packed[..], &packed].concat(), &default()).unwrap().len(), 4);
         let cut = read(&packed[..packed.len() - 5], &default());
         assert!(cut.unwrap_err().to_string().contains("cannot read"));
     }
+    // The last four bytes of the frame are its checksum.
+    let last = zstd.len() - 1;
+    zstd[last] ^= 1;
+    assert!(
+        read(&zstd, &default()).unwrap_err().to_string().contains("checksum of the zstd stream")
+    );
 }
 
 #[test]

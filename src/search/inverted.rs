@@ -57,7 +57,8 @@ pub struct Inverted<'a> {
 }
 
 impl<'a> Inverted<'a> {
-    /// Indexes training rows; the index takes at most twelve bytes a non-zero.
+    /// Indexes training rows; the index takes about twelve bytes a non-zero, and
+    /// four bytes a term for each block.
     ///
     /// # Errors
     /// If a weight is not finite.

@@ -198,6 +198,7 @@ fn tokens() {
 
 /// Arguments → exit code and words on stderr. `{dir}` is an empty folder.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn mistakes() {
     let folder = tempfile::tempdir().unwrap();
     let dir = text(folder.path()).to_owned();

@@ -3,10 +3,10 @@
 //! An [`AnalyzerSpec`] says everything that an [`Analyzer`] needs to repeat itself; a model
 //! stores it. The stages, in order:
 //!
-//! 1. [`segment`]: Unicode normalization, case folding, words (UAX #29); runs of CJK characters
+//! 1. `segment`: Unicode normalization, case folding, words (UAX #29); runs of CJK characters
 //!    become bigrams. Pure ASCII text takes a fast path with the same words.
-//! 2. [`words`]: accents, minimal length, stop words, stem.
-//! 3. [`terms`]: word n-grams and character n-grams.
+//! 2. `words`: accents, minimal length, stop words, stem.
+//! 3. `terms`: word n-grams and character n-grams.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Training documents → term counts: a vocabulary, and a row of counts for each document.
 //!
 //! Documents are read in batches; while the next batch is read, the current one is analyzed in
-//! as many pieces as there are threads. Each piece goes to a [`Shard`] of its own: terms as they were
+//! as many pieces as there are threads. Each piece goes to a shard of its own: terms as they were
 //! met, rows of its pieces. In the end the shards' terms are sorted and renumbered, so that
 //! neither the threads nor the pieces leave a trace in the result.
 

@@ -199,7 +199,7 @@ impl<'m> Classifier<'m> {
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
         let mut uses = Vec::with_capacity(documents.len());
-        let (mut ids, mut entries) = (Vec::new(), Vec::new());
+        let (mut ids, mut entries, mut room) = (Vec::new(), Vec::new(), Vec::new());
         for document in documents {
             let terms = match (&self.analyzer, &document.content) {
                 (Some(analyzer), Content::Text(text)) => {
@@ -223,8 +223,11 @@ impl<'m> Classifier<'m> {
                 }),
             };
             uses.push(terms.map_err(|problem| problem.at(&document.place))?);
-            self.model.settings().weighting.weigh_query(&mut entries, self.model.term_weights());
-            rows.push_row(entries.drain(..));
+            let (mut terms, mut values): (Vec<u32>, Vec<f32>) = entries.drain(..).unzip();
+            let row = (&mut terms[..], &mut values[..]);
+            let weighting = self.model.settings().weighting;
+            let kept = weighting.weigh_query(row, self.model.term_weights(), &mut room);
+            rows.push_row(terms.into_iter().zip(values).take(kept));
         }
         self.spare_counters().push(counter);
         Ok((rows.build(vocabulary.len()), uses))

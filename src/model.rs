@@ -172,21 +172,19 @@ impl Model {
         let (mut indptr, mut terms, mut data) = (counts.indptr, counts.terms, counts.values);
         let mut kept = 0;
         let mut start = 0;
-        let mut weighed = Vec::new();
         let mut empty = 0;
+        let mut room = Vec::new();
+        let term_weights = TermWeights { idf: &idf, mean_length };
         for end in &mut indptr[1..] {
             #[expect(clippy::cast_possible_truncation, reason = "the end of a row in memory")]
             let range = start..*end as usize;
             start = range.end;
-            weighed.clear();
-            weighed.extend(range.map(|at| (terms[at], data[at])));
-            weighting.weigh_document(&mut weighed, TermWeights { idf: &idf, mean_length });
-            empty += u64::from(weighed.is_empty());
-            for &(term, weight) in &weighed {
-                terms[kept] = term;
-                data[kept] = weight;
-                kept += 1;
-            }
+            let row = (&mut terms[range.clone()], &mut data[range.clone()]);
+            let left = weighting.weigh_document(row, term_weights, &mut room);
+            empty += u64::from(left == 0);
+            terms.copy_within(range.start..range.start + left, kept);
+            data.copy_within(range.start..range.start + left, kept);
+            kept += left;
             *end = kept as u64;
         }
         terms.truncate(kept);

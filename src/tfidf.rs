@@ -258,40 +258,59 @@ impl Weighting {
         }
     }
 
-    /// Replaces the counts of a document's row by its weights and leaves the zeros out.
-    pub(crate) fn weigh_document(&self, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
-        self.weigh(self.document, row, terms);
+    /// Replaces the counts of a document's row, in place, by its weights and leaves the zeros
+    /// out: returns how many entries are left, at the front.
+    pub(crate) fn weigh_document(
+        &self,
+        row: (&mut [u32], &mut [f32]),
+        terms: TermWeights<'_>,
+        weights: &mut Vec<f64>,
+    ) -> usize {
+        self.weigh(self.document, row, terms, weights)
     }
 
     /// The same for a query.
-    pub(crate) fn weigh_query(&self, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
-        self.weigh(self.query, row, terms);
+    pub(crate) fn weigh_query(
+        &self,
+        row: (&mut [u32], &mut [f32]),
+        terms: TermWeights<'_>,
+        weights: &mut Vec<f64>,
+    ) -> usize {
+        self.weigh(self.query, row, terms, weights)
     }
 
-    fn weigh(&self, scheme: Scheme, row: &mut Vec<(u32, f32)>, terms: TermWeights<'_>) {
-        let counts = || row.iter().map(|&(_, count)| f64::from(count));
+    /// `weights` is room to work in.
+    fn weigh(
+        &self,
+        scheme: Scheme,
+        (ids, values): (&mut [u32], &mut [f32]),
+        terms: TermWeights<'_>,
+        weights: &mut Vec<f64>,
+    ) -> usize {
+        let counts = || values.iter().copied().map(f64::from);
         let total: f64 = counts().sum();
-        let mut weights: Vec<f64> = match scheme.tf {
-            Tf::Natural => counts().collect(),
-            Tf::Logarithm => counts().map(log_tf).collect(),
-            Tf::Boolean => vec![1.0; row.len()],
+        weights.clear();
+        match scheme.tf {
+            Tf::Natural => weights.extend(counts()),
+            Tf::Logarithm => weights.extend(counts().map(log_tf)),
+            Tf::Boolean => weights.resize(values.len(), 1.0),
             Tf::Augmented => {
                 let max = counts().fold(0.0, f64::max);
-                counts().map(|count| 0.5 + 0.5 * count / max).collect()
+                weights.extend(counts().map(|count| 0.5 + 0.5 * count / max));
             }
             Tf::LogAverage => {
-                let mean = log_tf(total / row.len() as f64);
-                counts().map(|count| log_tf(count) / mean).collect()
+                let mean = log_tf(total / values.len() as f64);
+                weights.extend(counts().map(|count| log_tf(count) / mean));
             }
             Tf::Okapi => {
                 let relative =
                     if terms.mean_length > 0.0 { total / terms.mean_length } else { 1.0 };
                 let k = self.k1 * (1.0 - self.b + self.b * relative);
-                counts().map(|count| count * (self.k1 + 1.0) / (count + k)).collect()
+                weights.extend(counts().map(|count| count * (self.k1 + 1.0) / (count + k)));
             }
-        };
+        }
         if scheme.df != Df::None {
-            for (weight, &(term, _)) in weights.iter_mut().zip(&*row) {
+            for (weight, &mut term) in weights.iter_mut().zip(&mut *ids) {
                 *weight *= terms.idf[term as usize];
             }
         }
@@ -300,12 +319,17 @@ impl Weighting {
         } else {
             1.0
         };
-        let mut weights = weights.into_iter();
-        row.retain_mut(|entry| {
-            let weight = weights.next().unwrap_or(0.0) / norm;
-            entry.1 = narrow(weight);
-            entry.1 != 0.0 && !weight.is_nan()
-        });
+        let mut kept = 0;
+        for (at, &weight) in weights.iter().enumerate() {
+            let weight = weight / norm;
+            let narrowed = narrow(weight);
+            if narrowed != 0.0 && !weight.is_nan() {
+                ids[kept] = ids[at];
+                values[kept] = narrowed;
+                kept += 1;
+            }
+        }
+        kept
     }
 }
 
@@ -385,9 +409,11 @@ mod tests {
         let weighting: Weighting = code.parse().unwrap();
         let weighting = weighting.with_idf_power(power).unwrap();
         let idf: Vec<f64> = [1, 2, 4].iter().map(|&df| weighting.idf(df, 4)).collect();
-        let mut row = vec![(0, 2.0), (1, 1.0), (2, 4.0)];
-        weighting.weigh_document(&mut row, TermWeights { idf: &idf, mean_length: 5.0 });
-        row
+        let (mut ids, mut values) = ([0, 1, 2], [2.0, 1.0, 4.0]);
+        let terms = TermWeights { idf: &idf, mean_length: 5.0 };
+        let row = (&mut ids[..], &mut values[..]);
+        let kept = weighting.weigh_document(row, terms, &mut Vec::new());
+        ids.into_iter().zip(values).take(kept).collect()
     }
 
     fn close(found: &[(u32, f32)], expected: &[(u32, f64)]) {
@@ -425,10 +451,10 @@ mod tests {
     #[test]
     fn nothing_weighs_nothing() {
         for code in ["nnn", "ltc", "apc", "btc", "Ltc", "bm25"] {
-            let mut row = Vec::new();
             let terms = TermWeights { idf: &[], mean_length: 0.0 };
-            code.parse::<Weighting>().unwrap().weigh_document(&mut row, terms);
-            assert!(row.is_empty());
+            let weighting: Weighting = code.parse().unwrap();
+            let row = (&mut [][..], &mut [][..]);
+            assert_eq!(weighting.weigh_document(row, terms, &mut Vec::new()), 0);
         }
     }
 

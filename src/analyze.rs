@@ -14,6 +14,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 mod accents;
+mod ascii;
 mod segment;
 mod terms;
 mod words;

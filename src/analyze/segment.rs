@@ -1,6 +1,6 @@
 //! Text → folded words.
 //!
-//! Three ways through, with the same words: ASCII text is lowered whole and cut by a byte table;
+//! Three ways through, with the same words: ASCII text is lowered whole and cut by `ascii`;
 //! in mixed text the same is done with the ASCII between white space; what is left (a chunk
 //! between white space that holds a non-ASCII character) is normalized, folded and cut by
 //! UAX #29 ([`unicode_segmentation`]). No UAX #29 word reaches across ASCII white space, so the
@@ -12,7 +12,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{AnalyzerSpec, Case, Normalization, Words};
+use super::{AnalyzerSpec, Case, Normalization, Words, ascii};
 
 /// Buffers that outlive a text.
 #[derive(Debug, Default)]
@@ -58,34 +58,6 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-const LETTER: u8 = 1;
-const DIGIT: u8 = 2;
-const CONNECTOR: u8 = 4;
-/// Joins letters: `MidLetter`, `MidNumLet`, `Single_Quote`.
-const MID_LETTER: u8 = 8;
-/// Joins digits: `MidNum`, `MidNumLet`, `Single_Quote`.
-const MID_DIGIT: u8 = 16;
-const WORD: u8 = LETTER | DIGIT | CONNECTOR;
-
-/// The UAX #29 word-break classes of ASCII.
-const CLASS: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0u8;
-    while byte.is_ascii() {
-        table[byte as usize] = match byte {
-            b'a'..=b'z' | b'A'..=b'Z' => LETTER,
-            b'0'..=b'9' => DIGIT,
-            b'_' => CONNECTOR,
-            b':' => MID_LETTER,
-            b',' | b';' => MID_DIGIT,
-            b'.' | b'\'' => MID_LETTER | MID_DIGIT,
-            _ => 0,
-        };
-        byte += 1;
-    }
-    table
-};
-
 fn ascii_words(spec: &AnalyzerSpec, text: &str, lowered: &mut String, word: &mut impl FnMut(&str)) {
     let text = match spec.case {
         Case::Keep => text,
@@ -97,58 +69,9 @@ fn ascii_words(spec: &AnalyzerSpec, text: &str, lowered: &mut String, word: &mut
         }
     };
     match spec.words {
-        Words::Unicode => ascii_uax29(text, word),
-        Words::WordCharacters => {
-            let is_word = |byte: &u8| CLASS[usize::from(*byte)] & WORD != 0;
-            ascii_runs(text, is_word, word);
-        }
+        Words::Unicode => ascii::uax29_words(text, word),
+        Words::WordCharacters => ascii::word_character_runs(text, word),
         Words::Whitespace => text.split_whitespace().for_each(word),
-    }
-}
-
-/// Rules WB5–WB13b for ASCII, which has no combining marks and no other scripts.
-fn ascii_uax29(text: &str, word: &mut impl FnMut(&str)) {
-    let bytes = text.as_bytes();
-    let class = |index: usize| bytes.get(index).map_or(0, |&byte| CLASS[usize::from(byte)]);
-    let is_word = |byte: u8| CLASS[usize::from(byte)] & WORD != 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        if !is_word(bytes[at]) {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        let mut seen = 0;
-        loop {
-            while at < bytes.len() && is_word(bytes[at]) {
-                seen |= CLASS[usize::from(bytes[at])];
-                at += 1;
-            }
-            let here = class(at);
-            if here & (MID_LETTER | MID_DIGIT) == 0 {
-                break;
-            }
-            let (before, after) = (class(at - 1), class(at + 1));
-            let letters = before & LETTER != 0 && here & MID_LETTER != 0 && after & LETTER != 0;
-            let digits = before & DIGIT != 0 && here & MID_DIGIT != 0 && after & DIGIT != 0;
-            if !(letters || digits) {
-                break;
-            }
-            at += 1;
-        }
-        if seen & (LETTER | DIGIT) != 0 {
-            word(&text[start..at]);
-        }
-    }
-}
-
-fn ascii_runs(text: &str, is_word: impl Fn(&u8) -> bool, word: &mut impl FnMut(&str)) {
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while let Some(skipped) = bytes[at..].iter().position(&is_word) {
-        let start = at + skipped;
-        at = bytes[start..].iter().position(|b| !is_word(b)).map_or(bytes.len(), |n| start + n);
-        word(&text[start..at]);
     }
 }
 

@@ -1,0 +1,114 @@
+//! Words of ASCII text, 64 bytes at a time: a bit a byte says what belongs to a word, and where
+//! the bits change a word begins or ends. A text is walked without a branch a byte, which a
+//! processor would guess wrong at both ends of each word.
+
+/// How many bytes are looked at together, one bit each.
+const BLOCK: usize = 64;
+
+const LETTER: u8 = 1;
+const DIGIT: u8 = 2;
+const CONNECTOR: u8 = 4;
+/// Joins letters: `MidLetter`, `MidNumLet`, `Single_Quote`.
+const MID_LETTER: u8 = 8;
+/// Joins digits: `MidNum`, `MidNumLet`, `Single_Quote`.
+const MID_DIGIT: u8 = 16;
+
+/// The UAX #29 word-break class of an ASCII character.
+fn class(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' => LETTER,
+        b'0'..=b'9' => DIGIT,
+        b'_' => CONNECTOR,
+        b':' => MID_LETTER,
+        b',' | b';' => MID_DIGIT,
+        b'.' | b'\'' => MID_LETTER | MID_DIGIT,
+        _ => 0,
+    }
+}
+
+/// Calls `word` with the words of ASCII text by rules WB5–WB13b, which are all that matter where
+/// there are no combining marks and no other scripts. Words without letter or digit are none.
+pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
+    let bytes = text.as_bytes();
+    let joins = |at: usize| {
+        let Some(&[before, here, after]) = bytes.get(at - 1..=at + 1) else { return false };
+        let between = |kind| class(before) & kind != 0 && class(after) & kind != 0;
+        class(here) & MID_LETTER != 0 && between(LETTER)
+            || class(here) & MID_DIGIT != 0 && between(DIGIT)
+    };
+    runs(
+        text,
+        |block, offset, carry| {
+            let words = bits(block, is_word_byte);
+            let middles = bits(block, |byte| matches!(byte, b':' | b',' | b';' | b'.' | b'\''));
+            let mut joined = words;
+            // A middle after a word byte; what follows it may be in the next block.
+            let mut candidates = middles & (words << 1 | carry);
+            while candidates != 0 {
+                let at = candidates.trailing_zeros();
+                candidates &= candidates - 1;
+                joined |= u64::from(joins(offset + at as usize)) << at;
+            }
+            joined
+        },
+        &mut |found: &'a str| {
+            if !found.starts_with('_') || found.bytes().any(|byte| byte != b'_') {
+                word(found);
+            }
+        },
+    );
+}
+
+/// Calls `word` with the runs of letters, digits and `_`.
+pub(super) fn word_character_runs<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
+    runs(text, |block, _, _| bits(block, is_word_byte), word);
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    (byte | 0x20).wrapping_sub(b'a') < 26 || byte.wrapping_sub(b'0') < 10 || byte == b'_'
+}
+
+/// Calls `word` with the runs of bytes whose bit is set. `members` gives the bits of a block, of
+/// its offset in the text, and of whether the byte before the block is in a run (0 or 1).
+fn runs<'a>(
+    text: &'a str,
+    members: impl Fn(&[u8; BLOCK], usize, u64) -> u64,
+    word: &mut impl FnMut(&'a str),
+) {
+    let (blocks, rest) = text.as_bytes().as_chunks::<BLOCK>();
+    let mut last = [0; BLOCK];
+    last[..rest.len()].copy_from_slice(rest);
+    let mut carry = 0;
+    let mut start = 0;
+    for (index, block) in blocks.iter().chain([&last]).enumerate() {
+        let offset = index * BLOCK;
+        let inside = members(block, offset, carry);
+        let mut changes = inside ^ (inside << 1 | carry);
+        if carry == 1 && changes != 0 {
+            word(&text[start..offset + changes.trailing_zeros() as usize]);
+            changes &= changes - 1;
+        }
+        while changes != 0 {
+            start = offset + changes.trailing_zeros() as usize;
+            changes &= changes - 1;
+            if changes != 0 {
+                word(&text[start..offset + changes.trailing_zeros() as usize]);
+                changes &= changes - 1;
+            }
+        }
+        carry = inside >> (BLOCK - 1);
+    }
+    if carry == 1 {
+        word(&text[start..]);
+    }
+}
+
+/// One bit a byte, the first byte's lowest: whether `test` holds.
+fn bits(block: &[u8; BLOCK], test: impl Fn(u8) -> bool) -> u64 {
+    let flags = block.map(|byte| u8::from(test(byte)));
+    let (eights, _) = flags.as_chunks::<8>();
+    eights.iter().rev().fold(0, |bits, &eight| {
+        // The product's top byte is the eight flags side by side.
+        bits << 8 | u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+    })
+}

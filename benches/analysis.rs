@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
 use classify::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
-use classify::counts::{Counts, Input, TermLimits};
+use classify::counts::{Counts, Fields, Input, TermLimits};
 use classify::decide::Decision;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::threads::Threads;
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let cpu = cpu_seconds();
         let counts = Counts::read(
             &mut copy.into_iter(),
-            &Input::from(&input),
+            &Input::new(&input, &Fields::Whole),
             TermLimits::default(),
             false,
             &threads,
@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             counts,
             TrainSettings {
                 input,
+                fields: Fields::Whole,
                 weighting: "ltc".parse()?,
                 k: TrainSettings::K,
                 vote: "similarity".parse()?,
@@ -69,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn text(document: &Document) -> &str {
     match &document.content {
         Content::Text(text) => text,
-        Content::Features(_) => "",
+        Content::Fields(_) | Content::Features(_) => "",
     }
 }
 

@@ -7,14 +7,15 @@ use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
-use crate::counts::{Counts, Input, TermLimits, tally};
-use crate::decide::{Decision, decide};
+use crate::counts::{Counts, Fields, Input, TermLimits, tally};
+use crate::decide::{Decision, decide_batch};
 use crate::matrix::{Csr, CsrBuilder, row};
-use crate::model::{InputSpec, Model, TrainSettings};
+use crate::model::{InputSpec, Model, Settings, TrainSettings};
 use crate::search::{Inverted, Neighbor, Queries, Search, SearchError};
+use crate::tfidf::Side;
 use crate::threads::Threads;
 use crate::vocabulary::Vocabulary;
-use crate::vote::{LabelScore, Vote, vote};
+use crate::vote::{LabelScore, Vote, vote_with};
 
 /// Reads a corpus and trains a model of it; [the crate's page](crate) has an example.
 ///
@@ -26,16 +27,18 @@ pub fn train(
     limits: TermLimits,
     threads: &Threads,
 ) -> Result<Model, CorpusError> {
-    let input = Input::from(&settings.input);
+    let input = Input::new(&settings.input, &settings.fields);
     let counts = Counts::read(documents, &input, limits, false, threads, &|_| ())?;
     Ok(Model::of_counts(counts, settings))
 }
 
-impl From<&InputSpec> for Input {
+impl Input {
     /// What a model's documents are counted by.
-    fn from(spec: &InputSpec) -> Self {
-        match spec {
-            InputSpec::Text(spec) => Self::Text(Analyzer::new(spec.clone())),
+    pub fn new(input: &InputSpec, fields: &Fields) -> Self {
+        match input {
+            InputSpec::Text(spec) => {
+                Self::Text { analyzer: Analyzer::new(spec.clone()), fields: fields.clone() }
+            }
             InputSpec::Features(spec) => Self::Features { counts: spec.counts },
         }
     }
@@ -105,6 +108,7 @@ pub struct Classifier<'m> {
     /// Counters that are not in use: what they remember of words serves the next documents.
     counters: Mutex<Vec<TermCounter>>,
     threads: Threads,
+    boosts: Vec<f32>,
     /// How many neighbors vote.
     pub k: NonZeroUsize,
     /// How much each vote counts.
@@ -132,9 +136,10 @@ impl<'m> Classifier<'m> {
             analyzer: model.analyzer(),
             counters: Mutex::default(),
             threads: threads.clone(),
+            boosts: settings.fields.boosts(),
             k: settings.k,
             vote: settings.vote,
-            decision: settings.decision,
+            decision: settings.decision.clone(),
         }
     }
 
@@ -199,15 +204,22 @@ impl<'m> Classifier<'m> {
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
         let mut uses = Vec::with_capacity(documents.len());
-        let (mut ids, mut entries, mut room) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        let mut room = Vec::new();
+        let Settings { fields, weighting, .. } = self.model.settings();
         for document in documents {
             let terms = match (&self.analyzer, &document.content) {
-                (Some(analyzer), Content::Text(text)) => {
-                    ids.clear();
+                (Some(analyzer), Content::Text(_) | Content::Fields(_)) => {
+                    fielded.clear();
                     entries.clear();
-                    let unknown = counter.ids(analyzer, text, &mut &*vocabulary, &mut ids);
-                    let known = ids.len();
-                    tally(&mut ids, |term, count| entries.push((term, count)));
+                    let mut unknown = 0;
+                    for (field, text) in fields.split(&document.content) {
+                        ids.clear();
+                        unknown += counter.ids(analyzer, text, &mut &*vocabulary, &mut ids);
+                        fielded.extend(ids.iter().map(|&id| (id, field)));
+                    }
+                    let known = fielded.len();
+                    tally(&mut fielded, &self.boosts, |term, count| entries.push((term, count)));
                     Ok(TermUse { known, unknown })
                 }
                 (None, Content::Features(features)) => {
@@ -217,7 +229,7 @@ impl<'m> Classifier<'m> {
                     found: "features",
                     expected: "the model was trained on text",
                 }),
-                (None, Content::Text(_)) => Err(Problem::WrongContent {
+                (None, Content::Text(_) | Content::Fields(_)) => Err(Problem::WrongContent {
                     found: "text",
                     expected: "the model was trained on features",
                 }),
@@ -225,8 +237,7 @@ impl<'m> Classifier<'m> {
             uses.push(terms.map_err(|problem| problem.at(&document.place))?);
             let (mut terms, mut values): (Vec<u32>, Vec<f32>) = entries.drain(..).unzip();
             let row = (&mut terms[..], &mut values[..]);
-            let weighting = self.model.settings().weighting;
-            let kept = weighting.weigh_query(row, self.model.term_weights(), &mut room);
+            let kept = weighting.weigh(Side::Query, row, self.model.term_weights(), &mut room);
             rows.push_row(terms.into_iter().zip(values).take(kept));
         }
         self.spare_counters().push(counter);
@@ -272,22 +283,24 @@ impl<'m> Classifier<'m> {
         self.engine.top_k(Queries::new(&vectors.rows.view()), k)
     }
 
-    /// Neighbors → predictions.
+    /// Neighbors → predictions. A decision that [needs the batch](Decision::needs_batch) takes
+    /// these documents for the whole of it.
     pub fn predict(&self, vectors: &Vectors, neighbors: Vec<Vec<Neighbor>>) -> Vec<Prediction> {
-        neighbors
-            .into_iter()
+        let among = self.model.electorate();
+        let factors = among.factors(self.vote);
+        let count = |found: &Vec<Neighbor>| vote_with(found, self.vote.ballot, &factors, &among);
+        let scores: Vec<Vec<LabelScore>> = neighbors.iter().map(count).collect();
+        let labels = decide_batch(&scores, &self.decision);
+        let votes = neighbors.into_iter().zip(scores).zip(labels);
+        votes
             .zip(&vectors.terms)
-            .map(|(neighbors, terms)| {
-                let labels = |row| self.model.document_labels(row);
-                let weight = |row| self.model.document_weights()[row as usize];
-                let scores = vote(&neighbors, self.vote, labels, weight);
+            .map(|(((neighbors, scores), labels), terms)| {
                 let reason = match () {
                     () if terms.known == 0 => Some(Reason::NoKnownTerm),
                     () if neighbors.is_empty() => Some(Reason::NoNeighbor),
                     () if scores.is_empty() => Some(Reason::NoLabel),
                     () => None,
                 };
-                let labels = decide(&scores, self.decision);
                 Prediction { labels, scores, neighbors, reason, unknown_terms: terms.unknown }
             })
             .collect()

@@ -54,8 +54,21 @@ pub struct Document {
 pub enum Content {
     /// Running text, to be analyzed.
     Text(String),
+    /// The same in fields, in the order in which the options name their columns.
+    Fields(Vec<String>),
     /// `(column, value)` pairs by increasing column, every value finite.
     Features(Vec<(u32, f32)>),
+}
+
+impl Content {
+    /// The texts of several columns: apart, or a line each.
+    fn of_columns(mut texts: Vec<String>, apart: bool) -> Self {
+        match (apart, texts.len()) {
+            (true, _) => Self::Fields(texts),
+            (false, 1) => Self::Text(texts.remove(0)),
+            (false, _) => Self::Text(texts.join("\n")),
+        }
+    }
 }
 
 /// A place in a corpus, for messages: `file:line`.
@@ -167,6 +180,8 @@ pub struct ReadOptions {
     /// JSONL, CSV and TSV: the fields whose texts make the document, joined by line breaks.
     /// Empty: `text`.
     pub text_columns: Vec<String>,
+    /// Whether these fields stay apart ([`Content::Fields`]) instead of being joined.
+    pub fields: bool,
     /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`,
     /// `category`, `class` that is there.
     pub label_column: Option<String>,
@@ -366,7 +381,7 @@ fn read_source(
         Format::FastText => Box::new(fasttext::FastText::new(source.lines(), &options)),
         Format::Plain => Box::new(plain::Plain::new(source.lines(), &options)?),
         Format::Svmlight => Box::new(svmlight::Svmlight::new(source.lines(), &options)),
-        Format::Reuters => Box::new(reuters::Reuters::new(source.lines(), options.split)),
+        Format::Reuters => Box::new(reuters::Reuters::new(source.lines(), options)),
         Format::Lyrl2004Tokens => Box::new(lyrl2004::Tokens::new(source.lines(), &options)?),
         Format::Lyrl2004Vectors => Box::new(lyrl2004::Vectors::new(source.lines(), &options)?),
         Format::Folders => return Err(Problem::NotAFolder.at(&source.place())),

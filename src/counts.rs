@@ -16,11 +16,15 @@ use rayon::prelude::*;
 use crate::analyze::Analyzer;
 use crate::corpus::{Content, CorpusError, Document};
 use crate::strings::{Strings, StringsBuilder};
+use crate::tfidf::RawRows;
 use crate::threads::Threads;
 use crate::vocabulary::Vocabulary;
 
+mod fields;
 mod shard;
 
+pub use fields::Fields;
+pub(crate) use fields::tally;
 use shard::{Merged, Shard, merge};
 
 /// Bytes of text (and documents) that are analyzed together.
@@ -100,7 +104,12 @@ impl Default for TermLimits {
 #[derive(Debug)]
 pub enum Input {
     /// Text, by an analyzer.
-    Text(Analyzer),
+    Text {
+        /// What makes terms of it.
+        analyzer: Analyzer,
+        /// What parts are counted apart.
+        fields: Fields,
+    },
     /// Features as they are given; counts may not be negative.
     Features {
         /// Whether the values are counts, to be weighted.
@@ -114,7 +123,8 @@ pub struct Counts {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) indptr: Vec<u64>,
     pub(crate) terms: Vec<u32>,
-    pub(crate) values: Vec<f32>,
+    /// For each field the counts of `terms`; a term that a field has not counts 0 there.
+    pub(crate) values: Vec<Vec<f32>>,
     pub(crate) ids: Strings,
     /// Label names by number, in byte order.
     pub(crate) label_names: Vec<String>,
@@ -189,6 +199,96 @@ impl Counts {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// The labels of document `row`, rising.
+    pub(crate) fn labels(&self, row: usize) -> &[u32] {
+        &self.label_indices[range(self.label_indptr[row], self.label_indptr[row + 1])]
+    }
+
+    /// How many documents have each label.
+    pub(crate) fn label_sizes(&self) -> Vec<u32> {
+        let mut sizes = vec![0; self.label_names.len()];
+        for &label in &self.label_indices {
+            sizes[label as usize] += 1;
+        }
+        sizes
+    }
+
+    /// For each term the documents that have it, rising: those of term `t` are
+    /// `rows[starts[t]..starts[t + 1]]`.
+    pub(crate) fn postings(&self) -> (Vec<usize>, Vec<u32>) {
+        let mut starts = vec![0; self.vocabulary.len() + 1];
+        for &term in &self.terms {
+            starts[term as usize + 1] += 1;
+        }
+        for term in 1..starts.len() {
+            starts[term] += starts[term - 1];
+        }
+        let mut next = starts.clone();
+        let mut rows = vec![0; self.terms.len()];
+        for (row, bounds) in (0..).zip(self.indptr.windows(2)) {
+            for &term in &self.terms[range(bounds[0], bounds[1])] {
+                rows[next[term as usize]] = row;
+                next[term as usize] += 1;
+            }
+        }
+        (starts, rows)
+    }
+
+    /// Leaves only the terms that `kept` marks.
+    #[must_use]
+    pub(crate) fn keep(mut self, kept: &[bool]) -> Self {
+        let mut numbers = vec![0; kept.len()];
+        let mut terms = StringsBuilder::default();
+        let mut frequencies = Vec::new();
+        for (term, &frequency) in (0u32..).zip(self.vocabulary.document_frequencies()) {
+            if kept[term as usize] {
+                numbers[term as usize] = u32::try_from(frequencies.len()).unwrap_or(u32::MAX);
+                terms.push(self.vocabulary.term(term).unwrap_or_default());
+                frequencies.push(frequency);
+            }
+        }
+        self.vocabulary =
+            Vocabulary::new(self.vocabulary.kind(), terms.build(), frequencies.into())
+                .expect("some of the terms, in their order");
+        let (mut start, mut end) = (0, 0);
+        for bound in &mut self.indptr[1..] {
+            for at in range(start, *bound) {
+                let term = self.terms[at] as usize;
+                if kept[term] {
+                    self.terms[end] = numbers[term];
+                    self.values.iter_mut().for_each(|values| values[end] = values[at]);
+                    end += 1;
+                }
+            }
+            start = *bound;
+            *bound = end as u64;
+        }
+        self.terms.truncate(end);
+        self.values.iter_mut().for_each(|values| values.truncate(end));
+        self
+    }
+
+    /// The counts as rows, each field's times its boost.
+    pub(crate) fn rows(&self, boosts: &[f32]) -> RawRows {
+        let data = (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect();
+        RawRows { indptr: self.indptr.clone(), indices: self.terms.clone(), data }
+    }
+
+    /// The same without a copy: the counts are gone from here.
+    pub(crate) fn take_rows(&mut self, boosts: &[f32]) -> RawRows {
+        let data = match (self.values.as_mut_slice(), boosts) {
+            ([values], [boost]) if boost.to_bits() == 1f32.to_bits() => std::mem::take(values),
+            _ => (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect(),
+        };
+        let (indptr, indices) = (std::mem::take(&mut self.indptr), std::mem::take(&mut self.terms));
+        RawRows { indptr, indices, data }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
+fn range(start: u64, end: u64) -> std::ops::Range<usize> {
+    start as usize..end as usize
 }
 
 fn read_batch(
@@ -199,6 +299,7 @@ fn read_batch(
         let Some(document) = documents.next().transpose()? else { break };
         bytes += match &document.content {
             Content::Text(text) => text.len(),
+            Content::Fields(texts) => texts.iter().map(String::len).sum(),
             Content::Features(features) => features.len() * 8,
         };
         batch.push(document);
@@ -240,8 +341,10 @@ impl Headers {
             self.labels.push(number);
         }
         self.label_indptr.push(self.labels.len() as u64);
-        if let (Some(texts), Content::Text(text)) = (&mut self.texts, &document.content) {
-            texts.push(text);
+        match (&mut self.texts, &document.content) {
+            (Some(texts), Content::Text(text)) => texts.push(text),
+            (Some(texts), Content::Fields(fields)) => texts.push(&fields.join("\n")),
+            _ => {}
         }
     }
 
@@ -282,13 +385,5 @@ impl Headers {
             texts: self.texts.map(StringsBuilder::build),
             bytes,
         }
-    }
-}
-
-/// Calls `entry` with each id and how often it is in `ids`, by rising id.
-pub(crate) fn tally(ids: &mut [u32], mut entry: impl FnMut(u32, f32)) {
-    ids.sort_unstable();
-    for same in ids.chunk_by(|a, b| a == b) {
-        entry(same[0], same.len() as f32);
     }
 }

@@ -250,13 +250,8 @@ impl<'m> Evaluator<'m> {
     pub fn new(model: &'m Model, decision: Decision) -> Self {
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let numbers = (0..).zip(&names).map(|(number, name)| (name.clone(), number)).collect();
-        let mut train = vec![0; names.len()];
+        let train = model.label_sizes().iter().copied().map(u64::from).collect();
         let documents = model.settings().counts.documents;
-        for row in (0..).take(model.ids().len()) {
-            for &label in model.document_labels(row) {
-                train[label as usize] += 1;
-            }
-        }
         Self {
             settings: model.settings(),
             decision,
@@ -378,7 +373,7 @@ impl<'m> Evaluator<'m> {
         per_label.sort_by(|a, b| a.label.cmp(&b.label));
         let mut unseen = self.names[self.train.len()..].to_vec();
         unseen.sort();
-        let single = self.decision == Decision::Single;
+        let single = !self.decision.is_multi();
         let confusion = self.confusions();
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();

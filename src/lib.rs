@@ -37,6 +37,7 @@ pub mod matrix;
 pub mod vocabulary;
 pub mod counts;
 pub mod tfidf;
+pub mod select;
 pub mod search;
 pub mod vote;
 pub mod decide;

@@ -12,13 +12,13 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::{Analyzer, AnalyzerSpec};
-use crate::counts::Counts;
+use crate::counts::{Counts, Fields};
 use crate::decide::Decision;
 use crate::matrix::{Array, Csr, csr, row};
 use crate::strings::Strings;
-use crate::tfidf::{TermWeights, Weighting};
+use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::vocabulary::Vocabulary;
-use crate::vote::Vote;
+use crate::vote::{Electorate, Vote};
 
 mod check;
 mod error;
@@ -27,7 +27,7 @@ mod file;
 pub use error::{ModelError, ModelProblem};
 
 /// Bump when a field or an array changes meaning. Older files must load: see `models/`.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const FORMAT: &str = "classify.model";
 /// The key of the JSON document in the safetensors metadata.
 const KEY: &str = "classify";
@@ -59,6 +59,8 @@ pub struct FeatureSpec {
 pub struct TrainSettings {
     /// What the model takes in.
     pub input: InputSpec,
+    /// The fields of a text and their boosts.
+    pub fields: Fields,
     /// How counts become weights.
     pub weighting: Weighting,
     /// How many neighbors vote.
@@ -80,7 +82,7 @@ impl TrainSettings {
     /// `ltc` weights, 30 neighbors that vote by their similarity.
     pub fn new(input: InputSpec, decision: Decision) -> Self {
         let (weighting, vote) = (Weighting::default(), Vote::default());
-        Self { input, weighting, k: Self::K, vote, decision }
+        Self { input, fields: Fields::Whole, weighting, k: Self::K, vote, decision }
     }
 
     /// The number of neighbors where none is given.
@@ -117,6 +119,9 @@ pub struct Settings {
     pub created_by: String,
     /// What the model takes in.
     pub input: InputSpec,
+    /// The fields of a text and their boosts (since version 2).
+    #[serde(default)]
+    pub fields: Fields,
     /// How counts become weights.
     pub weighting: Weighting,
     /// The weighting's exact formula, in words.
@@ -138,6 +143,8 @@ pub struct Settings {
 pub struct Model {
     settings: Settings,
     arrays: Arrays,
+    /// How many training documents have each label.
+    label_sizes: Vec<u32>,
 }
 
 /// The arrays of a model, already put together.
@@ -161,36 +168,18 @@ impl Model {
     ///
     /// # Panics
     /// Never: counts are valid by construction.
-    pub fn of_counts(counts: Counts, settings: TrainSettings) -> Self {
+    pub fn of_counts(mut counts: Counts, settings: TrainSettings) -> Self {
         let documents = counts.documents();
-        let frequencies = counts.vocabulary.document_frequencies();
         let weighting = settings.weighting;
-        let idf: Vec<f64> =
-            frequencies.iter().map(|&df| weighting.idf(df, documents as u64)).collect();
-        let total: f64 = counts.values.iter().copied().map(f64::from).sum();
-        let mean_length = if documents == 0 { 0.0 } else { total / documents as f64 };
-        let (mut indptr, mut terms, mut data) = (counts.indptr, counts.terms, counts.values);
-        let mut kept = 0;
-        let mut start = 0;
-        let mut empty = 0;
-        let mut room = Vec::new();
+        let idf = weighting.idfs(counts.vocabulary.document_frequencies(), documents as u64);
+        let mut rows = counts.take_rows(&settings.fields.boosts());
+        let mean_length = rows.mean_length();
         let term_weights = TermWeights { idf: &idf, mean_length };
-        for end in &mut indptr[1..] {
-            #[expect(clippy::cast_possible_truncation, reason = "the end of a row in memory")]
-            let range = start..*end as usize;
-            start = range.end;
-            let row = (&mut terms[range.clone()], &mut data[range.clone()]);
-            let left = weighting.weigh_document(row, term_weights, &mut room);
-            empty += u64::from(left == 0);
-            terms.copy_within(range.start..range.start + left, kept);
-            data.copy_within(range.start..range.start + left, kept);
-            kept += left;
-            *end = kept as u64;
-        }
-        terms.truncate(kept);
-        data.truncate(kept);
-        terms.shrink_to_fit();
-        data.shrink_to_fit();
+        weighting.weigh_rows(Side::Document, &mut rows, term_weights);
+        rows.indices.shrink_to_fit();
+        rows.data.shrink_to_fit();
+        let RawRows { indptr, indices: terms, data } = rows;
+        let empty = indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count() as u64;
         let unlabeled =
             counts.label_indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
         let columns = counts.vocabulary.len();
@@ -214,12 +203,15 @@ impl Model {
             nonzeros: arrays.rows.nnz() as u64,
             mean_length,
         };
+        let label_sizes = arrays.label_sizes();
         let model = Self {
+            label_sizes,
             settings: Settings {
                 format: FORMAT.into(),
                 version: VERSION,
                 created_by: concat!("classify ", env!("CARGO_PKG_VERSION")).into(),
                 input: settings.input,
+                fields: settings.fields,
                 weighting,
                 formula: weighting.formula(),
                 k: settings.k,
@@ -280,6 +272,21 @@ impl Model {
         &self.arrays.weights
     }
 
+    /// How many training documents have each label.
+    pub fn label_sizes(&self) -> &[u32] {
+        &self.label_sizes
+    }
+
+    /// What the training documents are worth in a vote.
+    pub fn electorate(&self) -> Electorate<'_> {
+        Electorate {
+            indptr: &self.arrays.label_indptr,
+            indices: &self.arrays.label_indices,
+            weights: &self.arrays.weights,
+            sizes: &self.label_sizes,
+        }
+    }
+
     /// The texts of the training documents, if they were kept.
     pub fn texts(&self) -> Option<&Strings> {
         self.arrays.texts.as_ref()
@@ -312,6 +319,17 @@ fn checksum(bytes: &[u8]) -> String {
 }
 
 impl Arrays {
+    fn label_sizes(&self) -> Vec<u32> {
+        let mut sizes = vec![0; self.label_names.len()];
+        for &label in &*self.label_indices {
+            // A damaged file may name labels that are not there: checked after.
+            if let Some(size) = sizes.get_mut(label as usize) {
+                *size += 1;
+            }
+        }
+        sizes
+    }
+
     /// Name, type and bytes of every array.
     fn list(&self) -> Vec<(&'static str, Dtype, &[u8])> {
         let bytes = bytemuck::cast_slice::<u64, u8>;

@@ -258,35 +258,48 @@ impl Weighting {
         }
     }
 
-    /// Replaces the counts of a document's row, in place, by its weights and leaves the zeros
-    /// out: returns how many entries are left, at the front.
-    pub(crate) fn weigh_document(
-        &self,
-        row: (&mut [u32], &mut [f32]),
-        terms: TermWeights<'_>,
-        weights: &mut Vec<f64>,
-    ) -> usize {
-        self.weigh(self.document, row, terms, weights)
+    /// The idf parts of all terms, of their document frequencies.
+    pub(crate) fn idfs(&self, frequencies: &[u32], documents: u64) -> Vec<f64> {
+        frequencies.iter().map(|&df| self.idf(df, documents)).collect()
     }
 
-    /// The same for a query.
-    pub(crate) fn weigh_query(
-        &self,
-        row: (&mut [u32], &mut [f32]),
-        terms: TermWeights<'_>,
-        weights: &mut Vec<f64>,
-    ) -> usize {
-        self.weigh(self.query, row, terms, weights)
+    /// Replaces counted rows, in place, by their weights; weights of 0 are left out.
+    pub(crate) fn weigh_rows(&self, side: Side, rows: &mut RawRows, terms: TermWeights<'_>) {
+        let (mut start, mut kept) = (0, 0);
+        let mut room = Vec::new();
+        for end in &mut rows.indptr[1..] {
+            #[expect(clippy::cast_possible_truncation, reason = "the end of a row in memory")]
+            let range = start..*end as usize;
+            start = range.end;
+            let row = (&mut rows.indices[range.clone()], &mut rows.data[range.clone()]);
+            let left = self.weigh(side, row, terms, &mut room);
+            rows.indices.copy_within(range.start..range.start + left, kept);
+            rows.data.copy_within(range.start..range.start + left, kept);
+            kept += left;
+            *end = kept as u64;
+        }
+        rows.indices.truncate(kept);
+        rows.data.truncate(kept);
     }
 
-    /// `weights` is room to work in.
-    fn weigh(
+    /// Whether queries are weighted as documents are.
+    pub(crate) fn is_symmetric(&self) -> bool {
+        self.document == self.query
+    }
+
+    /// Replaces the counts of a row, in place, by its weights and leaves the zeros out: returns
+    /// how many entries are left, at the front. `weights` is room to work in.
+    pub(crate) fn weigh(
         &self,
-        scheme: Scheme,
+        side: Side,
         (ids, values): (&mut [u32], &mut [f32]),
         terms: TermWeights<'_>,
         weights: &mut Vec<f64>,
     ) -> usize {
+        let scheme = match side {
+            Side::Document => self.document,
+            Side::Query => self.query,
+        };
         let counts = || values.iter().copied().map(f64::from);
         let total: f64 = counts().sum();
         weights.clear();
@@ -330,6 +343,30 @@ impl Weighting {
             }
         }
         kept
+    }
+}
+
+/// The two sides of a similarity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Document,
+    Query,
+}
+
+/// The parts of a CSR matrix.
+#[derive(Debug, Clone)]
+pub(crate) struct RawRows {
+    pub(crate) indptr: Vec<u64>,
+    pub(crate) indices: Vec<u32>,
+    pub(crate) data: Vec<f32>,
+}
+
+impl RawRows {
+    /// The mean number of terms of a row, with repetitions.
+    pub(crate) fn mean_length(&self) -> f64 {
+        let total: f64 = self.data.iter().copied().map(f64::from).sum();
+        let rows = self.indptr.len() - 1;
+        if rows == 0 { 0.0 } else { total / rows as f64 }
     }
 }
 
@@ -412,7 +449,7 @@ mod tests {
         let (mut ids, mut values) = ([0, 1, 2], [2.0, 1.0, 4.0]);
         let terms = TermWeights { idf: &idf, mean_length: 5.0 };
         let row = (&mut ids[..], &mut values[..]);
-        let kept = weighting.weigh_document(row, terms, &mut Vec::new());
+        let kept = weighting.weigh(Side::Document, row, terms, &mut Vec::new());
         ids.into_iter().zip(values).take(kept).collect()
     }
 
@@ -454,7 +491,7 @@ mod tests {
             let terms = TermWeights { idf: &[], mean_length: 0.0 };
             let weighting: Weighting = code.parse().unwrap();
             let row = (&mut [][..], &mut [][..]);
-            assert_eq!(weighting.weigh_document(row, terms, &mut Vec::new()), 0);
+            assert_eq!(weighting.weigh(Side::Document, row, terms, &mut Vec::new()), 0);
         }
     }
 

@@ -6,13 +6,18 @@
 //! | vote | counts |
 //! |---|---|
 //! | `similarity` | s (Bresler et al. 2011, weighted kNN) |
+//! | `similarity^p` | (s / s₁)ᵖ, s₁ the best neighbor's similarity, p above 0 |
 //! | `uniform` | 1 |
 //! | `rank` | 1 / r |
-//! | `exp` | exp(β (s − s₁)), s₁ the best neighbor's similarity, β = 10; `exp:β` for another β |
+//! | `exp` | exp(β (s − s₁)), β = 10; `exp:β` for another β |
 //!
 //! The score of a label is its share of all votes, from 0 to 1, summed in `f64` in the order of
 //! the neighbors. Labels come by falling score, then by the rank of their best neighbor, then by
 //! name.
+//!
+//! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for it:
+//! a label's score is multiplied by (n₀ / n)^γ, n the training documents that have the label, n₀
+//! those of the rarest label (neighbor-weighted kNN, Tan 2005; there γ is 1 / exponent).
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,13 +26,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::search::Neighbor;
 
-/// How much a neighbor's vote counts.
+/// How much votes count.
+///
+/// ```
+/// use classify::vote::{Ballot, Vote};
+///
+/// let vote: Vote = "similarity^2/size^0.5".parse().unwrap();
+/// assert_eq!((vote.ballot, vote.compensation), (Ballot::Similarity { power: 2.0 }, 0.5));
+/// assert_eq!(Vote::default().to_string(), "similarity");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Vote {
-    /// Its similarity.
-    #[default]
-    Similarity,
+pub struct Vote {
+    /// What a neighbor's vote counts.
+    pub ballot: Ballot,
+    /// The exponent γ of the compensation for label sizes; 0: none.
+    pub compensation: f64,
+}
+
+/// What a neighbor's vote counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Ballot {
+    /// A power of its similarity.
+    Similarity {
+        /// The exponent, above 0.
+        power: f64,
+    },
     /// One.
     Uniform,
     /// One divided by its rank.
@@ -39,25 +63,39 @@ pub enum Vote {
     },
 }
 
-impl Vote {
-    fn weight(self, similarity: f32, rank: usize, best: f32) -> f64 {
+impl Default for Ballot {
+    fn default() -> Self {
+        Self::Similarity { power: 1.0 }
+    }
+}
+
+impl Ballot {
+    /// What a vote counts: its neighbor's similarity, rank from 0, and the best similarity.
+    pub(crate) fn counts(self, similarity: f32, rank: usize, best: f32) -> f64 {
+        let (similarity, best) = (f64::from(similarity), f64::from(best));
         match self {
-            Self::Similarity => f64::from(similarity),
+            Self::Similarity { power } if power.to_bits() == 1f64.to_bits() => similarity,
+            // Relative to the best: a power of a small similarity may be 0.
+            Self::Similarity { power } => libm::pow(similarity / best, power),
             Self::Uniform => 1.0,
             Self::Rank => 1.0 / (rank + 1) as f64,
-            Self::Exp { beta } => libm::exp(beta * (f64::from(similarity) - f64::from(best))),
+            Self::Exp { beta } => libm::exp(beta * (similarity - best)),
         }
     }
 }
 
 impl fmt::Display for Vote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Similarity => f.write_str("similarity"),
-            Self::Uniform => f.write_str("uniform"),
-            Self::Rank => f.write_str("rank"),
-            Self::Exp { beta } => write!(f, "exp:{beta}"),
-        }
+        match self.ballot {
+            Ballot::Similarity { power } if power.to_bits() == 1f64.to_bits() => {
+                f.write_str("similarity")
+            }
+            Ballot::Similarity { power } => write!(f, "similarity^{power}"),
+            Ballot::Uniform => f.write_str("uniform"),
+            Ballot::Rank => f.write_str("rank"),
+            Ballot::Exp { beta } => write!(f, "exp:{beta}"),
+        }?;
+        if self.compensation > 0.0 { write!(f, "/size^{}", self.compensation) } else { Ok(()) }
     }
 }
 
@@ -65,22 +103,40 @@ impl FromStr for Vote {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "similarity" => Self::Similarity,
-            "uniform" => Self::Uniform,
-            "rank" => Self::Rank,
-            "exp" => Self::Exp { beta: 10.0 },
+        let unknown = || {
+            format!(
+                "`{text}` is no vote; it is similarity, similarity^NUMBER, uniform, rank, exp or \
+                 exp:NUMBER, each with /size^NUMBER after it or without"
+            )
+        };
+        let positive = |number: &str| {
+            number.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
+        };
+        let (ballot, compensation) = match text.split_once("/size^") {
+            Some((ballot, power)) => (ballot, positive(power).ok_or_else(unknown)?),
+            None => (text, 0.0),
+        };
+        let ballot = match ballot {
+            "similarity" => Ballot::default(),
+            "uniform" => Ballot::Uniform,
+            "rank" => Ballot::Rank,
+            "exp" => Ballot::Exp { beta: 10.0 },
             _ => {
-                let beta = text.strip_prefix("exp:").and_then(|beta| beta.parse().ok());
-                let beta = beta.filter(|beta: &f64| beta.is_finite() && *beta > 0.0);
-                let beta = beta.ok_or_else(|| {
-                    format!(
-                        "`{text}` is no vote; it is similarity, uniform, rank, exp or exp:NUMBER"
-                    )
-                })?;
-                Self::Exp { beta }
+                let power = ballot.strip_prefix("similarity^").and_then(positive);
+                let beta = ballot.strip_prefix("exp:").and_then(positive);
+                power
+                    .map(|power| Ballot::Similarity { power })
+                    .or(beta.map(|beta| Ballot::Exp { beta }))
+                    .ok_or_else(unknown)?
             }
-        })
+        };
+        Ok(Self { ballot, compensation })
+    }
+}
+
+impl From<Ballot> for Vote {
+    fn from(ballot: Ballot) -> Self {
+        Self { ballot, compensation: 0.0 }
     }
 }
 
@@ -107,48 +163,95 @@ pub struct LabelScore {
     pub score: f64,
 }
 
-/// The labels of `neighbors` by falling score. `labels` gives a row's labels, `weight` its own
-/// weight.
+/// What training documents are worth in a vote.
+#[derive(Debug, Clone, Copy)]
+pub struct Electorate<'a> {
+    /// The labels of row `i`, rising, are `indices[indptr[i]..indptr[i + 1]]`.
+    pub indptr: &'a [u64],
+    /// Labels by number.
+    pub indices: &'a [u32],
+    /// How much each row's vote counts.
+    pub weights: &'a [f32],
+    /// How many rows have each label.
+    pub sizes: &'a [u32],
+}
+
+impl<'a> Electorate<'a> {
+    /// The labels of a row, rising.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
+    pub fn labels(&self, row: u32) -> &'a [u32] {
+        let row = row as usize;
+        &self.indices[self.indptr[row] as usize..self.indptr[row + 1] as usize]
+    }
+
+    /// The factor of each label's score under `vote`; empty: 1 for all.
+    pub(crate) fn factors(&self, vote: Vote) -> Vec<f64> {
+        if vote.compensation <= 0.0 {
+            return Vec::new();
+        }
+        let rarest =
+            f64::from(self.sizes.iter().copied().filter(|&size| size > 0).min().unwrap_or(1));
+        let factor = |&size: &u32| libm::pow(rarest / f64::from(size.max(1)), vote.compensation);
+        self.sizes.iter().map(factor).collect()
+    }
+}
+
+/// The labels of `neighbors` by falling score.
 ///
 /// ```
 /// use classify::search::Neighbor;
-/// use classify::vote::{Vote, vote};
+/// use classify::vote::{Electorate, Vote, vote};
 ///
-/// let neighbors = [Neighbor { row: 4, similarity: 0.5 }, Neighbor { row: 7, similarity: 0.25 }];
-/// let labels: [&[u32]; 2] = [&[1], &[0, 1]];
-/// let scores = vote(&neighbors, Vote::Similarity, |row| labels[usize::from(row == 7)], |_| 1.0);
+/// let neighbors = [Neighbor { row: 0, similarity: 0.5 }, Neighbor { row: 1, similarity: 0.25 }];
+/// // Row 0 has label 1, row 1 the labels 0 and 1.
+/// let among = Electorate { indptr: &[0, 1, 3], indices: &[1, 0, 1], weights: &[1.0; 2], sizes: &[1, 2] };
+/// let scores = vote(&neighbors, Vote::default(), &among);
 /// assert_eq!((scores[0].label, scores[0].score), (1, 1.0));
 /// assert_eq!((scores[1].label, scores[1].score), (0, 0.25 / 0.75));
 /// ```
-pub fn vote<'a>(
+pub fn vote(neighbors: &[Neighbor], by: Vote, among: &Electorate<'_>) -> Vec<LabelScore> {
+    vote_with(neighbors, by.ballot, &among.factors(by), among)
+}
+
+/// The same with the labels' factors at hand.
+pub(crate) fn vote_with(
     neighbors: &[Neighbor],
-    vote: Vote,
-    labels: impl Fn(u32) -> &'a [u32],
-    weight: impl Fn(u32) -> f32,
+    ballot: Ballot,
+    factors: &[f64],
+    among: &Electorate<'_>,
 ) -> Vec<LabelScore> {
     let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let mut total = 0.0;
     let mut votes: Vec<(u32, usize, f64)> = Vec::new();
     for (rank, neighbor) in neighbors.iter().enumerate() {
-        let counts = vote.weight(neighbor.similarity, rank, best) * f64::from(weight(neighbor.row));
+        let counts = ballot.counts(neighbor.similarity, rank, best)
+            * f64::from(among.weights[neighbor.row as usize]);
         total += counts;
-        votes.extend(labels(neighbor.row).iter().map(|&label| (label, rank, counts)));
+        votes.extend(among.labels(neighbor.row).iter().map(|&label| (label, rank, counts)));
     }
     // Stable: a label's votes stay in the order of the neighbors, the best first.
     votes.sort_by_key(|&(label, ..)| label);
     let mut scores: Vec<(LabelScore, usize)> = votes
         .chunk_by(|a, b| a.0 == b.0)
         .map(|votes| {
-            let sum: f64 = votes.iter().map(|&(.., counts)| counts).sum();
-            // Votes can be too small for a share, or all neighbors without labels.
-            let score = if total > 0.0 { (sum / total).min(1.0) } else { 0.0 };
-            (LabelScore { label: votes[0].0, score }, votes[0].1)
+            let label = votes[0].0;
+            let sum = votes.iter().fold(0.0, |sum, &(.., counts)| sum + counts);
+            let score = share(sum, total) * factors.get(label as usize).unwrap_or(&1.0);
+            (LabelScore { label, score }, votes[0].1)
         })
         .collect();
     scores.sort_by(|(a, a_rank), (b, b_rank)| {
         b.score.total_cmp(&a.score).then(a_rank.cmp(b_rank)).then(a.label.cmp(&b.label))
     });
     scores.into_iter().map(|(score, _)| score).collect()
+}
+
+/// A label's share of all votes. Votes can be too small for a share.
+pub(crate) fn share(sum: f64, total: f64) -> f64 {
+    if total > 0.0 { (sum / total).min(1.0) } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -161,9 +264,14 @@ mod tests {
         Neighbor { row: 2, similarity: 0.25 },
     ];
 
-    fn scores(by: Vote, weights: [f32; 3]) -> Vec<(u32, f64)> {
-        let labels: [&[u32]; 3] = [&[2], &[1], &[0, 1]];
-        vote(&NEIGHBORS, by, |row| labels[row as usize], |row| weights[row as usize])
+    fn scores(by: impl Into<Vote>, weights: [f32; 3]) -> Vec<(u32, f64)> {
+        let among = Electorate {
+            indptr: &[0, 1, 2, 4],
+            indices: &[2, 1, 0, 1],
+            weights: &weights,
+            sizes: &[1, 4, 1],
+        };
+        vote(&NEIGHBORS, by.into(), &among)
             .into_iter()
             .map(|score| (score.label, score.score))
             .collect()
@@ -173,17 +281,23 @@ mod tests {
     #[test]
     fn every_vote_by_hand() {
         let ones = [1.0; 3];
-        assert_eq!(scores(Vote::Similarity, ones), [(2, 0.5), (1, 0.5), (0, 0.25)]);
-        assert_eq!(scores(Vote::Uniform, ones), [(1, 2.0 / 3.0), (2, 1.0 / 3.0), (0, 1.0 / 3.0)]);
+        assert_eq!(scores(Ballot::default(), ones), [(2, 0.5), (1, 0.5), (0, 0.25)]);
+        assert_eq!(scores(Ballot::Uniform, ones), [(1, 2.0 / 3.0), (2, 1.0 / 3.0), (0, 1.0 / 3.0)]);
         let total = 1.0 + 0.5 + 1.0 / 3.0;
-        let rank = scores(Vote::Rank, ones);
+        let rank = scores(Ballot::Rank, ones);
         assert_eq!(rank[0], (2, 1.0 / total));
         assert_eq!(rank[1], (1, (0.5 + 1.0 / 3.0) / total));
-        let exp = scores(Vote::Exp { beta: 4.0 }, ones);
+        let exp = scores(Ballot::Exp { beta: 4.0 }, ones);
         let (near, far) = ((-2.0f64).exp(), (-3.0f64).exp());
         assert!((exp[0].1 - near / (near + 2.0 * far)).abs() < 1e-12);
         assert!((exp[1].1 - 2.0 * far / (near + 2.0 * far)).abs() < 1e-12);
-        assert_eq!(scores(Vote::Similarity, [1.0, 3.0, 1.0])[0], (1, 1.0 / 1.5));
+        assert_eq!(scores(Ballot::default(), [1.0, 3.0, 1.0])[0], (1, 1.0 / 1.5));
+        // Squares of similarities relative to the best: 1, 1/4, 1/4.
+        let squares = scores(Ballot::Similarity { power: 2.0 }, ones);
+        assert_eq!(squares, [(2, 1.0 / 1.5), (1, 0.5 / 1.5), (0, 0.25 / 1.5)]);
+        // Label 1 has four times the documents of the others: half its share.
+        let compensated = scores("uniform/size^0.5".parse::<Vote>().unwrap(), ones);
+        assert_eq!(compensated, [(2, 1.0 / 3.0), (1, 1.0 / 3.0), (0, 1.0 / 3.0)]);
     }
 
     /// BM25 similarities are far above 1.
@@ -191,19 +305,21 @@ mod tests {
     fn exp_of_large_similarities() {
         let neighbors =
             [Neighbor { row: 0, similarity: 900.0 }, Neighbor { row: 1, similarity: 899.9 }];
-        let labels: [&[u32]; 2] = [&[0], &[1]];
-        let by = Vote::Exp { beta: 10.0 };
-        let scores = vote(&neighbors, by, |row| labels[row as usize], |_| 1.0);
+        let among =
+            Electorate { indptr: &[0, 1, 2], indices: &[0, 1], weights: &[1.0; 2], sizes: &[1, 1] };
+        let scores = vote(&neighbors, Ballot::Exp { beta: 10.0 }.into(), &among);
         assert!((scores[0].score + scores[1].score - 1.0).abs() < 1e-9);
         assert!(scores[0].score > 0.7 && scores[0].score < 0.74, "{scores:?}");
     }
 
     #[test]
     fn names() {
-        for name in ["similarity", "uniform", "rank", "exp:2.5"] {
+        for name in ["similarity", "similarity^4", "uniform", "rank", "exp:2.5", "rank/size^0.5"] {
             assert_eq!(name.parse::<Vote>().unwrap().to_string(), name);
         }
-        for name in ["", "cosine", "exp:0", "exp:-1", "exp:nan", "exp:"] {
+        for name in
+            ["", "cosine", "exp:0", "exp:-1", "exp:nan", "exp:", "similarity^0", "rank/size^"]
+        {
             assert!(name.parse::<Vote>().is_err());
         }
     }

@@ -25,7 +25,7 @@ fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> Predic
 }
 
 fn evaluated(decision: Decision, rows: &[(&[&str], Prediction, bool)]) -> Evaluation {
-    let model = model(decision);
+    let model = model(decision.clone());
     let mut evaluator = Evaluator::new(&model, decision);
     for (labels, prediction, tied) in rows {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();

@@ -14,9 +14,10 @@ use classify::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Place, Problem, Qrels,
     ReadOptions, Split, encoding_for_label,
 };
-use classify::counts::{Counts, DfLimit, TermLimits};
+use classify::counts::{Counts, DfLimit, Fields, Input, TermLimits};
 use classify::decide::Decision;
-use classify::model::{FeatureSpec, InputSpec, TrainSettings};
+use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
+use classify::select::Selection;
 use classify::tfidf::Weighting;
 use classify::vote::Vote;
 
@@ -116,6 +117,7 @@ impl Reading {
         Ok(ReadOptions {
             format: self.format.map(|format| format.0),
             text_columns: self.text_column.clone(),
+            fields: false,
             label_column: self.label_column.clone(),
             id_column: self.id_column.clone(),
             weight_column: self.weight_column.clone(),
@@ -174,6 +176,26 @@ pub(crate) struct Analysis {
     /// Whether character n-grams stay inside words
     #[arg(long, value_enum, default_value_t = CharScopeArgument::Word)]
     char_scope: CharScopeArgument,
+    /// Count the first line of each text (its title) so many times
+    #[arg(long, value_name = "TIMES", value_parser = boost, conflicts_with = "field")]
+    title_boost: Option<f32>,
+    /// A field of the text and how often it counts, such as title:2 (JSONL, CSV, TSV: columns;
+    /// Reuters-21578: title, body); repeat for each field
+    #[arg(long, value_name = "NAME:TIMES", value_parser = field)]
+    field: Vec<(String, f32)>,
+}
+
+fn boost(text: &str) -> Result<f32, String> {
+    let boost = text.parse().ok().filter(|boost| *boost > 0.0 && *boost <= Fields::LIMIT);
+    boost.ok_or_else(|| format!("not a number above 0, at most {}", Fields::LIMIT))
+}
+
+fn field(text: &str) -> Result<(String, f32), String> {
+    let (name, times) = text.rsplit_once(':').unwrap_or((text, "1"));
+    if name.is_empty() {
+        return Err("a field without a name".to_owned());
+    }
+    Ok((name.to_owned(), boost(times)?))
 }
 
 #[derive(Debug, Clone)]
@@ -218,6 +240,20 @@ impl Analysis {
     pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
         let default = nothing_said().analysis;
         if format!("{self:?}") == format!("{default:?}") { Ok(()) } else { Err(models_own()) }
+    }
+
+    /// Has the fields that the flags name read apart.
+    pub(crate) fn name_fields(&self, options: &mut ReadOptions) {
+        read_fields(&self.fields(), options);
+    }
+
+    /// The fields that the flags stand for.
+    pub(crate) fn fields(&self) -> Fields {
+        match self.title_boost {
+            Some(boost) => Fields::FirstLine { boost },
+            None if self.field.is_empty() => Fields::Whole,
+            None => Fields::Columns(self.field.clone()),
+        }
     }
 
     /// The analyzer that the flags stand for. `sklearn`: what is not said is as in scikit-learn's
@@ -293,6 +329,9 @@ pub(crate) struct Weights {
     /// Keep only so many terms, those of highest document frequency
     #[arg(long, value_name = "N")]
     max_terms: Option<NonZeroUsize>,
+    /// Keep only the terms that tell most of the labels: chi2:N or information-gain:N
+    #[arg(long, value_name = "CRITERION:N")]
+    select: Option<Selection>,
     /// What given features are (svmlight, LYRL2004 vectors): weights already, or counts
     #[arg(long, value_enum, default_value_t = FeaturesArgument::Tfidf)]
     features: FeaturesArgument,
@@ -328,7 +367,8 @@ pub(crate) struct Deciding {
     /// How many neighbors vote [default: 30, or the model's]
     #[arg(short, value_name = "K")]
     k: Option<NonZeroUsize>,
-    /// How much a vote counts: similarity, uniform, rank, exp or exp:BETA [default: similarity]
+    /// How much a vote counts: similarity, similarity^P, uniform, rank,
+    /// exp or exp:BETA, each with /size^G or without [default: similarity]
     #[arg(long, value_name = "VOTE")]
     vote: Option<Vote>,
     /// One label a document, or several [default: as in the training corpus]
@@ -376,20 +416,21 @@ impl Deciding {
         if let Some(vote) = self.vote {
             classifier.vote = vote;
         }
-        let (threshold, allow_none) = match classifier.decision {
-            Decision::Single => (Decision::THRESHOLD, false),
-            Decision::Multi { threshold, allow_none } => (threshold, allow_none),
+        let (threshold, allow_none) = match &classifier.decision {
+            &Decision::Multi { threshold, allow_none } => (threshold, allow_none),
+            _ => (Decision::THRESHOLD, false),
         };
         let multi = Decision::Multi {
             threshold: self.threshold.unwrap_or(threshold),
             allow_none: self.allow_none || allow_none,
         };
         let said_multi = self.threshold.is_some() || self.allow_none;
-        classifier.decision = match (self.mode, classifier.decision) {
-            (Some(Mode::Single), _) => Decision::Single,
-            (None, Decision::Single) if !said_multi => Decision::Single,
-            _ => multi,
-        };
+        match self.mode {
+            Some(Mode::Single) => classifier.decision = Decision::Single,
+            Some(Mode::Multi) if !classifier.decision.is_multi() => classifier.decision = multi,
+            _ if said_multi => classifier.decision = multi,
+            _ => {}
+        }
     }
 }
 
@@ -445,7 +486,7 @@ impl Training {
         let mut weighting = self.weights.weighting()?;
         let first = documents.next().transpose()?.ok_or_else(|| no_document(name))?;
         let input = match &first.content {
-            Content::Text(_) => {
+            Content::Text(_) | Content::Fields(_) => {
                 InputSpec::Text(self.analysis.spec(self.weights.weighting == "sklearn"))
             }
             Content::Features(_) if keep_text => {
@@ -461,10 +502,11 @@ impl Training {
                 InputSpec::Features(FeatureSpec { counts, first_column })
             }
         };
+        let fields = self.analysis.fields();
         let mut documents = std::iter::once(Ok(first)).chain(documents);
-        let counts = Counts::read(
+        let mut counts = Counts::read(
             &mut documents,
-            &(&input).into(),
+            &Input::new(&input, &fields),
             self.weights.limits(),
             keep_text,
             threads,
@@ -473,8 +515,12 @@ impl Training {
         if counts.has_no_term() {
             return Err(CorpusError { place: place(name), problem: Problem::NoTerm }.into());
         }
+        if let Some(selection) = self.weights.select {
+            counts = counts.select(selection);
+        }
         let settings = TrainSettings {
             input,
+            fields,
             weighting,
             k: self.deciding.k.unwrap_or(TrainSettings::K),
             vote: self.deciding.vote.unwrap_or_default(),
@@ -501,6 +547,27 @@ pub(crate) fn open(
 ) -> Result<Corpus, Failure> {
     options.bytes_read = Some(progress.bytes());
     Ok(Corpus::open(paths, options)?.on_open(progress.formats(talk)))
+}
+
+fn read_fields(fields: &Fields, options: &mut ReadOptions) {
+    if let Fields::Columns(_) = fields {
+        options.text_columns = fields.columns();
+        options.fields = true;
+    }
+}
+
+/// Reads what a model needs.
+pub(crate) fn fit_to_model(options: &mut ReadOptions, model: &Model) {
+    let settings = model.settings();
+    match settings.input {
+        InputSpec::Text(_) => options.text_only = true,
+        InputSpec::Features(spec) => {
+            options.first_column = options.first_column.or(Some(spec.first_column));
+        }
+    }
+    if options.text_columns.is_empty() {
+        read_fields(&settings.fields, options);
+    }
 }
 
 /// Documents that are classified together: fewer where many neighbors are kept for each.

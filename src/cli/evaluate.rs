@@ -11,11 +11,11 @@ use classify::classifier::Classifier;
 use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::evaluate::{Evaluation, Evaluator, Stage, markdown, terminal};
-use classify::model::{InputSpec, Model};
+use classify::model::Model;
 use classify::output::write_atomically;
 use classify::threads::Threads;
 
-use super::arguments::{Reading, Training, batch_size, name, not_an_input, open};
+use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -110,7 +110,8 @@ impl Evaluate {
         talk: Talk,
         stages: &mut Stages,
     ) -> Result<(Model, Test), Failure> {
-        let options = self.reading.options(LabelUse::Required)?;
+        let mut options = self.reading.options(LabelUse::Required)?;
+        self.training.analysis.name_fields(&mut options);
         if let Some(PresetArgument(preset)) = self.preset {
             let [folder] = self.paths.as_slice() else {
                 return Err(Failure::Usage("--preset NAME takes one folder".into()));
@@ -136,11 +137,7 @@ impl Evaluate {
             }
             self.training.refuse_beside_a_model()?;
             let model = Model::open(path)?;
-            let mut options = options;
-            options.text_only = matches!(model.settings().input, InputSpec::Text(_));
-            if let InputSpec::Features(spec) = model.settings().input {
-                options.first_column = options.first_column.or(Some(spec.first_column));
-            }
+            fit_to_model(&mut options, &model);
             let progress = Progress::new(talk, "testing", &[]);
             let documents = Box::new(open(corpora, options, talk, &progress)?);
             let test = Test { documents, paths: corpora.to_vec(), name: name(corpora) };
@@ -226,7 +223,7 @@ fn evaluate(
     talk: Talk,
 ) -> Result<Evaluation, Failure> {
     let progress = Progress::new(talk, "testing", &test.paths);
-    let mut evaluator = Evaluator::new(classifier.model(), classifier.decision);
+    let mut evaluator = Evaluator::new(classifier.model(), classifier.decision.clone());
     let [mut read, mut vectorize, mut search, mut vote] =
         ["test: read", "test: analyze, weigh", "test: search", "test: vote"].map(Stage::empty);
     // One neighbor more than vote shows whether the last one is tied.

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
-use classify::decide::Decision;
 use classify::model::{InputSpec, Model};
 
 use super::failure::Failure;
@@ -61,16 +60,7 @@ impl Info {
         let similarity = if settings.weighting.is_cosine() { "cosine" } else { "dot product" };
         line("similarity", similarity.into());
         line("neighbors", format!("k = {}, vote {}", settings.k, settings.vote));
-        line(
-            "decision",
-            match settings.decision {
-                Decision::Single => "one label".into(),
-                Decision::Multi { threshold, allow_none } => format!(
-                    "labels with at least {threshold} of the vote, {}",
-                    if allow_none { "perhaps none" } else { "at least one" }
-                ),
-            },
-        );
+        line("decision", settings.decision.to_string());
         line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
         self.labels(model, &mut text);
         text

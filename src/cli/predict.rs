@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use clap::ValueEnum;
 use classify::classifier::{Classifier, Prediction};
 use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
-use classify::model::{InputSpec, Model};
+use classify::model::Model;
 use classify::output::write_atomically;
 use classify::threads::Threads;
 use serde::Serialize;
 
-use super::arguments::{Deciding, Reading, batch_size, not_an_input, open};
+use super::arguments::{Deciding, Reading, batch_size, fit_to_model, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -79,10 +79,7 @@ impl Predict {
         self.deciding.change(&mut classifier);
         let progress = Progress::new(talk, "predicting", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional)?;
-        options.text_only = matches!(model.settings().input, InputSpec::Text(_));
-        if let InputSpec::Features(spec) = model.settings().input {
-            options.first_column = options.first_column.or(Some(spec.first_column));
-        }
+        fit_to_model(&mut options, &model);
         let corpus = open(&self.corpora, options, talk, &progress)?;
         let answers = Answers { classifier: &classifier, command: &self, progress: &progress };
         match output {

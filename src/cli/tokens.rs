@@ -42,10 +42,14 @@ impl Tokens {
         let mut out = BufWriter::new(std::io::stdout().lock());
         for document in Corpus::open(&self.corpora, options)? {
             let document = document?;
-            let Content::Text(text) = &document.content else {
-                let problem =
-                    Problem::WrongContent { found: "features", expected: "tokens needs text" };
-                return Err(CorpusError { place: document.place, problem }.into());
+            let text = match &document.content {
+                Content::Text(text) => text,
+                Content::Fields(texts) => &texts.join("\n"),
+                Content::Features(_) => {
+                    let problem =
+                        Problem::WrongContent { found: "features", expected: "tokens needs text" };
+                    return Err(CorpusError { place: document.place, problem }.into());
+                }
             };
             let mut terms = analyzer.terms(text);
             if let Some(model) = &model {

@@ -37,7 +37,8 @@ impl Train {
         }
         not_an_input(&self.output, &self.corpora)?;
         let progress = Progress::new(talk, "reading", &self.corpora);
-        let options = self.reading.options(LabelUse::Required)?;
+        let mut options = self.reading.options(LabelUse::Required)?;
+        self.training.analysis.name_fields(&mut options);
         let name = (&*name(&self.corpora), options.first_column);
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
         let (counts, settings) =

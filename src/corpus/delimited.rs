@@ -111,13 +111,10 @@ impl Delimited {
             utf8(field, self.on_bad_utf8, 0).map_err(|_| Problem::BadUtf8Field)
         };
         let optional = |column: Option<usize>| column.map(field).transpose();
-        let mut text = String::new();
-        for (index, &column) in self.columns.texts.iter().enumerate() {
-            if index > 0 {
-                text.push('\n');
-            }
-            text.push_str(&field(column)?);
-        }
+        let texts = self.columns.texts.iter();
+        let texts: Vec<String> =
+            texts.map(|&column| Ok(field(column)?.into_owned())).collect::<Result<_, Problem>>()?;
+        let content = Content::of_columns(texts, self.options.fields);
         let labels = optional(self.columns.label)?;
         let labels = split(&labels.unwrap_or_default(), self.options.label_separator.as_deref());
         let id = optional(self.columns.id)?.unwrap_or_default().into_owned();
@@ -128,7 +125,7 @@ impl Delimited {
             }
         };
         let place = self.place.clone();
-        Ok(Document { id, content: Content::Text(text), labels, weight, place })
+        Ok(Document { id, content, labels, weight, place })
     }
 }
 

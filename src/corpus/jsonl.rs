@@ -180,20 +180,16 @@ impl Record {
         {
             return features_of(features);
         }
-        let mut text = String::new();
+        let mut texts = Vec::with_capacity(self.texts.len());
         for index in 0..self.texts.len() {
             let field = options.text_columns.get(index).map_or("text", String::as_str);
             match self.texts[index].take() {
-                Some(Value::String(part)) if text.is_empty() => text = part,
-                Some(Value::String(part)) => {
-                    text.push('\n');
-                    text.push_str(&part);
-                }
+                Some(Value::String(text)) => texts.push(text),
                 Some(other) => return Err(wrong_type(field.into(), "a string", &other)),
                 None => return Err(self.missing(field, options)),
             }
         }
-        Ok(Content::Text(text))
+        Ok(Content::of_columns(texts, options.fields))
     }
 
     fn missing(&self, field: &str, options: &ReadOptions) -> Problem {

@@ -4,8 +4,10 @@
 //! `<TOPICS>`, its text is the title and the body (or the whole `<TEXT>` where a story has
 //! neither). The files are windows-1252, not XML.
 
+use std::sync::Arc;
+
 use super::source::Lines;
-use super::{Content, CorpusError, Document, Problem};
+use super::{Content, CorpusError, Document, Problem, ReadOptions};
 
 /// A side of the ModApte split: training stories are those with `LEWISSPLIT="TRAIN"` and
 /// `TOPICS="YES"`, test stories those with `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
@@ -24,12 +26,12 @@ const END: &str = "</REUTERS>";
 
 pub(super) struct Reuters {
     lines: Lines,
-    split: Split,
+    options: Arc<ReadOptions>,
 }
 
 impl Reuters {
-    pub(super) fn new(lines: Lines, split: Split) -> Self {
-        Self { lines, split }
+    pub(super) fn new(lines: Lines, options: Arc<ReadOptions>) -> Self {
+        Self { lines, options }
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
@@ -58,12 +60,15 @@ impl Reuters {
                 }
             }
             let tag = story.split('>').next().unwrap_or_default();
-            if !in_split(tag, self.split) {
+            if !in_split(tag, self.options.split) {
                 continue;
             }
             let id = attribute(tag, "NEWID").unwrap_or_default().to_owned();
             let labels = labels(&story);
-            let content = Content::Text(text(&story));
+            let content = match self.options.fields {
+                true => Content::Fields(fields(&story, &self.options.text_columns)),
+                false => Content::Text(text(&story)),
+            };
             return Ok(Some(Document { id, content, labels, weight: 1.0, place }));
         }
     }
@@ -119,6 +124,22 @@ fn text(story: &str) -> String {
         // Brief and unprocessed stories: the running text stands beside the other elements.
         _ => unescape(&without_tags(text)),
     }
+}
+
+/// The elements of the text by name, such as `title` and `body`; what a story has not is empty.
+fn fields(story: &str, names: &[String]) -> Vec<String> {
+    let text = element(story, "TEXT").unwrap_or_default();
+    names
+        .iter()
+        .map(|name| match element(text, &name.to_uppercase()) {
+            Some(found) => unescape(found),
+            // Brief and unprocessed stories have no elements: all that runs is their body.
+            None if name == "body" && element(text, "TITLE").is_none() => {
+                unescape(&without_tags(text))
+            }
+            None => String::new(),
+        })
+        .collect()
 }
 
 fn without_tags(text: &str) -> String {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
 
-use super::{Input, TermLimits};
+use super::{Fields, Input, TermLimits};
 use crate::analyze::{Analyzer, TermCounter};
 use crate::corpus::{Content, CorpusError, Document, Problem};
 use crate::threads::Threads;
@@ -19,7 +19,8 @@ pub(super) struct Shard<'a> {
     /// Where each row ends in `terms` and `counts`.
     ends: Vec<usize>,
     terms: Vec<u32>,
-    counts: Vec<f32>,
+    /// For each field the counts of `terms`.
+    counts: Vec<Vec<f32>>,
     bytes: u64,
 }
 
@@ -33,15 +34,29 @@ struct TermMet {
 
 /// Where the numbers of a shard's terms come from.
 enum Counter<'a> {
-    Text { analyzer: &'a Analyzer, counter: Box<TermCounter>, interner: Interner, ids: Vec<u32> },
-    Features { columns: HashMap<u32, u32>, counts: bool },
+    Text {
+        analyzer: &'a Analyzer,
+        fields: &'a Fields,
+        counter: Box<TermCounter>,
+        interner: Interner,
+        ids: Vec<u32>,
+    },
+    Features {
+        columns: HashMap<u32, u32>,
+        counts: bool,
+    },
 }
 
 impl<'a> Shard<'a> {
     pub(super) fn new(input: &'a Input) -> Self {
+        let fields = match input {
+            Input::Text { fields, .. } => fields.len(),
+            Input::Features { .. } => 1,
+        };
         let counter = match input {
-            Input::Text(analyzer) => Counter::Text {
+            Input::Text { analyzer, fields } => Counter::Text {
                 analyzer,
+                fields,
                 counter: Box::default(),
                 interner: Interner::default(),
                 ids: Vec::new(),
@@ -53,7 +68,7 @@ impl<'a> Shard<'a> {
             terms_met: Vec::new(),
             ends: Vec::new(),
             terms: Vec::new(),
-            counts: Vec::new(),
+            counts: vec![Vec::new(); fields],
             bytes: 0,
         }
     }
@@ -75,26 +90,31 @@ impl<'a> Shard<'a> {
     fn count_one(&mut self, document: &Document) -> Result<(), Problem> {
         let first = self.terms.len();
         match (&mut self.counter, &document.content) {
-            (Counter::Text { analyzer, counter, interner, ids }, Content::Text(text)) => {
-                self.bytes += text.len() as u64;
-                ids.clear();
-                counter.ids(analyzer, text, interner, ids);
-                self.terms_met.resize(interner.len(), TermMet::default());
-                for &mut term in ids {
-                    let met = &mut self.terms_met[term as usize];
-                    // The entry is of this document if it lies beyond the document's first one
-                    // and is the term's: else it is of an earlier document, or of none.
-                    #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-                    let entry = first + met.entry.wrapping_sub(first as u32) as usize;
-                    if self.terms.get(entry) == Some(&term) {
-                        self.counts[entry] += 1.0;
-                    } else {
+            (
+                Counter::Text { analyzer, fields, counter, interner, ids },
+                Content::Text(_) | Content::Fields(_),
+            ) => {
+                for (field, text) in fields.split(&document.content) {
+                    self.bytes += text.len() as u64;
+                    ids.clear();
+                    counter.ids(analyzer, text, interner, ids);
+                    self.terms_met.resize(interner.len(), TermMet::default());
+                    for &mut term in &mut *ids {
+                        let met = &mut self.terms_met[term as usize];
+                        // The entry is of this document if it lies beyond the document's first
+                        // one and is the term's: else it is of an earlier document, or of none.
                         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-                        let next = self.terms.len() as u32;
-                        *met =
-                            TermMet { document_frequency: met.document_frequency + 1, entry: next };
-                        self.terms.push(term);
-                        self.counts.push(1.0);
+                        let mut entry = first + met.entry.wrapping_sub(first as u32) as usize;
+                        if self.terms.get(entry) != Some(&term) {
+                            entry = self.terms.len();
+                            met.document_frequency += 1;
+                            #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+                            let entry = entry as u32;
+                            met.entry = entry;
+                            self.terms.push(term);
+                            self.counts.iter_mut().for_each(|counts| counts.push(0.0));
+                        }
+                        self.counts[field as usize][entry] += 1.0;
                     }
                 }
             }
@@ -111,7 +131,7 @@ impl<'a> Shard<'a> {
                     self.terms_met.resize(columns.len(), TermMet::default());
                     self.terms_met[term as usize].document_frequency += 1;
                     self.terms.push(term);
-                    self.counts.push(value);
+                    self.counts[0].push(value);
                 }
             }
             (Counter::Text { .. }, Content::Features(_)) => {
@@ -120,7 +140,7 @@ impl<'a> Shard<'a> {
                     expected: "the documents before have text",
                 });
             }
-            (Counter::Features { .. }, Content::Text(_)) => {
+            (Counter::Features { .. }, Content::Text(_) | Content::Fields(_)) => {
                 return Err(Problem::WrongContent {
                     found: "text",
                     expected: "the documents before have features",
@@ -158,7 +178,7 @@ pub(super) struct Merged {
     pub(super) vocabulary: Vocabulary,
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
-    pub(super) counts: Vec<f32>,
+    pub(super) counts: Vec<Vec<f32>>,
 }
 
 /// A term that is not in the vocabulary.
@@ -177,25 +197,29 @@ pub(super) fn merge(
     let nonzeros = shards.iter().map(|shard| shard.terms.len()).sum();
     let mut indptr = Vec::with_capacity(documents + 1);
     indptr.push(0);
-    let (mut terms, mut counts) = (Vec::with_capacity(nonzeros), Vec::with_capacity(nonzeros));
+    let mut terms = Vec::with_capacity(nonzeros);
+    let fields = shards.first().map_or(1, |shard| shard.counts.len());
+    let mut counts = vec![Vec::with_capacity(nonzeros); fields];
     let mut next_row = vec![0; shards.len()];
     let mut row: Vec<u64> = Vec::new();
     for &(piece, rows) in pieces {
         let shard = &mut shards[piece];
         for index in next_row[piece]..next_row[piece] + rows {
             let start = if index == 0 { 0 } else { shard.ends[index - 1] };
+            let entries = start..shard.ends[index];
             row.clear();
-            // Term and count in one integer sort faster than pairs do.
-            row.extend((start..shard.ends[index]).filter_map(|at| {
-                let number = numbers[piece][shard.terms[at] as usize];
-                let count = u64::from(shard.counts[at].to_bits());
-                (number != DROPPED).then_some(u64::from(number) << 32 | count)
+            // Term and place in one integer sort faster than pairs do.
+            row.extend((0u32..).zip(&shard.terms[entries.clone()]).filter_map(|(at, &term)| {
+                let number = numbers[piece][term as usize];
+                (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
             }));
             row.sort_unstable();
             #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
-            for &entry in &row {
-                terms.push((entry >> 32) as u32);
-                counts.push(f32::from_bits(entry as u32));
+            terms.extend(row.iter().map(|&entry| (entry >> 32) as u32));
+            for (field, counts) in counts.iter_mut().enumerate() {
+                let found = &shard.counts[field][entries.clone()];
+                #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+                counts.extend(row.iter().map(|&entry| found[entry as u32 as usize]));
             }
             indptr.push(terms.len() as u64);
         }

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Evaluation, LabelResult, Prf};
-use crate::decide::Decision;
 
 /// A confusion matrix is shown up to so many labels; beyond, the most confused pairs are.
 const MATRIX_LABELS: usize = 12;
@@ -77,10 +76,7 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         ("labels", format!("{} in training, {} in test", labels.train, labels.test)),
         ("terms", method.terms.to_string()),
         ("weighting", format!("{}: {}", method.weighting, method.formula)),
-        (
-            "neighbors",
-            format!("k = {}, vote {}, {}", method.k, method.vote, decision(method.decision)),
-        ),
+        ("neighbors", format!("k = {}, vote {}, {}", method.k, method.vote, method.decision)),
     ];
     if let Some(accuracy) = evaluation.accuracy {
         lines.push(("accuracy", figure(accuracy)));
@@ -117,16 +113,6 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         lines.push(("peak memory", format!("{:.1} MB", bytes as f64 / 1e6)));
     }
     lines
-}
-
-fn decision(decision: Decision) -> String {
-    match decision {
-        Decision::Single => "one label a document".to_owned(),
-        Decision::Multi { threshold, allow_none } => {
-            let least = if allow_none { "perhaps none" } else { "at least one" };
-            format!("labels with {threshold} of the vote, {least}")
-        }
-    }
 }
 
 fn figure(value: f64) -> String {

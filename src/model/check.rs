@@ -1,12 +1,12 @@
 //! What the rest of the program relies on and no type says of a model.
 
 use super::error::invalid;
-use super::{Decision, InputSpec, Model, ModelProblem, bounds_of};
+use super::{InputSpec, Model, ModelProblem, bounds_of};
 
 impl Model {
     /// Everything that the program relies on and that no type says.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
-        let Self { settings, arrays } = self;
+        let Self { settings, arrays, .. } = self;
         let documents = arrays.rows.rows();
         let labels = arrays.label_names.len();
         let counts = &settings.counts;
@@ -22,10 +22,11 @@ impl Model {
                 return wrong("settings", "the mean length is no length");
             }
         }
-        if let Decision::Multi { threshold, .. } = settings.decision
-            && !(0.0..=1.0).contains(&threshold)
-        {
-            return wrong("settings", "the threshold is not from 0 to 1");
+        if let Err(what) = settings.decision.check(labels) {
+            return wrong("settings", what);
+        }
+        if !settings.fields.is_valid() {
+            return wrong("settings", "boosts of fields that are not above 0, or no field");
         }
         if u32::try_from(documents).is_err() || u32::try_from(labels).is_err() {
             return wrong("settings", "2^32 or more documents or labels");

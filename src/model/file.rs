@@ -118,7 +118,8 @@ impl Model {
         if let Some(name) = file.unread.first() {
             return Err(ModelProblem::NotAModel(format!("unknown array `{name}`")));
         }
-        let model = Self { settings, arrays };
+        let label_sizes = arrays.label_sizes();
+        let model = Self { settings, arrays, label_sizes };
         for (name, _, bytes) in model.arrays.list() {
             let (found, expected) = (checksum(bytes), model.settings.checksums.get(name));
             if Some(&found) != expected {

@@ -1,0 +1,107 @@
+//! The parts of a text that count more or less than others.
+
+use serde::{Deserialize, Serialize};
+
+use crate::corpus::Content;
+
+/// The fields of a text and their boosts: how often each occurrence of a term in a field counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fields {
+    /// The text is one field.
+    #[default]
+    Whole,
+    /// The first line (a title) counts `boost` times, what follows once. A text of one line has
+    /// no title.
+    FirstLine {
+        /// How often a term of the first line counts.
+        boost: f32,
+    },
+    /// Columns of JSONL, CSV and TSV with the boost of each. Text from a source without columns
+    /// is the last one.
+    Columns(Vec<(String, f32)>),
+}
+
+impl Fields {
+    /// The largest boost.
+    pub const LIMIT: f32 = 1000.0;
+
+    /// How many fields there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole => 1,
+            Self::FirstLine { .. } => 2,
+            Self::Columns(columns) => columns.len(),
+        }
+    }
+
+    /// The boosts, a field each.
+    pub fn boosts(&self) -> Vec<f32> {
+        match self {
+            Self::Whole => vec![1.0],
+            &Self::FirstLine { boost } => vec![boost, 1.0],
+            Self::Columns(columns) => columns.iter().map(|&(_, boost)| boost).collect(),
+        }
+    }
+
+    /// The columns that hold the fields; none: the text is not in columns.
+    pub fn columns(&self) -> Vec<String> {
+        match self {
+            Self::Columns(columns) => columns.iter().map(|(name, _)| name.clone()).collect(),
+            Self::Whole | Self::FirstLine { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether every boost is above 0 and at most [`Fields::LIMIT`], and there is a field.
+    pub fn is_valid(&self) -> bool {
+        let boosts = self.boosts();
+        let legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
+        !boosts.is_empty() && boosts.iter().all(legal)
+    }
+
+    /// The fields of a content by number.
+    pub(crate) fn split<'a>(
+        &self,
+        content: &'a Content,
+    ) -> impl Iterator<Item = (u32, &'a str)> + use<'a> {
+        let last = u32::try_from(self.len() - 1).unwrap_or(u32::MAX);
+        let (first, rest): (Option<&str>, &[String]) = match content {
+            Content::Text(text) => (Some(text), &[]),
+            Content::Fields(fields) => (None, fields),
+            Content::Features(_) => (None, &[]),
+        };
+        let lines = match (self, first) {
+            (Self::FirstLine { .. }, Some(text)) => match text.split_once('\n') {
+                Some((title, body)) => [Some((0, title)), Some((1, body))],
+                None => [Some((last, text)), None],
+            },
+            (_, text) => [text.map(|text| (last, text)), None],
+        };
+        let columns = (0u32..).zip(rest);
+        lines
+            .into_iter()
+            .flatten()
+            .chain(columns.map(move |(field, text)| (field.min(last), text.as_str())))
+    }
+}
+
+/// Calls `entry` with each id of `ids`, pairs of an id and a field, and its boosted count, by
+/// rising id. The count is the sum over the fields, in their order, of boost × occurrences.
+pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMut(u32, f32)) {
+    ids.sort_unstable();
+    for same in ids.chunk_by(|a, b| a.0 == b.0) {
+        let fields = same.chunk_by(|a, b| a.1 == b.1);
+        let boosted = fields.map(|same| boosts[same[0].1 as usize] * same.len() as f32);
+        entry(same[0].0, boosted.fold(0.0, |sum, count| sum + count));
+    }
+}
+
+impl super::Counts {
+    /// The boosted counts of entry `at`: as [`tally`] computes them.
+    pub(crate) fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
+        let fields = self.values.iter().zip(boosts);
+        let found = fields.map(|(counts, &boost)| boost * counts[at]);
+        found.fold(0.0, |sum, count| sum + count)
+    }
+}

@@ -1,0 +1,217 @@
+//! Term selection: the terms that tell most about the labels.
+//!
+//! A term's value is the largest over all labels of
+//!
+//! * `chi2`: χ² of the table term × label, N (AD − BC)² / ((A + B)(C + D)(A + C)(B + D)), as in
+//!   the k-nearest-neighbor runs of Lewis, Yang, Rose and Li (2004);
+//! * `information-gain`: the mutual information of term and label, in bits
+//!
+//! with A the documents that have both, B the term alone, C the label alone, D neither. Of equal
+//! values the term first in the vocabulary's order is kept.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::counts::Counts;
+
+/// What a term's worth is measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Criterion {
+    /// χ².
+    Chi2,
+    /// Mutual information.
+    InformationGain,
+}
+
+/// Which terms are kept: so many of highest value.
+///
+/// ```
+/// use classify::select::Selection;
+/// let selection: Selection = "chi2:2000".parse().unwrap();
+/// assert_eq!(selection.terms.get(), 2000);
+/// assert_eq!(selection.to_string(), "chi2:2000");
+/// assert!("chi2:0".parse::<Selection>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Selection {
+    /// What a term's worth is measured by.
+    pub criterion: Criterion,
+    /// How many terms are kept.
+    pub terms: NonZeroUsize,
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.criterion {
+            Criterion::Chi2 => "chi2",
+            Criterion::InformationGain => "information-gain",
+        };
+        write!(f, "{name}:{}", self.terms)
+    }
+}
+
+impl FromStr for Selection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, terms) = text.split_once(':').unwrap_or((text, ""));
+        let criterion = match name {
+            "chi2" => Some(Criterion::Chi2),
+            "information-gain" => Some(Criterion::InformationGain),
+            _ => None,
+        };
+        criterion
+            .zip(terms.parse().ok())
+            .map(|(criterion, terms)| Self { criterion, terms })
+            .ok_or_else(|| {
+                format!("`{text}` is no selection like chi2:2000 or information-gain:5000")
+            })
+    }
+}
+
+impl From<Selection> for String {
+    fn from(selection: Selection) -> Self {
+        selection.to_string()
+    }
+}
+
+impl TryFrom<String> for Selection {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// A table of two binary variables over n documents.
+#[derive(Debug, Clone, Copy)]
+struct Table {
+    both: f64,
+    term: f64,
+    label: f64,
+    documents: f64,
+}
+
+impl Table {
+    fn chi2(self) -> f64 {
+        let Self { both, term, label, documents } = self;
+        let (b, c) = (term - both, label - both);
+        let d = documents - term - label + both;
+        let margins = term * (documents - term) * label * (documents - label);
+        if margins > 0.0 { documents * (both * d - b * c).powi(2) / margins } else { 0.0 }
+    }
+
+    fn information(self) -> f64 {
+        let Self { both, term, label, documents } = self;
+        let part = |cell: f64, row: f64, column: f64| {
+            if cell > 0.0 {
+                cell / documents * (libm::log2(cell * documents) - libm::log2(row * column))
+            } else {
+                0.0
+            }
+        };
+        part(both, term, label)
+            + part(term - both, term, documents - label)
+            + part(label - both, documents - term, label)
+            + part(documents - term - label + both, documents - term, documents - label)
+    }
+
+    fn value(self, criterion: Criterion) -> f64 {
+        match criterion {
+            Criterion::Chi2 => self.chi2(),
+            Criterion::InformationGain => self.information(),
+        }
+    }
+}
+
+/// The value of every term.
+pub(crate) fn values(counts: &Counts, criterion: Criterion) -> Vec<f64> {
+    let documents = counts.documents();
+    let sizes = counts.label_sizes();
+    let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
+    by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
+    let (starts, rows) = counts.postings();
+    let mut together = vec![0u32; sizes.len()];
+    let mut touched: Vec<u32> = Vec::new();
+    starts
+        .windows(2)
+        .map(|bounds| {
+            let rows = &rows[bounds[0]..bounds[1]];
+            for &row in rows {
+                for &label in counts.labels(row as usize) {
+                    if together[label as usize] == 0 {
+                        touched.push(label);
+                    }
+                    together[label as usize] += 1;
+                }
+            }
+            // Of the labels that the term is never with, the most frequent one tells most.
+            let never = by_size.iter().find(|&&label| together[label as usize] == 0);
+            let best = touched
+                .iter()
+                .chain(never)
+                .map(|&label| {
+                    let table = Table {
+                        both: f64::from(together[label as usize]),
+                        term: rows.len() as f64,
+                        label: f64::from(sizes[label as usize]),
+                        documents: documents as f64,
+                    };
+                    table.value(criterion)
+                })
+                .fold(0.0, f64::max);
+            for label in touched.drain(..) {
+                together[label as usize] = 0;
+            }
+            best
+        })
+        .collect()
+}
+
+impl Counts {
+    /// Leaves only the terms that `selection` keeps.
+    #[must_use]
+    pub fn select(self, selection: Selection) -> Self {
+        let kept = best(&values(&self, selection.criterion), selection.terms.get());
+        self.keep(&kept)
+    }
+}
+
+/// Which `count` values are the highest; of equal ones the first.
+pub(crate) fn best(values: &[f64], count: usize) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
+    let mut kept = vec![false; values.len()];
+    for &term in order.iter().take(count) {
+        kept[term] = true;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values of scikit-learn's `mutual_info_classif` (in nats there) and scipy's
+    /// `chi2_contingency` without correction.
+    #[test]
+    fn tables_by_hand() {
+        let table = Table { both: 30.0, term: 40.0, label: 50.0, documents: 100.0 };
+        assert!((table.chi2() - 100.0 * (30.0f64 * 40.0 - 10.0 * 20.0).powi(2) / 6e6).abs() < 1e-9);
+        let independent = Table { both: 20.0, term: 40.0, label: 50.0, documents: 100.0 };
+        assert!(independent.chi2().abs() < 1e-12 && independent.information().abs() < 1e-12);
+        let same = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };
+        assert!((same.information() - 1.0).abs() < 1e-12 && (same.chi2() - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ties_keep_the_first() {
+        assert_eq!(best(&[1.0, 2.0, 1.0, 1.0], 3), [true, true, true, false]);
+        assert_eq!(best(&[1.0], 3), [true]);
+    }
+}

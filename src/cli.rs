@@ -15,6 +15,7 @@ mod progress;
 mod shell;
 mod tokens;
 mod train;
+mod tuning;
 
 use failure::Failure;
 use progress::Talk;
@@ -124,4 +125,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     }
+}
+
+/// Writes a file of JSON, whole or not at all.
+fn write_json(path: &std::path::Path, value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut json =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::output(path)(error.into()))?;
+    json.push('\n');
+    classify::output::write_atomically(path, |out| std::io::Write::write_all(out, json.as_bytes()))
+        .map_err(Failure::output(path))
 }

@@ -118,7 +118,7 @@ pub enum Input {
 }
 
 /// The documents of a training corpus, counted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Counts {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) indptr: Vec<u64>,
@@ -134,6 +134,8 @@ pub struct Counts {
     pub(crate) weights: Vec<f32>,
     pub(crate) texts: Option<Strings>,
     pub(crate) bytes: u64,
+    /// Whether a text has more than one line.
+    pub(crate) titled: bool,
 }
 
 impl Counts {
@@ -200,13 +202,18 @@ impl Counts {
         self.bytes
     }
 
+    /// Whether some document has terms in more than its last field, or may have.
+    pub fn has_titles(&self) -> bool {
+        self.titled
+    }
+
     /// The labels of document `row`, rising.
     pub(crate) fn labels(&self, row: usize) -> &[u32] {
         &self.label_indices[range(self.label_indptr[row], self.label_indptr[row + 1])]
     }
 
     /// How many documents have each label.
-    pub(crate) fn label_sizes(&self) -> Vec<u32> {
+    pub fn label_sizes(&self) -> Vec<u32> {
         let mut sizes = vec![0; self.label_names.len()];
         for &label in &self.label_indices {
             sizes[label as usize] += 1;
@@ -311,6 +318,7 @@ fn read_batch(
 struct Headers {
     ids: StringsBuilder,
     texts: Option<StringsBuilder>,
+    titled: bool,
     weights: Vec<f32>,
     /// Where the labels of each document begin, and the end.
     label_indptr: Vec<u64>,
@@ -324,6 +332,7 @@ impl Default for Headers {
         Self {
             ids: StringsBuilder::default(),
             texts: None,
+            titled: false,
             weights: Vec::new(),
             label_indptr: vec![0],
             labels: Vec::new(),
@@ -341,6 +350,9 @@ impl Headers {
             self.labels.push(number);
         }
         self.label_indptr.push(self.labels.len() as u64);
+        if let Content::Text(text) = &document.content {
+            self.titled = self.titled || text.contains('\n');
+        }
         match (&mut self.texts, &document.content) {
             (Some(texts), Content::Text(text)) => texts.push(text),
             (Some(texts), Content::Fields(fields)) => texts.push(&fields.join("\n")),
@@ -384,6 +396,7 @@ impl Headers {
             weights: self.weights,
             texts: self.texts.map(StringsBuilder::build),
             bytes,
+            titled: self.titled,
         }
     }
 }

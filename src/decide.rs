@@ -177,12 +177,16 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
         Decision::PerLabel { rule, thresholds, allow_none } => {
             let reached = |(rank, score): (usize, &LabelScore)| {
                 let threshold = thresholds.get(score.label as usize).copied().flatten()?;
-                (rule.value(score.score, rank) >= threshold).then_some(score.label)
+                // A vote too small for a share is none.
+                let reached = score.score > 0.0 && rule.value(score.score, rank) >= threshold;
+                reached.then_some(score.label)
             };
             let labels: Vec<u32> = scores.iter().enumerate().filter_map(reached).collect();
             if labels.is_empty() && !allow_none { first(1) } else { labels }
         }
-        &Decision::First { labels } => first(labels),
+        &Decision::First { labels } => {
+            first(scores.iter().take(labels).take_while(|score| score.score > 0.0).count())
+        }
         Decision::LargestGap => first(before_largest_gap(scores.iter().map(|score| score.score))),
         Decision::Proportional { .. } => first(scores.len()),
     }
@@ -190,7 +194,7 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
 
 /// How many of falling scores stand before the largest fall, the first of equal ones; the last
 /// score falls to 0.
-fn before_largest_gap(scores: impl Iterator<Item = f64> + Clone) -> usize {
+pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64> + Clone) -> usize {
     let next = scores.clone().skip(1).chain([0.0]);
     let mut best = (0, f64::NEG_INFINITY);
     for (rank, (score, next)) in scores.zip(next).enumerate() {

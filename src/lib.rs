@@ -41,6 +41,7 @@ pub mod select;
 pub mod search;
 pub mod vote;
 pub mod decide;
+pub mod tune;
 pub mod evaluate;
 pub mod classifier;
 pub mod model;

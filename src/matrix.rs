@@ -8,8 +8,10 @@ use bytemuck::Pod;
 use memmap2::Mmap;
 
 /// An array that is owned or lies in a memory-mapped file. It reads as a slice.
+#[derive(Clone)]
 pub struct Array<T>(Storage<T>);
 
+#[derive(Clone)]
 enum Storage<T> {
     Owned(Vec<T>),
     Mapped { map: Arc<Mmap>, bytes: Range<usize> },

@@ -3,7 +3,7 @@
 use crate::matrix::Array;
 
 /// Strings by number, owned or memory-mapped.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Strings {
     text: Array<u8>,
     offsets: Array<u64>,

@@ -13,14 +13,14 @@ use crate::matrix::Array;
 use crate::strings::Strings;
 
 /// The terms of a model.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Vocabulary {
     terms: Strings,
     document_frequencies: Array<u32>,
     lookup: Lookup,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Lookup {
     Terms(TermTable),
     /// The columns by id, rising.
@@ -130,7 +130,7 @@ impl Dictionary for &Vocabulary {
 
 /// A hash table from terms to ids. The terms themselves lie elsewhere: only their first sixteen
 /// bytes and their lengths are here, which decide nearly all look-ups.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct TermTable {
     table: HashTable<Entry>,
     hasher: RandomState,

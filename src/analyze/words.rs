@@ -45,6 +45,14 @@ impl Stemmer {
         LANGUAGES.iter().find(|(.., algorithm)| *algorithm == self.0).map_or("", |(name, ..)| name)
     }
 
+    /// The language's ISO 639-1 code.
+    pub fn code(self) -> &'static str {
+        LANGUAGES
+            .iter()
+            .find(|(.., algorithm)| *algorithm == self.0)
+            .map_or("", |(_, code, _)| code)
+    }
+
     /// The stem of a word in lower case.
     ///
     /// ```

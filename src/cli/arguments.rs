@@ -23,6 +23,7 @@ use classify::vote::Vote;
 
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
+use super::tuning::Tuning;
 
 /// How a corpus is read.
 #[derive(Debug, Clone, Args)]
@@ -242,6 +243,11 @@ impl Analysis {
         if format!("{self:?}") == format!("{default:?}") { Ok(()) } else { Err(models_own()) }
     }
 
+    /// Whether stems and n-grams are left to the program.
+    pub(crate) fn says_no_terms(&self) -> bool {
+        self.stem.is_none() && self.word_ngrams.is_none() && self.char_ngrams.is_none()
+    }
+
     /// Has the fields that the flags name read apart.
     pub(crate) fn name_fields(&self, options: &mut ReadOptions) {
         read_fields(&self.fields(), options);
@@ -354,7 +360,18 @@ impl Weights {
         })
     }
 
-    fn limits(&self) -> TermLimits {
+    /// The selection of terms that the flags ask for.
+    pub(crate) fn selection(&self) -> Option<Selection> {
+        self.select
+    }
+
+    /// Whether the weighting is left to the program.
+    pub(crate) fn says_no_weighting(&self) -> bool {
+        let said = nothing_said().weights;
+        self.weighting == said.weighting && self.idf_power.to_bits() == said.idf_power.to_bits()
+    }
+
+    pub(crate) fn limits(&self) -> TermLimits {
         let &Self { min_df, max_df, max_terms, .. } = self;
         TermLimits { min_df, max_df, max_terms }
     }
@@ -394,6 +411,11 @@ enum Mode {
 }
 
 impl Deciding {
+    /// Whether documents get several labels, in a corpus that has, or has not, such documents.
+    pub(crate) fn several(&self, several: bool) -> bool {
+        self.for_corpus(several).is_multi()
+    }
+
     /// The decision for a corpus that has, or has not, documents of several labels.
     fn for_corpus(&self, several: bool) -> Decision {
         let multi = match self.mode {
@@ -460,6 +482,8 @@ pub(crate) struct Training {
     pub(crate) weights: Weights,
     #[command(flatten)]
     pub(crate) deciding: Deciding,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
 }
 
 impl Training {
@@ -472,6 +496,26 @@ impl Training {
         } else {
             Err(models_own())
         }
+    }
+
+    /// Counts a corpus and settles, by tuning if that is asked for, what its model becomes.
+    pub(crate) fn settle(
+        &self,
+        documents: Documents<'_>,
+        source: (&str, Option<u32>),
+        keep_text: bool,
+        threads: &classify::threads::Threads,
+        (progress, talk): (&Progress, Talk),
+    ) -> Result<(Counts, TrainSettings), Failure> {
+        if self.tuning.tune.is_none() {
+            return self.count(documents, source, keep_text, threads, progress);
+        }
+        let (counts, settings, report) =
+            self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))?;
+        if let Some(path) = &self.tuning.tune_table {
+            super::write_json(path, &report)?;
+        }
+        Ok((counts, settings))
     }
 
     /// Counts a corpus. The first document tells whether it is text or features.
@@ -513,7 +557,7 @@ impl Training {
             &|documents| progress.tick(documents),
         )?;
         if counts.has_no_term() {
-            return Err(CorpusError { place: place(name), problem: Problem::NoTerm }.into());
+            return Err(no_term(name).into());
         }
         if let Some(selection) = self.weights.select {
             counts = counts.select(selection);
@@ -529,6 +573,13 @@ impl Training {
         Ok((counts, settings))
     }
 }
+
+pub(crate) fn no_term(name: &str) -> CorpusError {
+    CorpusError { place: place(name), problem: Problem::NoTerm }
+}
+
+/// A stream of documents.
+pub(crate) type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
 
 fn no_document(name: &str) -> CorpusError {
     CorpusError { place: place(name), problem: Problem::NoDocument }

@@ -184,7 +184,8 @@ impl Evaluate {
         let progress = Progress::new(talk, "training", paths);
         let name = (&*name(paths), first_column);
         let start = Instant::now();
-        let (counts, settings) = self.training.count(documents, name, false, threads, &progress)?;
+        let (counts, settings) =
+            self.training.settle(documents, name, false, threads, (&progress, talk))?;
         drop(progress);
         let trained = counts.documents() as u64;
         stages.push("train: read, analyze", trained, start);

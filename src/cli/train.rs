@@ -42,7 +42,7 @@ impl Train {
         let name = (&*name(&self.corpora), options.first_column);
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
         let (counts, settings) =
-            self.training.count(&mut corpus, name, self.keep_text, threads, &progress)?;
+            self.training.settle(&mut corpus, name, self.keep_text, threads, (&progress, talk))?;
         drop(progress);
         let model = Model::of_counts(counts, settings);
         model.save(&self.output)?;

@@ -1,0 +1,232 @@
+//! Tuning: one leave-one-out search pays for every k, vote and decision.
+//!
+//! Each training document is classified by the others. Its neighbors are searched once, for the
+//! largest k; every smaller k, every vote and every decision is a re-vote on the same lists
+//! ([`revote`]). Vocabulary, document frequencies and term selection are those of all training
+//! documents: what is left out is the document as a neighbor.
+//!
+//! Documents that nearly repeat others make leave-one-out figures too good and thresholds too
+//! high: [`NearDuplicates`] are no neighbors of each other here.
+
+use std::num::NonZeroUsize;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::decide::{Decision, ThresholdRule};
+use crate::threads::Threads;
+use crate::vote::{Ballot, Electorate, Vote};
+
+mod features;
+mod neighbors;
+mod sweep;
+mod thresholds;
+
+pub use features::{FeatureError, Features, Free, Recount, Step, Trials, Weighted, tune_features};
+pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit};
+pub use thresholds::{LabelScores, thresholds};
+
+use sweep::Sweep;
+
+/// What tuning maximizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// F1 over all decisions.
+    #[default]
+    MicroF1,
+    /// The mean of the labels' F1.
+    MacroF1,
+    /// The share of documents that got exactly their labels.
+    Accuracy,
+    /// The mean of micro and macro F1.
+    MicroMacro,
+}
+
+impl Objective {
+    /// The value of figures.
+    pub fn of(self, figures: Figures) -> f64 {
+        match self {
+            Self::MicroF1 => figures.micro_f1,
+            Self::MacroF1 => figures.macro_f1,
+            Self::Accuracy => figures.accuracy,
+            Self::MicroMacro => f64::midpoint(figures.micro_f1, figures.macro_f1),
+        }
+    }
+
+    /// The name that `--objective` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MicroF1 => "micro-f1",
+            Self::MacroF1 => "macro-f1",
+            Self::Accuracy => "accuracy",
+            Self::MicroMacro => "micro+macro",
+        }
+    }
+}
+
+/// How good decisions are.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// F1 over all decisions.
+    pub micro_f1: f64,
+    /// The mean of the F1 of all labels of the training corpus.
+    pub macro_f1: f64,
+    /// The share of documents that got exactly their labels.
+    pub accuracy: f64,
+}
+
+/// A decision without the thresholds that it learns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "rule", rename_all = "kebab-case")]
+pub enum Candidate {
+    /// One label.
+    Single,
+    /// One threshold for all labels.
+    Global {
+        /// The threshold.
+        threshold: f64,
+        /// Whether a document may get no label.
+        allow_none: bool,
+    },
+    /// A threshold a label.
+    PerLabel {
+        /// How they are learnt.
+        #[serde(rename = "thresholds")]
+        rule: ThresholdRule,
+        /// The limit of SCutFBR.
+        fbr: f64,
+        /// Whether a document may get no label.
+        allow_none: bool,
+    },
+    /// The first labels.
+    First {
+        /// How many.
+        labels: usize,
+    },
+    /// The labels before the largest gap.
+    LargestGap,
+}
+
+impl std::fmt::Display for Candidate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let one = |allow_none: &bool| if *allow_none { "" } else { ", at least one" };
+        match self {
+            Self::Single => f.write_str("one label"),
+            Self::Global { threshold, allow_none } => {
+                write!(f, "threshold {threshold}{}", one(allow_none))
+            }
+            Self::PerLabel { rule: ThresholdRule::ScutFbr, fbr, allow_none } => {
+                write!(f, "scut-fbr {fbr}{}", one(allow_none))
+            }
+            Self::PerLabel { rule, allow_none, .. } => {
+                write!(f, "{}{}", rule.name(), one(allow_none))
+            }
+            Self::First { labels } => write!(f, "rcut {labels}"),
+            Self::LargestGap => f.write_str("mcut"),
+        }
+    }
+}
+
+/// One line of the table: settings and their leave-one-out figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Trial {
+    /// How many neighbors vote.
+    pub k: usize,
+    /// How much each vote counts.
+    pub vote: Vote,
+    /// How many labels a document gets.
+    pub decision: Candidate,
+    /// How good that is.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// What is tried.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// The numbers of neighbors, rising.
+    pub ks: Vec<usize>,
+    /// The votes.
+    pub ballots: Vec<Ballot>,
+    /// Whether documents may get several labels.
+    pub several: bool,
+    /// What is maximized.
+    pub objective: Objective,
+}
+
+impl Grid {
+    /// Every k up to `k_max` and every vote.
+    pub fn full(k_max: NonZeroUsize, several: bool, objective: Objective) -> Self {
+        let powers = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
+        let mut ballots: Vec<Ballot> =
+            powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
+        ballots.extend([Ballot::Uniform, Ballot::Rank]);
+        ballots.extend([5.0, 10.0, 20.0].map(|beta| Ballot::Exp { beta }));
+        Self { ks: (1..=k_max.get()).collect(), ballots, several, objective }
+    }
+
+    /// A few k up to `k_max` and votes, for comparing features.
+    pub fn coarse(k_max: NonZeroUsize, several: bool, objective: Objective) -> Self {
+        let ks = [1, 3, 5, 10, 15, 20, 30, 45, 60, 85, 120, 160, 200];
+        let ks = ks.into_iter().filter(|&k| k <= k_max.get()).collect();
+        let powers = [1.0, 2.0, 4.0];
+        let ballots = powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
+        Self { ks, ballots, several, objective }
+    }
+}
+
+/// The best of a grid, and all of it.
+#[derive(Debug, Clone)]
+pub struct Tuned {
+    /// The best settings.
+    pub best: Trial,
+    /// Their decision, with what it has learnt.
+    pub decision: Decision,
+    /// Everything that was tried, by vote, k and decision.
+    pub trials: Vec<Trial>,
+}
+
+/// Tries a grid on leave-one-out neighbors. `among` are the training documents. Of equal values
+/// the smaller k wins, then the vote and the decision that come first.
+///
+/// # Panics
+/// If the grid has no k or no vote.
+pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: &Threads) -> Tuned {
+    let sweep = Sweep::new(found, among);
+    let objective = |figures: Figures| grid.objective.of(figures);
+    let by_ballot = |&ballot: &Ballot| {
+        let mut trials = Vec::new();
+        sweep.run(ballot, &grid.ks, |k, scores| {
+            let mut push = |compensation, decision, figures| {
+                let vote = Vote { ballot, compensation };
+                trials.push(Trial { k, vote, decision, figures });
+            };
+            if grid.several {
+                sweep.multi(scores, &objective, &mut |candidate, figures| {
+                    push(0.0, candidate, figures);
+                });
+            } else {
+                sweep.single(scores, &mut |compensation, figures| {
+                    push(compensation, Candidate::Single, figures);
+                });
+            }
+        });
+        trials
+    };
+    let trials: Vec<Trial> = threads
+        .run(|| grid.ballots.par_iter().map(by_ballot).collect::<Vec<_>>())
+        .into_iter()
+        .flatten()
+        .collect();
+    let better = |best: Trial, next: &Trial| {
+        let (old, new) = (objective(best.figures), objective(next.figures));
+        if new > old || (new >= old && next.k < best.k) { *next } else { best }
+    };
+    let best = trials.iter().skip(1).fold(trials[0], better);
+    let mut decision = Decision::Single;
+    sweep.run(best.vote.ballot, &[best.k], |_, scores| {
+        decision = sweep.decision(best.decision, scores);
+    });
+    Tuned { best, decision, trials }
+}

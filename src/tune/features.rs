@@ -1,0 +1,356 @@
+//! Features by trial: weighting, stems, word pairs, title, term selection, each kept if a
+//! leave-one-out search of a sample says that it pays.
+//!
+//! The search is greedy: one dimension after the other, the best value of each is kept, and the
+//! weighting is tried once more at the end. Each trial weighs all training documents, searches
+//! the neighbors of the sample and re-votes a coarse grid.
+
+use std::num::NonZeroUsize;
+
+use crate::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
+use crate::corpus::CorpusError;
+use crate::counts::{Counts, Fields};
+use crate::matrix::{Csr, csr};
+use crate::search::{Inverted, SearchError};
+use crate::select::{self, Criterion, Selection};
+use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
+use crate::threads::Threads;
+use crate::vote::Electorate;
+
+use super::neighbors::{Exclusion, LeaveOneOut, NearDuplicates};
+use super::{Figures, Grid, Trial, revote};
+
+/// Training documents as weighted rows, and as queries.
+#[derive(Debug)]
+pub struct Weighted {
+    documents: Csr,
+    queries: Option<Csr>,
+}
+
+impl Weighted {
+    /// Weighs counted documents.
+    pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting) -> Self {
+        let columns = counts.vocabulary.len();
+        let rows = counts.rows(&fields.boosts());
+        let frequencies = counts.vocabulary.document_frequencies();
+        let idf = weighting.idfs(frequencies, counts.documents() as u64);
+        let terms = TermWeights { idf: &idf, mean_length: rows.mean_length() };
+        let weigh = |side, mut rows: RawRows| {
+            weighting.weigh_rows(side, &mut rows, terms);
+            csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order")
+        };
+        let queries = (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone()));
+        Self { documents: weigh(Side::Document, rows), queries }
+    }
+
+    /// The rows to search in.
+    pub fn documents(&self) -> &Csr {
+        &self.documents
+    }
+
+    /// The same documents as queries.
+    pub fn queries(&self) -> &Csr {
+        self.queries.as_ref().unwrap_or(&self.documents)
+    }
+
+    /// The leave-one-out neighbors of `rows`.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub fn leave_one_out(
+        &self,
+        rows: &[u32],
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        threads: &Threads,
+        progress: &dyn Fn(u64),
+    ) -> Result<LeaveOneOut, SearchError> {
+        let engine = Inverted::new(&self.documents, threads.clone())?;
+        let queries = self.queries().view();
+        LeaveOneOut::search(&engine, &queries, rows, k, exclusion, progress)
+    }
+}
+
+/// What decides the vectors of documents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Features {
+    /// How text becomes terms; `None`: the documents are vectors.
+    pub analyzer: Option<AnalyzerSpec>,
+    /// The fields and their boosts.
+    pub fields: Fields,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// Which terms are kept.
+    pub selection: Option<Selection>,
+}
+
+/// Which of the features may be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Free {
+    /// Stems and word pairs.
+    pub analyzer: bool,
+    /// The boost of the first line.
+    pub title: bool,
+    /// The weighting and the power of the idf.
+    pub weighting: bool,
+    /// The selection of terms.
+    pub selection: bool,
+}
+
+/// A feature that was tried.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Step {
+    /// What was changed.
+    pub change: String,
+    /// The leave-one-out figures of the best votes of the sample.
+    #[serde(flatten)]
+    pub trial: Trial,
+    /// Whether it was the best so far.
+    pub kept: bool,
+}
+
+/// Why features cannot be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum FeatureError {
+    /// The corpus cannot be counted.
+    #[error(transparent)]
+    Corpus(#[from] CorpusError),
+    /// The rows cannot be searched.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+}
+
+/// Counts the training documents with an analyzer and fields.
+pub type Recount<'a> =
+    dyn FnMut(&Option<AnalyzerSpec>, &Fields) -> Result<Counts, CorpusError> + 'a;
+
+/// The trials.
+pub struct Trials<'a> {
+    /// Counts the training documents anew.
+    pub recount: &'a mut Recount<'a>,
+    /// The documents that are left out, as rows.
+    pub sample: &'a [u32],
+    /// The largest k.
+    pub k_max: NonZeroUsize,
+    /// The grid of votes.
+    pub grid: &'a Grid,
+    /// Pairs of documents that are no neighbors.
+    pub near: &'a NearDuplicates,
+    /// Groups of documents that are no neighbors; empty: none.
+    pub groups: &'a [u32],
+    /// Threads.
+    pub threads: &'a Threads,
+    /// Told of every trial.
+    pub progress: &'a mut dyn FnMut(&Step),
+}
+
+impl std::fmt::Debug for Trials<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trials").finish_non_exhaustive()
+    }
+}
+
+/// The state of the greedy search.
+struct Search<'t, 'a> {
+    trials: &'t mut Trials<'a>,
+    best: Features,
+    figures: Option<Figures>,
+    /// The counts of every analyzer and fields that were asked for.
+    counted: Vec<((Option<AnalyzerSpec>, Fields), Counts)>,
+    steps: Vec<Step>,
+}
+
+/// The best features found from `start`, the counts of their documents, and every step.
+///
+/// # Errors
+/// If the documents cannot be counted or searched.
+pub fn tune_features(
+    trials: &mut Trials<'_>,
+    start: Features,
+    free: Free,
+) -> Result<(Features, Counts, Vec<Step>), FeatureError> {
+    let fields = start.fields.clone();
+    let mut search =
+        Search { trials, best: start, figures: None, counted: Vec::new(), steps: Vec::new() };
+    search.try_out("as given".to_owned(), search.best.clone())?;
+    if free.weighting {
+        search.weightings()?;
+    }
+    if free.title && fields == Fields::Whole {
+        search.titles()?;
+    }
+    if free.analyzer {
+        search.analyzers()?;
+    }
+    if free.selection {
+        search.selections()?;
+    }
+    if free.weighting {
+        search.weightings()?;
+    }
+    if free.title && fields == Fields::Whole {
+        search.titles()?;
+    }
+    let (best, steps) = (search.best.clone(), std::mem::take(&mut search.steps));
+    let at = search.count(&best)?;
+    let mut counts = search.counted.swap_remove(at).1;
+    if let Some(selection) = best.selection {
+        counts = counts.select(selection);
+    }
+    Ok((best, counts, steps))
+}
+
+impl Search<'_, '_> {
+    /// Where the counts of these features lie.
+    fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
+        // The boost is applied later: fields are counted apart once.
+        let fields = match features.fields {
+            Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
+            ref fields => fields.clone(),
+        };
+        let key = (features.analyzer.clone(), fields);
+        if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == key) {
+            return Ok(at);
+        }
+        let counts = (self.trials.recount)(&key.0, &key.1)?;
+        self.counted.push((key, counts));
+        Ok(self.counted.len() - 1)
+    }
+
+    fn try_out(&mut self, change: String, features: Features) -> Result<(), FeatureError> {
+        let at = self.count(&features)?;
+        let counts = &self.counted[at].1;
+        let selected;
+        let counts = match features.selection {
+            Some(selection) => {
+                selected = counts.selected(selection);
+                &selected
+            }
+            None => counts,
+        };
+        let weighted = Weighted::new(counts, &features.fields, features.weighting);
+        let trials = &mut *self.trials;
+        let exclusion = Exclusion { near: Some(trials.near), groups: trials.groups };
+        let found = weighted.leave_one_out(
+            trials.sample,
+            trials.k_max,
+            exclusion,
+            trials.threads,
+            &|_| (),
+        )?;
+        let sizes = counts.label_sizes();
+        let trial = revote(&found, counts.electorate(&sizes), trials.grid, trials.threads).best;
+        let value = |figures| trials.grid.objective.of(figures);
+        let kept = self.figures.is_none_or(|figures| value(trial.figures) > value(figures));
+        let step = Step { change, trial, kept };
+        (trials.progress)(&step);
+        self.steps.push(step);
+        if kept {
+            self.figures = Some(trial.figures);
+            self.best = features;
+        }
+        Ok(())
+    }
+
+    fn weightings(&mut self) -> Result<(), FeatureError> {
+        for code in ["ltc", "lsc", "btc", "ntc", "bm25"] {
+            for power in [0.5, 1.0, 1.5] {
+                let weighting: Weighting = code.parse().unwrap_or_default();
+                let Some(weighting) = weighting.with_idf_power(power) else { continue };
+                if weighting == self.best.weighting {
+                    continue;
+                }
+                let features = Features { weighting, ..self.best.clone() };
+                self.try_out(format!("weighting {weighting}, idf power {power}"), features)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn titles(&mut self) -> Result<(), FeatureError> {
+        for boost in [1.0, 2.0, 3.0, 5.0] {
+            let fields = Fields::FirstLine { boost };
+            if fields == self.best.fields {
+                continue;
+            }
+            let features = Features { fields, ..self.best.clone() };
+            self.try_out(format!("first line × {boost}"), features)?;
+        }
+        Ok(())
+    }
+
+    fn analyzers(&mut self) -> Result<(), FeatureError> {
+        let Some(given) = self.best.analyzer.clone() else { return Ok(()) };
+        let at = self.count(&self.best.clone())?;
+        if let Some(stemmer) = language(&self.counted[at].1) {
+            let analyzer = Some(AnalyzerSpec { stemmer: Some(stemmer), ..given });
+            let features = Features { analyzer, ..self.best.clone() };
+            self.try_out(format!("stems ({})", stemmer.language()), features)?;
+        }
+        let Some(given) = self.best.analyzer.clone() else { return Ok(()) };
+        let word_ngrams = NgramRange::new(1, 2);
+        let analyzer = Some(AnalyzerSpec { word_ngrams, ..given });
+        let features = Features { analyzer, ..self.best.clone() };
+        self.try_out("words and pairs of words".to_owned(), features)
+    }
+
+    fn selections(&mut self) -> Result<(), FeatureError> {
+        let pairs = |features: &Features| {
+            let mut other = features.clone();
+            if let Some(analyzer) = &mut other.analyzer {
+                let (words, pairs) = (NgramRange::new(1, 1), NgramRange::new(1, 2));
+                analyzer.word_ngrams = if analyzer.word_ngrams == words { pairs } else { words };
+            }
+            other
+        };
+        let start = self.best.clone();
+        // Pairs of words often pay only where the best are selected.
+        for base in [start.clone(), pairs(&start)] {
+            let at = self.count(&base)?;
+            let terms = self.counted[at].1.vocabulary.len();
+            for count in [1_000, 2_000, 5_000, 10_000, 20_000, 40_000] {
+                let Some(count) = NonZeroUsize::new(count).filter(|n| n.get() < terms) else {
+                    continue;
+                };
+                let selection = Selection { criterion: Criterion::Chi2, terms: count };
+                let features = Features { selection: Some(selection), ..base.clone() };
+                let ngrams = base.analyzer.as_ref().and_then(|analyzer| analyzer.word_ngrams);
+                let of = ngrams.map_or(String::new(), |range| format!(" of word n-grams {range}"));
+                self.try_out(format!("{selection}{of}"), features)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The language whose stop words are in the most documents, if there is a stemmer for it.
+fn language(counts: &Counts) -> Option<Stemmer> {
+    let documents = counts.documents() as f64;
+    let frequencies = counts.vocabulary.document_frequencies();
+    let share = |stemmer: Stemmer| -> f64 {
+        let words = stop_words(stemmer.code()).unwrap_or_default();
+        let ids = words.iter().filter_map(|word| counts.vocabulary.id(word));
+        ids.map(|id| f64::from(frequencies[id as usize])).sum::<f64>() / documents
+    };
+    let best = Stemmer::all().map(|stemmer| (stemmer, share(stemmer)));
+    let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (best.1 >= 1.0).then_some(best.0)
+}
+
+impl Counts {
+    /// What the documents are worth in a vote; `sizes` are [`Counts::label_sizes`].
+    pub fn electorate<'a>(&'a self, sizes: &'a [u32]) -> Electorate<'a> {
+        Electorate {
+            indptr: &self.label_indptr,
+            indices: &self.label_indices,
+            weights: &self.weights,
+            sizes,
+        }
+    }
+
+    /// A copy with only the terms that `selection` keeps.
+    fn selected(&self, selection: Selection) -> Self {
+        let kept = select::best(&select::values(self, selection.criterion), selection.terms.get());
+        self.clone().keep(&kept)
+    }
+}

@@ -6,8 +6,10 @@
 //!   the k-nearest-neighbor runs of Lewis, Yang, Rose and Li (2004);
 //! * `information-gain`: the mutual information of term and label, in bits
 //!
-//! with A the documents that have both, B the term alone, C the label alone, D neither. Of equal
-//! values the term first in the vocabulary's order is kept.
+//! with A the documents that have both, B the term alone, C the label alone, D neither. Terms in
+//! fewer than 5 documents come after all others: their values are chance (one document with a
+//! label that no other has makes every word of it perfect). Of equal values the term first in the
+//! vocabulary's order is kept.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -129,10 +131,20 @@ impl Table {
     }
 }
 
-/// The value of every term.
-pub(crate) fn values(counts: &Counts, criterion: Criterion) -> Vec<f64> {
-    let documents = counts.documents();
-    let sizes = counts.label_sizes();
+/// A term in fewer documents is taken only where no other is left.
+const MIN_DOCUMENTS: usize = 5;
+
+/// The value of every term, told by the documents that `tells` takes; those of rare terms are
+/// below 0.
+fn values(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) -> Vec<f64> {
+    let mut documents = 0u32;
+    let mut sizes = vec![0u32; counts.label_sizes().len()];
+    for row in (0u32..).take(counts.documents()).filter(|&row| tells(row)) {
+        documents += 1;
+        for &label in counts.labels(row as usize) {
+            sizes[label as usize] += 1;
+        }
+    }
     let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
     by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
     let (starts, rows) = counts.postings();
@@ -141,8 +153,9 @@ pub(crate) fn values(counts: &Counts, criterion: Criterion) -> Vec<f64> {
     starts
         .windows(2)
         .map(|bounds| {
-            let rows = &rows[bounds[0]..bounds[1]];
-            for &row in rows {
+            let mut df = 0usize;
+            for &row in rows[bounds[0]..bounds[1]].iter().filter(|&&row| tells(row)) {
+                df += 1;
                 for &label in counts.labels(row as usize) {
                     if together[label as usize] == 0 {
                         touched.push(label);
@@ -158,9 +171,9 @@ pub(crate) fn values(counts: &Counts, criterion: Criterion) -> Vec<f64> {
                 .map(|&label| {
                     let table = Table {
                         both: f64::from(together[label as usize]),
-                        term: rows.len() as f64,
+                        term: df as f64,
                         label: f64::from(sizes[label as usize]),
-                        documents: documents as f64,
+                        documents: f64::from(documents),
                     };
                     table.value(criterion)
                 })
@@ -168,7 +181,8 @@ pub(crate) fn values(counts: &Counts, criterion: Criterion) -> Vec<f64> {
             for label in touched.drain(..) {
                 together[label as usize] = 0;
             }
-            best
+            // χ² and information are not above the number of documents.
+            if df < MIN_DOCUMENTS { best - f64::from(documents) - 1.0 } else { best }
         })
         .collect()
 }
@@ -177,13 +191,18 @@ impl Counts {
     /// Leaves only the terms that `selection` keeps.
     #[must_use]
     pub fn select(self, selection: Selection) -> Self {
-        let kept = best(&values(&self, selection.criterion), selection.terms.get());
+        let kept = self.selected(selection, &|_| true);
         self.keep(&kept)
+    }
+
+    /// Which terms `selection` keeps, told by the documents that `tells` takes.
+    pub(crate) fn selected(&self, selection: Selection, tells: &dyn Fn(u32) -> bool) -> Vec<bool> {
+        best(&values(self, selection.criterion, tells), selection.terms.get())
     }
 }
 
 /// Which `count` values are the highest; of equal ones the first.
-pub(crate) fn best(values: &[f64], count: usize) -> Vec<bool> {
+fn best(values: &[f64], count: usize) -> Vec<bool> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
     let mut kept = vec![false; values.len()];

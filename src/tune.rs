@@ -187,17 +187,43 @@ pub struct Tuned {
     pub trials: Vec<Trial>,
 }
 
-/// Tries a grid on leave-one-out neighbors. `among` are the training documents. Of equal values
+/// What a sweep of several labels may cost: numbers of neighbors times pairs of a document and a
+/// label that its neighbors have.
+const WORK: usize = 50_000_000;
+/// So many numbers of neighbors are tried at least.
+const FEWEST: usize = 12;
+
+/// At most `most` of `ks`, the first and the last among them, in about equal ratios.
+fn thinned(ks: &[usize], most: usize) -> Vec<usize> {
+    let (Some(&first), Some(&last)) = (ks.first(), ks.last()) else { return Vec::new() };
+    if ks.len() <= most {
+        return ks.to_vec();
+    }
+    let ratio = libm::pow(last as f64 / first as f64, 1.0 / (most - 1) as f64);
+    let mut left = vec![first];
+    for &k in ks {
+        let next = left[left.len() - 1] as f64 * ratio;
+        if k == last || (k as f64 >= next && left.len() + 1 < most) {
+            left.push(k);
+        }
+    }
+    left
+}
+
+/// Tries a grid on leave-one-out neighbors. `among` are the training documents. Where many labels
+/// make that long, fewer k are tried, in about equal ratios. Of equal values
 /// the smaller k wins, then the vote and the decision that come first.
 ///
 /// # Panics
 /// If the grid has no k or no vote.
 pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: &Threads) -> Tuned {
     let sweep = Sweep::new(found, among);
+    let most = if grid.several { WORK / sweep.len().max(1) } else { usize::MAX };
+    let ks = thinned(&grid.ks, most.max(FEWEST));
     let objective = |figures: Figures| grid.objective.of(figures);
     let by_ballot = |&ballot: &Ballot| {
         let mut trials = Vec::new();
-        sweep.run(ballot, &grid.ks, |k, scores| {
+        sweep.run(ballot, &ks, |k, scores| {
             let mut push = |compensation, decision, figures| {
                 let vote = Vote { ballot, compensation };
                 trials.push(Trial { k, vote, decision, figures });

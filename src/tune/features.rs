@@ -12,7 +12,7 @@ use crate::corpus::CorpusError;
 use crate::counts::{Counts, Fields};
 use crate::matrix::{Csr, csr};
 use crate::search::{Inverted, SearchError};
-use crate::select::{self, Criterion, Selection};
+use crate::select::{Criterion, Selection};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 use crate::vote::Electorate;
@@ -150,6 +150,34 @@ impl std::fmt::Debug for Trials<'_> {
     }
 }
 
+/// The sample is cut into so many parts where terms are selected: for each part the other
+/// documents tell which.
+const FOLDS: u32 = 4;
+
+impl Trials<'_> {
+    /// The leave-one-out neighbors of the sample. Terms are selected without looking at the labels
+    /// of the documents that are left out: with them, rare terms would look better than they are.
+    fn neighbors(&self, counts: &Counts, features: &Features) -> Result<LeaveOneOut, SearchError> {
+        let exclusion = Exclusion { near: Some(self.near), groups: self.groups };
+        let search = |counts: &Counts, rows: &[u32]| {
+            let weighted = Weighted::new(counts, &features.fields, features.weighting);
+            weighted.leave_one_out(rows, self.k_max, exclusion, self.threads, &|_| ())
+        };
+        let Some(selection) = features.selection else { return search(counts, self.sample) };
+        // Stretches of the corpus, not single documents: neighbors in order are often alike.
+        let documents = u64::try_from(counts.documents()).unwrap_or(u64::MAX).max(1);
+        let fold = |row: u32| u64::from(row) * u64::from(FOLDS) * 8 / documents % u64::from(FOLDS);
+        let mut found = LeaveOneOut::default();
+        for left_out in 0..u64::from(FOLDS) {
+            let rows: Vec<u32> =
+                self.sample.iter().copied().filter(|&row| fold(row) == left_out).collect();
+            let kept = counts.selected(selection, &|row| fold(row) != left_out);
+            found.append(search(&counts.clone().keep(&kept), &rows)?);
+        }
+        Ok(found)
+    }
+}
+
 /// The state of the greedy search.
 struct Search<'t, 'a> {
     trials: &'t mut Trials<'a>,
@@ -220,24 +248,8 @@ impl Search<'_, '_> {
     fn try_out(&mut self, change: String, features: Features) -> Result<(), FeatureError> {
         let at = self.count(&features)?;
         let counts = &self.counted[at].1;
-        let selected;
-        let counts = match features.selection {
-            Some(selection) => {
-                selected = counts.selected(selection);
-                &selected
-            }
-            None => counts,
-        };
-        let weighted = Weighted::new(counts, &features.fields, features.weighting);
         let trials = &mut *self.trials;
-        let exclusion = Exclusion { near: Some(trials.near), groups: trials.groups };
-        let found = weighted.leave_one_out(
-            trials.sample,
-            trials.k_max,
-            exclusion,
-            trials.threads,
-            &|_| (),
-        )?;
+        let found = trials.neighbors(counts, &features)?;
         let sizes = counts.label_sizes();
         let trial = revote(&found, counts.electorate(&sizes), trials.grid, trials.threads).best;
         let value = |figures| trials.grid.objective.of(figures);
@@ -308,7 +320,7 @@ impl Search<'_, '_> {
         for base in [start.clone(), pairs(&start)] {
             let at = self.count(&base)?;
             let terms = self.counted[at].1.vocabulary.len();
-            for count in [1_000, 2_000, 5_000, 10_000, 20_000, 40_000] {
+            for count in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000] {
                 let Some(count) = NonZeroUsize::new(count).filter(|n| n.get() < terms) else {
                     continue;
                 };
@@ -346,11 +358,5 @@ impl Counts {
             weights: &self.weights,
             sizes,
         }
-    }
-
-    /// A copy with only the terms that `selection` keeps.
-    fn selected(&self, selection: Selection) -> Self {
-        let kept = select::best(&select::values(self, selection.criterion), selection.terms.get());
-        self.clone().keep(&kept)
     }
 }

@@ -113,6 +113,12 @@ pub struct LeaveOneOut {
     pub(crate) neighbors: Vec<Neighbor>,
 }
 
+impl Default for LeaveOneOut {
+    fn default() -> Self {
+        Self { rows: Vec::new(), bounds: vec![0], neighbors: Vec::new() }
+    }
+}
+
 impl LeaveOneOut {
     /// Searches the `k` nearest allowed rows of each of `rows`, itself left out. `queries` are
     /// the training rows weighted as queries; `progress` is told how many were searched.
@@ -160,6 +166,14 @@ impl LeaveOneOut {
         Ok(found)
     }
 
+    /// Adds the documents of another search.
+    pub(crate) fn append(&mut self, other: Self) {
+        let start = self.neighbors.len();
+        self.rows.extend(other.rows);
+        self.neighbors.extend(other.neighbors);
+        self.bounds.extend(other.bounds[1..].iter().map(|bound| start + bound));
+    }
+
     /// How many documents were left out.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -179,7 +193,13 @@ impl LeaveOneOut {
     }
 }
 
-/// The cosine above which rows are near-duplicates, found from the data.
+/// The cosine above which documents are near-duplicates, found from the data; `None`: the data
+/// show none.
+///
+/// Documents have their best neighbors around one cosine; where near-duplicates are many, the
+/// cosines of best neighbors pile up at 1 too. The limit is the rarest cosine between the two:
+/// the lowest point of the histogram (twentieths, smoothed over three) after its peak, if the
+/// histogram rises after it to twice that.
 ///
 /// # Errors
 /// If the queries do not fit the engine's rows.
@@ -187,20 +207,63 @@ pub fn near_limit(engine: &dyn Search, queries: &CsrView<'_>) -> Result<Option<f
     let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
     let step = (rows.len() / 4_000).max(1);
     let sample: Vec<u32> = rows.into_iter().step_by(step).collect();
-    let found = LeaveOneOut::search(
-        engine,
-        queries,
-        &sample,
-        NonZeroUsize::MIN,
-        Exclusion::default(),
-        &|_| (),
-    )?;
-    let mut bins = [0; 20];
-    for index in 0..found.len() {
-        if let Some(best) = found.get(index).1.first() {
-            bins[((best.similarity * 20.0) as usize).min(19)] += 1;
-        }
+    let one = NonZeroUsize::MIN;
+    let found = LeaveOneOut::search(engine, queries, &sample, one, Exclusion::default(), &|_| ())?;
+    let best = (0..found.len()).filter_map(|index| found.get(index).1.first());
+    Ok(valley(best.map(|neighbor| neighbor.similarity)))
+}
+
+/// Bins of the histogram of best cosines.
+const BINS: u16 = 20;
+
+fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
+    let bins = usize::from(BINS);
+    let mut histogram = vec![0u32; bins];
+    for similarity in best {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cosine")]
+        let bin = (similarity * f32::from(BINS)) as usize;
+        histogram[bin.min(bins - 1)] += 1;
     }
-    eprintln!("{bins:?}");
-    Ok(Some(0.7))
+    // The mean of a bin and its neighbors; the last bin, where equal documents are, is itself.
+    let smooth = |bin: usize| {
+        let around = &histogram[bin.saturating_sub(1)..(bin + 2).min(bins - 1)];
+        f64::from(around.iter().sum::<u32>()) / around.len() as f64
+    };
+    let peak = (0..bins - 1).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?;
+    // Where near-duplicates outnumber the rest, the peak itself is theirs.
+    let peak = if peak > bins * 3 / 4 {
+        (0..bins / 2).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?
+    } else {
+        peak
+    };
+    let lowest = (peak + 1..bins - 1).min_by(|&a, &b| smooth(a).total_cmp(&smooth(b)))?;
+    let after = (lowest + 1..bins - 1).map(smooth).fold(f64::from(histogram[bins - 1]), f64::max);
+    let few = smooth(lowest).max(1.0);
+    (after >= 2.0 * few).then(|| (lowest as f32 + 0.5) / f32::from(BINS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(histogram: [u32; 20]) -> Option<f32> {
+        let bins = (0u16..).zip(histogram);
+        valley(bins.flat_map(|(bin, count)| {
+            std::iter::repeat_n((f32::from(bin) + 0.5) / 20.0, count as usize)
+        }))
+    }
+
+    #[test]
+    fn limits_lie_between_the_two_peaks() {
+        let two = [0, 2, 9, 37, 59, 59, 54, 37, 27, 25, 20, 23, 22, 21, 30, 26, 37, 51, 90, 210];
+        assert_eq!(limit(two), Some(0.575));
+        let few = [
+            0, 22, 414, 1087, 896, 811, 736, 673, 589, 441, 394, 325, 257, 217, 176, 117, 83, 95,
+            93, 344,
+        ];
+        assert_eq!(limit(few), Some(0.875));
+        let none = [0, 2, 9, 37, 59, 59, 54, 37, 27, 25, 20, 13, 10, 8, 5, 3, 2, 1, 1, 1];
+        assert_eq!(limit(none), None);
+        assert_eq!(limit([0; 20]), None);
+    }
 }

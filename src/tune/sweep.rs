@@ -10,7 +10,7 @@ use super::{Candidate, Figures};
 /// Steps of the one threshold for all labels: hundredths.
 const STEPS: usize = 100;
 /// The limits that SCutFBR tries.
-const FBR: [f64; 4] = [0.1, 0.2, 0.3, 0.5];
+const FBR: [f64; 3] = [0.1, 0.3, 0.5];
 /// The exponents of the compensation for label sizes that single-label votes try; 0: none.
 const COMPENSATIONS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 
@@ -205,11 +205,12 @@ impl<'a> Sweep<'a> {
         for (rule, fbr, thresholds) in learnt {
             self.by_thresholds(scores, (rule, fbr), &thresholds, &tops, found);
         }
-        let values = self.rank_values(scores);
+        let ranked = self.ranked(scores);
+        let values = rank_values(scores, &ranked);
         let rtcut = ThresholdRule::Rtcut;
         let learnt = thresholds(rtcut, 0.0, &self.lists(|slot| values[slot]));
         self.by_thresholds(&values, (rtcut, 0.0), &learnt, &tops, found);
-        self.by_ranks(scores, found);
+        self.by_ranks(scores, &ranked, found);
     }
 
     /// For each label its scores by falling score.
@@ -258,40 +259,39 @@ impl<'a> Sweep<'a> {
         for &slot in tops.iter().flatten() {
             count(&mut tops_below[self.labels[slot] as usize][step(scores[slot])], self.due[slot]);
         }
-        let documents = self.found.len();
+        // From here: the scores of this step and of all higher ones; of all lower ones.
+        for (steps, below) in tallies.iter_mut().zip(&mut tops_below) {
+            for step in (0..STEPS).rev() {
+                steps[step] = steps[step].plus(steps[step + 1]);
+            }
+            let mut lower = Tally::default();
+            for step in below {
+                lower = lower.plus(std::mem::replace(step, lower));
+            }
+        }
         for allow_none in [true, false] {
-            let mut best: Option<(usize, Figures, f64)> = None;
-            for threshold in 1..STEPS {
+            let value = |&threshold: &usize| {
                 let mut sum = Tally::default();
                 let mut macro_sum = 0.0;
-                for (label, (steps, below)) in tallies.iter().zip(&tops_below).enumerate() {
-                    let mut tally =
-                        Tally { due: u64::from(self.due_documents[label]), ..Tally::default() };
-                    for part in &steps[threshold..] {
-                        tally = tally.plus(*part);
-                    }
+                for ((steps, below), &due) in
+                    tallies.iter().zip(&tops_below).zip(&self.due_documents)
+                {
+                    let mut tally = steps[threshold].plus(Tally { due: due.into(), tp: 0, fp: 0 });
                     if !allow_none {
-                        for part in &below[..threshold] {
-                            tally = tally.plus(*part);
-                        }
+                        tally = tally.plus(below[threshold]);
                     }
                     sum = sum.plus(tally);
                     macro_sum += tally.f1();
                 }
-                let figures = Figures {
-                    micro_f1: sum.f1(),
-                    macro_f1: macro_sum / tallies.len().max(1) as f64,
-                    accuracy: 0.0,
-                };
-                let value = objective(figures);
-                if best.is_none_or(|(.., best)| value > best) {
-                    best = Some((threshold, figures, value));
-                }
-            }
-            let Some((threshold, ..)) = best else { continue };
-            let threshold = hundredths(threshold);
+                let macro_f1 = macro_sum / tallies.len().max(1) as f64;
+                // The accuracy is not known here: the micro F1 stands for it.
+                objective(Figures { micro_f1: sum.f1(), macro_f1, accuracy: sum.f1() })
+            };
+            // Of equal values the lowest threshold.
+            let best = (1..STEPS).rev().max_by(|a, b| value(a).total_cmp(&value(b)));
+            let threshold = hundredths(best.unwrap_or(STEPS / 2));
             let given = |slot: usize| scores[slot] >= threshold;
-            let figures = self.with_fallback(given, (!allow_none).then_some(tops), documents);
+            let figures = self.with_fallback(given, (!allow_none).then_some(tops));
             found(Candidate::Global { threshold, allow_none }, figures);
         }
     }
@@ -302,9 +302,8 @@ impl<'a> Sweep<'a> {
         &self,
         given: impl Fn(usize) -> bool,
         tops: Option<&[Option<usize>]>,
-        documents: usize,
     ) -> Figures {
-        let labels = (0..documents).flat_map(|document| {
+        let labels = (0..self.found.len()).flat_map(|document| {
             let slots = self.slots_of(document);
             let top = match tops {
                 Some(tops) if !slots.clone().any(&given) => tops[document],
@@ -329,35 +328,29 @@ impl<'a> Sweep<'a> {
             values[slot] != 0.0 && threshold.is_some_and(|threshold| values[slot] >= threshold)
         };
         for allow_none in [true, false] {
-            let figures =
-                self.with_fallback(given, (!allow_none).then_some(tops), self.found.len());
+            let figures = self.with_fallback(given, (!allow_none).then_some(tops));
             found(Candidate::PerLabel { rule, fbr, allow_none }, figures);
         }
     }
 
-    /// The slots of each document by falling score.
-    fn ranked(&self, document: usize, scores: &[f64]) -> Vec<usize> {
-        let mut slots: Vec<usize> =
-            self.slots_of(document).filter(|&slot| scores[slot] > 0.0).collect();
-        slots.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-        slots
-    }
-
-    /// RTCut's values; infinite where there is no score.
-    fn rank_values(&self, scores: &[f64]) -> Vec<f64> {
-        let mut values = vec![f64::NEG_INFINITY; scores.len()];
-        for document in 0..self.found.len() {
-            for (rank, slot) in self.ranked(document, scores).into_iter().enumerate() {
-                values[slot] = ThresholdRule::Rtcut.value(scores[slot], rank);
-            }
-        }
-        values
+    /// The slots of every document that have a vote, by falling score.
+    fn ranked(&self, scores: &[f64]) -> Vec<Vec<usize>> {
+        let of = |document| {
+            let slots = self.slots_of(document);
+            let mut slots: Vec<usize> = slots.filter(|&slot| scores[slot] > 0.0).collect();
+            slots.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+            slots
+        };
+        (0..self.found.len()).map(of).collect()
     }
 
     /// RCut with one to five labels, and MCut.
-    fn by_ranks(&self, scores: &[f64], found: &mut impl FnMut(Candidate, Figures)) {
-        let ranked: Vec<Vec<usize>> =
-            (0..self.found.len()).map(|document| self.ranked(document, scores)).collect();
+    fn by_ranks(
+        &self,
+        scores: &[f64],
+        ranked: &[Vec<usize>],
+        found: &mut impl FnMut(Candidate, Figures),
+    ) {
         for labels in 1..=5 {
             let given = ranked.iter().flat_map(|slots| slots.iter().copied().take(labels));
             found(Candidate::First { labels }, self.figures(given));
@@ -367,6 +360,11 @@ impl<'a> Sweep<'a> {
             slots.iter().copied().take(crate::decide::before_largest_gap(falling))
         });
         found(Candidate::LargestGap, self.figures(given));
+    }
+
+    /// How many slots there are: what a re-vote costs.
+    pub(super) fn len(&self) -> usize {
+        self.labels.len()
     }
 
     /// What a candidate decides, with its thresholds learnt from these scores.
@@ -379,7 +377,7 @@ impl<'a> Sweep<'a> {
             Candidate::PerLabel { rule, fbr, allow_none } => {
                 let lists = match rule {
                     ThresholdRule::Rtcut => {
-                        let values = self.rank_values(scores);
+                        let values = rank_values(scores, &self.ranked(scores));
                         self.lists(|slot| values[slot])
                     }
                     _ => self.lists(|slot| scores[slot]),
@@ -390,6 +388,17 @@ impl<'a> Sweep<'a> {
             Candidate::LargestGap => Decision::LargestGap,
         }
     }
+}
+
+/// RTCut's values; infinite where there is no score.
+fn rank_values(scores: &[f64], ranked: &[Vec<usize>]) -> Vec<f64> {
+    let mut values = vec![f64::NEG_INFINITY; scores.len()];
+    for slots in ranked {
+        for (rank, &slot) in slots.iter().enumerate() {
+            values[slot] = ThresholdRule::Rtcut.value(scores[slot], rank);
+        }
+    }
+    values
 }
 
 fn hundredths(step: usize) -> f64 {

@@ -147,15 +147,19 @@ mod tests {
         assert_eq!(thresholds(ThresholdRule::Rtcut, 0.0, &[values]), [Some(-1.4)]);
     }
 
-    /// The frequent label alone would take one more document for its F1; the second label's cut
-    /// hurts the micro F1 more than it helps its own.
+    /// Alone the rare label would be given nine times to be right once; with the frequent label
+    /// before it, that costs more micro F1 than it adds to the macro F1.
     #[test]
     fn micromacro_goes_by_frequency() {
         let frequent = label(&[(0.9, true), (0.8, true), (0.7, true), (0.2, false)], 3);
-        let rare = label(&[(0.6, false), (0.5, false), (0.4, false), (0.3, true)], 1);
+        let mut scores = vec![(0.6, false); 8];
+        scores.push((0.3, true));
+        let rare = label(&scores, 1);
+        let alone = thresholds(ThresholdRule::Micromacro, 0.0, std::slice::from_ref(&rare));
+        assert_eq!(alone, [Some(0.15)]);
         assert_eq!(
             thresholds(ThresholdRule::Micromacro, 0.0, &[rare, frequent]),
-            [None, Some(0.45)]
+            [None, Some(f64::midpoint(0.7, 0.2))]
         );
     }
 }

@@ -64,8 +64,15 @@ fn percent(text: &str) -> Result<f64, String> {
 #[derive(Debug, Clone, Copy)]
 struct PresetArgument(Preset);
 
-const PRESETS: [PresetArgument; 2] =
-    [PresetArgument(Preset::ALL[0]), PresetArgument(Preset::ALL[1])];
+const PRESETS: [PresetArgument; Preset::ALL.len()] = {
+    let mut presets = [PresetArgument(Preset::Lyrl2004); Preset::ALL.len()];
+    let mut index = 0;
+    while index < presets.len() {
+        presets[index] = PresetArgument(Preset::ALL[index]);
+        index += 1;
+    }
+    presets
+};
 
 impl ValueEnum for PresetArgument {
     fn value_variants<'a>() -> &'a [Self] {

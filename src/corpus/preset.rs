@@ -12,6 +12,14 @@ pub enum Preset {
     /// Reuters-21578, ModApte split, the labels that have a training and a test document
     /// (90 of them), the documents with at least one of these labels.
     ModApte90,
+    /// R52: the stories of Reuters-21578, ModApte split, that have one topic, and of these topics
+    /// those with a training and a test story (52 of them; Cardoso-Cachopo 2007).
+    R52,
+    /// R8: of R52 the stories of the eight topics that are among the ten most frequent ones of
+    /// the whole split.
+    R8,
+    /// 20 Newsgroups, split by date: the folders `20news-bydate-train` and `-test`.
+    Newsgroups20,
     /// RCV1-v2 topics as split by Lewis, Yang, Rose and Li (2004): vector files if they are
     /// there, token files otherwise.
     Lyrl2004,
@@ -38,12 +46,16 @@ impl std::fmt::Debug for Sides {
 
 impl Preset {
     /// Every preset.
-    pub const ALL: [Self; 2] = [Self::ModApte90, Self::Lyrl2004];
+    pub const ALL: [Self; 5] =
+        [Self::ModApte90, Self::R52, Self::R8, Self::Newsgroups20, Self::Lyrl2004];
 
     /// The name that `--preset` takes.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ModApte90 => "modapte90",
+            Self::R52 => "r52",
+            Self::R8 => "r8",
+            Self::Newsgroups20 => "newsgroups20",
             Self::Lyrl2004 => "lyrl2004",
         }
     }
@@ -54,7 +66,12 @@ impl Preset {
     /// If a file is missing or cannot be read.
     pub fn open(self, folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
         match self {
-            Self::ModApte90 => modapte90(folder, options),
+            Self::ModApte90 => reuters(folder, options, &|_| true),
+            Self::R52 => reuters(folder, options, &|labels| labels.len() == 1),
+            Self::R8 => reuters(folder, options, &|labels| {
+                labels.len() == 1 && R8.contains(&labels[0].as_str())
+            }),
+            Self::Newsgroups20 => newsgroups20(folder, options),
             Self::Lyrl2004 => lyrl2004(folder, options),
         }
     }
@@ -76,7 +93,16 @@ fn missing(folder: &Path, file: &str) -> CorpusError {
     Problem::MissingFile { file: file.to_owned() }.at(&place)
 }
 
-fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
+/// The topics of R8.
+const R8: [&str; 8] = ["acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade"];
+
+/// The stories whose topics `takes` takes, with those of their topics that a training and a test
+/// story have.
+fn reuters(
+    folder: &Path,
+    options: &ReadOptions,
+    takes: &'static (dyn Fn(&[String]) -> bool + Sync),
+) -> Result<Sides, CorpusError> {
     if !file_names(folder)?.iter().any(|name| name.contains(".sgm")) {
         return Err(missing(folder, "reut2-*.sgm"));
     }
@@ -87,7 +113,10 @@ fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError>
     let label_set = |split| -> Result<HashSet<String>, CorpusError> {
         let mut labels = HashSet::new();
         for document in side(split)? {
-            labels.extend(document?.labels);
+            let found = document?.labels;
+            if takes(&found) {
+                labels.extend(found);
+            }
         }
         Ok(labels)
     };
@@ -99,6 +128,7 @@ fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError>
     let of_common = |corpus: Corpus| -> Documents {
         let common = Arc::clone(&common);
         Box::new(corpus.filter_map(move |document| match document {
+            Ok(document) if !takes(&document.labels) => None,
             Ok(mut document) => {
                 document.labels.retain(|label| common.contains(label));
                 (!document.labels.is_empty()).then_some(Ok(document))
@@ -109,6 +139,21 @@ fn modapte90(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError>
     let train = of_common(side(Split::Train)?);
     let test = of_common(side(Split::Test)?);
     Ok(Sides { train, test, note })
+}
+
+fn newsgroups20(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
+    let open = |side: &str| {
+        let path = folder.join(format!("20news-bydate-{side}"));
+        if !path.is_dir() {
+            return Err(missing(folder, &format!("20news-bydate-{side}/")));
+        }
+        // The posts are of many encodings, windows-1252 reads them all.
+        let encoding = options.encoding.or(Some(encoding_rs::WINDOWS_1252));
+        let options = ReadOptions { format: Some(Format::Folders), encoding, ..options.clone() };
+        Corpus::open(&[path], options)
+    };
+    let note = "whole posts, with headers and quotes".to_owned();
+    Ok(Sides { train: Box::new(open("train")?), test: Box::new(open("test")?), note })
 }
 
 fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {

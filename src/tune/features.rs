@@ -211,7 +211,7 @@ pub fn tune_features(
         search.analyzers()?;
     }
     if free.selection {
-        search.selections()?;
+        search.selections(free)?;
     }
     if free.weighting {
         search.weightings()?;
@@ -306,7 +306,7 @@ impl Search<'_, '_> {
         self.try_out("words and pairs of words".to_owned(), features)
     }
 
-    fn selections(&mut self) -> Result<(), FeatureError> {
+    fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
         let pairs = |features: &Features| {
             let mut other = features.clone();
             if let Some(analyzer) = &mut other.analyzer {
@@ -316,8 +316,18 @@ impl Search<'_, '_> {
             other
         };
         let start = self.best.clone();
-        // Pairs of words often pay only where the best are selected.
-        for base in [start.clone(), pairs(&start)] {
+        // Stems and pairs of words often pay only where the best are selected.
+        let at = self.count(&start)?;
+        let stemmer = language(&self.counted[at].1).filter(|_| free.analyzer);
+        let stems = start.analyzer.clone().zip(stemmer).map(|(analyzer, stemmer)| {
+            let analyzer = AnalyzerSpec { stemmer: Some(stemmer), ..analyzer };
+            Features { analyzer: Some(analyzer), ..start.clone() }
+        });
+        let pairs = (free.analyzer && start.analyzer.is_some()).then(|| pairs(&start));
+        let mut bases = vec![start.clone()];
+        bases.extend(stems.filter(|stems| *stems != start));
+        bases.extend(pairs);
+        for base in bases {
             let at = self.count(&base)?;
             let terms = self.counted[at].1.vocabulary.len();
             for count in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000] {
@@ -326,9 +336,16 @@ impl Search<'_, '_> {
                 };
                 let selection = Selection { criterion: Criterion::Chi2, terms: count };
                 let features = Features { selection: Some(selection), ..base.clone() };
-                let ngrams = base.analyzer.as_ref().and_then(|analyzer| analyzer.word_ngrams);
-                let of = ngrams.map_or(String::new(), |range| format!(" of word n-grams {range}"));
-                self.try_out(format!("{selection}{of}"), features)?;
+                let of = base.analyzer.as_ref().map_or("columns", |analyzer| {
+                    let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
+                    match (analyzer.stemmer.is_some(), pairs) {
+                        (false, false) => "words",
+                        (true, false) => "stems",
+                        (false, true) => "words and pairs",
+                        (true, true) => "stems and pairs",
+                    }
+                });
+                self.try_out(format!("{selection} of {of}"), features)?;
             }
         }
         Ok(())

@@ -55,6 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 k: TrainSettings::K,
                 vote: "similarity".parse()?,
                 decision: Decision::Single,
+                selection: None,
+                tuning: None,
             },
         );
         let cpu = cpu_seconds() - cpu;

@@ -67,6 +67,8 @@ enum Command {
     Predict(predict::Predict),
     /// Compare predictions with known labels
     Evaluate(evaluate::Evaluate),
+    /// Choose a model's k, vote and decision by leave-one-out
+    Tune(tuning::Tune),
     /// Show what a model is made of
     Info(info::Info),
     /// Show what the analyzer sees
@@ -120,6 +122,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Train(command) => command.run(&threads, talk),
         Command::Predict(command) => command.run(&threads, talk),
         Command::Evaluate(command) => command.run(&threads, seed, talk),
+        Command::Tune(command) => command.run(&threads, talk),
         Command::Info(command) => command.run(),
         Command::Tokens(command) => command.run(),
         Command::Completions(command) => command.run(),

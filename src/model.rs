@@ -15,8 +15,10 @@ use crate::analyze::{Analyzer, AnalyzerSpec};
 use crate::counts::{Counts, Fields};
 use crate::decide::Decision;
 use crate::matrix::{Array, Csr, csr, row};
+use crate::select::Selection;
 use crate::strings::Strings;
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
+use crate::tune::{Figures, Objective, Trial};
 use crate::vocabulary::Vocabulary;
 use crate::vote::{Electorate, Vote};
 
@@ -69,6 +71,24 @@ pub struct TrainSettings {
     pub vote: Vote,
     /// How many labels a document gets.
     pub decision: Decision,
+    /// Which terms were kept of those that the corpus has.
+    pub selection: Option<Selection>,
+    /// What tuning found, if it was done.
+    pub tuning: Option<TuningSummary>,
+}
+
+/// What tuning found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuningSummary {
+    /// What was maximized.
+    pub objective: Objective,
+    /// The leave-one-out figures of the settings.
+    pub figures: Figures,
+    /// On so many documents.
+    pub documents: u64,
+    /// Documents of a cosine above this were no neighbors of each other.
+    pub near_duplicates_above: Option<f32>,
 }
 
 impl Default for InputSpec {
@@ -82,7 +102,16 @@ impl TrainSettings {
     /// `ltc` weights, 30 neighbors that vote by their similarity.
     pub fn new(input: InputSpec, decision: Decision) -> Self {
         let (weighting, vote) = (Weighting::default(), Vote::default());
-        Self { input, fields: Fields::Whole, weighting, k: Self::K, vote, decision }
+        Self {
+            input,
+            fields: Fields::Whole,
+            weighting,
+            k: Self::K,
+            vote,
+            decision,
+            selection: None,
+            tuning: None,
+        }
     }
 
     /// The number of neighbors where none is given.
@@ -132,6 +161,12 @@ pub struct Settings {
     pub vote: Vote,
     /// How many labels a document gets.
     pub decision: Decision,
+    /// Which terms were kept (since version 2).
+    #[serde(default)]
+    pub selection: Option<Selection>,
+    /// What tuning found, if k, vote and decision were tuned (since version 2).
+    #[serde(default)]
+    pub tuning: Option<TuningSummary>,
     /// How many there are of everything.
     pub counts: ModelCounts,
     /// CRC-32 of every array, eight hexadecimal digits; empty before the model is saved.
@@ -217,6 +252,8 @@ impl Model {
                 k: settings.k,
                 vote: settings.vote,
                 decision: settings.decision,
+                selection: settings.selection,
+                tuning: settings.tuning,
                 counts,
                 checksums: BTreeMap::new(),
             },
@@ -224,6 +261,16 @@ impl Model {
         };
         debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
         model
+    }
+
+    /// The same model with a tuned k, vote and decision.
+    #[must_use]
+    pub fn retuned(mut self, best: &Trial, decision: Decision, tuning: TuningSummary) -> Self {
+        self.settings.k = NonZeroUsize::new(best.k).unwrap_or(TrainSettings::K);
+        self.settings.vote = best.vote;
+        self.settings.decision = decision;
+        self.settings.tuning = Some(tuning);
+        self
     }
 
     /// The choices of the training run and the counts.

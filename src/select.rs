@@ -216,8 +216,22 @@ fn best(values: &[f64], count: usize) -> Vec<bool> {
 mod tests {
     use super::*;
 
-    /// The values of scikit-learn's `mutual_info_classif` (in nats there) and scipy's
-    /// `chi2_contingency` without correction.
+    /// scipy's `chi2_contingency` without correction, scikit-learn's `mutual_info_score`.
+    #[test]
+    fn tables_of_other_peoples_code() {
+        let golden = include_str!("../tests/golden/tuning.json");
+        let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+        let tables = golden["tables"].as_array().unwrap();
+        assert!(tables.len() >= 20);
+        for golden in tables {
+            let number = |key: &str| golden[key].as_f64().unwrap();
+            let [both, term, label, documents] = ["both", "term", "label", "documents"].map(number);
+            let table = Table { both, term, label, documents };
+            assert!((table.chi2() - number("chi2")).abs() < 1e-9, "{table:?}");
+            assert!((table.information() - number("information")).abs() < 1e-9, "{table:?}");
+        }
+    }
+
     #[test]
     fn tables_by_hand() {
         let table = Table { both: 30.0, term: 40.0, label: 50.0, documents: 100.0 };

@@ -283,7 +283,7 @@ impl Weighting {
     }
 
     /// Whether queries are weighted as documents are.
-    pub(crate) fn is_symmetric(&self) -> bool {
+    pub fn is_symmetric(&self) -> bool {
         self.document == self.query
     }
 

@@ -405,7 +405,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Mode {
+pub(crate) enum Mode {
     Single,
     Multi,
 }
@@ -510,12 +510,7 @@ impl Training {
         if self.tuning.tune.is_none() {
             return self.count(documents, source, keep_text, threads, progress);
         }
-        let (counts, settings, report) =
-            self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))?;
-        if let Some(path) = &self.tuning.tune_table {
-            super::write_json(path, &report)?;
-        }
-        Ok((counts, settings))
+        self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))
     }
 
     /// Counts a corpus. The first document tells whether it is text or features.
@@ -569,6 +564,8 @@ impl Training {
             k: self.deciding.k.unwrap_or(TrainSettings::K),
             vote: self.deciding.vote.unwrap_or_default(),
             decision: self.deciding.for_corpus(counts.has_several_labels()),
+            selection: self.weights.select,
+            tuning: None,
         };
         Ok((counts, settings))
     }

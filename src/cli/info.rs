@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
+use classify::counts::Fields;
 use classify::model::{InputSpec, Model};
 
 use super::failure::Failure;
@@ -61,6 +62,32 @@ impl Info {
         line("similarity", similarity.into());
         line("neighbors", format!("k = {}, vote {}", settings.k, settings.vote));
         line("decision", settings.decision.to_string());
+        if let Some(selection) = settings.selection {
+            line("selection", format!("{selection}: {} terms left", counts.terms));
+        }
+        match &settings.fields {
+            Fields::Whole => {}
+            Fields::FirstLine { boost } => line("fields", format!("first line × {boost}")),
+            Fields::Columns(columns) => {
+                let columns = columns.iter().map(|(name, boost)| format!("{name} × {boost}"));
+                line("fields", columns.collect::<Vec<_>>().join(", "));
+            }
+        }
+        if let Some(tuning) = &settings.tuning {
+            let figures = tuning.figures;
+            line(
+                "tuned",
+                format!(
+                    "for {}; leave-one-out on {} documents: micro F1 {:.4}, macro F1 {:.4}, \
+                     accuracy {:.4}",
+                    tuning.objective.name(),
+                    tuning.documents,
+                    figures.micro_f1,
+                    figures.macro_f1,
+                    figures.accuracy
+                ),
+            );
+        }
         line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
         self.labels(model, &mut text);
         text

@@ -7,16 +7,18 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use classify::corpus::{CorpusError, Document};
 use classify::counts::{Counts, Input};
-use classify::model::{InputSpec, TrainSettings};
-use classify::search::Inverted;
+use classify::matrix::Csr;
+use classify::model::{InputSpec, Model, TrainSettings, TuningSummary};
+use classify::search::{Inverted, Search};
 use classify::threads::Threads;
 use classify::tune::{
-    Exclusion, FeatureError, Features, Free, Grid, NearDuplicates, Objective, Step, Trial, Trials,
-    Tuned, Weighted, near_limit, revote, tune_features,
+    Exclusion, FeatureError, Features, Free, Grid, LeaveOneOut, NearDuplicates, Objective, Step,
+    Trial, Trials, Tuned, Weighted, near_limit, revote, tune_features,
 };
+use classify::vote::Electorate;
 use serde::Serialize;
 
-use super::arguments::{Documents, Training};
+use super::arguments::{Documents, Mode, Training};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -28,6 +30,17 @@ pub(crate) struct Tuning {
     /// (`all`), or only k, vote and decision (`votes`); what other flags say stays
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) tune: Option<Scope>,
+    /// How many documents are left out to compare features
+    #[arg(long, value_name = "N", default_value_t = 4_000)]
+    tune_sample: usize,
+    #[command(flatten)]
+    flags: TuningFlags,
+}
+
+/// What `classify tune` takes too.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Tuning")]
+pub(crate) struct TuningFlags {
     /// What tuning maximizes
     #[arg(long, value_enum, default_value_t = ObjectiveArgument::MicroF1)]
     objective: ObjectiveArgument,
@@ -36,14 +49,11 @@ pub(crate) struct Tuning {
     k_max: NonZeroUsize,
     /// Documents that are no neighbors of each other while tuning: those of a cosine above this,
     /// or `off` [default: found from the data]
-    #[arg(long, value_name = "COSINE", value_parser = near)]
-    near_duplicates: Option<Near>,
-    /// How many documents are left out to compare features
-    #[arg(long, value_name = "N", default_value_t = 4_000)]
-    tune_sample: usize,
+    #[arg(long, value_name = "COSINE", value_parser = cosine_or_off)]
+    near_duplicates: Option<NearArgument>,
     /// Write everything that was tried as JSON (schema classify.tuning/1)
     #[arg(long, value_name = "FILE")]
-    pub(crate) tune_table: Option<PathBuf>,
+    tune_table: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,25 +72,27 @@ enum ObjectiveArgument {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Near {
+enum NearArgument {
     Off,
     Above(f32),
 }
 
-fn near(text: &str) -> Result<Near, String> {
+fn cosine_or_off(text: &str) -> Result<NearArgument, String> {
     if text == "off" {
-        return Ok(Near::Off);
+        return Ok(NearArgument::Off);
     }
     let limit = text.parse().ok().filter(|limit| (0.0..=1.0).contains(limit));
-    limit.map(Near::Above).ok_or_else(|| "neither a cosine from 0 to 1 nor `off`".to_owned())
+    limit
+        .map(NearArgument::Above)
+        .ok_or_else(|| "neither a cosine from 0 to 1 nor `off`".to_owned())
 }
 
 /// What tuning did, as JSON the schema `classify.tuning/1`.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Report {
     schema: &'static str,
-    objective: &'static str,
-    documents: usize,
+    objective: Objective,
+    documents: u64,
     near_duplicates_above: Option<f32>,
     documents_with_near_duplicates: usize,
     features: Vec<Step>,
@@ -90,7 +102,7 @@ pub(crate) struct Report {
 
 impl Tuning {
     fn objective(&self) -> Objective {
-        match self.objective {
+        match self.flags.objective {
             ObjectiveArgument::MicroF1 => Objective::MicroF1,
             ObjectiveArgument::MacroF1 => Objective::MacroF1,
             ObjectiveArgument::Accuracy => Objective::Accuracy,
@@ -107,7 +119,7 @@ impl Tuning {
         keep_text: bool,
         threads: &Threads,
         (progress, talk): (&Progress, Talk),
-    ) -> Result<(Counts, TrainSettings, Report), Failure> {
+    ) -> Result<(Counts, TrainSettings), Failure> {
         let documents: Vec<Document> = documents.collect::<Result<_, CorpusError>>()?;
         let mut first = documents.iter().take(1).cloned().map(Ok);
         let (_, mut settings) = training.count(&mut first, source, keep_text, threads, progress)?;
@@ -143,24 +155,8 @@ impl Tuning {
         // Near-duplicates are found in the vectors that everybody starts from.
         let plain = Weighted::new(&counts, &start.fields, start.weighting);
         let engine = Inverted::new(plain.documents(), threads.clone())?;
-        let queries = plain.queries().view();
-        let above = match self.near_duplicates {
-            Some(Near::Off) => None,
-            Some(Near::Above(limit)) => Some(limit),
-            None if start.weighting.is_cosine() => near_limit(&engine, &queries)?,
-            None => None,
-        };
-        let near = match above {
-            Some(limit) => NearDuplicates::search(&engine, &queries, limit)?,
-            None => NearDuplicates::default(),
-        };
-        if let Some(limit) = above {
-            let documents = near.documents();
-            talk.say(&format!(
-                "tuning: {documents} documents have a near-duplicate (cosine above {limit:.2}), \
-                 which is no neighbor of theirs here"
-            ));
-        }
+        let cosine = start.weighting.is_cosine();
+        let near = self.near(&engine, plain.queries(), cosine, talk)?;
         drop(engine);
         let free = Free {
             analyzer: spec.is_some() && training.analysis.says_no_terms(),
@@ -169,16 +165,15 @@ impl Tuning {
                 && !matches!(&settings.input, InputSpec::Features(spec) if !spec.counts),
             selection: start.selection.is_none(),
         };
-        let all: Vec<u32> = (0u32..).take(counts.documents()).collect();
-        let sample = sample(&all, self.tune_sample);
-        let coarse = Grid::coarse(self.k_max, several, self.objective());
+        let sample = sample(counts.documents(), self.tune_sample);
+        let coarse = Grid::coarse(self.flags.k_max, several, self.objective());
         let (features, counts, steps) = if self.tune == Some(Scope::All) {
             let mut trials = Trials {
                 recount: &mut recount,
                 sample: &sample,
-                k_max: self.k_max,
+                k_max: self.flags.k_max,
                 grid: &coarse,
-                near: &near,
+                near: &near.pairs,
                 groups: &[],
                 threads,
                 progress: &mut |step| talk.say(&said(step, self.objective())),
@@ -195,39 +190,149 @@ impl Tuning {
             (start, counts, Vec::new())
         };
         let weighted = Weighted::new(&counts, &features.fields, features.weighting);
-        let exclusion = Exclusion { near: Some(&near), groups: &[] };
-        let found = weighted.leave_one_out(&all, self.k_max, exclusion, threads, &|_| ())?;
-        let grid = Grid::full(self.k_max, several, self.objective());
+        let engine = Inverted::new(weighted.documents(), threads.clone())?;
         let sizes = counts.label_sizes();
-        let Tuned { best, decision, trials } =
-            revote(&found, counts.electorate(&sizes), &grid, threads);
+        let among = counts.electorate(&sizes);
+        let votes = (&engine as &dyn Search, weighted.queries(), among);
+        let (tuned, report) = self.votes(votes, several, &near, steps, threads, talk)?;
         if let Some(analyzer) = features.analyzer {
             settings.input = InputSpec::Text(analyzer);
         }
         settings.fields = features.fields;
         settings.weighting = features.weighting;
-        settings.k = NonZeroUsize::new(best.k).unwrap_or(TrainSettings::K);
-        settings.vote = best.vote;
-        settings.decision = decision;
+        settings.selection = features.selection;
+        settings.k = NonZeroUsize::new(tuned.best.k).unwrap_or(TrainSettings::K);
+        settings.vote = tuned.best.vote;
+        settings.decision = tuned.decision;
+        settings.tuning = Some(report.in_short());
+        Ok((counts, settings))
+    }
+
+    /// Documents that are no neighbors of each other.
+    fn near(
+        &self,
+        engine: &dyn Search,
+        queries: &Csr,
+        cosine: bool,
+        talk: Talk,
+    ) -> Result<Near, Failure> {
+        let view = queries.view();
+        let above = match self.flags.near_duplicates {
+            Some(NearArgument::Off) => None,
+            Some(NearArgument::Above(limit)) => Some(limit),
+            None if cosine => near_limit(engine, &view)?,
+            None => None,
+        };
+        let Some(limit) = above else { return Ok(Near::default()) };
+        let pairs = NearDuplicates::search(engine, &view, limit)?;
+        let documents = pairs.documents();
+        talk.say(&format!(
+            "tuning: {documents} documents have a near-duplicate (cosine above {limit}), which is \
+             no neighbor of theirs here"
+        ));
+        Ok(Near { above, pairs })
+    }
+
+    /// The best k, vote and decision by one leave-one-out search of all documents.
+    fn votes(
+        &self,
+        (engine, queries, among): (&dyn Search, &Csr, Electorate<'_>),
+        several: bool,
+        near: &Near,
+        features: Vec<Step>,
+        threads: &Threads,
+        talk: Talk,
+    ) -> Result<(Tuned, Report), Failure> {
+        let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
+        let progress = Progress::new(talk, "tuning", &[]);
+        let exclusion = Exclusion { near: Some(&near.pairs), groups: &[] };
+        let found = LeaveOneOut::search(
+            engine,
+            &queries.view(),
+            &rows,
+            self.flags.k_max,
+            exclusion,
+            &|documents| progress.tick(documents),
+        )?;
+        drop(progress);
+        let grid = Grid::full(self.flags.k_max, several, self.objective());
+        let tuned = revote(&found, among, &grid, threads);
         let report = Report {
             schema: "classify.tuning/1",
-            objective: self.objective().name(),
-            documents: all.len(),
-            near_duplicates_above: above,
-            documents_with_near_duplicates: near.documents(),
-            features: steps,
-            best,
-            trials,
+            objective: self.objective(),
+            documents: rows.len() as u64,
+            near_duplicates_above: near.above,
+            documents_with_near_duplicates: near.pairs.documents(),
+            features,
+            best: tuned.best,
+            trials: tuned.trials.clone(),
         };
-        talk.say(&report.summary(self.objective()));
-        Ok((counts, settings, report))
+        talk.say(&report.summary());
+        if let Some(path) = &self.flags.tune_table {
+            super::write_json(path, &report)?;
+        }
+        Ok((tuned, report))
     }
 }
 
-/// At most `count` of the rows, spread evenly.
-fn sample(rows: &[u32], count: usize) -> Vec<u32> {
-    let count = count.clamp(1, rows.len().max(1));
-    (0..count.min(rows.len())).map(|at| rows[at * rows.len() / count]).collect()
+#[derive(Debug, Default)]
+struct Near {
+    above: Option<f32>,
+    pairs: NearDuplicates,
+}
+
+/// `classify tune`
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// The model
+    model: PathBuf,
+    /// Where the tuned model is written [default: in place of the model]
+    #[arg(short, long, value_name = "MODEL")]
+    output: Option<PathBuf>,
+    /// One label a document, or several [default: as the model does]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    #[command(flatten)]
+    tuning: TuningFlags,
+}
+
+impl Tune {
+    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+        let model = Model::open(&self.model)?;
+        let settings = model.settings();
+        if !settings.weighting.is_symmetric() {
+            let message = format!(
+                "{}: {} weighs queries in another way than documents: tune it where it is \
+                 trained, by `classify train --tune=votes`",
+                self.model.display(),
+                settings.weighting
+            );
+            return Err(Failure::Usage(message));
+        }
+        let several = match self.mode {
+            Some(mode) => mode == Mode::Multi,
+            None => settings.decision.is_multi(),
+        };
+        let tuning = Tuning { tune: Some(Scope::Votes), flags: self.tuning, tune_sample: 0 };
+        let engine = Inverted::new(model.rows(), threads.clone())?;
+        let cosine = settings.weighting.is_cosine();
+        let near = tuning.near(&engine, model.rows(), cosine, talk)?;
+        let votes = (&engine as &dyn Search, model.rows(), model.electorate());
+        let (tuned, report) = tuning.votes(votes, several, &near, Vec::new(), threads, talk)?;
+        drop(engine);
+        let model = model.retuned(&tuned.best, tuned.decision, report.in_short());
+        let output = self.output.as_ref().unwrap_or(&self.model);
+        model.save(output)?;
+        let Trial { k, vote, decision, .. } = tuned.best;
+        talk.say(&format!("{}: k = {k}, {vote}, {decision}", output.display()));
+        Ok(())
+    }
+}
+
+/// At most `count` of so many rows, spread evenly.
+fn sample(rows: usize, count: usize) -> Vec<u32> {
+    let count = count.clamp(1, rows.max(1)).min(rows);
+    (0..count).filter_map(|at| u32::try_from(at * rows / count).ok()).collect()
 }
 
 fn said(step: &Step, objective: Objective) -> String {
@@ -243,12 +348,22 @@ fn said(step: &Step, objective: Objective) -> String {
 }
 
 impl Report {
-    fn summary(&self, objective: Objective) -> String {
+    fn in_short(&self) -> TuningSummary {
+        TuningSummary {
+            objective: self.objective,
+            figures: self.best.figures,
+            documents: self.documents,
+            near_duplicates_above: self.near_duplicates_above,
+        }
+    }
+
+    fn summary(&self) -> String {
+        let objective = self.objective;
         let mut text = format!(
             "tuning: {} settings tried on {} left-out documents; the best by {}:",
             self.trials.len(),
             self.documents,
-            self.objective
+            objective.name()
         );
         let mut best: Vec<&Trial> = self.trials.iter().collect();
         best.sort_by(|a, b| objective.of(b.figures).total_cmp(&objective.of(a.figures)));

@@ -40,7 +40,8 @@ impl Model {
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut arrays = self.arrays.list();
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
-        let settings = Settings { checksums: sums.collect(), ..self.settings.clone() };
+        let checksums = sums.collect();
+        let settings = Settings { version: VERSION, checksums, ..self.settings.clone() };
         let json = serde_json::to_string(&settings)?;
         let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
         arrays.push((SETTINGS_CRC, Dtype::U32, &crc));

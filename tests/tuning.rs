@@ -1,0 +1,277 @@
+//! Tuning: leave-one-out figures are those of really leaving documents out; thresholds are those
+//! of other people's code.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::num::NonZeroUsize;
+
+use classify::corpus::{Content, Document, Place};
+use classify::counts::{Counts, Fields, Input, TermLimits};
+use classify::decide::{Decision, ThresholdRule, decide};
+use classify::matrix::CsrBuilder;
+use classify::model::InputSpec;
+use classify::search::{Exhaustive, Queries, Search};
+use classify::threads::Threads;
+use classify::tune::{
+    Candidate, Exclusion, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates, Objective,
+    Trial, Weighted, revote, thresholds,
+};
+use classify::vote::{Electorate, vote};
+use serde_json::Value;
+
+/// A generator of numbers: `SplitMix64`.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (x ^ (x >> 31)) % limit
+    }
+}
+
+/// Documents about one to three of seven subjects (the last one rare), some of them twice, one
+/// without a term that others have, one without a label.
+fn corpus(documents: usize, several: bool) -> Vec<Document> {
+    let mut random = Random(if several { 3 } else { 5 });
+    let mut corpus: Vec<Document> = Vec::new();
+    for number in 0..documents {
+        let mut labels = Vec::new();
+        for _ in 0..if several { 1 + random.below(3) } else { 1 } {
+            let subject = if random.below(40) == 0 { 6 } else { random.below(6) };
+            labels.push(format!("subject{subject}"));
+        }
+        labels.sort();
+        labels.dedup();
+        let mut text = String::new();
+        for _ in 0..4 + random.below(12) {
+            let about = &labels[random.below(labels.len() as u64) as usize];
+            let word = random.below(12);
+            // Half of the words are anybody's.
+            if random.below(2) == 0 {
+                text += &format!("{about}word{word} ");
+            } else {
+                text += &format!("common{} ", random.below(30));
+            }
+        }
+        let content = match corpus.get(number.wrapping_sub(1)) {
+            Some(last) if random.below(10) == 0 => last.content.clone(),
+            _ => Content::Text(text),
+        };
+        corpus.push(document(number, content, labels));
+    }
+    let last = corpus.len();
+    corpus.push(document(last, Content::Text("unheard".into()), vec!["subject1".into()]));
+    corpus.push(document(last + 1, Content::Text("common1 common2".into()), Vec::new()));
+    corpus
+}
+
+fn document(number: usize, content: Content, labels: Vec<String>) -> Document {
+    let weight = if number.is_multiple_of(7) { 2.0 } else { 1.0 };
+    let place = Place { source: "made".into(), line: None };
+    Document { id: number.to_string(), content, labels, weight, place }
+}
+
+fn counted(documents: &[Document], threads: &Threads) -> Counts {
+    let input = Input::new(&InputSpec::default(), &Fields::Whole);
+    let limits = TermLimits::default();
+    let mut documents = documents.iter().cloned().map(Ok);
+    Counts::read(&mut documents, &input, limits, false, threads, &|_| ()).unwrap()
+}
+
+/// Micro and macro F1 and accuracy, the slow obvious way.
+fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Figures {
+    let count = |label: u32, a: &[Vec<u32>], b: &[Vec<u32>], both: bool| {
+        let pairs = a.iter().zip(b);
+        pairs.filter(|(a, b)| a.contains(&label) && b.contains(&label) == both).count() as f64
+    };
+    let (mut sums, mut macro_sum) = ((0.0, 0.0), 0.0);
+    for label in (0u32..).take(labels) {
+        let tp = count(label, due, given, true);
+        let errors = count(label, given, due, false) + count(label, due, given, false);
+        sums = (sums.0 + tp, sums.1 + errors);
+        macro_sum += if tp + errors > 0.0 { 2.0 * tp / (2.0 * tp + errors) } else { 0.0 };
+    }
+    let exact = due.iter().zip(given).filter(|(due, given)| {
+        let mut given = given.to_vec();
+        given.sort_unstable();
+        **due == given
+    });
+    Figures {
+        micro_f1: 2.0 * sums.0 / (2.0 * sums.0 + sums.1),
+        macro_f1: macro_sum / labels as f64,
+        accuracy: exact.count() as f64 / due.len() as f64,
+    }
+}
+
+fn close(a: Figures, b: Figures) -> bool {
+    (a.micro_f1 - b.micro_f1).abs() < 1e-12
+        && (a.macro_f1 - b.macro_f1).abs() < 1e-12
+        && (a.accuracy - b.accuracy).abs() < 1e-12
+}
+
+/// Every document is taken out of the rows, searched by the exhaustive engine, voted and decided
+/// on as a stranger would be: the figures are those of the sweep.
+fn left_out_for_real(several: bool) {
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let documents = corpus(520, several);
+    let counts = counted(&documents, &threads);
+    let sizes = counts.label_sizes();
+    let among = counts.electorate(&sizes);
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+    let k_max = NonZeroUsize::new(40).unwrap();
+    let found =
+        weighted.leave_one_out(&rows, k_max, Exclusion::default(), &threads, &|_| ()).unwrap();
+    let mut tried = 0;
+    for objective in
+        [Objective::MicroF1, Objective::MacroF1, Objective::Accuracy, Objective::MicroMacro]
+    {
+        let grid = Grid { ks: vec![1, 2, 7, 40], ..Grid::full(k_max, several, objective) };
+        let tuned = revote(&found, among, &grid, &threads);
+        let value = |trial: &Trial| objective.of(trial.figures);
+        assert!(tuned.trials.iter().all(|trial| value(trial) <= value(&tuned.best)));
+        let given = really(&weighted, &among, &tuned.best, &tuned.decision, &threads);
+        let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
+        let real = figures(&due, &given, sizes.len());
+        assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
+        tried += tuned.trials.len();
+    }
+    assert!(tried > 4 * 4 * 12);
+}
+
+fn really(
+    weighted: &Weighted,
+    among: &Electorate<'_>,
+    best: &Trial,
+    decision: &Decision,
+    threads: &Threads,
+) -> Vec<Vec<u32>> {
+    let all = weighted.documents();
+    let mut answers = Vec::new();
+    for left_out in 0..all.rows() {
+        let mut others = CsrBuilder::default();
+        let mut query = CsrBuilder::default();
+        for (row, vector) in all.outer_iterator().enumerate() {
+            let entries = vector.iter().map(|(term, &weight)| (term as u32, weight));
+            let side = if row == left_out { &mut query } else { &mut others };
+            side.push_row(entries);
+        }
+        let (others, query) = (others.build(all.cols()), query.build(all.cols()));
+        let engine = Exhaustive::new(&others, threads.clone()).unwrap();
+        let k = NonZeroUsize::new(best.k).unwrap();
+        let mut neighbors = engine.top_k(Queries::new(&query.view()), k).unwrap().remove(0);
+        for neighbor in &mut neighbors {
+            neighbor.row += u32::from(neighbor.row as usize >= left_out);
+        }
+        answers.push(decide(&vote(&neighbors, best.vote, among), decision));
+    }
+    answers
+}
+
+#[test]
+fn figures_are_those_of_leaving_out_for_real() {
+    left_out_for_real(false);
+    left_out_for_real(true);
+}
+
+/// Every decision of the sweep gives the figures that `decide` gives on the same votes.
+#[test]
+fn every_candidate_decides_as_predictions_do() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let documents = corpus(300, true);
+    let counts = counted(&documents, &threads);
+    let sizes = counts.label_sizes();
+    let among = counts.electorate(&sizes);
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ntc".parse().unwrap());
+    let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+    let k = NonZeroUsize::new(9).unwrap();
+    let found = weighted.leave_one_out(&rows, k, Exclusion::default(), &threads, &|_| ()).unwrap();
+    let grid = Grid { ks: vec![9], ..Grid::full(k, true, Objective::MicroF1) };
+    let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
+    let mut kinds = std::collections::HashSet::new();
+    for trial in revote(&found, among, &grid, &threads).trials {
+        let decision = match trial.decision {
+            Candidate::Global { threshold, allow_none } => {
+                Decision::Multi { threshold, allow_none }
+            }
+            Candidate::First { labels } => Decision::First { labels },
+            Candidate::LargestGap => Decision::LargestGap,
+            // The best of these is decided on by the test above.
+            Candidate::Single | Candidate::PerLabel { .. } => continue,
+        };
+        let given: Vec<Vec<u32>> = (0..found.len())
+            .map(|index| decide(&vote(found.get(index).1, trial.vote, &among), &decision))
+            .collect();
+        assert!(close(figures(&due, &given, sizes.len()), trial.figures), "{trial:?}");
+        kinds.insert(std::mem::discriminant(&trial.decision));
+    }
+    assert_eq!(kinds.len(), 3);
+}
+
+#[test]
+fn near_duplicates_and_groups_are_no_neighbors() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let documents = corpus(200, false);
+    let counts = counted(&documents, &threads);
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+    let engine = Exhaustive::new(weighted.documents(), threads.clone()).unwrap();
+    let queries = weighted.queries().view();
+    let near = NearDuplicates::search(&engine, &queries, 0.5).unwrap();
+    assert!(near.documents() > 20);
+    let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
+    let k = NonZeroUsize::new(12).unwrap();
+    let exclusion = Exclusion { near: Some(&near), groups: &groups };
+    let found = LeaveOneOut::search(&engine, &queries, &rows, k, exclusion, &|_| ()).unwrap();
+    let everything = NonZeroUsize::new(documents.len()).unwrap();
+    let all =
+        LeaveOneOut::search(&engine, &queries, &rows, everything, Exclusion::default(), &|_| ())
+            .unwrap();
+    for index in 0..found.len() {
+        let (row, neighbors) = found.get(index);
+        let (_, others) = all.get(index);
+        let allowed = others.iter().filter(|other| {
+            other.similarity <= 0.5 && other.row / 3 != row / 3 && other.row != row
+        });
+        let expected: Vec<_> = allowed.take(12).copied().collect();
+        assert_eq!(neighbors, expected, "row {row}");
+    }
+}
+
+#[test]
+fn thresholds_of_other_peoples_code() {
+    let golden: Value = serde_json::from_str(include_str!("golden/tuning.json")).unwrap();
+    let labels: Vec<LabelScores> = golden["labels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|label| {
+            let due = label["due"].as_array().unwrap().iter().map(|due| due.as_u64() == Some(1));
+            let scores = label["scores"].as_array().unwrap().iter().map(|s| s.as_f64().unwrap());
+            let mut pairs: Vec<(f64, bool)> = scores.zip(due.clone()).collect();
+            pairs.retain(|&(score, _)| score > 0.0);
+            pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
+            LabelScores { scores: pairs, due: due.filter(|&due| due).count() as u32 }
+        })
+        .collect();
+    for (name, rule, fbr) in [
+        ("scut", ThresholdRule::Scut, 0.0),
+        ("scut_fbr", ThresholdRule::ScutFbr, 0.5),
+        ("micromacro", ThresholdRule::Micromacro, 0.0),
+    ] {
+        let found = thresholds(rule, fbr, &labels);
+        let expected: Vec<Option<f64>> =
+            golden[name].as_array().unwrap().iter().map(Value::as_f64).collect();
+        let same = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => (a - b).abs() < 1e-12,
+            (a, b) => a == b,
+        };
+        assert!(
+            found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| same(a, b)),
+            "{name}: {found:?}, not {expected:?}"
+        );
+    }
+}

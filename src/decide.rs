@@ -109,7 +109,6 @@ impl Decision {
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         let share = |share: &f64| (0.0..=1.0).contains(share);
         match self {
-            Self::Single | Self::LargestGap => Ok(()),
             Self::Multi { threshold, .. } if !share(threshold) => {
                 Err("the threshold is not from 0 to 1")
             }

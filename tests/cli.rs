@@ -421,3 +421,93 @@ fn help_man_and_completions() {
     ok(&["man", text(&pages)]);
     assert!(pages.join("classify-train.1").exists());
 }
+
+#[test]
+fn tuning() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, votes, table] = ["one.model", "two.model", "votes.model", "table.json"]
+        .map(|name| folder.path().join(name));
+    let train = |model: &Path, threads| {
+        ok(&["train", TRAIN, "-o", text(model), "--tune", "--k-max", "30", "-j", threads])
+    };
+    let said = train(&one, "1").err;
+    train(&two, "2");
+    assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());
+    assert!(said.contains("as given") && said.contains("left-out documents; the best"), "{said}");
+    let info = ok(&["info", text(&one)]).out;
+    assert!(info.contains("tuned") && info.contains("leave-one-out on 248 documents"), "{info}");
+
+    // Only k, vote and decision, of a model that is there.
+    ok(&["train", TRAIN, "-o", text(&votes), "--mode", "single"]);
+    let before = std::fs::read(&votes).unwrap();
+    let tune = ["tune", text(&votes), "--objective", "accuracy", "--tune-table", text(&table)];
+    ok(&[&tune[..], &["-o", text(&two)]].concat());
+    assert_eq!(std::fs::read(&votes).unwrap(), before, "-o leaves the model alone");
+    ok(&tune);
+    assert_eq!(std::fs::read(&votes).unwrap(), std::fs::read(&two).unwrap());
+    let table: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(table).unwrap()).unwrap();
+    assert_eq!(table["schema"], "classify.tuning/1");
+    let trials = table["trials"].as_array().unwrap();
+    // Every k up to 200, 12 votes, 4 compensations.
+    assert_eq!(trials.len(), 200 * 12 * 4);
+    let best = table["best"]["accuracy"].as_f64().unwrap();
+    assert!(trials.iter().all(|trial| trial["accuracy"].as_f64().unwrap() <= best));
+    let settings: serde_json::Value =
+        serde_json::from_str(&ok(&["info", text(&votes), "--json"]).out).unwrap();
+    assert_eq!(settings["k"], table["best"]["k"]);
+    assert_eq!(settings["tuning"]["figures"]["accuracy"], table["best"]["accuracy"]);
+
+    // Several labels: thresholds are stored and used.
+    ok(&["train", TRAIN, "-o", text(&one), "--mode", "multi"]);
+    ok(&["tune", text(&one), "--objective", "macro-f1", "--near-duplicates", "off"]);
+    assert!(ok(&["info", text(&one)]).out.contains("threshold"));
+    ok(&["evaluate", text(&one), TEST]);
+
+    ok(&["train", TRAIN, "-o", text(&one), "--weighting", "bm25"]);
+    let refused = run(&["tune", text(&one)]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("classify train --tune=votes"), "{}", refused.err);
+}
+
+#[test]
+fn fields_and_selection() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let corpus = path("fields.jsonl");
+    let lines = [
+        r#"{"title": "bread", "body": "the oven is hot", "labels": ["cooking"]}"#,
+        r#"{"title": "guitar", "body": "the string is loose", "labels": ["music"]}"#,
+        r#"{"title": "oven", "body": "the bread is hot, the string too", "labels": ["cooking"]}"#,
+    ];
+    std::fs::write(&corpus, lines.join("\n")).unwrap();
+    let model = path("fields.model");
+    ok(&["train", text(&corpus), "-o", text(&model), "--field", "title:2.5", "--field", "body"]);
+    let info = ok(&["info", text(&model)]).out;
+    assert!(info.contains("title × 2.5, body × 1"), "{info}");
+    // The model knows its fields; a document weighed as in training is its own neighbor.
+    let answers = ok(&["predict", text(&model), text(&corpus), "--with", "neighbors"]).out;
+    for (line, answer) in answers.lines().enumerate() {
+        let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+        assert_eq!(answer["neighbors"][0]["id"], (line + 1).to_string());
+        let similarity = answer["neighbors"][0]["similarity"].as_f64().unwrap();
+        assert!((similarity - 1.0).abs() < 1e-6, "{similarity}");
+    }
+    let plain = run_with(&["predict", text(&model), "-", "--format", "plain"], b"guitar\n");
+    assert!(plain.out.contains("music"), "{}", plain.out);
+
+    let selected = path("selected.model");
+    ok(&["train", TRAIN, "-o", text(&selected), "--select", "chi2:50", "--title-boost", "2"]);
+    let info = ok(&["info", text(&selected)]).out;
+    assert!(info.contains("chi2:50: 50 terms left") && info.contains("first line × 2"), "{info}");
+    for (flags, said) in [
+        (["--select", "chi2:0"], "no selection like chi2:2000"),
+        (["--field", "title:0"], "not a number above 0"),
+        (["--near-duplicates", "3"], "neither a cosine from 0 to 1 nor `off`"),
+        (["--field", "nothing:2"], "nothing"),
+    ] {
+        let refused = run(&[&["train", TRAIN, "-o", text(&selected)], &flags[..]].concat());
+        assert!(refused.code == 2 || refused.code == 3, "{flags:?}: {}", refused.code);
+        assert!(refused.err.contains(said), "{flags:?}: {}", refused.err);
+    }
+}

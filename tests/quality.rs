@@ -1,6 +1,6 @@
 //! Quality gates on real corpora: `CLASSIFY_CORPORA=FOLDER cargo test --release --test quality --
-//! --ignored`. `corpora/README.md` says where the corpora come from. The figures are those of the
-//! default settings, nothing tuned; they may rise, never fall.
+//! --ignored`. `corpora/README.md` says where the corpora come from. The figures may rise,
+//! never fall: those of the default settings, and those of `--tune`, which sees training data only.
 
 #![expect(
     clippy::unwrap_used,
@@ -83,4 +83,18 @@ fn rcv1_samples() {
     let sample = ["rcv1/rcv1-sample1-train.svm", "rcv1/rcv1-sample1-test.svm"];
     let result = evaluate(&["--train", sample[0], "--test", sample[1], "--first-column", "0"]);
     reaches(&result, &["micro", "f1"], 0.43);
+}
+
+#[test]
+#[ignore = "needs CLASSIFY_CORPORA"]
+fn tuned() {
+    let tuned = |arguments: &[&str]| evaluate(&[arguments, &["--tune"]].concat());
+    reaches(&tuned(&["--preset", "r8", "reuters21578"]), &["accuracy"], 0.965);
+    reaches(&tuned(&["--preset", "r52", "reuters21578"]), &["accuracy"], 0.935);
+    reaches(&tuned(&["--preset", "modapte90", "reuters21578"]), &["micro", "f1"], 0.86);
+    let banking = ["--train", "banking77/train.csv", "--test", "banking77/test.csv"];
+    reaches(&tuned(&banking), &["accuracy"], 0.83);
+    let sides =
+        ["--train", "debian/sections-train.jsonl.zst", "--test", "debian/sections-test.jsonl.zst"];
+    reaches(&tuned(&sides), &["accuracy"], 0.73);
 }

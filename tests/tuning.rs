@@ -1,7 +1,11 @@
 //! Tuning: leave-one-out figures are those of really leaving documents out; thresholds are those
 //! of other people's code.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test may panic, and its numbers are small"
+)]
 
 use std::num::NonZeroUsize;
 
@@ -51,9 +55,9 @@ fn corpus(documents: usize, several: bool) -> Vec<Document> {
             let word = random.below(12);
             // Half of the words are anybody's.
             if random.below(2) == 0 {
-                text += &format!("{about}word{word} ");
+                text.extend([about.as_str(), "word", &word.to_string(), " "]);
             } else {
-                text += &format!("common{} ", random.below(30));
+                text.extend(["common", &random.below(30).to_string(), " "]);
             }
         }
         let content = match corpus.get(number.wrapping_sub(1)) {
@@ -95,7 +99,7 @@ fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Figures {
         macro_sum += if tp + errors > 0.0 { 2.0 * tp / (2.0 * tp + errors) } else { 0.0 };
     }
     let exact = due.iter().zip(given).filter(|(due, given)| {
-        let mut given = given.to_vec();
+        let mut given = (*given).clone();
         given.sort_unstable();
         **due == given
     });

@@ -218,10 +218,9 @@ impl Tuning {
     ) -> Result<Near, Failure> {
         let view = queries.view();
         let above = match self.flags.near_duplicates {
-            Some(NearArgument::Off) => None,
             Some(NearArgument::Above(limit)) => Some(limit),
             None if cosine => near_limit(engine, &view)?,
-            None => None,
+            Some(NearArgument::Off) | None => None,
         };
         let Some(limit) = above else { return Ok(Near::default()) };
         let pairs = NearDuplicates::search(engine, &view, limit)?;

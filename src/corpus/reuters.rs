@@ -65,9 +65,10 @@ impl Reuters {
             }
             let id = attribute(tag, "NEWID").unwrap_or_default().to_owned();
             let labels = labels(&story);
-            let content = match self.options.fields {
-                true => Content::Fields(fields(&story, &self.options.text_columns)),
-                false => Content::Text(text(&story)),
+            let content = if self.options.fields {
+                Content::Fields(fields(&story, &self.options.text_columns))
+            } else {
+                Content::Text(text(&story))
             };
             return Ok(Some(Document { id, content, labels, weight: 1.0, place }));
         }

@@ -214,7 +214,6 @@ pub(super) fn merge(
                 (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
             }));
             row.sort_unstable();
-            #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
             terms.extend(row.iter().map(|&entry| (entry >> 32) as u32));
             for (field, counts) in counts.iter_mut().enumerate() {
                 let found = &shard.counts[field][entries.clone()];

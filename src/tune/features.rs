@@ -29,6 +29,9 @@ pub struct Weighted {
 
 impl Weighted {
     /// Weighs counted documents.
+    ///
+    /// # Panics
+    /// Never: counts are valid by construction.
     pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting) -> Self {
         let columns = counts.vocabulary.len();
         let rows = counts.rows(&fields.boosts());
@@ -85,6 +88,7 @@ pub struct Features {
 }
 
 /// Which of the features may be changed.
+#[expect(clippy::struct_excessive_bools, reason = "four dimensions, each free or not")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Free {
     /// Stems and word pairs.

@@ -59,7 +59,7 @@ impl<'a> Sweep<'a> {
                 for &label in among.labels(neighbor.row) {
                     let slot = &mut slot_of[label as usize];
                     if *slot == u32::MAX {
-                        *slot = u32::try_from(sweep.labels.len()).expect("fewer than 2^32 slots");
+                        *slot = narrow(sweep.labels.len());
                         sweep.labels.push(label);
                         sweep.due.push(due.contains(&label));
                     }
@@ -73,8 +73,8 @@ impl<'a> Sweep<'a> {
             for &label in due {
                 sweep.due_documents[label as usize] += 1;
             }
-            sweep.slots.push(sweep.labels.len() as u32);
-            sweep.due_labels.push(due.len() as u32);
+            sweep.slots.push(narrow(sweep.labels.len()));
+            sweep.due_labels.push(narrow(due.len()));
         }
         for label in 0..label_count {
             sweep.label_starts[label + 1] += sweep.label_starts[label];
@@ -243,6 +243,11 @@ impl<'a> Sweep<'a> {
         let mut tops_below = tallies.clone();
         let step = |score: f64| {
             // The highest step that the score reaches, as `decide` compares them.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a score from 0 to 1"
+            )]
             let guess = ((score * STEPS as f64) as usize).min(STEPS);
             if guess < STEPS && score >= hundredths(guess + 1) {
                 guess + 1
@@ -399,6 +404,10 @@ fn rank_values(scores: &[f64], ranked: &[Vec<usize>]) -> Vec<f64> {
         }
     }
     values
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("fewer than 2^32 slots")
 }
 
 fn hundredths(step: usize) -> f64 {

@@ -40,9 +40,9 @@ impl LabelScores {
         cut(0, tally);
         for (at, &(score, due)) in self.scores.iter().enumerate() {
             if due {
-                tally.tp += 1
+                tally.tp += 1;
             } else {
-                tally.fp += 1
+                tally.fp += 1;
             }
             if self.scores.get(at + 1).is_none_or(|&(next, _)| next < score) {
                 cut(at + 1, tally);
@@ -138,7 +138,7 @@ mod tests {
         let tied = label(&[(0.9, true), (0.5, false), (0.5, true)], 3);
         assert_eq!(thresholds(ThresholdRule::Scut, 0.0, std::slice::from_ref(&tied)), [Some(0.25)]);
         let never = label(&[(0.9, false)], 4);
-        assert_eq!(thresholds(ThresholdRule::Scut, 0.0, &[never.clone()]), [None]);
+        assert_eq!(thresholds(ThresholdRule::Scut, 0.0, std::slice::from_ref(&never)), [None]);
         assert_eq!(
             thresholds(ThresholdRule::ScutFbr, 0.1, &[never, label(&[], 1)]),
             [Some(0.9), None]

@@ -96,5 +96,5 @@ fn tuned() {
     reaches(&tuned(&banking), &["accuracy"], 0.83);
     let sides =
         ["--train", "debian/sections-train.jsonl.zst", "--test", "debian/sections-test.jsonl.zst"];
-    reaches(&tuned(&sides), &["accuracy"], 0.73);
+    reaches(&tuned(&sides), &["accuracy"], 0.72);
 }

@@ -9,6 +9,7 @@ use classify::threads::Threads;
 mod arguments;
 mod evaluate;
 mod failure;
+mod generate;
 mod info;
 mod predict;
 mod progress;
@@ -38,7 +39,7 @@ struct Global {
     /// Threads to use; answers never depend on it [default: all cores]
     #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Seed of everything random (`evaluate --holdout`)
+    /// Seed of everything random (`evaluate --holdout`, `generate`)
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Say nothing but errors
@@ -69,6 +70,9 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     /// Choose a model's k, vote and decision by leave-one-out
     Tune(tuning::Tune),
+    /// Make a corpus for measurements
+    #[command(subcommand)]
+    Generate(generate::Generate),
     /// Show what a model is made of
     Info(info::Info),
     /// Show what the analyzer sees
@@ -123,6 +127,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Predict(command) => command.run(&threads, talk),
         Command::Evaluate(command) => command.run(&threads, seed, talk),
         Command::Tune(command) => command.run(&threads, talk),
+        Command::Generate(command) => command.run(seed, talk),
         Command::Info(command) => command.run(),
         Command::Tokens(command) => command.run(),
         Command::Completions(command) => command.run(),

@@ -46,3 +46,4 @@ pub mod evaluate;
 pub mod classifier;
 pub mod model;
 pub mod output;
+pub mod generate;

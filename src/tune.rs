@@ -23,7 +23,7 @@ mod sweep;
 mod thresholds;
 
 pub use features::{FeatureError, Features, Free, Recount, Step, Trials, Weighted, tune_features};
-pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit};
+pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, window};
 pub use thresholds::{LabelScores, thresholds};
 
 use sweep::Sweep;
@@ -250,9 +250,12 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
         if new > old || (new >= old && next.k < best.k) { *next } else { best }
     };
     let best = trials.iter().skip(1).fold(trials[0], better);
-    let mut decision = Decision::Single;
-    sweep.run(best.vote.ballot, &[best.k], |_, scores| {
-        decision = sweep.decision(best.decision, scores);
-    });
+    let (decision, _) = sweep.learn(&best);
     Tuned { best, decision, trials }
+}
+
+/// What the decision of a trial learns from other neighbors than it was chosen on, and its figures
+/// there.
+pub fn learn(found: &LeaveOneOut, among: Electorate<'_>, trial: &Trial) -> (Decision, Figures) {
+    Sweep::new(found, among).learn(trial)
 }

@@ -18,7 +18,7 @@ use classify::search::{Exhaustive, Queries, Search};
 use classify::threads::Threads;
 use classify::tune::{
     Candidate, Exclusion, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates, Objective,
-    Trial, Weighted, revote, thresholds,
+    Trial, Weighted, learn, revote, thresholds, window,
 };
 use classify::vote::{Electorate, vote};
 use serde_json::Value;
@@ -141,6 +141,7 @@ fn left_out_for_real(several: bool) {
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = figures(&due, &given, sizes.len());
         assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
+        assert_eq!(learn(&found, among, &tuned.best), (tuned.decision, tuned.best.figures));
         tried += tuned.trials.len();
     }
     assert!(tried > 4 * 4 * 12);
@@ -228,7 +229,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
     let k = NonZeroUsize::new(12).unwrap();
-    let exclusion = Exclusion { near: Some(&near), groups: &groups };
+    let exclusion = Exclusion { near: Some(&near), groups: &groups, window: 5 };
     let found = LeaveOneOut::search(&engine, &queries, &rows, k, exclusion, &|_| ()).unwrap();
     let everything = NonZeroUsize::new(documents.len()).unwrap();
     let all =
@@ -238,11 +239,23 @@ fn near_duplicates_and_groups_are_no_neighbors() {
         let (row, neighbors) = found.get(index);
         let (_, others) = all.get(index);
         let allowed = others.iter().filter(|other| {
-            other.similarity <= 0.5 && other.row / 3 != row / 3 && other.row != row
+            other.similarity <= 0.5 && other.row / 3 != row / 3 && other.row.abs_diff(row) > 5
         });
         let expected: Vec<_> = allowed.take(12).copied().collect();
         assert_eq!(neighbors, expected, "row {row}");
     }
+}
+
+#[test]
+fn windows_where_labels_are_spread() {
+    let weights = [1.0; 320];
+    let indptr: Vec<u64> = (0..=320).collect();
+    let spread: Vec<u32> = (0..320).map(|row| row % 4).collect();
+    let sorted: Vec<u32> = (0..320).map(|row| row / 20).collect();
+    let among =
+        |indices| Electorate { indptr: &indptr, indices, weights: &weights, sizes: &[80; 16] };
+    assert_eq!(window(&among(&spread)), 20);
+    assert_eq!(window(&among(&sorted)), 0);
 }
 
 #[test]

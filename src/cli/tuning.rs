@@ -13,7 +13,7 @@ use classify::search::{Inverted, Search};
 use classify::threads::Threads;
 use classify::tune::{
     Exclusion, FeatureError, Features, Free, Grid, LeaveOneOut, NearDuplicates, Objective, Step,
-    Trial, Trials, Tuned, Weighted, near_limit, revote, tune_features,
+    Trial, Trials, Tuned, Weighted, learn, near_limit, revote, tune_features, window,
 };
 use classify::vote::Electorate;
 use serde::Serialize;
@@ -94,6 +94,8 @@ pub(crate) struct Report {
     objective: Objective,
     documents: u64,
     near_duplicates_above: Option<f32>,
+    /// Documents before and after each that were left out when settings were compared.
+    window: u32,
     documents_with_near_duplicates: usize,
     features: Vec<Step>,
     best: Trial,
@@ -156,7 +158,8 @@ impl Tuning {
         let plain = Weighted::new(&counts, &start.fields, start.weighting);
         let engine = Inverted::new(plain.documents(), threads.clone())?;
         let cosine = start.weighting.is_cosine();
-        let near = self.near(&engine, plain.queries(), cosine, talk)?;
+        let sizes = counts.label_sizes();
+        let near = self.near(&engine, plain.queries(), cosine, &counts.electorate(&sizes), talk)?;
         drop(engine);
         let free = Free {
             analyzer: spec.is_some() && training.analysis.says_no_terms(),
@@ -173,8 +176,7 @@ impl Tuning {
                 sample: &sample,
                 k_max: self.flags.k_max,
                 grid: &coarse,
-                near: &near.pairs,
-                groups: &[],
+                exclusion: near.exclusion(),
                 threads,
                 progress: &mut |step| talk.say(&said(step, self.objective())),
             };
@@ -214,22 +216,30 @@ impl Tuning {
         engine: &dyn Search,
         queries: &Csr,
         cosine: bool,
+        among: &Electorate<'_>,
         talk: Talk,
     ) -> Result<Near, Failure> {
+        let window = window(among);
+        if window > 0 {
+            talk.say(&format!(
+                "tuning: settings are compared without the {window} documents before and after \
+                 each, which may be of the same events"
+            ));
+        }
         let view = queries.view();
         let above = match self.flags.near_duplicates {
             Some(NearArgument::Above(limit)) => Some(limit),
             None if cosine => near_limit(engine, &view)?,
             Some(NearArgument::Off) | None => None,
         };
-        let Some(limit) = above else { return Ok(Near::default()) };
+        let Some(limit) = above else { return Ok(Near { window, ..Near::default() }) };
         let pairs = NearDuplicates::search(engine, &view, limit)?;
         let documents = pairs.documents();
         talk.say(&format!(
             "tuning: {documents} documents have a near-duplicate (cosine above {limit}), which is \
              no neighbor of theirs here"
         ));
-        Ok(Near { above, pairs })
+        Ok(Near { above, pairs, window })
     }
 
     /// The best k, vote and decision by one leave-one-out search of all documents.
@@ -244,23 +254,26 @@ impl Tuning {
     ) -> Result<(Tuned, Report), Failure> {
         let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
         let progress = Progress::new(talk, "tuning", &[]);
-        let exclusion = Exclusion { near: Some(&near.pairs), groups: &[] };
-        let found = LeaveOneOut::search(
-            engine,
-            &queries.view(),
-            &rows,
-            self.flags.k_max,
-            exclusion,
-            &|documents| progress.tick(documents),
-        )?;
-        drop(progress);
+        let search = |k, exclusion| {
+            let tick = |documents| progress.tick(documents);
+            LeaveOneOut::search(engine, &queries.view(), &rows, k, exclusion, &tick)
+        };
+        let found = search(self.flags.k_max, near.exclusion())?;
         let grid = Grid::full(self.flags.k_max, several, self.objective());
-        let tuned = revote(&found, among, &grid, threads);
+        let mut tuned = revote(&found, among, &grid, threads);
+        if near.window > 0 {
+            // Thresholds are learnt from all the neighbors that a document has.
+            let k = NonZeroUsize::new(tuned.best.k).unwrap_or(self.flags.k_max);
+            let found = search(k, near.always())?;
+            (tuned.decision, tuned.best.figures) = learn(&found, among, &tuned.best);
+        }
+        drop(progress);
         let report = Report {
             schema: "classify.tuning/1",
             objective: self.objective(),
             documents: rows.len() as u64,
             near_duplicates_above: near.above,
+            window: near.window,
             documents_with_near_duplicates: near.pairs.documents(),
             features,
             best: tuned.best,
@@ -278,6 +291,20 @@ impl Tuning {
 struct Near {
     above: Option<f32>,
     pairs: NearDuplicates,
+    /// Documents before and after each that are left out when settings are compared.
+    window: u32,
+}
+
+impl Near {
+    /// What is left out when settings are compared.
+    fn exclusion(&self) -> Exclusion<'_> {
+        Exclusion { window: self.window, ..self.always() }
+    }
+
+    /// What is left out when thresholds are learnt.
+    fn always(&self) -> Exclusion<'_> {
+        Exclusion { near: Some(&self.pairs), ..Exclusion::default() }
+    }
 }
 
 /// `classify tune`
@@ -315,7 +342,7 @@ impl Tune {
         let tuning = Tuning { tune: Some(Scope::Votes), flags: self.tuning, tune_sample: 0 };
         let engine = Inverted::new(model.rows(), threads.clone())?;
         let cosine = settings.weighting.is_cosine();
-        let near = tuning.near(&engine, model.rows(), cosine, talk)?;
+        let near = tuning.near(&engine, model.rows(), cosine, &model.electorate(), talk)?;
         let votes = (&engine as &dyn Search, model.rows(), model.electorate());
         let (tuned, report) = tuning.votes(votes, several, &near, Vec::new(), threads, talk)?;
         drop(engine);

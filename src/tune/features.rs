@@ -17,7 +17,7 @@ use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 use crate::vote::Electorate;
 
-use super::neighbors::{Exclusion, LeaveOneOut, NearDuplicates};
+use super::neighbors::{Exclusion, LeaveOneOut};
 use super::{Figures, Grid, Trial, revote};
 
 /// Training documents as weighted rows, and as queries.
@@ -138,10 +138,8 @@ pub struct Trials<'a> {
     pub k_max: NonZeroUsize,
     /// The grid of votes.
     pub grid: &'a Grid,
-    /// Pairs of documents that are no neighbors.
-    pub near: &'a NearDuplicates,
-    /// Groups of documents that are no neighbors; empty: none.
-    pub groups: &'a [u32],
+    /// Documents that are no neighbors.
+    pub exclusion: Exclusion<'a>,
     /// Threads.
     pub threads: &'a Threads,
     /// Told of every trial.
@@ -162,10 +160,9 @@ impl Trials<'_> {
     /// The leave-one-out neighbors of the sample. Terms are selected without looking at the labels
     /// of the documents that are left out: with them, rare terms would look better than they are.
     fn neighbors(&self, counts: &Counts, features: &Features) -> Result<LeaveOneOut, SearchError> {
-        let exclusion = Exclusion { near: Some(self.near), groups: self.groups };
         let search = |counts: &Counts, rows: &[u32]| {
             let weighted = Weighted::new(counts, &features.fields, features.weighting);
-            weighted.leave_one_out(rows, self.k_max, exclusion, self.threads, &|_| ())
+            weighted.leave_one_out(rows, self.k_max, self.exclusion, self.threads, &|_| ())
         };
         let Some(selection) = features.selection else { return search(counts, self.sample) };
         // Stretches of the corpus, not single documents: neighbors in order are often alike.

@@ -1,11 +1,11 @@
 //! Every k and vote on one leave-one-out search: each is a re-vote.
 
-use crate::decide::{Decision, ThresholdRule};
-use crate::vote::{Ballot, Electorate, share};
+use crate::decide::{Decision, ThresholdRule, decide};
+use crate::vote::{Ballot, Electorate, LabelScore, share};
 
 use super::neighbors::LeaveOneOut;
 use super::thresholds::{LabelScores, Tally, thresholds};
-use super::{Candidate, Figures};
+use super::{Candidate, Figures, Trial};
 
 /// Steps of the one threshold for all labels: hundredths.
 const STEPS: usize = 100;
@@ -134,8 +134,7 @@ impl<'a> Sweep<'a> {
     fn top(&self, index: usize, scores: &[f64], factors: &[f64]) -> Option<usize> {
         let mut best: Option<(usize, f64)> = None;
         for slot in self.slots_of(index) {
-            let factor = factors.get(self.labels[slot] as usize).unwrap_or(&1.0);
-            let score = scores[slot] * factor;
+            let score = scores[slot] * self.factor(factors, slot);
             // A label without a vote yet has no score: it is not among the labels.
             if scores[slot] > 0.0 && best.is_none_or(|(_, best)| score > best) {
                 best = Some((slot, score));
@@ -372,8 +371,41 @@ impl<'a> Sweep<'a> {
         self.labels.len()
     }
 
+    /// What a trial's decision learns from these neighbors, and how good it is on them.
+    pub(super) fn learn(&self, trial: &Trial) -> (Decision, Figures) {
+        let mut learnt = (Decision::Single, Figures::default());
+        self.run(trial.vote.ballot, &[trial.k], |_, scores| {
+            let decision = self.decision(trial.decision, scores);
+            let factors = self.among.factors(trial.vote);
+            let given = (0..self.found.len()).flat_map(|document| {
+                let slots = self.slots_of(document);
+                let mut slots: Vec<(usize, f64)> = slots
+                    .map(|slot| (slot, scores[slot] * self.factor(&factors, slot)))
+                    .filter(|&(slot, _)| scores[slot] > 0.0)
+                    .collect();
+                slots.sort_by(|a, b| b.1.total_cmp(&a.1));
+                let votes: Vec<LabelScore> = slots
+                    .iter()
+                    .map(|&(slot, score)| LabelScore { label: self.labels[slot], score })
+                    .collect();
+                let given = decide(&votes, &decision);
+                slots
+                    .into_iter()
+                    .map(|(slot, _)| slot)
+                    .filter(move |&slot| given.contains(&self.labels[slot]))
+            });
+            let figures = self.figures(given);
+            learnt = (decision, figures);
+        });
+        learnt
+    }
+
+    fn factor(&self, factors: &[f64], slot: usize) -> f64 {
+        *factors.get(self.labels[slot] as usize).unwrap_or(&1.0)
+    }
+
     /// What a candidate decides, with its thresholds learnt from these scores.
-    pub(super) fn decision(&self, candidate: Candidate, scores: &[f64]) -> Decision {
+    fn decision(&self, candidate: Candidate, scores: &[f64]) -> Decision {
         match candidate {
             Candidate::Single => Decision::Single,
             Candidate::Global { threshold, allow_none } => {

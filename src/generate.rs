@@ -4,13 +4,13 @@
 //! training, a vocabulary of 47,236 stems of which the most frequent is in a quarter of the documents,
 //! and 103 topics in a hierarchy. [`rcv1_like`] draws documents like these:
 //!
-//! * a *theme* (one of 2,400, some far more frequent than others) belongs to a topic and has terms of its
+//! * a *theme* (one of 900, some far more frequent than others) belongs to a topic and has terms of its
 //!   own; a document takes a share of its terms from its theme, others from its topic, the rest from a
 //!   background that falls as Zipf and Mandelbrot say;
 //! * one document in twelve repeats an earlier one of its theme with a few terms changed, as wire
 //!   services do;
 //! * its labels are its topic and all topics above it, and for one document in four those of another
-//!   theme.
+//!   theme; one document in six has the labels of another theme altogether.
 //!
 //! The files are those of the benchmark: `lyrl2004_vectors_{train,test_pt0…3}.dat` with unit-length
 //! `ltc` weights (document frequencies of the training documents; terms that these have not are left
@@ -27,9 +27,9 @@ pub const DOCUMENTS: u64 = 804_414;
 /// Its training documents.
 pub const TRAINING: u64 = 23_149;
 const TERMS: usize = 47_236;
-const THEMES: usize = 2_400;
+const THEMES: usize = 900;
 /// The terms of a theme, and of a topic.
-const THEME_TERMS: usize = 90;
+const THEME_TERMS: usize = 60;
 const TOPIC_TERMS: usize = 600;
 /// The topics under each of the four roots: 4 + 99.
 const ROOTS: [(&str, usize); 4] = [("C", 30), ("E", 25), ("G", 28), ("M", 16)];
@@ -201,7 +201,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let background = Falling::new(TERMS, 18.0, 1.05);
+        let background = Falling::new(TERMS, 13.0, 1.0);
         let mut topics: Vec<Topic> = Vec::new();
         for (letter, count) in ROOTS {
             let root = topics.len();
@@ -223,14 +223,20 @@ impl World {
             topic.terms = special(TOPIC_TERMS);
         }
         let mut theme_lists: Vec<Vec<u32>> = (0..THEMES).map(|_| special(THEME_TERMS)).collect();
-        let popular = Falling::new(topics.len() - ROOTS.len(), 2.0, 1.0);
-        let leaves: Vec<usize> =
+        let popular = Falling::new(topics.len() - ROOTS.len(), 3.0, 1.0);
+        let mut leaves: Vec<usize> =
             (0..topics.len()).filter(|&topic| topics[topic].parent.is_some()).collect();
+        for at in (1..leaves.len()).rev() {
+            leaves.swap(at, random.below(at + 1));
+        }
         let themes = theme_lists
             .drain(..)
-            .map(|terms| {
-                let topic = leaves[popular.draw(&mut random)];
-                let share = 0.15 + 0.6 * random.unit() * random.unit();
+            .zip(0..)
+            .map(|(terms, number): (_, usize)| {
+                // Every topic has a theme: the rarest ones go round.
+                let last = (THEMES - number).checked_sub(1).and_then(|at| leaves.get(at));
+                let topic = last.copied().unwrap_or_else(|| leaves[popular.draw(&mut random)]);
+                let share = 0.36 + 0.5 * random.unit();
                 Theme { topic, terms, share, remembered: Vec::new() }
             })
             .collect();
@@ -240,7 +246,7 @@ impl World {
             themes,
             background,
             themes_drawn: Falling::new(THEMES, 20.0, 0.9),
-            theme_terms: Falling::new(THEME_TERMS, 6.0, 1.0),
+            theme_terms: Falling::new(THEME_TERMS, 8.0, 1.0),
             topic_terms: Falling::new(TOPIC_TERMS, 4.0, 1.0),
         }
     }
@@ -275,10 +281,12 @@ impl World {
         // Log-normal, about 76 terms in the mean.
         let length = (66.0 * libm::exp(0.55 * random.normal())).clamp(5.0, 600.0) as usize;
         let own = &self.themes[theme];
-        let mut topics = vec![own.topic];
+        // Editors differ: one document in six has the topic of another theme.
+        let judged = if random.below(6) == 0 { self.themes_drawn.draw(random) } else { theme };
+        let mut topics = vec![self.themes[judged].topic];
         let other = (random.below(4) == 0).then(|| self.themes_drawn.draw(random));
         if let Some(other) = other
-            && self.themes[other].topic != own.topic
+            && self.themes[other].topic != topics[0]
         {
             topics.push(self.themes[other].topic);
         }

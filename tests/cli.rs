@@ -511,3 +511,41 @@ fn fields_and_selection() {
         assert!(refused.err.contains(said), "{flags:?}: {}", refused.err);
     }
 }
+
+#[test]
+fn generated_corpora() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, other] = ["one", "two", "other"].map(|name| folder.path().join(name));
+    for (folder, seed) in [(&one, "5"), (&two, "5"), (&other, "6")] {
+        let made = ["generate", "rcv1-like", "--documents", "3001", "--seed", seed, "-o"];
+        let said = ok(&[&made[..], &[text(folder)]].concat()).err;
+        assert!(said.contains("1500 training and 1501 test documents"), "{said}");
+    }
+    let read = |folder: &Path, file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let train = read(&one, "lyrl2004_vectors_train.dat");
+    assert_eq!(train, read(&two, "lyrl2004_vectors_train.dat"));
+    assert_ne!(train, read(&other, "lyrl2004_vectors_train.dat"));
+    let mut lengths = Vec::new();
+    for line in train.lines() {
+        let weights = line.split(' ').skip(2).map(|entry| entry.split_once(':').unwrap());
+        let (mut last, mut norm, mut count) = (0, 0.0, 0);
+        for (term, weight) in weights {
+            let (term, weight): (u32, f64) = (term.parse().unwrap(), weight.parse().unwrap());
+            assert!(last < term && term <= 47_236 && weight > 0.0);
+            (last, norm, count) = (term, norm + weight * weight, count + 1);
+        }
+        assert!((norm - 1.0).abs() < 1e-5);
+        lengths.push(count);
+    }
+    let mean = f64::from(lengths.iter().sum::<i32>()) / lengths.len() as f64;
+    assert!((70.0..82.0).contains(&mean), "{mean} terms a document");
+    assert_eq!(read(&one, "rcv1.topics.hier.orig").lines().count(), 104);
+
+    let evaluate = ["evaluate", "--preset", "lyrl2004", text(&one)];
+    let all = ok(&evaluate).out;
+    assert!(all.contains("1500 training, 1501 test"), "{all}");
+    let some = ok(&[&evaluate[..], &["--subset", "10"]].concat()).out;
+    assert!(some.contains("1500 training, 10 test"), "{some}");
+    let refused = run(&["generate", "rcv1-like", "--documents", "1", "-o", text(&one)]);
+    assert_eq!(refused.code, 2);
+}

@@ -43,6 +43,9 @@ pub(crate) struct Evaluate {
     /// A benchmark whose files, split and labels are known
     #[arg(long, value_enum, value_name = "NAME")]
     preset: Option<PresetArgument>,
+    /// Test on the first N test documents only
+    #[arg(long, value_name = "N")]
+    subset: Option<NonZeroUsize>,
     /// Write the result as JSON (schema classify.evaluation/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -91,7 +94,10 @@ impl Evaluate {
             not_an_input(output, inputs())?;
         }
         let mut stages = Stages::default();
-        let (model, test) = self.model_and_test(threads, seed, talk, &mut stages)?;
+        let (model, mut test) = self.model_and_test(threads, seed, talk, &mut stages)?;
+        if let Some(count) = self.subset {
+            test.documents = Box::new(test.documents.take(count.get()));
+        }
         let mut classifier = stages
             .time("index", model.rows().rows() as u64, || Classifier::new(&model, threads))?;
         self.training.deciding.change(&mut classifier);

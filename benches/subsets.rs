@@ -1,0 +1,90 @@
+//! The paper's six test sizes (Bresler et al. 2011, tables 1 to 3) on LYRL2004 files, real or made
+//! by `classify generate rcv1-like`: seconds of search and vote, k = 30, for both engines.
+//!
+//! `cargo bench --bench subsets -- FOLDER [THREADS [MOST_EXHAUSTIVE]]`
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Instant;
+
+use classify::classifier::{Classifier, train};
+use classify::corpus::preset::{Documents, Preset};
+use classify::corpus::{Document, ReadOptions};
+use classify::counts::TermLimits;
+use classify::decide::Decision;
+use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
+use classify::search::{Exhaustive, Inverted, Search};
+use classify::threads::Threads;
+
+const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
+/// Seconds of the sequential CPU algorithm in the paper: a Core2 Duo E7300 and a Xeon E5405.
+const PAPER: [[f64; 6]; 2] =
+    [[0.09, 0.7, 6.8, 67.6, 674.67, 5283.84], [0.18, 1.71, 17.0, 171.22, 1701.19, 13303.8]];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let [folder, rest @ ..] = arguments.as_slice() else {
+        println!("subsets: give a FOLDER of LYRL2004 files to measure");
+        return Ok(());
+    };
+    let threads: NonZeroUsize = rest.first().map_or(Ok(NonZeroUsize::MIN), |n| n.parse())?;
+    let most: usize = rest.get(1).map_or(Ok(10_000), |most| most.parse())?;
+    let threads = Threads::new(threads)?;
+    let open = || Preset::Lyrl2004.open(Path::new(folder), &ReadOptions::default());
+    let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
+    let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
+    let mut settings = TrainSettings::new(input, decision);
+    settings.weighting = settings.weighting.of_weights();
+    let model = train(&mut open()?.train, settings, TermLimits::default(), &threads)?;
+    println!("{} training documents, {} threads", model.rows().rows(), threads.count());
+    println!("{:24}{}", "documents", cells(SIZES.iter().map(ToString::to_string)));
+    for (name, times) in ["BaseCSR, config. 1", "BaseCSR, config. 2"].iter().zip(&PAPER) {
+        println!("{name:24}{}", cells(times.iter().map(ToString::to_string)));
+    }
+    let view = |seconds: &f64| format!("{seconds:.3}");
+    let exhaustive = Box::new(Exhaustive::new(model.rows(), threads.clone())?);
+    let times = measured(&model, exhaustive, &threads, open()?.test, most)?;
+    println!("{:24}{}", "exhaustive", cells(times.iter().map(view)));
+    let inverted = Box::new(Inverted::new(model.rows(), threads.clone())?);
+    let times = measured(&model, inverted, &threads, open()?.test, usize::MAX)?;
+    println!("{:24}{}", "inverted", cells(times.iter().map(view)));
+    let times = times.iter().zip(&PAPER[0]).map(|(ours, paper)| format!("{:.0} x", paper / ours));
+    println!("{:24}{}", "inverted to config. 1", cells(times));
+    Ok(())
+}
+
+fn cells(texts: impl Iterator<Item = String>) -> String {
+    texts.fold(String::new(), |line, text| line + &format!("{text:>12}"))
+}
+
+/// Seconds of search and vote until each size is reached, as far as `most`.
+fn measured<'m>(
+    model: &'m Model,
+    engine: Box<dyn Search + 'm>,
+    threads: &Threads,
+    mut documents: Documents,
+    most: usize,
+) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
+    let classifier = Classifier::with_engine(model, engine, threads);
+    let (mut seconds, mut done) = (0.0, 0);
+    let mut times = Vec::new();
+    for size in SIZES.into_iter().filter(|&size| size <= most) {
+        while done < size {
+            let batch = documents.by_ref().take((size - done).min(4_096));
+            let batch: Vec<Document> = batch.collect::<Result<_, _>>()?;
+            if batch.is_empty() {
+                return Ok(times);
+            }
+            let vectors = classifier.vectorize(&batch)?;
+            let start = Instant::now();
+            let neighbors = classifier.neighbors(&vectors, classifier.k)?;
+            let answers = classifier.predict(&vectors, neighbors);
+            seconds += start.elapsed().as_secs_f64();
+            done += answers.len();
+        }
+        times.push(seconds);
+    }
+    Ok(times)
+}

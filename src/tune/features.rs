@@ -1,8 +1,8 @@
 //! Features by trial: weighting, stems, word pairs, title, term selection, each kept if a
 //! leave-one-out search of a sample says that it pays.
 //!
-//! The search is greedy: one dimension after the other, the best value of each is kept, and the
-//! weighting is tried once more at the end. Each trial weighs all training documents, searches
+//! The search is greedy: one dimension after the other, the best value of each is kept; then all once
+//! more, since the best weighting is another one where few terms are left. Each trial weighs all training documents, searches
 //! the neighbors of the sample and re-votes a coarse grid.
 
 use std::num::NonZeroUsize;
@@ -179,6 +179,11 @@ impl Trials<'_> {
     }
 }
 
+/// A change is kept if it adds as much: less is chance.
+const GAIN: f64 = 0.001;
+/// How often all dimensions are gone through.
+const ROUNDS: usize = 2;
+
 /// The state of the greedy search.
 struct Search<'t, 'a> {
     trials: &'t mut Trials<'a>,
@@ -187,6 +192,9 @@ struct Search<'t, 'a> {
     /// The counts of every analyzer and fields that were asked for.
     counted: Vec<((Option<AnalyzerSpec>, Fields), Counts)>,
     steps: Vec<Step>,
+    tried: Vec<Features>,
+    /// The stemmer of the corpus's language.
+    stemmer: Option<Stemmer>,
 }
 
 /// The best features found from `start`, the counts of their documents, and every step.
@@ -199,26 +207,30 @@ pub fn tune_features(
     free: Free,
 ) -> Result<(Features, Counts, Vec<Step>), FeatureError> {
     let fields = start.fields.clone();
-    let mut search =
-        Search { trials, best: start, figures: None, counted: Vec::new(), steps: Vec::new() };
+    let mut search = Search {
+        trials,
+        best: start,
+        figures: None,
+        counted: Vec::new(),
+        steps: Vec::new(),
+        tried: Vec::new(),
+        stemmer: None,
+    };
     search.try_out("as given".to_owned(), search.best.clone())?;
-    if free.weighting {
-        search.weightings()?;
-    }
-    if free.title && fields == Fields::Whole {
-        search.titles()?;
-    }
-    if free.analyzer {
-        search.analyzers()?;
-    }
-    if free.selection {
-        search.selections(free)?;
-    }
-    if free.weighting {
-        search.weightings()?;
-    }
-    if free.title && fields == Fields::Whole {
-        search.titles()?;
+    search.stemmer = language(&search.counted[0].1);
+    for _ in 0..ROUNDS {
+        if free.weighting {
+            search.weightings()?;
+        }
+        if free.title && fields == Fields::Whole {
+            search.titles()?;
+        }
+        if free.analyzer {
+            search.analyzers()?;
+        }
+        if free.selection {
+            search.selections(free)?;
+        }
     }
     let (best, steps) = (search.best.clone(), std::mem::take(&mut search.steps));
     let at = search.count(&best)?;
@@ -247,6 +259,10 @@ impl Search<'_, '_> {
     }
 
     fn try_out(&mut self, change: String, features: Features) -> Result<(), FeatureError> {
+        if self.tried.contains(&features) {
+            return Ok(());
+        }
+        self.tried.push(features.clone());
         let at = self.count(&features)?;
         let counts = &self.counted[at].1;
         let trials = &mut *self.trials;
@@ -254,7 +270,8 @@ impl Search<'_, '_> {
         let sizes = counts.label_sizes();
         let trial = revote(&found, counts.electorate(&sizes), trials.grid, trials.threads).best;
         let value = |figures| trials.grid.objective.of(figures);
-        let kept = self.figures.is_none_or(|figures| value(trial.figures) > value(figures));
+        let least = |figures| value(figures) + GAIN;
+        let kept = self.figures.is_none_or(|figures| value(trial.figures) >= least(figures));
         let step = Step { change, trial, kept };
         (trials.progress)(&step);
         self.steps.push(step);
@@ -270,9 +287,6 @@ impl Search<'_, '_> {
             for power in [0.5, 1.0, 1.5] {
                 let weighting: Weighting = code.parse().unwrap_or_default();
                 let Some(weighting) = weighting.with_idf_power(power) else { continue };
-                if weighting == self.best.weighting {
-                    continue;
-                }
                 let features = Features { weighting, ..self.best.clone() };
                 self.try_out(format!("weighting {weighting}, idf power {power}"), features)?;
             }
@@ -283,9 +297,6 @@ impl Search<'_, '_> {
     fn titles(&mut self) -> Result<(), FeatureError> {
         for boost in [1.0, 2.0, 3.0, 5.0] {
             let fields = Fields::FirstLine { boost };
-            if fields == self.best.fields {
-                continue;
-            }
             let features = Features { fields, ..self.best.clone() };
             self.try_out(format!("first line × {boost}"), features)?;
         }
@@ -293,41 +304,18 @@ impl Search<'_, '_> {
     }
 
     fn analyzers(&mut self) -> Result<(), FeatureError> {
-        let Some(given) = self.best.analyzer.clone() else { return Ok(()) };
-        let at = self.count(&self.best.clone())?;
-        if let Some(stemmer) = language(&self.counted[at].1) {
-            let analyzer = Some(AnalyzerSpec { stemmer: Some(stemmer), ..given });
-            let features = Features { analyzer, ..self.best.clone() };
-            self.try_out(format!("stems ({})", stemmer.language()), features)?;
+        for other in [self.other_stems(), self.other_pairs()] {
+            self.try_out(named("all", &other), other)?;
         }
-        let Some(given) = self.best.analyzer.clone() else { return Ok(()) };
-        let word_ngrams = NgramRange::new(1, 2);
-        let analyzer = Some(AnalyzerSpec { word_ngrams, ..given });
-        let features = Features { analyzer, ..self.best.clone() };
-        self.try_out("words and pairs of words".to_owned(), features)
+        Ok(())
     }
 
     fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
-        let pairs = |features: &Features| {
-            let mut other = features.clone();
-            if let Some(analyzer) = &mut other.analyzer {
-                let (words, pairs) = (NgramRange::new(1, 1), NgramRange::new(1, 2));
-                analyzer.word_ngrams = if analyzer.word_ngrams == words { pairs } else { words };
-            }
-            other
-        };
-        let start = self.best.clone();
         // Stems and pairs of words often pay only where the best are selected.
-        let at = self.count(&start)?;
-        let stemmer = language(&self.counted[at].1).filter(|_| free.analyzer);
-        let stems = start.analyzer.clone().zip(stemmer).map(|(analyzer, stemmer)| {
-            let analyzer = AnalyzerSpec { stemmer: Some(stemmer), ..analyzer };
-            Features { analyzer: Some(analyzer), ..start.clone() }
-        });
-        let pairs = (free.analyzer && start.analyzer.is_some()).then(|| pairs(&start));
-        let mut bases = vec![start.clone()];
-        bases.extend(stems.filter(|stems| *stems != start));
-        bases.extend(pairs);
+        let mut bases = vec![self.best.clone()];
+        if free.analyzer {
+            bases.extend([self.other_stems(), self.other_pairs()]);
+        }
         for base in bases {
             let at = self.count(&base)?;
             let terms = self.counted[at].1.vocabulary.len();
@@ -337,20 +325,44 @@ impl Search<'_, '_> {
                 };
                 let selection = Selection { criterion: Criterion::Chi2, terms: count };
                 let features = Features { selection: Some(selection), ..base.clone() };
-                let of = base.analyzer.as_ref().map_or("columns", |analyzer| {
-                    let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
-                    match (analyzer.stemmer.is_some(), pairs) {
-                        (false, false) => "words",
-                        (true, false) => "stems",
-                        (false, true) => "words and pairs",
-                        (true, true) => "stems and pairs",
-                    }
-                });
-                self.try_out(format!("{selection} of {of}"), features)?;
+                self.try_out(named(&selection.to_string(), &features), features)?;
             }
         }
         Ok(())
     }
+
+    /// The best features with stems instead of words, or words instead of stems.
+    fn other_stems(&self) -> Features {
+        let mut other = self.best.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            analyzer.stemmer = if analyzer.stemmer.is_some() { None } else { self.stemmer };
+        }
+        other
+    }
+
+    /// The best features with pairs of words, or without them.
+    fn other_pairs(&self) -> Features {
+        let mut other = self.best.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            let (words, pairs) = (NgramRange::new(1, 1), NgramRange::new(1, 2));
+            analyzer.word_ngrams = if analyzer.word_ngrams == words { pairs } else { words };
+        }
+        other
+    }
+}
+
+/// What the terms of features are, after how many of them there are.
+fn named(how_many: &str, features: &Features) -> String {
+    let of = features.analyzer.as_ref().map_or("columns", |analyzer| {
+        let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
+        match (analyzer.stemmer.is_some(), pairs) {
+            (false, false) => "words",
+            (true, false) => "stems",
+            (false, true) => "words and pairs",
+            (true, true) => "stems and pairs",
+        }
+    });
+    format!("{how_many} {of}")
 }
 
 /// The language whose stop words are in the most documents, if there is a stemmer for it.

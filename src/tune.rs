@@ -149,13 +149,24 @@ pub struct Grid {
     pub ks: Vec<usize>,
     /// The votes.
     pub ballots: Vec<Ballot>,
+    /// The exponents of the compensation for label sizes that single-label votes try; 0: none.
+    pub compensations: Vec<f64>,
     /// Whether documents may get several labels.
     pub several: bool,
     /// What is maximized.
     pub objective: Objective,
 }
 
+/// The compensations that are tried.
+const COMPENSATIONS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
+
 impl Grid {
+    /// The same with one vote only.
+    #[must_use]
+    pub fn with_vote(self, vote: Vote) -> Self {
+        Self { ballots: vec![vote.ballot], compensations: vec![vote.compensation], ..self }
+    }
+
     /// Every k up to `k_max` and every vote.
     pub fn full(k_max: NonZeroUsize, several: bool, objective: Objective) -> Self {
         let powers = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
@@ -163,7 +174,8 @@ impl Grid {
             powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
         ballots.extend([Ballot::Uniform, Ballot::Rank]);
         ballots.extend([5.0, 10.0, 20.0].map(|beta| Ballot::Exp { beta }));
-        Self { ks: (1..=k_max.get()).collect(), ballots, several, objective }
+        let compensations = COMPENSATIONS.to_vec();
+        Self { ks: (1..=k_max.get()).collect(), ballots, compensations, several, objective }
     }
 
     /// A few k up to `k_max` and votes, for comparing features.
@@ -172,7 +184,7 @@ impl Grid {
         let ks = ks.into_iter().filter(|&k| k <= k_max.get()).collect();
         let powers = [1.0, 2.0, 4.0];
         let ballots = powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
-        Self { ks, ballots, several, objective }
+        Self { ks, ballots, compensations: COMPENSATIONS.to_vec(), several, objective }
     }
 }
 
@@ -233,7 +245,7 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
                     push(0.0, candidate, figures);
                 });
             } else {
-                sweep.single(scores, &mut |compensation, figures| {
+                sweep.single(scores, &grid.compensations, &mut |compensation, figures| {
                     push(compensation, Candidate::Single, figures);
                 });
             }

@@ -437,6 +437,14 @@ fn tuning() {
     let info = ok(&["info", text(&one)]).out;
     assert!(info.contains("tuned") && info.contains("leave-one-out on 248 documents"), "{info}");
 
+    // What other flags say stays.
+    let fixed = ["-k", "7", "--vote", "rank/size^0.2", "--weighting", "lsc", "--tune=votes"];
+    ok(&[&["train", TRAIN, "-o", text(&one), "--mode", "single"], &fixed[..]].concat());
+    let info = ok(&["info", text(&one)]).out;
+    assert!(info.contains("k = 7, vote rank/size^0.2") && info.contains("lsc: "), "{info}");
+    let beside = run(&["evaluate", text(&one), TEST, "--tune"]);
+    assert!(beside.code == 2 && beside.err.contains("classify tune MODEL"), "{}", beside.err);
+
     // Only k, vote and decision, of a model that is there.
     ok(&["train", TRAIN, "-o", text(&votes), "--mode", "single"]);
     let before = std::fs::read(&votes).unwrap();
@@ -456,12 +464,15 @@ fn tuning() {
     let settings: serde_json::Value =
         serde_json::from_str(&ok(&["info", text(&votes), "--json"]).out).unwrap();
     assert_eq!(settings["k"], table["best"]["k"]);
-    assert_eq!(settings["tuning"]["figures"]["accuracy"], table["best"]["accuracy"]);
+    assert_eq!(settings["tuning"]["figures"], table["figures"]);
 
     // Several labels: thresholds are stored and used.
     ok(&["train", TRAIN, "-o", text(&one), "--mode", "multi"]);
     ok(&["tune", text(&one), "--objective", "macro-f1", "--near-duplicates", "off"]);
     assert!(ok(&["info", text(&one)]).out.contains("threshold"));
+    // Thresholds are read to the bit as they were written.
+    classify::model::Model::open(&one).unwrap().save(&two).unwrap();
+    assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());
     ok(&["evaluate", text(&one), TEST]);
 
     ok(&["train", TRAIN, "-o", text(&one), "--weighting", "bm25"]);
@@ -503,6 +514,8 @@ fn fields_and_selection() {
     for (flags, said) in [
         (["--select", "chi2:0"], "no selection like chi2:2000"),
         (["--field", "title:0"], "not a number above 0"),
+        (["--objective", "accuracy"], "go with --tune"),
+        (["--tune", "--allow-none"], "what --tune chooses"),
         (["--near-duplicates", "3"], "neither a cosine from 0 to 1 nor `off`"),
         (["--field", "nothing:2"], "nothing"),
     ] {

@@ -399,6 +399,13 @@ pub(crate) struct Deciding {
     allow_none: bool,
 }
 
+/// What the user has chosen, so that tuning does not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Fixed {
+    pub(crate) k: Option<NonZeroUsize>,
+    pub(crate) vote: Option<Vote>,
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "not a number from 0 to 1".to_owned())
@@ -411,6 +418,15 @@ pub(crate) enum Mode {
 }
 
 impl Deciding {
+    /// What tuning has to keep.
+    pub(crate) fn fixed(&self) -> Result<Fixed, Failure> {
+        if self.threshold.is_some() || self.allow_none {
+            let message = "--threshold and --allow-none are what --tune chooses: leave one out";
+            return Err(Failure::Usage(message.into()));
+        }
+        Ok(Fixed { k: self.k, vote: self.vote })
+    }
+
     /// Whether documents get several labels, in a corpus that has, or has not, such documents.
     pub(crate) fn several(&self, several: bool) -> bool {
         self.for_corpus(several).is_multi()
@@ -491,11 +507,26 @@ impl Training {
     pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
         self.analysis.refuse_beside_a_model()?;
         let default = nothing_said().weights;
-        if format!("{:?}", self.weights) == format!("{default:?}") {
-            Ok(())
-        } else {
-            Err(models_own())
+        if format!("{:?}", self.weights) != format!("{default:?}") {
+            return Err(models_own());
         }
+        if self.tuning.tune.is_some() {
+            let message = "--tune goes with --train or --preset; `classify tune MODEL` tunes a \
+                           model that is there";
+            return Err(Failure::Usage(message.into()));
+        }
+        self.refuse_tuning_flags_alone()
+    }
+
+    /// Refuses what only tuning listens to, where there is none.
+    fn refuse_tuning_flags_alone(&self) -> Result<(), Failure> {
+        let default = nothing_said().tuning;
+        if self.tuning.tune.is_some() || format!("{:?}", self.tuning) == format!("{default:?}") {
+            return Ok(());
+        }
+        let message = "--objective, --k-max, --near-duplicates, --tune-sample and --tune-table \
+                       go with --tune";
+        Err(Failure::Usage(message.into()))
     }
 
     /// Counts a corpus and settles, by tuning if that is asked for, what its model becomes.
@@ -507,6 +538,7 @@ impl Training {
         threads: &classify::threads::Threads,
         (progress, talk): (&Progress, Talk),
     ) -> Result<(Counts, TrainSettings), Failure> {
+        self.refuse_tuning_flags_alone()?;
         if self.tuning.tune.is_none() {
             return self.count(documents, source, keep_text, threads, progress);
         }

@@ -12,13 +12,13 @@ use classify::model::{InputSpec, Model, TrainSettings, TuningSummary};
 use classify::search::{Inverted, Search};
 use classify::threads::Threads;
 use classify::tune::{
-    Exclusion, FeatureError, Features, Free, Grid, LeaveOneOut, NearDuplicates, Objective, Step,
-    Trial, Trials, Tuned, Weighted, learn, near_limit, revote, tune_features, window,
+    Exclusion, FeatureError, Features, Figures, Free, Grid, LeaveOneOut, NearDuplicates, Objective,
+    Step, Trial, Trials, Tuned, Weighted, learn, near_limit, revote, tune_features, window,
 };
 use classify::vote::Electorate;
 use serde::Serialize;
 
-use super::arguments::{Documents, Mode, Training};
+use super::arguments::{Documents, Fixed, Mode, Training};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -98,7 +98,10 @@ pub(crate) struct Report {
     window: u32,
     documents_with_near_duplicates: usize,
     features: Vec<Step>,
+    /// The best of `trials`.
     best: Trial,
+    /// Its figures where documents before and after are neighbors too, as for thresholds.
+    figures: Figures,
     trials: Vec<Trial>,
 }
 
@@ -122,6 +125,7 @@ impl Tuning {
         threads: &Threads,
         (progress, talk): (&Progress, Talk),
     ) -> Result<(Counts, TrainSettings), Failure> {
+        let fixed = training.deciding.fixed()?;
         let documents: Vec<Document> = documents.collect::<Result<_, CorpusError>>()?;
         let mut first = documents.iter().take(1).cloned().map(Ok);
         let (_, mut settings) = training.count(&mut first, source, keep_text, threads, progress)?;
@@ -196,7 +200,7 @@ impl Tuning {
         let sizes = counts.label_sizes();
         let among = counts.electorate(&sizes);
         let votes = (&engine as &dyn Search, weighted.queries(), among);
-        let (tuned, report) = self.votes(votes, several, &near, steps, threads, talk)?;
+        let (tuned, report) = self.votes(votes, (several, fixed), &near, steps, threads, talk)?;
         if let Some(analyzer) = features.analyzer {
             settings.input = InputSpec::Text(analyzer);
         }
@@ -246,26 +250,38 @@ impl Tuning {
     fn votes(
         &self,
         (engine, queries, among): (&dyn Search, &Csr, Electorate<'_>),
-        several: bool,
+        (several, fixed): (bool, Fixed),
         near: &Near,
         features: Vec<Step>,
         threads: &Threads,
         talk: Talk,
     ) -> Result<(Tuned, Report), Failure> {
+        if several && fixed.vote.is_some_and(|vote| vote.compensation > 0.0) {
+            let message = "/size^ is for one label a document: thresholds of labels make up for \
+                           their sizes";
+            return Err(Failure::Usage(message.into()));
+        }
         let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
         let progress = Progress::new(talk, "tuning", &[]);
         let search = |k, exclusion| {
             let tick = |documents| progress.tick(documents);
             LeaveOneOut::search(engine, &queries.view(), &rows, k, exclusion, &tick)
         };
-        let found = search(self.flags.k_max, near.exclusion())?;
-        let grid = Grid::full(self.flags.k_max, several, self.objective());
+        let found = search(fixed.k.unwrap_or(self.flags.k_max), near.exclusion())?;
+        let mut grid = Grid::full(self.flags.k_max, several, self.objective());
+        if let Some(k) = fixed.k {
+            grid.ks = vec![k.get()];
+        }
+        if let Some(vote) = fixed.vote {
+            grid = grid.with_vote(vote);
+        }
         let mut tuned = revote(&found, among, &grid, threads);
+        let mut figures = tuned.best.figures;
         if near.window > 0 {
             // Thresholds are learnt from all the neighbors that a document has.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(self.flags.k_max);
             let found = search(k, near.always())?;
-            (tuned.decision, tuned.best.figures) = learn(&found, among, &tuned.best);
+            (tuned.decision, figures) = learn(&found, among, &tuned.best);
         }
         drop(progress);
         let report = Report {
@@ -277,6 +293,7 @@ impl Tuning {
             documents_with_near_duplicates: near.pairs.documents(),
             features,
             best: tuned.best,
+            figures,
             trials: tuned.trials.clone(),
         };
         talk.say(&report.summary());
@@ -344,6 +361,7 @@ impl Tune {
         let cosine = settings.weighting.is_cosine();
         let near = tuning.near(&engine, model.rows(), cosine, &model.electorate(), talk)?;
         let votes = (&engine as &dyn Search, model.rows(), model.electorate());
+        let several = (several, Fixed::default());
         let (tuned, report) = tuning.votes(votes, several, &near, Vec::new(), threads, talk)?;
         drop(engine);
         let model = model.retuned(&tuned.best, tuned.decision, report.in_short());
@@ -377,7 +395,7 @@ impl Report {
     fn in_short(&self) -> TuningSummary {
         TuningSummary {
             objective: self.objective,
-            figures: self.best.figures,
+            figures: self.figures,
             documents: self.documents,
             near_duplicates_above: self.near_duplicates_above,
         }

@@ -11,8 +11,6 @@ use super::{Candidate, Figures, Trial};
 const STEPS: usize = 100;
 /// The limits that SCutFBR tries.
 const FBR: [f64; 3] = [0.1, 0.3, 0.5];
-/// The exponents of the compensation for label sizes that single-label votes try; 0: none.
-const COMPENSATIONS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 
 /// The votes of left-out documents, laid out for re-voting. A *slot* is a document and a label
 /// that one of its neighbors has.
@@ -177,8 +175,13 @@ impl<'a> Sweep<'a> {
     }
 
     /// The figures where every document gets the label of highest score, for each compensation.
-    pub(super) fn single(&self, scores: &[f64], found: &mut impl FnMut(f64, Figures)) {
-        for compensation in COMPENSATIONS {
+    pub(super) fn single(
+        &self,
+        scores: &[f64],
+        compensations: &[f64],
+        found: &mut impl FnMut(f64, Figures),
+    ) {
+        for &compensation in compensations {
             let vote = crate::vote::Vote { ballot: Ballot::Uniform, compensation };
             let factors = self.among.factors(vote);
             let tops = (0..self.found.len()).filter_map(|d| self.top(d, scores, &factors));

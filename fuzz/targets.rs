@@ -72,7 +72,11 @@ pub(crate) fn jsonl(data: &[u8]) {
     let text_columns = vec!["title".into(), "body".into()];
     let label_separator = Some(",".into());
     let format = Some(Format::Jsonl);
-    read(data, ReadOptions { format, text_columns, label_separator, ..ReadOptions::default() });
+    let fields = data.len().is_multiple_of(2);
+    read(
+        data,
+        ReadOptions { format, text_columns, fields, label_separator, ..ReadOptions::default() },
+    );
 }
 
 pub(crate) fn delimited(data: &[u8]) {
@@ -105,9 +109,10 @@ pub(crate) fn svmlight(data: &[u8]) {
 
 pub(crate) fn reuters(data: &[u8]) {
     read_as(data, Format::Reuters);
-    for split in [Split::Train, Split::Test] {
+    for (split, fields) in [(Split::Train, false), (Split::Test, true)] {
         let format = Some(Format::Reuters);
-        read(data, ReadOptions { format, split, ..ReadOptions::default() });
+        let text_columns = vec!["title".into(), "body".into()];
+        read(data, ReadOptions { format, split, fields, text_columns, ..ReadOptions::default() });
     }
 }
 

@@ -15,7 +15,7 @@ use classify::corpus::{Document, ReadOptions};
 use classify::counts::TermLimits;
 use classify::decide::Decision;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
-use classify::search::{Exhaustive, Inverted, Search};
+use classify::search::{Exhaustive, Inverted, Neighbor, Search};
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
@@ -39,6 +39,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     settings.weighting = settings.weighting.of_weights();
     let model = train(&mut open()?.train, settings, TermLimits::default(), &threads)?;
     println!("{} training documents, {} threads", model.rows().rows(), threads.count());
+    let rows = model.rows().rows() as f64;
+    let frequencies = model.vocabulary().document_frequencies();
+    let most_frequent = f64::from(frequencies.iter().copied().max().unwrap_or(0));
+    println!(
+        "{:.1} terms a document, the most frequent one in {:.3} of the documents",
+        model.rows().nnz() as f64 / rows,
+        most_frequent / rows
+    );
+    println!("{}", similarities(&model, &threads, open()?.test)?);
     println!("{:24}{}", "documents", cells(SIZES.iter().map(ToString::to_string)));
     for (name, times) in ["BaseCSR, config. 1", "BaseCSR, config. 2"].iter().zip(&PAPER) {
         println!("{name:24}{}", cells(times.iter().map(ToString::to_string)));
@@ -57,6 +66,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn cells(texts: impl Iterator<Item = String>) -> String {
     texts.fold(String::new(), |line, text| line + &format!("{text:>12}"))
+}
+
+/// The medians of the first and of the thirtieth similarity of up to 3,000 test documents.
+fn similarities(
+    model: &Model,
+    threads: &Threads,
+    documents: Documents,
+) -> Result<String, Box<dyn std::error::Error>> {
+    let classifier = Classifier::new(model, threads)?;
+    let documents: Vec<Document> = documents.take(3_000).collect::<Result<_, _>>()?;
+    let neighbors = classifier.neighbors(&classifier.vectorize(&documents)?, classifier.k)?;
+    let median = |rank: usize| {
+        // No neighbor is similarity 0.
+        let of = |found: &Vec<_>| found.get(rank).map_or(0.0, |n: &Neighbor| n.similarity);
+        let mut similarities: Vec<f32> = neighbors.iter().map(of).collect();
+        similarities.sort_by(f32::total_cmp);
+        similarities.get(similarities.len() / 2).copied().unwrap_or(0.0)
+    };
+    let (first, last) = (median(0), median(classifier.k.get() - 1));
+    Ok(format!("median similarity of the first neighbor {first:.2}, of the thirtieth {last:.2}"))
 }
 
 /// Seconds of search and vote until each size is reached, as far as `most`.

@@ -206,7 +206,7 @@ impl Model {
     pub fn of_counts(mut counts: Counts, settings: TrainSettings) -> Self {
         let documents = counts.documents();
         let weighting = settings.weighting;
-        let idf = weighting.idfs(counts.vocabulary.document_frequencies(), documents as u64);
+        let idf = counts.term_weights(weighting, &|_| true);
         let mut rows = counts.take_rows(&settings.fields.boosts());
         let mean_length = rows.mean_length();
         let term_weights = TermWeights { idf: &idf, mean_length };

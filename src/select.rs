@@ -18,6 +18,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
+use crate::tfidf::Weighting;
 
 /// What a term's worth is measured by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,11 +133,19 @@ impl Table {
 }
 
 /// A term in fewer documents is taken only where no other is left.
-const MIN_DOCUMENTS: usize = 5;
+const MIN_DOCUMENTS: u32 = 5;
 
-/// The value of every term, told by the documents that `tells` takes; those of rare terms are
-/// below 0.
-fn values(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) -> Vec<f64> {
+/// What a term tells of the labels.
+#[derive(Debug, Clone, Copy)]
+struct Worth {
+    /// The largest value over all labels.
+    value: f64,
+    /// In how many of the documents the term is.
+    df: u32,
+}
+
+/// The worth of every term, told by the documents that `tells` takes, and how many these are.
+fn worths(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) -> (Vec<Worth>, u32) {
     let mut documents = 0u32;
     let mut sizes = vec![0u32; counts.label_sizes().len()];
     for row in (0u32..).take(counts.documents()).filter(|&row| tells(row)) {
@@ -150,10 +159,10 @@ fn values(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) ->
     let (starts, rows) = counts.postings();
     let mut together = vec![0u32; sizes.len()];
     let mut touched: Vec<u32> = Vec::new();
-    starts
+    let worths = starts
         .windows(2)
         .map(|bounds| {
-            let mut df = 0usize;
+            let mut df = 0u32;
             for &row in rows[bounds[0]..bounds[1]].iter().filter(|&&row| tells(row)) {
                 df += 1;
                 for &label in counts.labels(row as usize) {
@@ -165,13 +174,13 @@ fn values(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) ->
             }
             // Of the labels that the term is never with, the most frequent one tells most.
             let never = by_size.iter().find(|&&label| together[label as usize] == 0);
-            let best = touched
+            let value = touched
                 .iter()
                 .chain(never)
                 .map(|&label| {
                     let table = Table {
                         both: f64::from(together[label as usize]),
-                        term: df as f64,
+                        term: f64::from(df),
                         label: f64::from(sizes[label as usize]),
                         documents: f64::from(documents),
                     };
@@ -181,10 +190,10 @@ fn values(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) ->
             for label in touched.drain(..) {
                 together[label as usize] = 0;
             }
-            // χ² and information are not above the number of documents.
-            if df < MIN_DOCUMENTS { best - f64::from(documents) - 1.0 } else { best }
+            Worth { value, df }
         })
-        .collect()
+        .collect();
+    (worths, documents)
 }
 
 impl Counts {
@@ -197,7 +206,34 @@ impl Counts {
 
     /// Which terms `selection` keeps, told by the documents that `tells` takes.
     pub(crate) fn selected(&self, selection: Selection, tells: &dyn Fn(u32) -> bool) -> Vec<bool> {
-        best(&values(self, selection.criterion, tells), selection.terms.get())
+        let (worths, documents) = worths(self, selection.criterion, tells);
+        // χ² and information are not above the number of documents.
+        let behind = |rare: bool| if rare { f64::from(documents) + 1.0 } else { 0.0 };
+        let value = |worth: &Worth| worth.value - behind(worth.df < MIN_DOCUMENTS);
+        let values: Vec<f64> = worths.iter().map(value).collect();
+        best(&values, selection.terms.get())
+    }
+
+    /// The weight of every term beside its frequency in a document: the idf of all documents, and
+    /// what χ² adds, told by the documents that `tells` takes.
+    pub(crate) fn term_weights(
+        &self,
+        weighting: Weighting,
+        tells: &dyn Fn(u32) -> bool,
+    ) -> Vec<f64> {
+        let documents = self.documents() as u64;
+        let frequencies = self.vocabulary.document_frequencies();
+        let mut weights: Vec<f64> =
+            frequencies.iter().map(|&df| weighting.idf(df, documents)).collect();
+        let power = weighting.chi2_power();
+        // Without labels no term tells anything.
+        if power > 0.0 && !self.label_names.is_empty() {
+            let (worths, documents) = worths(self, Criterion::Chi2, tells);
+            for (weight, worth) in weights.iter_mut().zip(worths) {
+                *weight *= libm::pow(worth.value / f64::from(documents.max(1)), power);
+            }
+        }
+        weights
     }
 }
 

@@ -13,7 +13,10 @@
 //! | `k` | c (k₁ + 1) / (c + k₁ (1 − b + b · len / mean len)) | | | | | | |
 //!
 //! where c is the count of the term in the document, df its document frequency among the N
-//! training documents, len the document's number of terms and p the idf power. `ntc` is formula
+//! training documents, len the document's number of terms and p the idf power. With a χ² power q
+//! above 0 the weight has one factor more, (χ² / N)^q, χ² being the largest over all labels of
+//! term and label as in [`select`](crate::select): terms that tell the labels count more
+//! (supervised term weighting, Debole and Sebastiani 2003). `ntc` is formula
 //! (1) and (3) of Bresler et al. 2011; `ltc` is the default; `nsc` are the weights of
 //! scikit-learn's `TfidfVectorizer`; `kkn.nnn` is BM25 (Robertson and Zaragoza 2009) as a dot
 //! product. A code of two schemes, `document.query`, weighs queries differently.
@@ -147,6 +150,7 @@ pub struct Weighting {
     document: Scheme,
     query: Scheme,
     idf_power: f64,
+    chi2_power: f64,
     k1: f64,
     b: f64,
 }
@@ -154,7 +158,7 @@ pub struct Weighting {
 impl Default for Weighting {
     fn default() -> Self {
         let ltc = Scheme { tf: Tf::Logarithm, df: Df::Idf, unit_length: true };
-        Self { document: ltc, query: ltc, idf_power: 1.0, k1: 1.2, b: 0.75 }
+        Self { document: ltc, query: ltc, idf_power: 1.0, chi2_power: 0.0, k1: 1.2, b: 0.75 }
     }
 }
 
@@ -200,6 +204,17 @@ impl Weighting {
         (0.0..=10.0).contains(&idf_power).then_some(Self { idf_power, ..self })
     }
 
+    /// The same with another exponent of χ² / N; `None` unless it is from 0 to 10.
+    #[must_use]
+    pub fn with_chi2_power(self, chi2_power: f64) -> Option<Self> {
+        (0.0..=10.0).contains(&chi2_power).then_some(Self { chi2_power, ..self })
+    }
+
+    /// The exponent of χ² / N; 0: labels have no part in the weights.
+    pub fn chi2_power(&self) -> f64 {
+        self.chi2_power
+    }
+
     /// The same with other BM25 parameters; `None` unless `k1 >= 0` and `0 <= b <= 1`.
     #[must_use]
     pub fn with_bm25(self, k1: f64, b: f64) -> Option<Self> {
@@ -235,6 +250,9 @@ impl Weighting {
         if self.document.df != Df::None {
             let _ = write!(text, "; p = {}", self.idf_power);
         }
+        if self.chi2_power > 0.0 {
+            let _ = write!(text, "; before the norm times (max chi2 / N)^{}", self.chi2_power);
+        }
         if self.document.tf == Tf::Okapi || self.query.tf == Tf::Okapi {
             let _ = write!(text, "; k1 = {}, b = {}", self.k1, self.b);
         }
@@ -256,11 +274,6 @@ impl Weighting {
         } else {
             libm::pow(idf, self.idf_power)
         }
-    }
-
-    /// The idf parts of all terms, of their document frequencies.
-    pub(crate) fn idfs(&self, frequencies: &[u32], documents: u64) -> Vec<f64> {
-        frequencies.iter().map(|&df| self.idf(df, documents)).collect()
     }
 
     /// Replaces counted rows, in place, by their weights; weights of 0 are left out.
@@ -322,7 +335,7 @@ impl Weighting {
                 weights.extend(counts().map(|count| count * (self.k1 + 1.0) / (count + k)));
             }
         }
-        if scheme.df != Df::None {
+        if scheme.df != Df::None || (self.document.df == Df::None && self.chi2_power > 0.0) {
             for (weight, &mut term) in weights.iter_mut().zip(&mut *ids) {
                 *weight *= terms.idf[term as usize];
             }
@@ -373,7 +386,7 @@ impl RawRows {
 /// What the training corpus says of terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TermWeights<'a> {
-    /// The idf part of each term.
+    /// The idf part of each term, times what χ² adds.
     pub(crate) idf: &'a [f64],
     /// The mean number of terms of a training document.
     pub(crate) mean_length: f64,
@@ -412,14 +425,16 @@ fn narrow(weight: f64) -> f32 {
 struct Stored {
     code: String,
     idf_power: f64,
+    #[serde(default)]
+    chi2_power: f64,
     k1: f64,
     b: f64,
 }
 
 impl From<Weighting> for Stored {
     fn from(weighting: Weighting) -> Self {
-        let Weighting { idf_power, k1, b, .. } = weighting;
-        Self { code: weighting.to_string(), idf_power, k1, b }
+        let Weighting { idf_power, chi2_power, k1, b, .. } = weighting;
+        Self { code: weighting.to_string(), idf_power, chi2_power, k1, b }
     }
 }
 
@@ -430,6 +445,7 @@ impl TryFrom<Stored> for Weighting {
         let weighting: Self = stored.code.parse()?;
         weighting
             .with_idf_power(stored.idf_power)
+            .and_then(|weighting| weighting.with_chi2_power(stored.chi2_power))
             .and_then(|weighting| weighting.with_bm25(stored.k1, stored.b))
             .ok_or_else(|| "weighting parameters out of range".to_owned())
     }

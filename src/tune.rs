@@ -106,6 +106,43 @@ pub enum Candidate {
     },
     /// The labels before the largest gap.
     LargestGap,
+    /// The first documents of each label.
+    Proportional {
+        /// How many, times the label's share of the training documents.
+        factor: f64,
+    },
+}
+
+/// A rule of decision: which [`Candidate`]s there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// One threshold for all labels.
+    Threshold,
+    /// [`ThresholdRule::Scut`].
+    Scut,
+    /// [`ThresholdRule::ScutFbr`].
+    ScutFbr,
+    /// [`ThresholdRule::Rtcut`].
+    Rtcut,
+    /// [`ThresholdRule::Micromacro`].
+    Micromacro,
+    /// The first labels of each document.
+    Rcut,
+    /// The labels of each document before the largest gap.
+    Mcut,
+    /// The first documents of each label: for whole batches only.
+    Pcut,
+}
+
+/// The rules that are tried: one, or all that can decide on a single document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules(pub Option<Rule>);
+
+impl Rules {
+    fn allow(self, rule: Rule) -> bool {
+        self.0.map_or(rule != Rule::Pcut, |only| only == rule)
+    }
 }
 
 impl std::fmt::Display for Candidate {
@@ -124,6 +161,7 @@ impl std::fmt::Display for Candidate {
             }
             Self::First { labels } => write!(f, "rcut {labels}"),
             Self::LargestGap => f.write_str("mcut"),
+            Self::Proportional { factor } => write!(f, "pcut {factor}"),
         }
     }
 }
@@ -153,6 +191,8 @@ pub struct Grid {
     pub compensations: Vec<f64>,
     /// Whether documents may get several labels.
     pub several: bool,
+    /// The decisions for several labels.
+    pub rules: Rules,
     /// What is maximized.
     pub objective: Objective,
 }
@@ -175,7 +215,14 @@ impl Grid {
         ballots.extend([Ballot::Uniform, Ballot::Rank]);
         ballots.extend([5.0, 10.0, 20.0].map(|beta| Ballot::Exp { beta }));
         let compensations = COMPENSATIONS.to_vec();
-        Self { ks: (1..=k_max.get()).collect(), ballots, compensations, several, objective }
+        Self {
+            ks: (1..=k_max.get()).collect(),
+            ballots,
+            compensations,
+            several,
+            rules: Rules::default(),
+            objective,
+        }
     }
 
     /// A few k up to `k_max` and votes, for comparing features.
@@ -184,7 +231,14 @@ impl Grid {
         let ks = ks.into_iter().filter(|&k| k <= k_max.get()).collect();
         let powers = [1.0, 2.0, 4.0];
         let ballots = powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
-        Self { ks, ballots, compensations: COMPENSATIONS.to_vec(), several, objective }
+        Self {
+            ks,
+            ballots,
+            compensations: COMPENSATIONS.to_vec(),
+            several,
+            rules: Rules::default(),
+            objective,
+        }
     }
 }
 
@@ -235,15 +289,22 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
     let objective = |figures: Figures| grid.objective.of(figures);
     let by_ballot = |&ballot: &Ballot| {
         let mut trials = Vec::new();
+        let mut room = sweep::Room::new(&sweep);
         sweep.run(ballot, &ks, |k, scores| {
             let mut push = |compensation, decision, figures| {
                 let vote = Vote { ballot, compensation };
                 trials.push(Trial { k, vote, decision, figures });
             };
             if grid.several {
-                sweep.multi(scores, &objective, &mut |candidate, figures| {
-                    push(0.0, candidate, figures);
-                });
+                sweep.multi(
+                    scores,
+                    &mut room,
+                    grid.rules,
+                    &objective,
+                    &mut |candidate, figures| {
+                        push(0.0, candidate, figures);
+                    },
+                );
             } else {
                 sweep.single(scores, &grid.compensations, &mut |compensation, figures| {
                     push(compensation, Candidate::Single, figures);

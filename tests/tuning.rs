@@ -205,7 +205,9 @@ fn every_candidate_decides_as_predictions_do() {
             Candidate::First { labels } => Decision::First { labels },
             Candidate::LargestGap => Decision::LargestGap,
             // The best of these is decided on by the test above.
-            Candidate::Single | Candidate::PerLabel { .. } => continue,
+            Candidate::Single | Candidate::PerLabel { .. } | Candidate::Proportional { .. } => {
+                continue;
+            }
         };
         let given: Vec<Vec<u32>> = (0..found.len())
             .map(|index| decide(&vote(found.get(index).1, trial.vote, &among), &decision))

@@ -320,6 +320,10 @@ pub(crate) struct Weights {
     /// The exponent of the idf part
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     idf_power: f64,
+    /// The exponent of the factor chi2 / N, the largest over the labels: terms that tell the
+    /// labels count more [default: 0, or by --tune]
+    #[arg(long, value_name = "Q", allow_negative_numbers = true)]
+    chi2_power: Option<f64>,
     /// BM25's k1
     #[arg(long, value_name = "K1", default_value_t = 1.2)]
     bm25_k1: f64,
@@ -355,6 +359,10 @@ impl Weights {
         let weighting = weighting.with_idf_power(self.idf_power).ok_or_else(|| {
             Failure::Usage(format!("--idf-power {}: not a number from 0 to 10", self.idf_power))
         })?;
+        let chi2_power = self.chi2_power.unwrap_or(0.0);
+        let weighting = weighting.with_chi2_power(chi2_power).ok_or_else(|| {
+            Failure::Usage(format!("--chi2-power {chi2_power}: not a number from 0 to 10"))
+        })?;
         weighting.with_bm25(self.bm25_k1, self.bm25_b).ok_or_else(|| {
             Failure::Usage("--bm25-k1 is a number from 0, --bm25-b one from 0 to 1".to_owned())
         })
@@ -369,6 +377,11 @@ impl Weights {
     pub(crate) fn says_no_weighting(&self) -> bool {
         let said = nothing_said().weights;
         self.weighting == said.weighting && self.idf_power.to_bits() == said.idf_power.to_bits()
+    }
+
+    /// Whether the power of χ² is left to the program.
+    pub(crate) fn says_no_chi2_power(&self) -> bool {
+        self.chi2_power.is_none()
     }
 
     pub(crate) fn limits(&self) -> TermLimits {

@@ -170,6 +170,7 @@ impl Tuning {
             title: spec.is_some() && counts.has_titles(),
             weighting: training.weights.says_no_weighting()
                 && !matches!(&settings.input, InputSpec::Features(spec) if !spec.counts),
+            chi2_power: training.weights.says_no_chi2_power(),
             selection: start.selection.is_none(),
         };
         let sample = sample(counts.documents(), self.tune_sample);

@@ -33,10 +33,19 @@ impl Weighted {
     /// # Panics
     /// Never: counts are valid by construction.
     pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting) -> Self {
+        Self::told_by(counts, fields, weighting, &|_| true)
+    }
+
+    /// The same where only the labels of the documents that `tells` takes are known.
+    fn told_by(
+        counts: &Counts,
+        fields: &Fields,
+        weighting: Weighting,
+        tells: &dyn Fn(u32) -> bool,
+    ) -> Self {
         let columns = counts.vocabulary.len();
         let rows = counts.rows(&fields.boosts());
-        let frequencies = counts.vocabulary.document_frequencies();
-        let idf = weighting.idfs(frequencies, counts.documents() as u64);
+        let idf = counts.term_weights(weighting, tells);
         let terms = TermWeights { idf: &idf, mean_length: rows.mean_length() };
         let weigh = |side, mut rows: RawRows| {
             weighting.weigh_rows(side, &mut rows, terms);
@@ -88,7 +97,7 @@ pub struct Features {
 }
 
 /// Which of the features may be changed.
-#[expect(clippy::struct_excessive_bools, reason = "four dimensions, each free or not")]
+#[expect(clippy::struct_excessive_bools, reason = "five dimensions, each free or not")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Free {
     /// Stems and word pairs.
@@ -97,6 +106,8 @@ pub struct Free {
     pub title: bool,
     /// The weighting and the power of the idf.
     pub weighting: bool,
+    /// The power of χ².
+    pub chi2_power: bool,
     /// The selection of terms.
     pub selection: bool,
 }
@@ -157,14 +168,18 @@ impl std::fmt::Debug for Trials<'_> {
 const FOLDS: u32 = 4;
 
 impl Trials<'_> {
-    /// The leave-one-out neighbors of the sample. Terms are selected without looking at the labels
-    /// of the documents that are left out: with them, rare terms would look better than they are.
+    /// The leave-one-out neighbors of the sample. Terms are selected and weighted without looking
+    /// at the labels of the documents that are left out: with them, rare terms would look better
+    /// than they are.
     fn neighbors(&self, counts: &Counts, features: &Features) -> Result<LeaveOneOut, SearchError> {
-        let search = |counts: &Counts, rows: &[u32]| {
-            let weighted = Weighted::new(counts, &features.fields, features.weighting);
+        let search = |counts: &Counts, rows: &[u32], tells: &dyn Fn(u32) -> bool| {
+            let Features { fields, weighting, .. } = features;
+            let weighted = Weighted::told_by(counts, fields, *weighting, tells);
             weighted.leave_one_out(rows, self.k_max, self.exclusion, self.threads, &|_| ())
         };
-        let Some(selection) = features.selection else { return search(counts, self.sample) };
+        if features.selection.is_none() && features.weighting.chi2_power() <= 0.0 {
+            return search(counts, self.sample, &|_| true);
+        }
         // Stretches of the corpus, not single documents: neighbors in order are often alike.
         let documents = u64::try_from(counts.documents()).unwrap_or(u64::MAX).max(1);
         let fold = |row: u32| u64::from(row) * u64::from(FOLDS) * 8 / documents % u64::from(FOLDS);
@@ -172,8 +187,14 @@ impl Trials<'_> {
         for left_out in 0..u64::from(FOLDS) {
             let rows: Vec<u32> =
                 self.sample.iter().copied().filter(|&row| fold(row) == left_out).collect();
-            let kept = counts.selected(selection, &|row| fold(row) != left_out);
-            found.append(search(&counts.clone().keep(&kept), &rows)?);
+            let tells = |row: u32| fold(row) != left_out;
+            found.append(match features.selection {
+                Some(selection) => {
+                    let kept = counts.selected(selection, &tells);
+                    search(&counts.clone().keep(&kept), &rows, &tells)?
+                }
+                None => search(counts, &rows, &tells)?,
+            });
         }
         Ok(found)
     }
@@ -221,6 +242,9 @@ pub fn tune_features(
     for _ in 0..ROUNDS {
         if free.weighting {
             search.weightings()?;
+        }
+        if free.chi2_power {
+            search.chi2_powers()?;
         }
         if free.title && fields == Fields::Whole {
             search.titles()?;
@@ -286,10 +310,22 @@ impl Search<'_, '_> {
         for code in ["ltc", "lsc", "btc", "ntc", "bm25"] {
             for power in [0.5, 1.0, 1.5] {
                 let weighting: Weighting = code.parse().unwrap_or_default();
-                let Some(weighting) = weighting.with_idf_power(power) else { continue };
+                let weighting = weighting
+                    .with_idf_power(power)
+                    .and_then(|w| w.with_chi2_power(self.best.weighting.chi2_power()));
+                let Some(weighting) = weighting else { continue };
                 let features = Features { weighting, ..self.best.clone() };
                 self.try_out(format!("weighting {weighting}, idf power {power}"), features)?;
             }
+        }
+        Ok(())
+    }
+
+    fn chi2_powers(&mut self) -> Result<(), FeatureError> {
+        for power in [0.0, 0.125, 0.25, 0.375, 0.5] {
+            let Some(weighting) = self.best.weighting.with_chi2_power(power) else { continue };
+            let features = Features { weighting, ..self.best.clone() };
+            self.try_out(format!("chi2 power {power}"), features)?;
         }
         Ok(())
     }

@@ -4,11 +4,13 @@ use crate::decide::{Decision, ThresholdRule, decide};
 use crate::vote::{Ballot, Electorate, LabelScore, share};
 
 use super::neighbors::LeaveOneOut;
-use super::thresholds::{LabelScores, Tally, thresholds};
-use super::{Candidate, Figures, Trial};
+use super::thresholds::{Entry, Ladder, Tally, cuts, learnt};
+use super::{Candidate, Figures, Rule, Rules, Trial};
 
 /// Steps of the one threshold for all labels: hundredths.
 const STEPS: usize = 100;
+/// The factors that PCut tries.
+const PCUT: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
 /// The limits that SCutFBR tries.
 const FBR: [f64; 3] = [0.1, 0.3, 0.5];
 
@@ -23,6 +25,8 @@ pub(super) struct Sweep<'a> {
     /// then by label: ties of scores go to the first.
     slots: Vec<u32>,
     labels: Vec<u32>,
+    /// The document of each slot.
+    documents: Vec<u32>,
     due: Vec<bool>,
     /// The slots by label.
     by_label: Vec<u32>,
@@ -42,6 +46,7 @@ impl<'a> Sweep<'a> {
             votes: Vec::new(),
             slots: vec![0],
             labels: Vec::new(),
+            documents: Vec::new(),
             due: Vec::new(),
             by_label: Vec::new(),
             label_starts: vec![0; label_count + 1],
@@ -59,6 +64,7 @@ impl<'a> Sweep<'a> {
                     if *slot == u32::MAX {
                         *slot = narrow(sweep.labels.len());
                         sweep.labels.push(label);
+                        sweep.documents.push(narrow(index));
                         sweep.due.push(due.contains(&label));
                     }
                     sweep.votes.push(*slot);
@@ -141,39 +147,6 @@ impl<'a> Sweep<'a> {
         best.map(|(slot, _)| slot)
     }
 
-    /// The figures where `given` are the slots of the labels given.
-    fn figures(&self, given: impl Iterator<Item = usize>) -> Figures {
-        let mut tallies: Vec<Tally> = self
-            .due_documents
-            .iter()
-            .map(|&due| Tally { due: u64::from(due), ..Tally::default() })
-            .collect();
-        let mut wrong = vec![false; self.found.len()];
-        let mut right = vec![0u32; self.found.len()];
-        let mut document = 0;
-        for slot in given {
-            while self.slots[document + 1] as usize <= slot {
-                document += 1;
-            }
-            let tally = &mut tallies[self.labels[slot] as usize];
-            if self.due[slot] {
-                tally.tp += 1;
-                right[document] += 1;
-            } else {
-                tally.fp += 1;
-                wrong[document] = true;
-            }
-        }
-        let exact = (0..wrong.len()).filter(|&d| !wrong[d] && right[d] == self.due_labels[d]);
-        let sum = tallies.iter().fold(Tally::default(), |sum, &tally| sum.plus(tally));
-        let labels = tallies.len().max(1) as f64;
-        Figures {
-            micro_f1: sum.f1(),
-            macro_f1: tallies.iter().map(|tally| tally.f1()).sum::<f64>() / labels,
-            accuracy: exact.count() as f64 / self.found.len().max(1) as f64,
-        }
-    }
-
     /// The figures where every document gets the label of highest score, for each compensation.
     pub(super) fn single(
         &self,
@@ -181,90 +154,106 @@ impl<'a> Sweep<'a> {
         compensations: &[f64],
         found: &mut impl FnMut(f64, Figures),
     ) {
+        let mut count = Count::new(self);
         for &compensation in compensations {
             let vote = crate::vote::Vote { ballot: Ballot::Uniform, compensation };
             let factors = self.among.factors(vote);
-            let tops = (0..self.found.len()).filter_map(|d| self.top(d, scores, &factors));
-            found(compensation, self.figures(tops));
+            count.reset();
+            for document in 0..self.found.len() {
+                count.give_all(self.top(document, scores, &factors));
+            }
+            found(compensation, count.figures());
         }
     }
 
-    /// Every decision for several labels with its figures.
+    /// Every decision for several labels with its figures. `room` is kept from one k to the next.
     pub(super) fn multi(
         &self,
         scores: &[f64],
+        room: &mut Room<'_>,
+        rules: Rules,
         objective: &dyn Fn(Figures) -> f64,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
-        let tops: Vec<Option<usize>> =
-            (0..self.found.len()).map(|document| self.top(document, scores, &[])).collect();
-        self.global(scores, &tops, objective, found);
-        let lists = self.lists(|slot| scores[slot]);
-        let learn = |rule, fbr| (rule, fbr, thresholds(rule, fbr, &lists));
-        let mut learnt =
-            vec![learn(ThresholdRule::Scut, 0.0), learn(ThresholdRule::Micromacro, 0.0)];
-        learnt.extend(FBR.map(|fbr| learn(ThresholdRule::ScutFbr, fbr)));
-        for (rule, fbr, thresholds) in learnt {
-            self.by_thresholds(scores, (rule, fbr), &thresholds, &tops, found);
+        room.ranking.sort(self, scores);
+        let Room { ranking, values, ladders, count } = room;
+        if rules.allow(Rule::Threshold) {
+            self.global(scores, ranking, count, objective, found);
         }
-        let ranked = self.ranked(scores);
-        let values = rank_values(scores, &ranked);
-        let rtcut = ThresholdRule::Rtcut;
-        let learnt = thresholds(rtcut, 0.0, &self.lists(|slot| values[slot]));
-        self.by_thresholds(&values, (rtcut, 0.0), &learnt, &tops, found);
-        self.by_ranks(scores, &ranked, found);
+        self.fill(ladders, |slot| scores[slot]);
+        let mut rule = |rule, fbr, ladders: &mut [Ladder]| {
+            let cuts = cuts(rule, fbr, ladders);
+            count.reset();
+            for (ladder, cut) in ladders.iter().zip(cuts) {
+                count.give_all(ladder.taken(cut).iter().map(|entry| entry.slot as usize));
+            }
+            let candidate = |allow_none| Candidate::PerLabel { rule, fbr, allow_none };
+            found(candidate(true), count.figures());
+            count.give_the_rest(ranking, scores);
+            found(candidate(false), count.figures());
+        };
+        if rules.allow(Rule::Scut) {
+            rule(ThresholdRule::Scut, 0.0, ladders);
+        }
+        if rules.allow(Rule::Micromacro) {
+            rule(ThresholdRule::Micromacro, 0.0, ladders);
+        }
+        if rules.allow(Rule::ScutFbr) {
+            FBR.into_iter().for_each(|fbr| rule(ThresholdRule::ScutFbr, fbr, ladders));
+        }
+        if rules.allow(Rule::Rtcut) {
+            ranking.values(self, scores, values);
+            self.fill(ladders, |slot| if scores[slot] > 0.0 { values[slot] } else { 0.0 });
+            rule(ThresholdRule::Rtcut, 0.0, ladders);
+        }
+        self.by_ranks(scores, rules, ranking, count, found);
+        if rules.allow(Rule::Pcut) {
+            self.fill(ladders, |slot| scores[slot]);
+            self.proportional(ladders, count, found);
+        }
     }
 
-    /// For each label its scores by falling score.
-    fn lists(&self, value: impl Fn(usize) -> f64) -> Vec<LabelScores> {
-        let mut lists = Vec::with_capacity(self.due_documents.len());
-        for (bounds, &due) in self.label_starts.windows(2).zip(&self.due_documents) {
-            let slots = &self.by_label[bounds[0]..bounds[1]];
-            let entry = |&slot: &u32| (value(slot as usize), self.due[slot as usize]);
-            let mut scores: Vec<(f64, bool)> = slots
-                .iter()
-                .map(entry)
-                .filter(|&(value, _)| value != 0.0 && value.is_finite())
-                .collect();
-            scores.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-            lists.push(LabelScores { scores, due });
+    /// For each label its scores; those of 0 are none.
+    fn fill(&self, ladders: &mut Vec<Ladder>, value: impl Fn(usize) -> f64) {
+        ladders.resize_with(self.due_documents.len(), Ladder::default);
+        let bounds = self.label_starts.windows(2).zip(&self.due_documents);
+        for (ladder, (bounds, &due)) in ladders.iter_mut().zip(bounds) {
+            ladder.reset(due);
+            for &slot in &self.by_label[bounds[0]..bounds[1]] {
+                let score = value(slot as usize);
+                if score != 0.0 {
+                    ladder.push(Entry { score, due: self.due[slot as usize], slot });
+                }
+            }
         }
-        lists
     }
 
     /// One threshold for all labels: the best hundredth, with and without a label for all.
     fn global(
         &self,
         scores: &[f64],
-        tops: &[Option<usize>],
+        ranking: &Ranking,
+        count: &mut Count<'_>,
         objective: &dyn Fn(Figures) -> f64,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
         // For each label and step the scores that reach the step and no higher one.
         let mut tallies = vec![[Tally::default(); STEPS + 1]; self.due_documents.len()];
         let mut tops_below = tallies.clone();
-        let step = |score: f64| {
-            // The highest step that the score reaches, as `decide` compares them.
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a score from 0 to 1"
-            )]
-            let guess = ((score * STEPS as f64) as usize).min(STEPS);
-            if guess < STEPS && score >= hundredths(guess + 1) {
-                guess + 1
-            } else if score < hundredths(guess) {
-                guess - 1
-            } else {
-                guess
+        let tally = |tally: &mut Tally, due: bool| if due { tally.tp += 1 } else { tally.fp += 1 };
+        for document in 0..self.found.len() {
+            let slots = ranking.of(self, document);
+            let slots = slots.iter().map(|&slot| slot as usize);
+            let mut slots = slots.take_while(|&slot| scores[slot] > 0.0).peekable();
+            if let Some(&top) = slots.peek() {
+                let label = self.labels[top] as usize;
+                tally(&mut tops_below[label][step(scores[top])], self.due[top]);
             }
-        };
-        let count = |tally: &mut Tally, due: bool| if due { tally.tp += 1 } else { tally.fp += 1 };
-        for (slot, &score) in scores.iter().enumerate().filter(|(_, score)| **score > 0.0) {
-            count(&mut tallies[self.labels[slot] as usize][step(score)], self.due[slot]);
-        }
-        for &slot in tops.iter().flatten() {
-            count(&mut tops_below[self.labels[slot] as usize][step(scores[slot])], self.due[slot]);
+            // The lowest step is not tried: lower scores never count.
+            for slot in slots.take_while(|&slot| scores[slot] >= hundredths(1)) {
+                let label = self.labels[slot] as usize;
+                tally(&mut tallies[label][step(scores[slot])], self.due[slot]);
+            }
         }
         // From here: the scores of this step and of all higher ones; of all lower ones.
         for (steps, below) in tallies.iter_mut().zip(&mut tops_below) {
@@ -277,7 +266,7 @@ impl<'a> Sweep<'a> {
             }
         }
         for allow_none in [true, false] {
-            let value = |&threshold: &usize| {
+            let value = |threshold: usize| {
                 let mut sum = Tally::default();
                 let mut macro_sum = 0.0;
                 for ((steps, below), &due) in
@@ -295,78 +284,75 @@ impl<'a> Sweep<'a> {
                 objective(Figures { micro_f1: sum.f1(), macro_f1, accuracy: sum.f1() })
             };
             // Of equal values the lowest threshold.
-            let best = (1..STEPS).rev().max_by(|a, b| value(a).total_cmp(&value(b)));
-            let threshold = hundredths(best.unwrap_or(STEPS / 2));
-            let given = |slot: usize| scores[slot] >= threshold;
-            let figures = self.with_fallback(given, (!allow_none).then_some(tops));
-            found(Candidate::Global { threshold, allow_none }, figures);
+            let values = (1..STEPS).rev().map(|step| (step, value(step)));
+            let best = values.max_by(|a, b| a.1.total_cmp(&b.1));
+            let threshold = hundredths(best.map_or(STEPS / 2, |best| best.0));
+            count.reset();
+            for document in 0..self.found.len() {
+                let slots = ranking.of(self, document).iter().map(|&slot| slot as usize);
+                count.give_all(slots.take_while(|&slot| scores[slot] >= threshold));
+            }
+            if !allow_none {
+                count.give_the_rest(ranking, scores);
+            }
+            found(Candidate::Global { threshold, allow_none }, count.figures());
         }
-    }
-
-    /// The figures of the slots that `given` takes; documents without any get their top slot if
-    /// `tops` are there.
-    fn with_fallback(
-        &self,
-        given: impl Fn(usize) -> bool,
-        tops: Option<&[Option<usize>]>,
-    ) -> Figures {
-        let labels = (0..self.found.len()).flat_map(|document| {
-            let slots = self.slots_of(document);
-            let top = match tops {
-                Some(tops) if !slots.clone().any(&given) => tops[document],
-                _ => None,
-            };
-            let given = &given;
-            slots.filter(move |&slot| given(slot)).chain(top)
-        });
-        self.figures(labels)
-    }
-
-    fn by_thresholds(
-        &self,
-        values: &[f64],
-        (rule, fbr): (ThresholdRule, f64),
-        thresholds: &[Option<f64>],
-        tops: &[Option<usize>],
-        found: &mut impl FnMut(Candidate, Figures),
-    ) {
-        let given = |slot: usize| {
-            let threshold = thresholds[self.labels[slot] as usize];
-            values[slot] != 0.0 && threshold.is_some_and(|threshold| values[slot] >= threshold)
-        };
-        for allow_none in [true, false] {
-            let figures = self.with_fallback(given, (!allow_none).then_some(tops));
-            found(Candidate::PerLabel { rule, fbr, allow_none }, figures);
-        }
-    }
-
-    /// The slots of every document that have a vote, by falling score.
-    fn ranked(&self, scores: &[f64]) -> Vec<Vec<usize>> {
-        let of = |document| {
-            let slots = self.slots_of(document);
-            let mut slots: Vec<usize> = slots.filter(|&slot| scores[slot] > 0.0).collect();
-            slots.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-            slots
-        };
-        (0..self.found.len()).map(of).collect()
     }
 
     /// RCut with one to five labels, and MCut.
     fn by_ranks(
         &self,
         scores: &[f64],
-        ranked: &[Vec<usize>],
+        rules: Rules,
+        ranking: &Ranking,
+        count: &mut Count<'_>,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
-        for labels in 1..=5 {
-            let given = ranked.iter().flat_map(|slots| slots.iter().copied().take(labels));
-            found(Candidate::First { labels }, self.figures(given));
+        let ranked = |document| {
+            let slots = ranking.of(self, document).iter().map(|&slot| slot as usize);
+            slots.take_while(|&slot| scores[slot] > 0.0)
+        };
+        if rules.allow(Rule::Rcut) {
+            count.reset();
+            for labels in 1..=5 {
+                for document in 0..self.found.len() {
+                    count.give_all(ranked(document).nth(labels - 1));
+                }
+                found(Candidate::First { labels }, count.figures());
+            }
         }
-        let given = ranked.iter().flat_map(|slots| {
-            let falling = slots.iter().map(|&slot| scores[slot]);
-            slots.iter().copied().take(crate::decide::before_largest_gap(falling))
-        });
-        found(Candidate::LargestGap, self.figures(given));
+        if rules.allow(Rule::Mcut) {
+            count.reset();
+            for document in 0..self.found.len() {
+                let falling = ranked(document).map(|slot| scores[slot]);
+                let before = crate::decide::before_largest_gap(falling);
+                count.give_all(ranked(document).take(before));
+            }
+            found(Candidate::LargestGap, count.figures());
+        }
+    }
+
+    /// PCut, the left-out documents being the batch.
+    fn proportional(
+        &self,
+        ladders: &mut [Ladder],
+        count: &mut Count<'_>,
+        found: &mut impl FnMut(Candidate, Figures),
+    ) {
+        for factor in PCUT {
+            count.reset();
+            for (ladder, &due) in ladders.iter_mut().zip(&self.due_documents) {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a small number of documents"
+                )]
+                let most = (f64::from(due) * factor).round() as usize;
+                let taken = ladder.first(most);
+                count.give_all(ladder.taken(taken).iter().map(|entry| entry.slot as usize));
+            }
+            found(Candidate::Proportional { factor }, count.figures());
+        }
     }
 
     /// How many slots there are: what a re-vote costs.
@@ -397,8 +383,9 @@ impl<'a> Sweep<'a> {
                     .map(|(slot, _)| slot)
                     .filter(move |&slot| given.contains(&self.labels[slot]))
             });
-            let figures = self.figures(given);
-            learnt = (decision, figures);
+            let mut count = Count::new(self);
+            count.give_all(given);
+            learnt = (decision, count.figures());
         });
         learnt
     }
@@ -415,34 +402,179 @@ impl<'a> Sweep<'a> {
                 Decision::Multi { threshold, allow_none }
             }
             Candidate::PerLabel { rule, fbr, allow_none } => {
-                let lists = match rule {
-                    ThresholdRule::Rtcut => {
-                        let values = rank_values(scores, &self.ranked(scores));
-                        self.lists(|slot| values[slot])
-                    }
-                    _ => self.lists(|slot| scores[slot]),
-                };
-                Decision::PerLabel { rule, thresholds: thresholds(rule, fbr, &lists), allow_none }
+                let mut ladders = Vec::new();
+                if rule == ThresholdRule::Rtcut {
+                    let (mut ranking, mut values) = (Ranking::new(self), Vec::new());
+                    ranking.sort(self, scores);
+                    ranking.values(self, scores, &mut values);
+                    let value = |slot: usize| if scores[slot] > 0.0 { values[slot] } else { 0.0 };
+                    self.fill(&mut ladders, value);
+                } else {
+                    self.fill(&mut ladders, |slot| scores[slot]);
+                }
+                Decision::PerLabel { rule, thresholds: learnt(rule, fbr, &mut ladders), allow_none }
             }
             Candidate::First { labels } => Decision::First { labels },
             Candidate::LargestGap => Decision::LargestGap,
+            Candidate::Proportional { factor } => {
+                let documents = self.found.len().max(1) as f64;
+                let share = |&due: &u32| f64::from(due) / documents;
+                Decision::Proportional {
+                    factor,
+                    shares: self.due_documents.iter().map(share).collect(),
+                }
+            }
         }
     }
 }
 
-/// RTCut's values; infinite where there is no score.
-fn rank_values(scores: &[f64], ranked: &[Vec<usize>]) -> Vec<f64> {
-    let mut values = vec![f64::NEG_INFINITY; scores.len()];
-    for slots in ranked {
-        for (rank, &slot) in slots.iter().enumerate() {
-            values[slot] = ThresholdRule::Rtcut.value(scores[slot], rank);
-        }
-    }
-    values
+/// What is needed at every k, kept so that it need not be made anew.
+pub(super) struct Room<'s> {
+    ranking: Ranking,
+    /// RTCut's values.
+    values: Vec<f64>,
+    ladders: Vec<Ladder>,
+    count: Count<'s>,
 }
 
+impl<'s> Room<'s> {
+    pub(super) fn new(sweep: &'s Sweep<'s>) -> Self {
+        let (ranking, count) = (Ranking::new(sweep), Count::new(sweep));
+        Self { ranking, values: Vec::new(), ladders: Vec::new(), count }
+    }
+}
+
+/// Counts the right and wrong of the slots that are given.
+struct Count<'s> {
+    sweep: &'s Sweep<'s>,
+    tallies: Vec<Tally>,
+    /// How many right and how many wrong labels each document got.
+    documents: Vec<(u32, u32)>,
+}
+
+impl<'s> Count<'s> {
+    fn new(sweep: &'s Sweep<'s>) -> Self {
+        let mut count = Self { sweep, tallies: Vec::new(), documents: Vec::new() };
+        count.reset();
+        count
+    }
+
+    /// Nothing is given.
+    fn reset(&mut self) {
+        let tally = |&due: &u32| Tally { due: u64::from(due), ..Tally::default() };
+        self.tallies.clear();
+        self.tallies.extend(self.sweep.due_documents.iter().map(tally));
+        self.documents.clear();
+        self.documents.resize(self.sweep.found.len(), (0, 0));
+    }
+
+    fn give_all(&mut self, slots: impl IntoIterator<Item = usize>) {
+        for slot in slots {
+            let tally = &mut self.tallies[self.sweep.labels[slot] as usize];
+            let (right, wrong) = &mut self.documents[self.sweep.documents[slot] as usize];
+            if self.sweep.due[slot] {
+                tally.tp += 1;
+                *right += 1;
+            } else {
+                tally.fp += 1;
+                *wrong += 1;
+            }
+        }
+    }
+
+    /// Gives every document without a label the one of highest score.
+    fn give_the_rest(&mut self, ranking: &Ranking, scores: &[f64]) {
+        for document in 0..self.documents.len() {
+            if self.documents[document] == (0, 0) {
+                let slots = ranking.of(self.sweep, document);
+                let top = slots.first().map(|&slot| slot as usize);
+                self.give_all(top.filter(|&slot| scores[slot] > 0.0));
+            }
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let due = &self.sweep.due_labels;
+        let exact = self
+            .documents
+            .iter()
+            .zip(due)
+            .filter(|&(&(right, wrong), &due)| wrong == 0 && right == due);
+        let sum = self.tallies.iter().fold(Tally::default(), |sum, &tally| sum.plus(tally));
+        let labels = self.tallies.len().max(1) as f64;
+        Figures {
+            micro_f1: sum.f1(),
+            macro_f1: self.tallies.iter().map(|tally| tally.f1()).sum::<f64>() / labels,
+            accuracy: exact.count() as f64 / self.documents.len().max(1) as f64,
+        }
+    }
+}
+
+/// The slots of every document by falling score, equal ones by slot.
+struct Ranking {
+    slots: Vec<u32>,
+}
+
+impl Ranking {
+    fn new(sweep: &Sweep<'_>) -> Self {
+        Self { slots: (0..narrow(sweep.labels.len())).collect() }
+    }
+
+    /// Sorts by these scores. The order for the last k is nearly that for the next: insertion.
+    fn sort(&mut self, sweep: &Sweep<'_>, scores: &[f64]) {
+        for document in 0..sweep.found.len() {
+            let slots = &mut self.slots[sweep.slots_of(document)];
+            for end in 1..slots.len() {
+                let slot = slots[end];
+                let score = scores[slot as usize];
+                let before = |other: u32| {
+                    let other_score = scores[other as usize];
+                    other_score > score || (other_score >= score && other < slot)
+                };
+                let mut at = end;
+                while at > 0 && !before(slots[at - 1]) {
+                    slots[at] = slots[at - 1];
+                    at -= 1;
+                }
+                slots[at] = slot;
+            }
+        }
+    }
+
+    /// RTCut's values of all slots.
+    fn values(&self, sweep: &Sweep<'_>, scores: &[f64], values: &mut Vec<f64>) {
+        values.resize(scores.len(), 0.0);
+        for document in 0..sweep.found.len() {
+            for (rank, &slot) in self.of(sweep, document).iter().enumerate() {
+                let slot = slot as usize;
+                values[slot] = ThresholdRule::Rtcut.value(scores[slot], rank);
+            }
+        }
+    }
+
+    fn of(&self, sweep: &Sweep<'_>, document: usize) -> &[u32] {
+        &self.slots[sweep.slots_of(document)]
+    }
+}
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("fewer than 2^32 slots")
+}
+
+/// The highest step that a score reaches, as `decide` compares them.
+fn step(score: f64) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a score from 0 to 1"
+    )]
+    let guess = ((score * STEPS as f64) as usize).min(STEPS);
+    if guess < STEPS && score >= hundredths(guess + 1) {
+        guess + 1
+    } else if score < hundredths(guess) {
+        guess - 1
+    } else {
+        guess
+    }
 }
 
 fn hundredths(step: usize) -> f64 {

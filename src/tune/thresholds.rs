@@ -30,45 +30,191 @@ impl Tally {
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { tp: self.tp + other.tp, fp: self.fp + other.fp, due: self.due + other.due }
     }
+
+    /// The best tally that `given` documents of these can have: nothing due is missed.
+    fn ideal(self, given: usize) -> Self {
+        Self { tp: self.due, fp: (given as u64).saturating_sub(self.due), due: self.due }
+    }
 }
 
-impl LabelScores {
-    /// Calls `cut` with the tally of every legal cut and the number of scores before it, from
-    /// none to all. Equal scores are not cut apart.
-    fn cuts(&self, mut cut: impl FnMut(usize, Tally)) {
+/// A score of a label in a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) score: f64,
+    /// Whether the label is due there.
+    pub(super) due: bool,
+    /// Whose score it is.
+    pub(super) slot: u32,
+}
+
+/// The scores of one label, sorted as far as they have been looked at.
+///
+/// A rule cuts the falling scores somewhere. Few labels are cut deep: after n scores F1 is at
+/// most 2 due / (n + due), so that most of a long list need not be sorted.
+#[derive(Debug, Default)]
+pub(super) struct Ladder {
+    /// The first `sorted` are the highest, falling.
+    entries: Vec<Entry>,
+    sorted: usize,
+    due: u32,
+}
+
+/// Where a list is cut: so many scores are taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    pub(super) taken: usize,
+    tally: Tally,
+    value: f64,
+}
+
+impl Ladder {
+    /// Empties the list, for a label that is due in so many documents.
+    pub(super) fn reset(&mut self, due: u32) {
+        self.entries.clear();
+        self.sorted = 0;
+        self.due = due;
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// The entries that a cut takes.
+    pub(super) fn taken(&self, cut: usize) -> &[Entry] {
+        &self.entries[..cut]
+    }
+
+    /// Sorts more, up to `least` entries and beyond: first about as many as a rule looks at.
+    fn sort(&mut self, least: usize) {
+        let rest = &mut self.entries[self.sorted..];
+        let by_score = |a: &Entry, b: &Entry| b.score.total_cmp(&a.score);
+        let usual = if self.sorted == 0 { 16 + self.due as usize * 3 / 2 } else { self.sorted / 2 };
+        let more = least.saturating_sub(self.sorted).max(usual);
+        let rest = if more < rest.len() {
+            // Puts the next one in its place too, and everything lower behind it.
+            rest.select_nth_unstable_by(more, by_score);
+            &mut rest[..=more]
+        } else {
+            rest
+        };
+        rest.sort_unstable_by(by_score);
+        self.sorted += rest.len();
+    }
+
+    /// The score at a rank, from 0.
+    fn score(&mut self, rank: usize) -> Option<f64> {
+        while self.sorted <= rank && self.sorted < self.entries.len() {
+            self.sort(rank + 1);
+        }
+        self.entries.get(rank).map(|entry| entry.score)
+    }
+
+    /// The cut of highest value, of equal ones the shortest. Equal scores are not cut apart.
+    ///
+    /// `value` may not fall where a true positive takes the place of a false one, nor rise with a
+    /// false positive more.
+    fn best(&mut self, value: impl Fn(Tally) -> f64) -> Cut {
         let mut tally = Tally { due: u64::from(self.due), ..Tally::default() };
-        cut(0, tally);
-        for (at, &(score, due)) in self.scores.iter().enumerate() {
-            if due {
+        let mut best = Cut { taken: 0, tally, value: value(tally) };
+        let mut at = 0;
+        while let Some(score) = self.score(at) {
+            if self.entries[at].due {
                 tally.tp += 1;
             } else {
                 tally.fp += 1;
             }
-            if self.scores.get(at + 1).is_none_or(|&(next, _)| next < score) {
-                cut(at + 1, tally);
+            at += 1;
+            if self.score(at).is_some_and(|next| next >= score) {
+                continue;
+            }
+            let value_here = value(tally);
+            if value_here > best.value {
+                best = Cut { taken: at, tally, value: value_here };
+            }
+            // Worth a look now and then: nothing longer can be better.
+            if at.is_multiple_of(16) && value(tally.ideal(at + 1)) <= best.value {
+                break;
             }
         }
-    }
-
-    /// The cut of highest value, of equal ones the shortest.
-    fn best(&self, value: impl Fn(Tally) -> f64) -> (usize, Tally, f64) {
-        let mut best = (0, Tally::default(), f64::NEG_INFINITY);
-        self.cuts(|cut, tally| {
-            let value = value(tally);
-            if value > best.2 {
-                best = (cut, tally, value);
-            }
-        });
         best
     }
 
-    /// The threshold of a cut: half-way to the next score, or to `floor` after the last.
-    fn threshold(&self, cut: usize, floor: f64) -> Option<f64> {
-        let last = self.scores[cut.checked_sub(1)?].0;
-        let next = self.scores.get(cut).map_or(floor, |&(score, _)| score);
+    /// The threshold of a cut: half-way to the next score, or after the last one to what `floor`
+    /// makes of it.
+    pub(super) fn threshold(&mut self, cut: usize, floor: impl Fn(f64) -> f64) -> Option<f64> {
+        let last = self.entries[cut.checked_sub(1)?].score;
+        let next = self.score(cut).unwrap_or_else(|| floor(last));
         let middle = f64::midpoint(last, next);
         Some(if middle > next { middle } else { last })
     }
+
+    /// The cut after the scores that are equal to the highest.
+    fn top(&mut self) -> usize {
+        let Some(top) = self.score(0) else { return 0 };
+        let mut taken = 1;
+        while self.score(taken).is_some_and(|next| next >= top) {
+            taken += 1;
+        }
+        taken
+    }
+
+    /// The cut after the `most` highest scores; of equal ones those of the lowest slots are taken.
+    pub(super) fn first(&mut self, most: usize) -> usize {
+        let taken = most.min(self.entries.len());
+        let Some(last) = taken.checked_sub(1).and_then(|rank| self.score(rank)) else { return 0 };
+        let mut end = taken;
+        while self.score(end).is_some_and(|next| next >= last) {
+            end += 1;
+        }
+        let start = self.entries[..taken].partition_point(|entry| entry.score > last);
+        self.entries[start..end].sort_unstable_by_key(|entry| entry.slot);
+        taken
+    }
+}
+
+impl From<&LabelScores> for Ladder {
+    fn from(label: &LabelScores) -> Self {
+        let entry = |&(score, due): &(f64, bool)| Entry { score, due, slot: 0 };
+        Self { entries: label.scores.iter().map(entry).collect(), sorted: 0, due: label.due }
+    }
+}
+
+/// What comes after the lowest score: no score at all, or for RTCut, whose values are negative,
+/// one rank lower.
+pub(super) fn floor(rule: ThresholdRule) -> impl Fn(f64) -> f64 {
+    move |last| if rule == ThresholdRule::Rtcut { last - 1.0 } else { 0.0 }
+}
+
+/// The cut of every label by a rule.
+pub(super) fn cuts(rule: ThresholdRule, fbr: f64, labels: &mut [Ladder]) -> Vec<usize> {
+    match rule {
+        ThresholdRule::Scut | ThresholdRule::Rtcut => {
+            labels.iter_mut().map(|label| label.best(Tally::f1).taken).collect()
+        }
+        ThresholdRule::ScutFbr => {
+            let cut = |label: &mut Ladder| {
+                let best = label.best(Tally::f1);
+                if best.value < fbr { label.top() } else { best.taken }
+            };
+            labels.iter_mut().map(cut).collect()
+        }
+        ThresholdRule::Micromacro => micromacro(labels),
+    }
+}
+
+/// Lin and Lin 2023, section 4.3, on given scores: labels by falling frequency, then by number.
+fn micromacro(labels: &mut [Ladder]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&label| (std::cmp::Reverse(labels[label].due), label));
+    let mut cuts = vec![0; labels.len()];
+    let mut so_far = Tally::default();
+    for (seen, &label) in (1u32..).zip(&order) {
+        let value = |tally: Tally| tally.f1() / f64::from(seen) + so_far.plus(tally).f1();
+        let best = labels[label].best(value);
+        cuts[label] = best.taken;
+        so_far = so_far.plus(best.tally);
+    }
+    cuts
 }
 
 /// The threshold of every label by a rule; `None`: never. `fbr` is the limit of
@@ -83,45 +229,14 @@ impl LabelScores {
 /// assert_eq!(thresholds(ThresholdRule::Scut, 0.0, &[label]), [Some(0.5)]);
 /// ```
 pub fn thresholds(rule: ThresholdRule, fbr: f64, labels: &[LabelScores]) -> Vec<Option<f64>> {
-    match rule {
-        ThresholdRule::Scut => {
-            labels.iter().map(|label| label.threshold(label.best(Tally::f1).0, 0.0)).collect()
-        }
-        ThresholdRule::Rtcut => labels
-            .iter()
-            .map(|label| {
-                let floor = label.scores.last().map_or(0.0, |&(value, _)| value - 1.0);
-                label.threshold(label.best(Tally::f1).0, floor)
-            })
-            .collect(),
-        ThresholdRule::ScutFbr => labels
-            .iter()
-            .map(|label| {
-                let (cut, _, f1) = label.best(Tally::f1);
-                if f1 < fbr {
-                    label.scores.first().map(|&(score, _)| score)
-                } else {
-                    label.threshold(cut, 0.0)
-                }
-            })
-            .collect(),
-        ThresholdRule::Micromacro => micromacro(labels),
-    }
+    let mut ladders: Vec<Ladder> = labels.iter().map(Ladder::from).collect();
+    learnt(rule, fbr, &mut ladders)
 }
 
-/// Lin and Lin 2023, section 4.3, on given scores: labels by falling frequency, then by number.
-fn micromacro(labels: &[LabelScores]) -> Vec<Option<f64>> {
-    let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by_key(|&label| (std::cmp::Reverse(labels[label].due), label));
-    let mut thresholds = vec![None; labels.len()];
-    let mut so_far = Tally::default();
-    for (seen, &label) in (1u32..).zip(&order) {
-        let value = |tally: Tally| tally.f1() / f64::from(seen) + so_far.plus(tally).f1();
-        let (cut, tally, _) = labels[label].best(value);
-        thresholds[label] = labels[label].threshold(cut, 0.0);
-        so_far = so_far.plus(tally);
-    }
-    thresholds
+/// The same on lists that are not sorted yet.
+pub(super) fn learnt(rule: ThresholdRule, fbr: f64, labels: &mut [Ladder]) -> Vec<Option<f64>> {
+    let cuts = cuts(rule, fbr, labels);
+    labels.iter_mut().zip(cuts).map(|(label, cut)| label.threshold(cut, floor(rule))).collect()
 }
 
 #[cfg(test)]

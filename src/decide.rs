@@ -63,6 +63,9 @@ pub enum ThresholdRule {
     /// The same, but where the best F1 is under a limit (fbr) the highest score is the
     /// threshold (SCutFBR.1, Yang 2001).
     ScutFbr,
+    /// The threshold where the label's F1, together with that of the labels of nearest frequency,
+    /// is best: for labels of few documents, whose own best threshold is chance.
+    ScutSmoothed,
     /// Labels by falling frequency; for each the threshold that maximizes the micro F1 so far
     /// plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
     Micromacro,
@@ -77,6 +80,7 @@ impl ThresholdRule {
         match self {
             Self::Scut => "scut",
             Self::ScutFbr => "scut-fbr",
+            Self::ScutSmoothed => "scut-smoothed",
             Self::Micromacro => "micromacro",
             Self::Rtcut => "rtcut",
         }
@@ -86,7 +90,7 @@ impl ThresholdRule {
     pub fn value(self, score: f64, rank: usize) -> f64 {
         match self {
             Self::Rtcut => score / 2.0 - rank as f64,
-            Self::Scut | Self::ScutFbr | Self::Micromacro => score,
+            Self::Scut | Self::ScutFbr | Self::ScutSmoothed | Self::Micromacro => score,
         }
     }
 }

@@ -24,7 +24,7 @@ mod thresholds;
 
 pub use features::{FeatureError, Features, Free, Recount, Step, Trials, Weighted, tune_features};
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, window};
-pub use thresholds::{LabelScores, thresholds};
+pub use thresholds::{FOLDS, LabelScores, fold, thresholds};
 
 use sweep::Sweep;
 
@@ -94,8 +94,8 @@ pub enum Candidate {
         /// How they are learnt.
         #[serde(rename = "thresholds")]
         rule: ThresholdRule,
-        /// The limit of SCutFBR.
-        fbr: f64,
+        /// The limit of SCutFBR, the weight of the other labels in smoothed SCut; 0 otherwise.
+        parameter: f64,
         /// Whether a document may get no label.
         allow_none: bool,
     },
@@ -123,6 +123,8 @@ pub enum Rule {
     Scut,
     /// [`ThresholdRule::ScutFbr`].
     ScutFbr,
+    /// [`ThresholdRule::ScutSmoothed`].
+    ScutSmoothed,
     /// [`ThresholdRule::Rtcut`].
     Rtcut,
     /// [`ThresholdRule::Micromacro`].
@@ -145,6 +147,20 @@ impl Rules {
     }
 }
 
+impl Candidate {
+    /// The rule that it follows.
+    fn rules(self) -> Rules {
+        Rules(match self {
+            Self::Single => None,
+            Self::Global { .. } => Some(Rule::Threshold),
+            Self::PerLabel { rule, .. } => Some(rule.into()),
+            Self::First { .. } => Some(Rule::Rcut),
+            Self::LargestGap => Some(Rule::Mcut),
+            Self::Proportional { .. } => Some(Rule::Pcut),
+        })
+    }
+}
+
 impl std::fmt::Display for Candidate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let one = |allow_none: &bool| if *allow_none { "" } else { ", at least one" };
@@ -153,8 +169,8 @@ impl std::fmt::Display for Candidate {
             Self::Global { threshold, allow_none } => {
                 write!(f, "threshold {threshold}{}", one(allow_none))
             }
-            Self::PerLabel { rule: ThresholdRule::ScutFbr, fbr, allow_none } => {
-                write!(f, "scut-fbr {fbr}{}", one(allow_none))
+            Self::PerLabel { rule, parameter, allow_none } if *parameter > 0.0 => {
+                write!(f, "{} {parameter}{}", rule.name(), one(allow_none))
             }
             Self::PerLabel { rule, allow_none, .. } => {
                 write!(f, "{}{}", rule.name(), one(allow_none))
@@ -331,4 +347,14 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
 /// there.
 pub fn learn(found: &LeaveOneOut, among: Electorate<'_>, trial: &Trial) -> (Decision, Figures) {
     Sweep::new(found, among).learn(trial)
+}
+
+/// What the decision of a trial learns from the documents of the other parts, for each part: what
+/// its figures come from.
+pub fn learn_by_fold(
+    found: &LeaveOneOut,
+    among: Electorate<'_>,
+    trial: &Trial,
+) -> [Decision; FOLDS] {
+    Sweep::new(found, among).learn_by_fold(trial)
 }

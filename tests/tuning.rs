@@ -17,8 +17,8 @@ use classify::model::InputSpec;
 use classify::search::{Exhaustive, Queries, Search};
 use classify::threads::Threads;
 use classify::tune::{
-    Candidate, Exclusion, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates, Objective,
-    Trial, Weighted, learn, revote, thresholds, window,
+    Candidate, Exclusion, FOLDS, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates,
+    Objective, Trial, Weighted, fold, learn, learn_by_fold, revote, thresholds, window,
 };
 use classify::vote::{Electorate, vote};
 use serde_json::Value;
@@ -117,7 +117,8 @@ fn close(a: Figures, b: Figures) -> bool {
 }
 
 /// Every document is taken out of the rows, searched by the exhaustive engine, voted and decided
-/// on as a stranger would be: the figures are those of the sweep.
+/// on as a stranger would be, with the thresholds of the parts that it is not in: the figures are
+/// those of the sweep.
 fn left_out_for_real(several: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let documents = corpus(520, several);
@@ -137,7 +138,8 @@ fn left_out_for_real(several: bool) {
         let tuned = revote(&found, among, &grid, &threads);
         let value = |trial: &Trial| objective.of(trial.figures);
         assert!(tuned.trials.iter().all(|trial| value(trial) <= value(&tuned.best)));
-        let given = really(&weighted, &among, &tuned.best, &tuned.decision, &threads);
+        let decisions = learn_by_fold(&found, among, &tuned.best);
+        let given = really(&weighted, &among, &tuned.best, &decisions, &threads);
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = figures(&due, &given, sizes.len());
         assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
@@ -151,7 +153,7 @@ fn really(
     weighted: &Weighted,
     among: &Electorate<'_>,
     best: &Trial,
-    decision: &Decision,
+    decisions: &[Decision; FOLDS],
     threads: &Threads,
 ) -> Vec<Vec<u32>> {
     let all = weighted.documents();
@@ -171,6 +173,7 @@ fn really(
         for neighbor in &mut neighbors {
             neighbor.row += u32::from(neighbor.row as usize >= left_out);
         }
+        let decision = &decisions[fold(left_out, all.rows())];
         answers.push(decide(&vote(&neighbors, best.vote, among), decision));
     }
     answers

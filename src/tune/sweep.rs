@@ -4,15 +4,14 @@ use crate::decide::{Decision, ThresholdRule, decide};
 use crate::vote::{Ballot, Electorate, LabelScore, share};
 
 use super::neighbors::LeaveOneOut;
-use super::thresholds::{Entry, Ladder, Tally, cuts, learnt};
+use super::thresholds::{
+    Curves, Cuts, Due, Entry, FOLDS, Histogram, Ladder, STEPS, Tally, Without, due, fold,
+    micromacro, rtcut, threshold,
+};
 use super::{Candidate, Figures, Rule, Rules, Trial};
 
-/// Steps of the one threshold for all labels: hundredths.
-const STEPS: usize = 100;
 /// The factors that PCut tries.
 const PCUT: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// The limits that SCutFBR tries.
-const FBR: [f64; 3] = [0.1, 0.3, 0.5];
 
 /// The votes of left-out documents, laid out for re-voting. A *slot* is a document and a label
 /// that one of its neighbors has.
@@ -28,11 +27,10 @@ pub(super) struct Sweep<'a> {
     /// The document of each slot.
     documents: Vec<u32>,
     due: Vec<bool>,
-    /// The slots by label.
-    by_label: Vec<u32>,
-    label_starts: Vec<usize>,
-    /// In how many of the documents each label is due.
-    due_documents: Vec<u32>,
+    /// In how many of the documents each label is due, by part.
+    due_documents: Vec<Due>,
+    /// The part of each document.
+    folds: Vec<u8>,
     /// How many labels are due in each document.
     due_labels: Vec<u32>,
 }
@@ -48,15 +46,15 @@ impl<'a> Sweep<'a> {
             labels: Vec::new(),
             documents: Vec::new(),
             due: Vec::new(),
-            by_label: Vec::new(),
-            label_starts: vec![0; label_count + 1],
-            due_documents: vec![0; label_count],
+            due_documents: vec![Due::default(); label_count],
+            folds: Vec::with_capacity(found.len()),
             due_labels: Vec::with_capacity(found.len()),
         };
         let mut slot_of = vec![u32::MAX; label_count];
         for index in 0..found.len() {
             let (row, neighbors) = found.get(index);
             let due = among.labels(row);
+            let part = fold(index, found.len());
             let first = sweep.labels.len();
             for neighbor in neighbors {
                 for &label in among.labels(neighbor.row) {
@@ -72,22 +70,13 @@ impl<'a> Sweep<'a> {
             }
             for &label in &sweep.labels[first..] {
                 slot_of[label as usize] = u32::MAX;
-                sweep.label_starts[label as usize + 1] += 1;
             }
             for &label in due {
-                sweep.due_documents[label as usize] += 1;
+                sweep.due_documents[label as usize][part] += 1;
             }
             sweep.slots.push(narrow(sweep.labels.len()));
             sweep.due_labels.push(narrow(due.len()));
-        }
-        for label in 0..label_count {
-            sweep.label_starts[label + 1] += sweep.label_starts[label];
-        }
-        let mut next = sweep.label_starts.clone();
-        sweep.by_label = vec![0; sweep.labels.len()];
-        for (slot, &label) in (0..).zip(&sweep.labels) {
-            sweep.by_label[next[label as usize]] = slot;
-            next[label as usize] += 1;
+            sweep.folds.push(u8::try_from(part).expect("few parts"));
         }
         sweep
     }
@@ -175,127 +164,95 @@ impl<'a> Sweep<'a> {
         objective: &dyn Fn(Figures) -> f64,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
-        room.ranking.sort(self, scores);
-        let Room { ranking, values, ladders, count } = room;
+        room.fill(scores, rules);
         if rules.allow(Rule::Threshold) {
-            self.global(scores, ranking, count, objective, found);
+            self.global(scores, room, objective, found);
         }
-        self.fill(ladders, |slot| scores[slot]);
-        let mut rule = |rule, fbr, ladders: &mut [Ladder]| {
-            let cuts = cuts(rule, fbr, ladders);
-            count.reset();
-            for (ladder, cut) in ladders.iter().zip(cuts) {
-                count.give_all(ladder.taken(cut).iter().map(|entry| entry.slot as usize));
+        for rule in PER_LABEL {
+            if rules.allow(rule.into()) {
+                self.per_label(scores, room, rule, found);
             }
-            let candidate = |allow_none| Candidate::PerLabel { rule, fbr, allow_none };
-            found(candidate(true), count.figures());
-            count.give_the_rest(ranking, scores);
-            found(candidate(false), count.figures());
-        };
-        if rules.allow(Rule::Scut) {
-            rule(ThresholdRule::Scut, 0.0, ladders);
         }
-        if rules.allow(Rule::Micromacro) {
-            rule(ThresholdRule::Micromacro, 0.0, ladders);
-        }
-        if rules.allow(Rule::ScutFbr) {
-            FBR.into_iter().for_each(|fbr| rule(ThresholdRule::ScutFbr, fbr, ladders));
-        }
-        if rules.allow(Rule::Rtcut) {
-            ranking.values(self, scores, values);
-            self.fill(ladders, |slot| if scores[slot] > 0.0 { values[slot] } else { 0.0 });
-            rule(ThresholdRule::Rtcut, 0.0, ladders);
-        }
-        self.by_ranks(scores, rules, ranking, count, found);
+        self.by_ranks(scores, rules, room, found);
         if rules.allow(Rule::Pcut) {
-            self.fill(ladders, |slot| scores[slot]);
-            self.proportional(ladders, count, found);
+            self.proportional(room, found);
         }
     }
 
-    /// For each label its scores; those of 0 are none.
-    fn fill(&self, ladders: &mut Vec<Ladder>, value: impl Fn(usize) -> f64) {
-        ladders.resize_with(self.due_documents.len(), Ladder::default);
-        let bounds = self.label_starts.windows(2).zip(&self.due_documents);
-        for (ladder, (bounds, &due)) in ladders.iter_mut().zip(bounds) {
-            ladder.reset(due);
-            for &slot in &self.by_label[bounds[0]..bounds[1]] {
-                let score = value(slot as usize);
-                if score != 0.0 {
-                    ladder.push(Entry { score, due: self.due[slot as usize], slot });
-                }
-            }
-        }
-    }
-
-    /// One threshold for all labels: the best hundredth, with and without a label for all.
+    /// One threshold for all labels, with and without a label for all documents.
     fn global(
         &self,
         scores: &[f64],
-        ranking: &Ranking,
-        count: &mut Count<'_>,
+        room: &mut Room<'_>,
         objective: &dyn Fn(Figures) -> f64,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
-        // For each label and step the scores that reach the step and no higher one.
-        let mut tallies = vec![[Tally::default(); STEPS + 1]; self.due_documents.len()];
-        let mut tops_below = tallies.clone();
-        let tally = |tally: &mut Tally, due: bool| if due { tally.tp += 1 } else { tally.fp += 1 };
-        for document in 0..self.found.len() {
-            let slots = ranking.of(self, document);
-            let slots = slots.iter().map(|&slot| slot as usize);
-            let mut slots = slots.take_while(|&slot| scores[slot] > 0.0).peekable();
-            if let Some(&top) = slots.peek() {
-                let label = self.labels[top] as usize;
-                tally(&mut tops_below[label][step(scores[top])], self.due[top]);
-            }
-            // The lowest step is not tried: lower scores never count.
-            for slot in slots.take_while(|&slot| scores[slot] >= hundredths(1)) {
-                let label = self.labels[slot] as usize;
-                tally(&mut tallies[label][step(scores[slot])], self.due[slot]);
-            }
+        room.tops.reset(self.due_documents.len());
+        for slot in (0..self.found.len()).filter_map(|document| room.ranking.top(document, scores))
+        {
+            room.tops.add(self.labels[slot] as usize, scores[slot], 0, self.due[slot]);
         }
-        // From here: the scores of this step and of all higher ones; of all lower ones.
-        for (steps, below) in tallies.iter_mut().zip(&mut tops_below) {
-            for step in (0..STEPS).rev() {
-                steps[step] = steps[step].plus(steps[step + 1]);
-            }
-            let mut lower = Tally::default();
-            for step in below {
-                lower = lower.plus(std::mem::replace(step, lower));
-            }
-        }
+        room.tops.cumulate(true);
         for allow_none in [true, false] {
-            let value = |threshold: usize| {
+            let value = |step: usize| {
                 let mut sum = Tally::default();
                 let mut macro_sum = 0.0;
-                for ((steps, below), &due) in
-                    tallies.iter().zip(&tops_below).zip(&self.due_documents)
-                {
-                    let mut tally = steps[threshold].plus(Tally { due: due.into(), tp: 0, fp: 0 });
+                for (label, parts) in self.due_documents.iter().enumerate() {
+                    let mut tally = room.histogram.tally(label, step, due(parts, None), None);
                     if !allow_none {
-                        tally = tally.plus(below[threshold]);
+                        tally = tally.plus(room.tops.tally(label, step, 0, None));
                     }
                     sum = sum.plus(tally);
                     macro_sum += tally.f1();
                 }
-                let macro_f1 = macro_sum / tallies.len().max(1) as f64;
+                let macro_f1 = macro_sum / self.due_documents.len().max(1) as f64;
                 // The accuracy is not known here: the micro F1 stands for it.
                 objective(Figures { micro_f1: sum.f1(), macro_f1, accuracy: sum.f1() })
             };
             // Of equal values the lowest threshold.
             let values = (1..STEPS).rev().map(|step| (step, value(step)));
             let best = values.max_by(|a, b| a.1.total_cmp(&b.1));
-            let threshold = hundredths(best.map_or(STEPS / 2, |best| best.0));
-            count.reset();
+            let threshold = threshold(best.map_or(1, |best| best.0));
+            room.count.reset();
             for document in 0..self.found.len() {
-                let slots = ranking.of(self, document).iter().map(|&slot| slot as usize);
-                count.give_all(slots.take_while(|&slot| scores[slot] >= threshold));
+                let falling = room.ranking.of(document);
+                room.count.give_all(falling.take_while(|&slot| scores[slot] >= threshold));
             }
             if !allow_none {
-                count.give_the_rest(ranking, scores);
+                room.count.give_the_rest(&room.ranking, scores);
             }
-            found(Candidate::Global { threshold, allow_none }, count.figures());
+            found(Candidate::Global { threshold, allow_none }, room.count.figures());
+        }
+    }
+
+    /// A rule for a threshold a label, by each of its parameters: what each part of the documents
+    /// gets by the thresholds that the others teach.
+    fn per_label(
+        &self,
+        scores: &[f64],
+        room: &mut Room<'_>,
+        rule: ThresholdRule,
+        found: &mut impl FnMut(Candidate, Figures),
+    ) {
+        let parameters = parameters(rule);
+        let learnt: Vec<Vec<Vec<Option<f64>>>> =
+            (0..FOLDS).map(|fold| room.learn(rule, parameters, Some(fold))).collect();
+        for (at, &parameter) in parameters.iter().enumerate() {
+            room.count.reset();
+            let values = rule == ThresholdRule::Rtcut;
+            let ladders = if values { &mut room.value_ladders } else { &mut room.ladders };
+            for (label, ladder) in ladders.iter_mut().enumerate() {
+                let thresholds: [f64; FOLDS] =
+                    std::array::from_fn(|fold| learnt[fold][at][label].unwrap_or(f64::INFINITY));
+                let lowest = thresholds.iter().copied().fold(f64::INFINITY, f64::min);
+                let reaching = ladder.reaching(lowest).iter();
+                let given = reaching.filter(|entry| entry.score >= thresholds[entry.fold as usize]);
+                room.count.give_all(given.map(|entry| entry.slot as usize));
+            }
+            let candidate = |allow_none| Candidate::PerLabel { rule, parameter, allow_none };
+            found(candidate(true), room.count.figures());
+            room.count.give_the_rest(&room.ranking, scores);
+            found(candidate(false), room.count.figures());
         }
     }
 
@@ -304,19 +261,17 @@ impl<'a> Sweep<'a> {
         &self,
         scores: &[f64],
         rules: Rules,
-        ranking: &Ranking,
-        count: &mut Count<'_>,
+        Room { ranking, count, .. }: &mut Room<'_>,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
-        let ranked = |document| {
-            let slots = ranking.of(self, document).iter().map(|&slot| slot as usize);
-            slots.take_while(|&slot| scores[slot] > 0.0)
-        };
+        let ranked = |document| ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
         if rules.allow(Rule::Rcut) {
             count.reset();
             for labels in 1..=5 {
                 for document in 0..self.found.len() {
-                    count.give_all(ranked(document).nth(labels - 1));
+                    let slots = &ranking.slots[self.slots_of(document)];
+                    let next = slots.get(labels - 1).map(|&slot| slot as usize);
+                    count.give_all(next.filter(|&slot| scores[slot] > 0.0));
                 }
                 found(Candidate::First { labels }, count.figures());
             }
@@ -333,25 +288,19 @@ impl<'a> Sweep<'a> {
     }
 
     /// PCut, the left-out documents being the batch.
-    fn proportional(
-        &self,
-        ladders: &mut [Ladder],
-        count: &mut Count<'_>,
-        found: &mut impl FnMut(Candidate, Figures),
-    ) {
+    fn proportional(&self, room: &mut Room<'_>, found: &mut impl FnMut(Candidate, Figures)) {
         for factor in PCUT {
-            count.reset();
-            for (ladder, &due) in ladders.iter_mut().zip(&self.due_documents) {
+            room.count.reset();
+            for (ladder, parts) in room.ladders.iter_mut().zip(&self.due_documents) {
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
                     reason = "a small number of documents"
                 )]
-                let most = (f64::from(due) * factor).round() as usize;
-                let taken = ladder.first(most);
-                count.give_all(ladder.taken(taken).iter().map(|entry| entry.slot as usize));
+                let most = (f64::from(due(parts, None)) * factor).round() as usize;
+                room.count.give_all(ladder.first(most).iter().map(|entry| entry.slot as usize));
             }
-            found(Candidate::Proportional { factor }, count.figures());
+            found(Candidate::Proportional { factor }, room.count.figures());
         }
     }
 
@@ -360,15 +309,19 @@ impl<'a> Sweep<'a> {
         self.labels.len()
     }
 
-    /// What a trial's decision learns from these neighbors, and how good it is on them.
+    /// What a trial's decision learns from these neighbors, and how good it is on them: on each
+    /// part, by what the others teach.
     pub(super) fn learn(&self, trial: &Trial) -> (Decision, Figures) {
         let mut learnt = (Decision::Single, Figures::default());
         self.run(trial.vote.ballot, &[trial.k], |_, scores| {
-            let decision = self.decision(trial.decision, scores);
+            let mut room = Room::new(self);
+            room.fill(scores, trial.decision.rules());
+            let decisions: [Decision; FOLDS] =
+                std::array::from_fn(|fold| self.decision(trial.decision, &mut room, Some(fold)));
             let factors = self.among.factors(trial.vote);
             let given = (0..self.found.len()).flat_map(|document| {
-                let slots = self.slots_of(document);
-                let mut slots: Vec<(usize, f64)> = slots
+                let mut slots: Vec<(usize, f64)> = self
+                    .slots_of(document)
                     .map(|slot| (slot, scores[slot] * self.factor(&factors, slot)))
                     .filter(|&(slot, _)| scores[slot] > 0.0)
                     .collect();
@@ -377,7 +330,7 @@ impl<'a> Sweep<'a> {
                     .iter()
                     .map(|&(slot, score)| LabelScore { label: self.labels[slot], score })
                     .collect();
-                let given = decide(&votes, &decision);
+                let given = decide(&votes, &decisions[fold(document, self.found.len())]);
                 slots
                     .into_iter()
                     .map(|(slot, _)| slot)
@@ -385,7 +338,20 @@ impl<'a> Sweep<'a> {
             });
             let mut count = Count::new(self);
             count.give_all(given);
+            let decision = self.decision(trial.decision, &mut room, None);
             learnt = (decision, count.figures());
+        });
+        learnt
+    }
+
+    /// What a trial's decision learns without each part.
+    pub(super) fn learn_by_fold(&self, trial: &Trial) -> [Decision; FOLDS] {
+        let mut learnt = std::array::from_fn(|_| Decision::Single);
+        self.run(trial.vote.ballot, &[trial.k], |_, scores| {
+            let mut room = Room::new(self);
+            room.fill(scores, trial.decision.rules());
+            learnt =
+                std::array::from_fn(|fold| self.decision(trial.decision, &mut room, Some(fold)));
         });
         learnt
     }
@@ -394,31 +360,22 @@ impl<'a> Sweep<'a> {
         *factors.get(self.labels[slot] as usize).unwrap_or(&1.0)
     }
 
-    /// What a candidate decides, with its thresholds learnt from these scores.
-    fn decision(&self, candidate: Candidate, scores: &[f64]) -> Decision {
+    /// What a candidate decides, with its thresholds learnt from the scores in `room`.
+    fn decision(&self, candidate: Candidate, room: &mut Room<'_>, without: Without) -> Decision {
         match candidate {
             Candidate::Single => Decision::Single,
             Candidate::Global { threshold, allow_none } => {
                 Decision::Multi { threshold, allow_none }
             }
-            Candidate::PerLabel { rule, fbr, allow_none } => {
-                let mut ladders = Vec::new();
-                if rule == ThresholdRule::Rtcut {
-                    let (mut ranking, mut values) = (Ranking::new(self), Vec::new());
-                    ranking.sort(self, scores);
-                    ranking.values(self, scores, &mut values);
-                    let value = |slot: usize| if scores[slot] > 0.0 { values[slot] } else { 0.0 };
-                    self.fill(&mut ladders, value);
-                } else {
-                    self.fill(&mut ladders, |slot| scores[slot]);
-                }
-                Decision::PerLabel { rule, thresholds: learnt(rule, fbr, &mut ladders), allow_none }
+            Candidate::PerLabel { rule, parameter, allow_none } => {
+                let thresholds = room.learn(rule, &[parameter], without).remove(0);
+                Decision::PerLabel { rule, thresholds, allow_none }
             }
             Candidate::First { labels } => Decision::First { labels },
             Candidate::LargestGap => Decision::LargestGap,
             Candidate::Proportional { factor } => {
                 let documents = self.found.len().max(1) as f64;
-                let share = |&due: &u32| f64::from(due) / documents;
+                let share = |parts: &Due| f64::from(due(parts, None)) / documents;
                 Decision::Proportional {
                     factor,
                     shares: self.due_documents.iter().map(share).collect(),
@@ -428,19 +385,112 @@ impl<'a> Sweep<'a> {
     }
 }
 
+/// The rules for a threshold a label.
+const PER_LABEL: [ThresholdRule; 5] = [
+    ThresholdRule::Scut,
+    ThresholdRule::Micromacro,
+    ThresholdRule::ScutFbr,
+    ThresholdRule::ScutSmoothed,
+    ThresholdRule::Rtcut,
+];
+
+/// The parameters that a rule tries.
+const fn parameters(rule: ThresholdRule) -> &'static [f64] {
+    match rule {
+        ThresholdRule::ScutFbr => &[0.1, 0.3, 0.5],
+        ThresholdRule::ScutSmoothed => &[3.0, 10.0, 30.0],
+        ThresholdRule::Scut | ThresholdRule::Micromacro | ThresholdRule::Rtcut => &[0.0],
+    }
+}
+
+impl From<ThresholdRule> for Rule {
+    fn from(rule: ThresholdRule) -> Self {
+        match rule {
+            ThresholdRule::Scut => Self::Scut,
+            ThresholdRule::ScutFbr => Self::ScutFbr,
+            ThresholdRule::ScutSmoothed => Self::ScutSmoothed,
+            ThresholdRule::Micromacro => Self::Micromacro,
+            ThresholdRule::Rtcut => Self::Rtcut,
+        }
+    }
+}
+
 /// What is needed at every k, kept so that it need not be made anew.
 pub(super) struct Room<'s> {
-    ranking: Ranking,
-    /// RTCut's values.
-    values: Vec<f64>,
+    sweep: &'s Sweep<'s>,
+    ranking: Ranking<'s>,
+    /// The scores of each label.
     ladders: Vec<Ladder>,
+    /// RTCut's values of each label, if they are asked for.
+    value_ladders: Vec<Ladder>,
+    /// The scores of each label by step.
+    histogram: Histogram,
+    /// The same of the best label of each document alone.
+    tops: Histogram,
     count: Count<'s>,
 }
 
 impl<'s> Room<'s> {
     pub(super) fn new(sweep: &'s Sweep<'s>) -> Self {
-        let (ranking, count) = (Ranking::new(sweep), Count::new(sweep));
-        Self { ranking, values: Vec::new(), ladders: Vec::new(), count }
+        Self {
+            sweep,
+            ranking: Ranking::new(sweep),
+            ladders: Vec::new(),
+            value_ladders: Vec::new(),
+            histogram: Histogram::default(),
+            tops: Histogram::default(),
+            count: Count::new(sweep),
+        }
+    }
+
+    /// Sorts and counts new scores.
+    fn fill(&mut self, scores: &[f64], rules: Rules) {
+        let sweep = self.sweep;
+        self.ranking.sort(scores);
+        let labels = sweep.due_documents.len();
+        self.histogram.reset(labels);
+        for ladders in [&mut self.ladders, &mut self.value_ladders] {
+            ladders.resize_with(labels, Ladder::default);
+            ladders.iter_mut().zip(&sweep.due_documents).for_each(|(l, &due)| l.reset(due));
+        }
+        let rtcut = rules.allow(Rule::Rtcut);
+        for (document, &fold) in sweep.folds.iter().enumerate() {
+            let voted = self.ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
+            for (rank, slot) in voted.enumerate() {
+                let (label, score, due) =
+                    (sweep.labels[slot] as usize, scores[slot], sweep.due[slot]);
+                let entry = Entry { score, slot: narrow(slot), fold, due };
+                self.ladders[label].push(entry);
+                self.histogram.add(label, score, fold.into(), due);
+                if rtcut {
+                    let value = ThresholdRule::Rtcut.value(score, rank);
+                    self.value_ladders[label].push(Entry { score: value, ..entry });
+                }
+            }
+        }
+        self.histogram.cumulate(false);
+    }
+
+    /// The thresholds of a rule for each parameter.
+    fn learn(
+        &mut self,
+        rule: ThresholdRule,
+        parameters: &[f64],
+        without: Without,
+    ) -> Vec<Vec<Option<f64>>> {
+        match rule {
+            ThresholdRule::Scut => vec![Cuts::scut(&mut self.ladders, without).with_fbr(0.0)],
+            ThresholdRule::ScutFbr => {
+                let cuts = Cuts::scut(&mut self.ladders, without);
+                parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
+            }
+            ThresholdRule::ScutSmoothed => {
+                let curves = Curves::new(&self.histogram, &self.sweep.due_documents, without);
+                parameters.iter().map(|&weight| curves.thresholds(weight)).collect()
+            }
+            ThresholdRule::Micromacro => vec![micromacro(&mut self.ladders, without)],
+            ThresholdRule::Rtcut => vec![rtcut(&mut self.value_ladders, without)],
+        }
     }
 }
 
@@ -461,7 +511,7 @@ impl<'s> Count<'s> {
 
     /// Nothing is given.
     fn reset(&mut self) {
-        let tally = |&due: &u32| Tally { due: u64::from(due), ..Tally::default() };
+        let tally = |parts: &Due| Tally { due: due(parts, None).into(), ..Tally::default() };
         self.tallies.clear();
         self.tallies.extend(self.sweep.due_documents.iter().map(tally));
         self.documents.clear();
@@ -483,12 +533,10 @@ impl<'s> Count<'s> {
     }
 
     /// Gives every document without a label the one of highest score.
-    fn give_the_rest(&mut self, ranking: &Ranking, scores: &[f64]) {
+    fn give_the_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
         for document in 0..self.documents.len() {
             if self.documents[document] == (0, 0) {
-                let slots = ranking.of(self.sweep, document);
-                let top = slots.first().map(|&slot| slot as usize);
-                self.give_all(top.filter(|&slot| scores[slot] > 0.0));
+                self.give_all(ranking.top(document, scores));
             }
         }
     }
@@ -511,19 +559,20 @@ impl<'s> Count<'s> {
 }
 
 /// The slots of every document by falling score, equal ones by slot.
-struct Ranking {
+struct Ranking<'s> {
+    sweep: &'s Sweep<'s>,
     slots: Vec<u32>,
 }
 
-impl Ranking {
-    fn new(sweep: &Sweep<'_>) -> Self {
-        Self { slots: (0..narrow(sweep.labels.len())).collect() }
+impl<'s> Ranking<'s> {
+    fn new(sweep: &'s Sweep<'s>) -> Self {
+        Self { sweep, slots: (0..narrow(sweep.labels.len())).collect() }
     }
 
     /// Sorts by these scores. The order for the last k is nearly that for the next: insertion.
-    fn sort(&mut self, sweep: &Sweep<'_>, scores: &[f64]) {
-        for document in 0..sweep.found.len() {
-            let slots = &mut self.slots[sweep.slots_of(document)];
+    fn sort(&mut self, scores: &[f64]) {
+        for document in 0..self.sweep.found.len() {
+            let slots = &mut self.slots[self.sweep.slots_of(document)];
             for end in 1..slots.len() {
                 let slot = slots[end];
                 let score = scores[slot as usize];
@@ -541,42 +590,17 @@ impl Ranking {
         }
     }
 
-    /// RTCut's values of all slots.
-    fn values(&self, sweep: &Sweep<'_>, scores: &[f64], values: &mut Vec<f64>) {
-        values.resize(scores.len(), 0.0);
-        for document in 0..sweep.found.len() {
-            for (rank, &slot) in self.of(sweep, document).iter().enumerate() {
-                let slot = slot as usize;
-                values[slot] = ThresholdRule::Rtcut.value(scores[slot], rank);
-            }
-        }
+    /// The slots of a document.
+    fn of(&self, document: usize) -> impl Iterator<Item = usize> + Clone {
+        self.slots[self.sweep.slots_of(document)].iter().map(|&slot| slot as usize)
     }
 
-    fn of(&self, sweep: &Sweep<'_>, document: usize) -> &[u32] {
-        &self.slots[sweep.slots_of(document)]
+    /// The first slot of a document, if it has a vote.
+    fn top(&self, document: usize, scores: &[f64]) -> Option<usize> {
+        self.of(document).next().filter(|&slot| scores[slot] > 0.0)
     }
 }
+
 fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("fewer than 2^32 slots")
-}
-
-/// The highest step that a score reaches, as `decide` compares them.
-fn step(score: f64) -> usize {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a score from 0 to 1"
-    )]
-    let guess = ((score * STEPS as f64) as usize).min(STEPS);
-    if guess < STEPS && score >= hundredths(guess + 1) {
-        guess + 1
-    } else if score < hundredths(guess) {
-        guess - 1
-    } else {
-        guess
-    }
-}
-
-fn hundredths(step: usize) -> f64 {
-    step as f64 / STEPS as f64
 }

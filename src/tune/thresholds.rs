@@ -32,19 +32,48 @@ impl Tally {
     }
 
     /// The best tally that `given` documents of these can have: nothing due is missed.
-    fn ideal(self, given: usize) -> Self {
-        Self { tp: self.due, fp: (given as u64).saturating_sub(self.due), due: self.due }
+    fn ideal(self, given: u64) -> Self {
+        Self { tp: self.due, fp: given.saturating_sub(self.due), due: self.due }
     }
+}
+
+/// The left-out documents are cut into so many parts: thresholds that the other parts teach decide
+/// on each part when settings are compared, since on what has taught them they look too good.
+pub const FOLDS: usize = 5;
+
+/// The part of a document, of so many: eight stretches each, since documents in order are alike.
+///
+/// ```
+/// use classify::tune::{FOLDS, fold};
+/// assert_eq!((fold(0, 400), fold(9, 400), fold(10, 400)), (0, 0, 1));
+/// assert_eq!(fold(399, 400), FOLDS - 1);
+/// ```
+pub fn fold(document: usize, documents: usize) -> usize {
+    document * FOLDS * 8 / documents.max(1) % FOLDS
 }
 
 /// A score of a label in a document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) score: f64,
-    /// Whether the label is due there.
-    pub(super) due: bool,
     /// Whose score it is.
     pub(super) slot: u32,
+    /// The document's part.
+    pub(super) fold: u8,
+    /// Whether the label is due there.
+    pub(super) due: bool,
+}
+
+/// Which documents teach: all, or all but those of one part.
+pub(super) type Without = Option<usize>;
+
+/// In how many documents of each part a label is due.
+pub(super) type Due = [u32; FOLDS];
+
+/// In how many of the documents that teach a label is due.
+pub(super) fn due(parts: &Due, without: Without) -> u32 {
+    let left_out = without.map_or(0, |fold| parts[fold]);
+    parts.iter().sum::<u32>() - left_out
 }
 
 /// The scores of one label, sorted as far as they have been looked at.
@@ -56,20 +85,21 @@ pub(super) struct Ladder {
     /// The first `sorted` are the highest, falling.
     entries: Vec<Entry>,
     sorted: usize,
-    due: u32,
+    due: Due,
 }
 
-/// Where a list is cut: so many scores are taken.
+/// Where a list is best cut.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cut {
-    pub(super) taken: usize,
+struct Best {
+    /// Half-way between the scores before and after the cut; none: nothing is taken.
+    threshold: Option<f64>,
     tally: Tally,
     value: f64,
 }
 
 impl Ladder {
     /// Empties the list, for a label that is due in so many documents.
-    pub(super) fn reset(&mut self, due: u32) {
+    pub(super) fn reset(&mut self, due: Due) {
         self.entries.clear();
         self.sorted = 0;
         self.due = due;
@@ -79,16 +109,12 @@ impl Ladder {
         self.entries.push(entry);
     }
 
-    /// The entries that a cut takes.
-    pub(super) fn taken(&self, cut: usize) -> &[Entry] {
-        &self.entries[..cut]
-    }
-
     /// Sorts more, up to `least` entries and beyond: first about as many as a rule looks at.
     fn sort(&mut self, least: usize) {
         let rest = &mut self.entries[self.sorted..];
         let by_score = |a: &Entry, b: &Entry| b.score.total_cmp(&a.score);
-        let usual = if self.sorted == 0 { 16 + self.due as usize * 3 / 2 } else { self.sorted / 2 };
+        let due = due(&self.due, None) as usize;
+        let usual = if self.sorted == 0 { 16 + due * 3 / 2 } else { self.sorted / 2 };
         let more = least.saturating_sub(self.sorted).max(usual);
         let rest = if more < rest.len() {
             // Puts the next one in its place too, and everything lower behind it.
@@ -101,124 +127,288 @@ impl Ladder {
         self.sorted += rest.len();
     }
 
-    /// The score at a rank, from 0.
-    fn score(&mut self, rank: usize) -> Option<f64> {
+    /// The entry at a rank, from 0.
+    fn entry(&mut self, rank: usize) -> Option<Entry> {
         while self.sorted <= rank && self.sorted < self.entries.len() {
             self.sort(rank + 1);
         }
-        self.entries.get(rank).map(|entry| entry.score)
+        self.entries.get(rank).copied()
     }
 
-    /// The cut of highest value, of equal ones the shortest. Equal scores are not cut apart.
+    /// The entries of scores that reach a threshold.
+    pub(super) fn reaching(&mut self, threshold: f64) -> &[Entry] {
+        let mut taken = 0;
+        while self.entry(taken).is_some_and(|entry| entry.score >= threshold) {
+            taken += 1;
+        }
+        &self.entries[..taken]
+    }
+
+    /// The cut of highest value, of equal ones the shortest. Equal scores are not cut apart;
+    /// `floor` is what comes after the last one.
     ///
-    /// `value` may not fall where a true positive takes the place of a false one, nor rise with a
-    /// false positive more.
-    fn best(&mut self, value: impl Fn(Tally) -> f64) -> Cut {
-        let mut tally = Tally { due: u64::from(self.due), ..Tally::default() };
-        let mut best = Cut { taken: 0, tally, value: value(tally) };
-        let mut at = 0;
-        while let Some(score) = self.score(at) {
-            if self.entries[at].due {
+    /// A true positive more may not lower `value`, a false positive more may not raise it.
+    fn best(&mut self, without: Without, floor: Floor, value: impl Fn(Tally) -> f64) -> Best {
+        let due = due(&self.due, without);
+        let mut tally = Tally { due: u64::from(due), ..Tally::default() };
+        let mut best = Best { threshold: None, tally, value: value(tally) };
+        let mut last: Option<f64> = None;
+        for at in 0.. {
+            let entry = self.entry(at);
+            if entry.is_some_and(|entry| Some(usize::from(entry.fold)) == without) {
+                continue;
+            }
+            let next = entry.map(|entry| entry.score);
+            if let Some(last) = last
+                && next.is_none_or(|next| next < last)
+            {
+                let value = value(tally);
+                if value > best.value {
+                    let next = next.unwrap_or_else(|| floor(last));
+                    let middle = f64::midpoint(last, next);
+                    let threshold = if middle > next { middle } else { last };
+                    best = Best { threshold: Some(threshold), tally, value };
+                }
+            }
+            let Some(entry) = entry else { break };
+            if entry.due {
                 tally.tp += 1;
             } else {
                 tally.fp += 1;
             }
-            at += 1;
-            if self.score(at).is_some_and(|next| next >= score) {
-                continue;
-            }
-            let value_here = value(tally);
-            if value_here > best.value {
-                best = Cut { taken: at, tally, value: value_here };
-            }
-            // Worth a look now and then: nothing longer can be better.
-            if at.is_multiple_of(16) && value(tally.ideal(at + 1)) <= best.value {
+            last = Some(entry.score);
+            // Looked at now and then: nothing longer can be better.
+            let given = tally.tp + tally.fp;
+            if given.is_multiple_of(16) && value(tally.ideal(given + 1)) < best.value {
                 break;
             }
         }
         best
     }
 
-    /// The threshold of a cut: half-way to the next score, or after the last one to what `floor`
-    /// makes of it.
-    pub(super) fn threshold(&mut self, cut: usize, floor: impl Fn(f64) -> f64) -> Option<f64> {
-        let last = self.entries[cut.checked_sub(1)?].score;
-        let next = self.score(cut).unwrap_or_else(|| floor(last));
-        let middle = f64::midpoint(last, next);
-        Some(if middle > next { middle } else { last })
+    /// The highest score.
+    fn top(&mut self, without: Without) -> Option<f64> {
+        let entries = (0..).map_while(|at| self.entry(at));
+        let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != without);
+        others.next().map(|entry| entry.score)
     }
 
-    /// The cut after the scores that are equal to the highest.
-    fn top(&mut self) -> usize {
-        let Some(top) = self.score(0) else { return 0 };
-        let mut taken = 1;
-        while self.score(taken).is_some_and(|next| next >= top) {
-            taken += 1;
-        }
-        taken
-    }
-
-    /// The cut after the `most` highest scores; of equal ones those of the lowest slots are taken.
-    pub(super) fn first(&mut self, most: usize) -> usize {
+    /// The `most` highest scores; of equal ones those of the lowest slots are taken.
+    pub(super) fn first(&mut self, most: usize) -> &[Entry] {
         let taken = most.min(self.entries.len());
-        let Some(last) = taken.checked_sub(1).and_then(|rank| self.score(rank)) else { return 0 };
-        let mut end = taken;
-        while self.score(end).is_some_and(|next| next >= last) {
-            end += 1;
-        }
-        let start = self.entries[..taken].partition_point(|entry| entry.score > last);
+        let Some(last) = taken.checked_sub(1).and_then(|rank| self.entry(rank)) else {
+            return &[];
+        };
+        let end = self.reaching(last.score).len();
+        let start = self.entries[..taken].partition_point(|entry| entry.score > last.score);
         self.entries[start..end].sort_unstable_by_key(|entry| entry.slot);
-        taken
+        &self.entries[..taken]
     }
 }
 
 impl From<&LabelScores> for Ladder {
     fn from(label: &LabelScores) -> Self {
-        let entry = |&(score, due): &(f64, bool)| Entry { score, due, slot: 0 };
-        Self { entries: label.scores.iter().map(entry).collect(), sorted: 0, due: label.due }
+        let entry = |&(score, due): &(f64, bool)| Entry { score, slot: 0, fold: 0, due };
+        let mut due = Due::default();
+        due[0] = label.due;
+        Self { entries: label.scores.iter().map(entry).collect(), sorted: 0, due }
     }
 }
 
-/// What comes after the lowest score: no score at all, or for RTCut, whose values are negative,
-/// one rank lower.
-pub(super) fn floor(rule: ThresholdRule) -> impl Fn(f64) -> f64 {
-    move |last| if rule == ThresholdRule::Rtcut { last - 1.0 } else { 0.0 }
+/// What comes after the last score.
+type Floor = fn(f64) -> f64;
+
+/// What [`ThresholdRule::ScutFbr`] takes for each label instead of a cut of lower F1 than its limit.
+#[derive(Debug)]
+pub(super) struct Cuts {
+    /// The threshold of best F1, that F1, and the highest score.
+    labels: Vec<(Option<f64>, f64, Option<f64>)>,
 }
 
-/// The cut of every label by a rule.
-pub(super) fn cuts(rule: ThresholdRule, fbr: f64, labels: &mut [Ladder]) -> Vec<usize> {
-    match rule {
-        ThresholdRule::Scut | ThresholdRule::Rtcut => {
-            labels.iter_mut().map(|label| label.best(Tally::f1).taken).collect()
-        }
-        ThresholdRule::ScutFbr => {
-            let cut = |label: &mut Ladder| {
-                let best = label.best(Tally::f1);
-                if best.value < fbr { label.top() } else { best.taken }
-            };
-            labels.iter_mut().map(cut).collect()
-        }
-        ThresholdRule::Micromacro => micromacro(labels),
+impl Cuts {
+    /// The cuts of best F1 of labels.
+    pub(super) fn scut(labels: &mut [Ladder], without: Without) -> Self {
+        let cut = |label: &mut Ladder| {
+            let best = label.best(without, |_| 0.0, Tally::f1);
+            (best.threshold, best.value, label.top(without))
+        };
+        Self { labels: labels.iter_mut().map(cut).collect() }
     }
+
+    /// The thresholds where those of a best F1 below `fbr` are replaced by the highest score.
+    pub(super) fn with_fbr(&self, fbr: f64) -> Vec<Option<f64>> {
+        let threshold = |&(best, f1, top)| if f1 < fbr { top } else { best };
+        self.labels.iter().map(threshold).collect()
+    }
+}
+
+/// RTCut: as SCut on values of rank and score, which are negative from the second rank on.
+pub(super) fn rtcut(labels: &mut [Ladder], without: Without) -> Vec<Option<f64>> {
+    let cut = |label: &mut Ladder| label.best(without, |last| last - 1.0, Tally::f1).threshold;
+    labels.iter_mut().map(cut).collect()
 }
 
 /// Lin and Lin 2023, section 4.3, on given scores: labels by falling frequency, then by number.
-fn micromacro(labels: &mut [Ladder]) -> Vec<usize> {
+pub(super) fn micromacro(labels: &mut [Ladder], without: Without) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by_key(|&label| (std::cmp::Reverse(labels[label].due), label));
-    let mut cuts = vec![0; labels.len()];
+    order.sort_by_key(|&label| (std::cmp::Reverse(due(&labels[label].due, without)), label));
+    let mut thresholds = vec![None; labels.len()];
     let mut so_far = Tally::default();
     for (seen, &label) in (1u32..).zip(&order) {
         let value = |tally: Tally| tally.f1() / f64::from(seen) + so_far.plus(tally).f1();
-        let best = labels[label].best(value);
-        cuts[label] = best.taken;
+        let best = labels[label].best(without, |_| 0.0, value);
+        thresholds[label] = best.threshold;
         so_far = so_far.plus(best.tally);
     }
-    cuts
+    thresholds
 }
 
-/// The threshold of every label by a rule; `None`: never. `fbr` is the limit of
-/// [`ThresholdRule::ScutFbr`]; the scores of [`ThresholdRule::Rtcut`] are its values.
+/// How many thresholds each doubling of the score has.
+const PER_DOUBLING: u64 = 16;
+/// The lowest threshold that is tried: 2⁻⁹.
+const LOWEST: f64 = 1.0 / 512.0;
+/// The thresholds that smoothed rules and the one threshold for all labels try: step 0 is what is
+/// below the lowest of them.
+pub(super) const STEPS: usize = 9 * 16 + 2;
+
+/// The highest step that a score from 0 to 1 reaches.
+pub(super) fn step(score: f64) -> usize {
+    // The leading bits of a number above 0 rise with it: exponent, then four of the mantissa.
+    let leading = |number: f64| number.to_bits() >> (52 - PER_DOUBLING.trailing_zeros());
+    let steps = (leading(score) + 1).saturating_sub(leading(LOWEST));
+    usize::try_from(steps).unwrap_or(STEPS).min(STEPS - 1)
+}
+
+/// The threshold of a step above 0.
+pub(super) fn threshold(step: usize) -> f64 {
+    let steps = (step.max(1) - 1) as u64;
+    f64::from_bits(LOWEST.to_bits() + (steps << (52 - PER_DOUBLING.trailing_zeros())))
+}
+
+/// For each label and step how many scores reach it, right and wrong ones; by part.
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    /// `[(fold · labels + label) · STEPS + step]`.
+    counts: Vec<(u32, u32)>,
+    /// The same of all parts.
+    all: Vec<(u32, u32)>,
+}
+
+impl Histogram {
+    pub(super) fn reset(&mut self, labels: usize) {
+        self.all.clear();
+        self.counts.clear();
+        self.counts.resize(FOLDS * labels * STEPS, (0, 0));
+    }
+
+    pub(super) fn add(&mut self, label: usize, score: f64, fold: usize, due: bool) {
+        let labels = self.counts.len() / (FOLDS * STEPS);
+        let (right, wrong) = &mut self.counts[(fold * labels + label) * STEPS + step(score)];
+        if due { *right += 1 } else { *wrong += 1 }
+    }
+
+    /// From here each step counts all scores that reach it; with `below`, all that do not.
+    pub(super) fn cumulate(&mut self, below: bool) {
+        for steps in self.counts.chunks_exact_mut(STEPS) {
+            let mut sum = (0, 0);
+            let add = |step: &mut (u32, u32)| {
+                let with = (sum.0 + step.0, sum.1 + step.1);
+                *step = if below { sum } else { with };
+                sum = with;
+            };
+            if below {
+                steps.iter_mut().for_each(add)
+            } else {
+                steps.iter_mut().rev().for_each(add)
+            }
+        }
+        let part = self.counts.len() / FOLDS;
+        self.all.extend_from_slice(&self.counts[..part]);
+        for fold in self.counts[part..].chunks_exact(part.max(1)) {
+            for (sum, count) in self.all.iter_mut().zip(fold) {
+                *sum = (sum.0 + count.0, sum.1 + count.1);
+            }
+        }
+    }
+
+    /// The tally of a label at a step.
+    pub(super) fn tally(&self, label: usize, step: usize, due: u32, without: Without) -> Tally {
+        let at = label * STEPS + step;
+        let (mut right, mut wrong) = self.all[at];
+        if let Some(fold) = without {
+            let part = self.counts[fold * self.all.len() + at];
+            (right, wrong) = (right - part.0, wrong - part.1);
+        }
+        Tally { tp: right.into(), fp: wrong.into(), due: due.into() }
+    }
+}
+
+/// So many labels before a label in the order of frequency, and after it, lend it their curves.
+const REACH: usize = 10;
+
+/// For each label F1 as a curve over thresholds, smoothed by the labels of nearest frequency.
+///
+/// The best threshold of a label of few documents is chance: these few decide. Labels of about
+/// the same frequency have about the same scores, so that their mean curve tells where the
+/// threshold lies. A label of n documents takes n times its own curve, and `weight` times the
+/// mean of the curves of the labels around it that are due at least twice.
+#[derive(Debug)]
+pub(super) struct Curves {
+    /// `[label · STEPS + step]`.
+    own: Vec<f64>,
+    around: Vec<f64>,
+    due: Vec<u32>,
+}
+
+impl Curves {
+    pub(super) fn new(histogram: &Histogram, parts: &[Due], without: Without) -> Self {
+        let due: Vec<u32> = parts.iter().map(|parts| due(parts, without)).collect();
+        let mut own = vec![0.0; due.len() * STEPS];
+        for (label, curve) in own.chunks_exact_mut(STEPS).enumerate() {
+            for (step, f1) in curve.iter_mut().enumerate() {
+                *f1 = histogram.tally(label, step, due[label], without).f1();
+            }
+        }
+        let mut order: Vec<usize> = (0..due.len()).collect();
+        order.sort_by_key(|&label| (due[label], label));
+        let usable: Vec<usize> = order.iter().copied().filter(|&label| due[label] > 1).collect();
+        let mut around = vec![0.0; own.len()];
+        for &label in &order {
+            let at = usable.partition_point(|&other| (due[other], other) < (due[label], label));
+            let first = at.saturating_sub(REACH).min(usable.len().saturating_sub(2 * REACH + 1));
+            let near = &usable[first..(first + 2 * REACH + 1).min(usable.len())];
+            let mean = &mut around[label * STEPS..(label + 1) * STEPS];
+            for &other in near {
+                let curve = &own[other * STEPS..(other + 1) * STEPS];
+                mean.iter_mut().zip(curve).for_each(|(mean, f1)| *mean += f1);
+            }
+            mean.iter_mut().for_each(|mean| *mean /= near.len().max(1) as f64);
+        }
+        Self { own, around, due }
+    }
+
+    /// The thresholds where the curves are highest, of equal ones the lowest.
+    pub(super) fn thresholds(&self, weight: f64) -> Vec<Option<f64>> {
+        let best = |label: usize| {
+            let curve = label * STEPS..(label + 1) * STEPS;
+            let due = f64::from(self.due[label]);
+            let values = self.own[curve.clone()].iter().zip(&self.around[curve]);
+            let values = values.map(|(own, around)| due * own + weight * around);
+            let mut best = (None, 0.0);
+            for (step, value) in values.enumerate().skip(1) {
+                if value > best.1 {
+                    best = (Some(threshold(step)), value);
+                }
+            }
+            best.0
+        };
+        (0..self.due.len()).map(best).collect()
+    }
+}
+
+/// The threshold of every label by a rule; `None`: never. `parameter` is the limit of
+/// [`ThresholdRule::ScutFbr`] or the weight of [`ThresholdRule::ScutSmoothed`]; the scores of
+/// [`ThresholdRule::Rtcut`] are its values.
 ///
 /// ```
 /// use classify::decide::ThresholdRule;
@@ -228,15 +418,24 @@ fn micromacro(labels: &mut [Ladder]) -> Vec<usize> {
 /// let label = LabelScores { scores, due: 2 };
 /// assert_eq!(thresholds(ThresholdRule::Scut, 0.0, &[label]), [Some(0.5)]);
 /// ```
-pub fn thresholds(rule: ThresholdRule, fbr: f64, labels: &[LabelScores]) -> Vec<Option<f64>> {
+pub fn thresholds(rule: ThresholdRule, parameter: f64, labels: &[LabelScores]) -> Vec<Option<f64>> {
     let mut ladders: Vec<Ladder> = labels.iter().map(Ladder::from).collect();
-    learnt(rule, fbr, &mut ladders)
-}
-
-/// The same on lists that are not sorted yet.
-pub(super) fn learnt(rule: ThresholdRule, fbr: f64, labels: &mut [Ladder]) -> Vec<Option<f64>> {
-    let cuts = cuts(rule, fbr, labels);
-    labels.iter_mut().zip(cuts).map(|(label, cut)| label.threshold(cut, floor(rule))).collect()
+    match rule {
+        ThresholdRule::Scut => Cuts::scut(&mut ladders, None).with_fbr(0.0),
+        ThresholdRule::ScutFbr => Cuts::scut(&mut ladders, None).with_fbr(parameter),
+        ThresholdRule::Rtcut => rtcut(&mut ladders, None),
+        ThresholdRule::Micromacro => micromacro(&mut ladders, None),
+        ThresholdRule::ScutSmoothed => {
+            let mut histogram = Histogram::default();
+            histogram.reset(labels.len());
+            for (label, scores) in labels.iter().enumerate() {
+                scores.scores.iter().for_each(|&(score, due)| histogram.add(label, score, 0, due));
+            }
+            histogram.cumulate(false);
+            let parts: Vec<Due> = ladders.iter().map(|ladder| ladder.due).collect();
+            Curves::new(&histogram, &parts, None).thresholds(parameter)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -197,15 +197,22 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
 
 /// How many of falling scores stand before the largest fall, the first of equal ones; the last
 /// score falls to 0.
-pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64> + Clone) -> usize {
-    let next = scores.clone().skip(1).chain([0.0]);
-    let mut best = (0, f64::NEG_INFINITY);
-    for (rank, (score, next)) in scores.zip(next).enumerate() {
-        if score - next > best.1 {
-            best = (rank + 1, score - next);
+pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
+    // How many there are before the largest fall, the fall, the last score and its rank.
+    let (mut before, mut largest, mut last, mut rank) = (0, f64::NEG_INFINITY, None, 0);
+    for score in scores.map(Some).chain([None]) {
+        if let Some(last) = last {
+            let fall = last - score.unwrap_or(0.0);
+            if fall > largest {
+                (before, largest) = (rank, fall);
+            }
         }
+        if score.is_some() {
+            rank += 1;
+        }
+        last = score;
     }
-    best.0
+    before
 }
 
 /// The labels of every document of a batch, each by falling score. `batch` holds each document's

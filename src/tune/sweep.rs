@@ -1,6 +1,6 @@
 //! Every k and vote on one leave-one-out search: each is a re-vote.
 
-use crate::decide::{Decision, ThresholdRule, decide};
+use crate::decide::{Decision, ThresholdRule, before_largest_gap, decide};
 use crate::vote::{Ballot, Electorate, LabelScore, share};
 
 use super::neighbors::LeaveOneOut;
@@ -280,7 +280,7 @@ impl<'a> Sweep<'a> {
             count.reset();
             for document in 0..self.found.len() {
                 let falling = ranked(document).map(|slot| scores[slot]);
-                let before = crate::decide::before_largest_gap(falling);
+                let before = before_largest_gap(falling);
                 count.give_all(ranked(document).take(before));
             }
             found(Candidate::LargestGap, count.figures());
@@ -385,6 +385,9 @@ impl<'a> Sweep<'a> {
     }
 }
 
+/// RTCut gives no label of a lower rank.
+const RTCUT: usize = 16;
+
 /// The rules for a threshold a label.
 const PER_LABEL: [ThresholdRule; 5] = [
     ThresholdRule::Scut,
@@ -462,7 +465,7 @@ impl<'s> Room<'s> {
                 let entry = Entry { score, slot: narrow(slot), fold, due };
                 self.ladders[label].push(entry);
                 self.histogram.add(label, score, fold.into(), due);
-                if rtcut {
+                if rtcut && rank < RTCUT {
                     let value = ThresholdRule::Rtcut.value(score, rank);
                     self.value_ladders[label].push(Entry { score: value, ..entry });
                 }

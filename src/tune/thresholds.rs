@@ -242,9 +242,10 @@ impl Cuts {
     }
 }
 
-/// RTCut: as SCut on values of rank and score, which are negative from the second rank on.
+/// RTCut: as SCut on values of rank and score, which are negative from the second rank on; those
+/// of one rank are less than a half apart, those of two ranks more.
 pub(super) fn rtcut(labels: &mut [Ladder], without: Without) -> Vec<Option<f64>> {
-    let cut = |label: &mut Ladder| label.best(without, |last| last - 1.0, Tally::f1).threshold;
+    let cut = |label: &mut Ladder| label.best(without, |last| last - 0.5, Tally::f1).threshold;
     labels.iter_mut().map(cut).collect()
 }
 

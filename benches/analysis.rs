@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 decision: Decision::Single,
                 selection: None,
                 tuning: None,
+                abstention: None,
             },
         );
         let cpu = cpu_seconds() - cpu;

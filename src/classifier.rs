@@ -6,9 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
+use crate::calibrate::{Abstention, Signals};
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{Counts, Fields, Input, TermLimits, tally};
-use crate::decide::{Decision, decide_batch};
+use crate::decide::{Decision, decide_batch, margin};
 use crate::matrix::{Csr, CsrBuilder, row};
 use crate::model::{InputSpec, Model, Settings, TrainSettings};
 use crate::search::{Inverted, Neighbor, Queries, Search, SearchError};
@@ -53,6 +54,8 @@ pub enum Reason {
     NoNeighbor,
     /// No neighbor has a label.
     NoLabel,
+    /// The answer was not sure enough: the model abstains.
+    Unsure,
 }
 
 impl Reason {
@@ -62,6 +65,7 @@ impl Reason {
             Self::NoKnownTerm => "no-known-term",
             Self::NoNeighbor => "no-neighbor",
             Self::NoLabel => "no-label",
+            Self::Unsure => "unsure",
         }
     }
 }
@@ -73,9 +77,11 @@ pub struct Prediction {
     pub labels: Vec<u32>,
     /// Every label that got a vote, by falling score.
     pub scores: Vec<LabelScore>,
+    /// The probabilities of these labels, of a calibrated model; otherwise none.
+    pub probabilities: Vec<f64>,
     /// The training documents that voted, best first.
     pub neighbors: Vec<Neighbor>,
-    /// Why there is no label, if there is none for want of votes.
+    /// Why there is no label, if there is none for want of votes or of sureness.
     pub reason: Option<Reason>,
     /// How many of the document's terms (with repetitions) are not in the vocabulary.
     pub unknown_terms: usize,
@@ -115,6 +121,8 @@ pub struct Classifier<'m> {
     pub vote: Vote,
     /// How many labels a document gets.
     pub decision: Decision,
+    /// When it gives no answer.
+    pub abstention: Option<Abstention>,
 }
 
 impl<'m> Classifier<'m> {
@@ -140,6 +148,7 @@ impl<'m> Classifier<'m> {
             k: settings.k,
             vote: settings.vote,
             decision: settings.decision.clone(),
+            abstention: settings.abstention,
         }
     }
 
@@ -291,19 +300,40 @@ impl<'m> Classifier<'m> {
         let count = |found: &Vec<Neighbor>| vote_with(found, self.vote.ballot, &factors, &among);
         let scores: Vec<Vec<LabelScore>> = neighbors.iter().map(count).collect();
         let labels = decide_batch(&scores, &self.decision);
+        // The curves are those of the votes that they were learnt from.
+        let settings = self.model.settings();
+        let same_votes = self.vote == settings.vote && self.k == settings.k;
+        let calibration = self.model.calibration().filter(|_| same_votes);
         let votes = neighbors.into_iter().zip(scores).zip(labels);
         votes
             .zip(&vectors.terms)
-            .map(|(((neighbors, scores), labels), terms)| {
+            .map(|(((neighbors, scores), mut labels), terms)| {
                 let reason = match () {
                     () if terms.known == 0 => Some(Reason::NoKnownTerm),
                     () if neighbors.is_empty() => Some(Reason::NoNeighbor),
                     () if scores.is_empty() => Some(Reason::NoLabel),
+                    () if self.abstains(&neighbors, &scores, *terms) => {
+                        labels.clear();
+                        Some(Reason::Unsure)
+                    }
                     () => None,
                 };
-                Prediction { labels, scores, neighbors, reason, unknown_terms: terms.unknown }
+                let probabilities = calibration.map_or(Vec::new(), |calibration| {
+                    scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
+                });
+                let unknown_terms = terms.unknown;
+                Prediction { labels, scores, probabilities, neighbors, reason, unknown_terms }
             })
             .collect()
+    }
+
+    fn abstains(&self, neighbors: &[Neighbor], scores: &[LabelScore], terms: TermUse) -> bool {
+        self.abstention.is_some_and(|abstention| {
+            let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
+            let similarity = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
+            let margin = margin(scores, &self.decision);
+            !abstention.allows(Signals { similarity, margin, unknown })
+        })
     }
 }
 

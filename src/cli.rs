@@ -7,6 +7,8 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 use classify::threads::Threads;
 
 mod arguments;
+mod compare;
+mod deciding;
 mod evaluate;
 mod failure;
 mod generate;
@@ -32,14 +34,14 @@ pub(crate) struct Arguments {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 a resource is not there.";
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 a resource is not there, 6 worse (`compare --fail-if-worse`).";
 
 #[derive(Debug, clap::Args)]
 struct Global {
     /// Threads to use; answers never depend on it [default: all cores]
     #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Seed of everything random (`evaluate --holdout`, `generate`)
+    /// Seed of everything random (`evaluate`'s hold-out and intervals, `compare`, `generate`)
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Say nothing but errors
@@ -68,6 +70,8 @@ enum Command {
     Predict(predict::Predict),
     /// Compare predictions with known labels
     Evaluate(evaluate::Evaluate),
+    /// Tell whether one evaluation is better than another, or by chance
+    Compare(compare::Compare),
     /// Choose a model's k, vote and decision by leave-one-out
     Tune(tuning::Tune),
     /// Make a corpus for measurements
@@ -126,6 +130,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Train(command) => command.run(&threads, talk),
         Command::Predict(command) => command.run(&threads, talk),
         Command::Evaluate(command) => command.run(&threads, seed, talk),
+        Command::Compare(command) => command.run(&threads, seed),
         Command::Tune(command) => command.run(&threads, talk),
         Command::Generate(command) => command.run(seed, talk),
         Command::Info(command) => command.run(),

@@ -18,7 +18,7 @@ use crate::corpus::{Content, CorpusError, Document};
 use crate::strings::{Strings, StringsBuilder};
 use crate::tfidf::RawRows;
 use crate::threads::Threads;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{TermKind, Vocabulary};
 
 mod fields;
 mod shard;
@@ -100,6 +100,42 @@ impl Default for TermLimits {
     }
 }
 
+/// How much the documents of labels count in a vote.
+///
+/// ```
+/// use classify::counts::ClassWeights;
+/// assert_eq!("balanced".parse(), Ok(ClassWeights::Balanced));
+/// assert_eq!("spam:2".parse(), Ok(ClassWeights::Given(vec![("spam".into(), 2.0)])));
+/// assert!("spam".parse::<ClassWeights>().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClassWeights {
+    /// N / (labels · n) for a label of n of the N documents: all labels together count the same.
+    Balanced,
+    /// So much for these labels, 1 for the others.
+    Given(Vec<(String, f32)>),
+}
+
+impl FromStr for ClassWeights {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "balanced" {
+            return Ok(Self::Balanced);
+        }
+        let weight = |part: &str| {
+            let (label, weight) = part.rsplit_once(':')?;
+            let weight = weight.parse().ok().filter(|weight: &f32| *weight > 0.0);
+            let weight = weight.filter(|weight| weight.is_finite() && !label.is_empty())?;
+            Some((label.to_owned(), weight))
+        };
+        let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
+        weights
+            .map(Self::Given)
+            .ok_or_else(|| format!("`{text}` is neither `balanced` nor LABEL:WEIGHT,…"))
+    }
+}
+
 /// What becomes of a document's content.
 #[derive(Debug)]
 pub enum Input {
@@ -133,6 +169,9 @@ pub struct Counts {
     pub(crate) label_indices: Vec<u32>,
     pub(crate) weights: Vec<f32>,
     pub(crate) texts: Option<Strings>,
+    /// How many terms each document had, with repetitions, before any were dropped; of features
+    /// how many columns.
+    pub(crate) lengths: Vec<f32>,
     pub(crate) bytes: u64,
     /// Whether a text has more than one line.
     pub(crate) titled: bool,
@@ -207,9 +246,59 @@ impl Counts {
         self.titled
     }
 
+    /// The share of a document's terms that would be unknown if it were left out: those that no
+    /// other document has, and those that were dropped.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn unknown_share(&self, row: usize) -> f64 {
+        let frequencies = self.vocabulary.document_frequencies();
+        let entries = range(self.indptr[row], self.indptr[row + 1]);
+        let known = entries.filter(|&at| frequencies[self.terms[at] as usize] > 1).map(|at| {
+            match self.vocabulary.kind() {
+                TermKind::Text => self.values.iter().map(|values| values[at]).sum(),
+                TermKind::Columns => 1.0,
+            }
+        });
+        let known: f32 = known.sum();
+        let length = self.lengths[row];
+        if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
     /// The labels of document `row`, rising.
     pub(crate) fn labels(&self, row: usize) -> &[u32] {
         &self.label_indices[range(self.label_indptr[row], self.label_indptr[row + 1])]
+    }
+
+    /// Multiplies the weight of every document by the mean of its labels' weights.
+    ///
+    /// # Errors
+    /// A label that no document has.
+    pub fn weigh_classes(&mut self, weights: &ClassWeights) -> Result<(), String> {
+        let of_label: Vec<f32> = match weights {
+            ClassWeights::Balanced => {
+                let documents = self.documents() as f32 / self.label_names.len().max(1) as f32;
+                self.label_sizes().iter().map(|&size| documents / size.max(1) as f32).collect()
+            }
+            ClassWeights::Given(given) => {
+                let mut of_label = vec![1.0; self.label_names.len()];
+                for (label, weight) in given {
+                    let number = self.label_names.binary_search(label);
+                    of_label[number.map_err(|_| label.clone())?] = *weight;
+                }
+                of_label
+            }
+        };
+        for row in 0..self.documents() {
+            let labels = self.labels(row);
+            if !labels.is_empty() {
+                let sum: f32 = labels.iter().map(|&label| of_label[label as usize]).sum();
+                // Neither 0 nor infinite, which no model may have.
+                let weight = self.weights[row] * (sum / labels.len() as f32);
+                self.weights[row] = weight.clamp(f32::MIN_POSITIVE, f32::MAX);
+            }
+        }
+        Ok(())
     }
 
     /// How many documents have each label.
@@ -383,7 +472,7 @@ impl Headers {
             #[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
             self.labels[bounds[0] as usize..bounds[1] as usize].sort_unstable();
         }
-        let Merged { vocabulary, indptr, terms, counts } = counted;
+        let Merged { vocabulary, indptr, terms, counts, lengths } = counted;
         Counts {
             vocabulary,
             indptr,
@@ -395,6 +484,7 @@ impl Headers {
             label_names: names.into_iter().map(|(name, _)| name).collect(),
             weights: self.weights,
             texts: self.texts.map(StringsBuilder::build),
+            lengths,
             bytes,
             titled: self.titled,
         }

@@ -195,6 +195,26 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
     }
 }
 
+/// How sure a decision is: how far the best label's score is above its threshold, or where labels
+/// are chosen by rank above the next label's score.
+pub fn margin(scores: &[LabelScore], decision: &Decision) -> f64 {
+    let Some(best) = scores.first() else { return 0.0 };
+    let next = scores.get(1).map_or(0.0, |next| next.score);
+    match decision {
+        &Decision::Multi { threshold, .. } => best.score - threshold,
+        // The values of RTCut are no scores.
+        Decision::PerLabel { rule: ThresholdRule::Rtcut, .. } => best.score - next,
+        Decision::PerLabel { thresholds, .. } => {
+            let threshold = thresholds.get(best.label as usize).copied().flatten();
+            best.score - threshold.unwrap_or(1.0)
+        }
+        Decision::Single
+        | Decision::First { .. }
+        | Decision::LargestGap
+        | Decision::Proportional { .. } => best.score - next,
+    }
+}
+
 /// How many of falling scores stand before the largest fall, the first of equal ones; the last
 /// score falls to 0.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {

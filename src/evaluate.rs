@@ -14,15 +14,23 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::classifier::{Prediction, Reason};
+use crate::classifier::{Classifier, Prediction, Reason};
 use crate::decide::Decision;
 use crate::model::{Model, Settings};
+use crate::search::Neighbor;
+use crate::threads::Threads;
 
+mod compare;
+mod confidence;
+mod outcomes;
 mod report;
 
-pub use report::{markdown, terminal};
+pub use compare::{CompareError, Comparison, Loaded, Test, compare};
+pub use confidence::{Answered, Bin, Confidences, Coverage, Point};
+pub use outcomes::{Headline, Intervals, Kind, Outcomes};
+pub use report::{compared, markdown, terminal};
 
 /// Precision, recall and F1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -102,6 +110,8 @@ pub struct DocumentCounts {
     pub no_neighbor: u64,
     /// Of the test documents: no neighbor has a label.
     pub no_label: u64,
+    /// Of the test documents: the model abstained.
+    pub abstained: u64,
     /// Of the test documents: they have no label themselves.
     pub unlabeled: u64,
     /// Of the test documents: the similarity at rank k is that of a neighbor left out.
@@ -214,10 +224,75 @@ pub struct Evaluation {
     pub confusion: Option<Vec<Confusion>>,
     /// The most frequent pairs of a missed label and one that was wrongly given.
     pub most_confused: Vec<Confusion>,
+    /// 95 % intervals of the headline figures; none without documents.
+    pub intervals: Option<Intervals>,
+    /// The documents that the model did not abstain from, if it may abstain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Answered>,
+    /// How far probabilities are from the shares of right labels, in the mean (expected calibration
+    /// error over ten bins); only of a calibrated model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibration_error: Option<f64>,
+    /// Of the labels given: how sure the model was, and how many were right.
+    pub reliability: Vec<Bin>,
+    /// How good the surest answers are.
+    pub coverage: Vec<Coverage>,
+    /// Precision and recall of one threshold for the share of the vote.
+    pub curve: Vec<Point>,
+    /// The wrong labels of highest score.
+    pub worst_errors: Vec<WorstError>,
+    /// What became of every document, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_document: Option<Vec<DocumentResult>>,
     /// Seconds by stage.
     pub stages: Vec<Stage>,
     /// The most memory that the process had in use, if the system tells.
     pub peak_memory_bytes: Option<u64>,
+}
+
+/// A document's labels and what it got.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DocumentResult {
+    /// The document's identifier.
+    pub id: String,
+    /// The labels that it has.
+    pub labels: Vec<String>,
+    /// The labels that it got, best first.
+    pub predicted: Vec<String>,
+    /// The share of the vote of the best label.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub score: Option<f64>,
+    /// The probability of the best label, of a calibrated model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub probability: Option<f64>,
+    /// Why it got no label.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+}
+
+/// A wrong decision that was made with much confidence.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorstError {
+    /// The document and its decisions.
+    #[serde(flatten)]
+    pub document: DocumentResult,
+    /// The label that it should not have got.
+    pub wrong: String,
+    /// The share of the vote of that label.
+    pub wrong_score: f64,
+    /// The training documents that voted, the best five.
+    pub neighbors: Vec<ErrorNeighbor>,
+}
+
+/// A training document that voted for a wrong label, or against it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ErrorNeighbor {
+    /// Its identifier.
+    pub id: String,
+    /// Its similarity.
+    pub similarity: f32,
+    /// Its labels.
+    pub labels: Vec<String>,
 }
 
 /// Takes predictions one after the other.
@@ -236,7 +311,17 @@ pub struct Evaluator<'m> {
     differences: u64,
     samples: Prf,
     precision_at: PrecisionAt,
+    model: &'m Model,
+    outcomes: Outcomes,
+    confidences: Confidences,
+    per_document: Option<Vec<DocumentResult>>,
+    worst: Vec<WorstError>,
 }
+
+/// So many of the worst errors are kept.
+const WORST: usize = 50;
+/// So many of their neighbors are kept.
+const NEIGHBORS: usize = 5;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
@@ -246,8 +331,9 @@ struct Tally {
 }
 
 impl<'m> Evaluator<'m> {
-    /// An evaluator of predictions with `model`, decided by `decision`.
-    pub fn new(model: &'m Model, decision: Decision) -> Self {
+    /// An evaluator of a classifier's predictions.
+    pub fn new(classifier: &Classifier<'m>) -> Self {
+        let (model, decision) = (classifier.model(), classifier.decision.clone());
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let numbers = (0..).zip(&names).map(|(number, name)| (name.clone(), number)).collect();
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
@@ -266,12 +352,23 @@ impl<'m> Evaluator<'m> {
             differences: 0,
             samples: Prf::default(),
             precision_at: PrecisionAt::default(),
+            model,
+            outcomes: Outcomes::default(),
+            confidences: Confidences::new(classifier.abstention.is_some()),
+            per_document: None,
+            worst: Vec::new(),
         }
     }
 
-    /// Takes a document's labels and its prediction. `tied_at_k`: a row with the similarity of
-    /// the last neighbor was left out.
-    pub fn add(&mut self, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
+    /// Keeps the decisions on every document, for [`Evaluation::per_document`].
+    #[must_use]
+    pub fn with_documents(self) -> Self {
+        Self { per_document: Some(Vec::new()), ..self }
+    }
+
+    /// Takes a document's identifier and labels and its prediction. `tied_at_k`: a row with the
+    /// similarity of the last neighbor was left out.
+    pub fn add(&mut self, id: &str, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
         let due: Vec<u32> = labels.iter().map(|label| self.number(label)).collect();
         let given = &prediction.labels;
         let right = given.iter().filter(|label| due.contains(label)).count();
@@ -283,6 +380,7 @@ impl<'m> Evaluator<'m> {
             Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
             Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
             Some(Reason::NoLabel) => documents.no_label += 1,
+            Some(Reason::Unsure) => documents.abstained += 1,
             None => {}
         }
         let unseen = due.iter().any(|&label| label as usize >= self.train.len());
@@ -308,6 +406,54 @@ impl<'m> Evaluator<'m> {
             self.tallies[label as usize].fnn += 1;
         }
         self.confuse(&due, given);
+        self.outcomes.push(&due, given);
+        self.confidences.add(prediction, &due);
+        self.remember(id, labels, &due, prediction);
+    }
+
+    /// Keeps the decisions if that is asked for, and the worst errors.
+    fn remember(&mut self, id: &str, labels: &[String], due: &[u32], prediction: &Prediction) {
+        let wrong = prediction.scores.iter().enumerate().find(|(_, score)| {
+            prediction.labels.contains(&score.label) && !due.contains(&score.label)
+        });
+        // The first of equal ones stays.
+        let worse = wrong.filter(|(_, wrong)| {
+            let last = self.worst.last();
+            self.worst.len() < WORST || last.is_none_or(|last| wrong.score > last.wrong_score)
+        });
+        if worse.is_none() && self.per_document.is_none() {
+            return;
+        }
+        let names = |numbers: &[u32]| -> Vec<String> {
+            numbers.iter().map(|&label| self.names[label as usize].clone()).collect()
+        };
+        let result = DocumentResult {
+            id: id.to_owned(),
+            labels: labels.to_vec(),
+            predicted: names(&prediction.labels),
+            score: prediction.scores.first().map(|score| score.score),
+            probability: prediction.probabilities.first().copied(),
+            reason: prediction.reason.map(|reason| reason.name().to_owned()),
+        };
+        if let Some((_, wrong)) = worse {
+            let neighbor = |neighbor: &Neighbor| ErrorNeighbor {
+                id: self.model.ids().get(neighbor.row as usize).unwrap_or_default().to_owned(),
+                similarity: neighbor.similarity,
+                labels: names(self.model.document_labels(neighbor.row)),
+            };
+            let error = WorstError {
+                document: result.clone(),
+                wrong: self.names[wrong.label as usize].clone(),
+                wrong_score: wrong.score,
+                neighbors: prediction.neighbors.iter().take(NEIGHBORS).map(neighbor).collect(),
+            };
+            let at = self.worst.partition_point(|other| other.wrong_score >= wrong.score);
+            self.worst.insert(at, error);
+            self.worst.truncate(WORST);
+        }
+        if let Some(documents) = &mut self.per_document {
+            documents.push(result);
+        }
     }
 
     /// Single-label: the label against what was given, right or wrong. Multi-label: every missed
@@ -339,8 +485,14 @@ impl<'m> Evaluator<'m> {
         number
     }
 
-    /// The measures of all predictions taken.
-    pub fn finish(self, k: usize, vote: String, stages: Vec<Stage>) -> Evaluation {
+    /// The measures of all predictions taken. `seed` draws the documents of the intervals.
+    pub fn finish(
+        self,
+        (k, vote): (usize, String),
+        seed: u64,
+        threads: &Threads,
+        stages: Vec<Stage>,
+    ) -> Evaluation {
         let documents = self.documents.test as f64;
         let mean = |sum: f64| if documents > 0.0 { sum / documents } else { 0.0 };
         let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
@@ -410,6 +562,14 @@ impl<'m> Evaluator<'m> {
             most_confused: most_confused.collect(),
             confusion: single.then_some(confusion),
             documents: self.documents,
+            intervals: threads.run(|| self.outcomes.intervals(self.train.len(), seed)),
+            answered: self.confidences.answered(&self.documents),
+            calibration_error: self.confidences.calibration_error(),
+            reliability: self.confidences.reliability(),
+            coverage: self.confidences.coverage(),
+            curve: self.confidences.curve(sum.tp + sum.fnn),
+            worst_errors: self.worst,
+            per_document: self.per_document,
             stages,
             peak_memory_bytes: peak_memory(),
         }

@@ -43,6 +43,7 @@ pub mod vote;
 pub mod decide;
 pub mod tune;
 pub mod evaluate;
+pub mod calibrate;
 pub mod classifier;
 pub mod model;
 pub mod output;

@@ -12,6 +12,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::{Analyzer, AnalyzerSpec};
+use crate::calibrate::{Abstention, Calibration};
 use crate::counts::{Counts, Fields};
 use crate::decide::Decision;
 use crate::matrix::{Array, Csr, csr, row};
@@ -75,6 +76,8 @@ pub struct TrainSettings {
     pub selection: Option<Selection>,
     /// What tuning found, if it was done.
     pub tuning: Option<TuningSummary>,
+    /// When no answer is given.
+    pub abstention: Option<Abstention>,
 }
 
 /// What tuning found.
@@ -89,6 +92,9 @@ pub struct TuningSummary {
     pub documents: u64,
     /// Documents of a cosine above this were no neighbors of each other.
     pub near_duplicates_above: Option<f32>,
+    /// The best figures of the vote and the kind of decision that were chosen, for each k.
+    #[serde(default)]
+    pub by_k: Vec<(usize, Figures)>,
 }
 
 impl Default for InputSpec {
@@ -111,6 +117,7 @@ impl TrainSettings {
             decision,
             selection: None,
             tuning: None,
+            abstention: None,
         }
     }
 
@@ -167,6 +174,9 @@ pub struct Settings {
     /// What tuning found, if k, vote and decision were tuned (since version 2).
     #[serde(default)]
     pub tuning: Option<TuningSummary>,
+    /// When no answer is given (since version 2).
+    #[serde(default)]
+    pub abstention: Option<Abstention>,
     /// How many there are of everything.
     pub counts: ModelCounts,
     /// CRC-32 of every array, eight hexadecimal digits; empty before the model is saved.
@@ -194,6 +204,7 @@ struct Arrays {
     ids: Strings,
     weights: Array<f32>,
     texts: Option<Strings>,
+    calibration: Option<Calibration>,
 }
 
 impl Model {
@@ -228,6 +239,7 @@ impl Model {
             ids: counts.ids,
             weights: counts.weights.into(),
             texts: counts.texts,
+            calibration: None,
         };
         let counts = ModelCounts {
             documents: documents as u64,
@@ -254,6 +266,7 @@ impl Model {
                 decision: settings.decision,
                 selection: settings.selection,
                 tuning: settings.tuning,
+                abstention: settings.abstention,
                 counts,
                 checksums: BTreeMap::new(),
             },
@@ -265,12 +278,34 @@ impl Model {
 
     /// The same model with a tuned k, vote and decision.
     #[must_use]
-    pub fn retuned(mut self, best: &Trial, decision: Decision, tuning: TuningSummary) -> Self {
+    pub fn retuned(
+        mut self,
+        best: &Trial,
+        decision: Decision,
+        (tuning, abstention): (TuningSummary, Option<Abstention>),
+    ) -> Self {
         self.settings.k = NonZeroUsize::new(best.k).unwrap_or(TrainSettings::K);
         self.settings.vote = best.vote;
         self.settings.decision = decision;
         self.settings.tuning = Some(tuning);
+        self.settings.abstention = abstention;
         self
+    }
+
+    /// The same model with curves from scores to probabilities.
+    ///
+    /// # Panics
+    /// If there is not a curve for every label.
+    #[must_use]
+    pub fn calibrated(mut self, calibration: Calibration) -> Self {
+        assert_eq!(calibration.check(self.labels().len()), Ok(()), "a curve a label");
+        self.arrays.calibration = Some(calibration);
+        self
+    }
+
+    /// The curves from scores to probabilities, of a tuned model.
+    pub fn calibration(&self) -> Option<&Calibration> {
+        self.arrays.calibration.as_ref()
     }
 
     /// The choices of the training run and the counts.
@@ -405,6 +440,15 @@ impl Arrays {
             let (text, offsets) = texts.parts();
             list.push(("documents.text", Dtype::U8, text));
             list.push(("documents.text_offsets", Dtype::U64, bytes(offsets)));
+        }
+        if let Some(calibration) = &self.calibration {
+            let floats = bytemuck::cast_slice::<f64, u8>;
+            list.extend([
+                ("calibration.curves", Dtype::U32, bytemuck::cast_slice(&calibration.curves)),
+                ("calibration.starts", Dtype::U64, bytes(&calibration.starts)),
+                ("calibration.scores", Dtype::F64, floats(&calibration.scores)),
+                ("calibration.probabilities", Dtype::F64, floats(&calibration.probabilities)),
+            ]);
         }
         list
     }

@@ -13,9 +13,10 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::decide::{Decision, ThresholdRule};
+use crate::calibrate::{Abstention, Calibration, Seen, Signals};
+use crate::decide::{Decision, ThresholdRule, decide, margin};
 use crate::threads::Threads;
-use crate::vote::{Ballot, Electorate, Vote};
+use crate::vote::{Ballot, Electorate, LabelScore, Vote, vote_with};
 
 mod features;
 mod neighbors;
@@ -148,6 +149,14 @@ impl Rules {
 }
 
 impl Candidate {
+    /// Whether it is of the same kind: all but the one threshold for all labels is the same.
+    pub fn is_like(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Global { allow_none: a, .. }, Self::Global { allow_none: b, .. }) => a == b,
+            _ => self == other,
+        }
+    }
+
     /// The rule that it follows.
     fn rules(self) -> Rules {
         Rules(match self {
@@ -357,4 +366,59 @@ pub fn learn_by_fold(
     trial: &Trial,
 ) -> [Decision; FOLDS] {
     Sweep::new(found, among).learn_by_fold(trial)
+}
+
+/// The curves from scores to probabilities that left-out documents teach.
+pub fn calibrate(found: &LeaveOneOut, among: Electorate<'_>, trial: &Trial) -> Calibration {
+    let factors = among.factors(trial.vote);
+    let mut labels: Vec<Vec<Seen>> = vec![Vec::new(); among.sizes.len()];
+    let mut due_without_vote = vec![0.0; labels.len()];
+    for index in 0..found.len() {
+        let (row, neighbors) = found.get(index);
+        let due = among.labels(row);
+        let neighbors = &neighbors[..neighbors.len().min(trial.k)];
+        due.iter().for_each(|&label| due_without_vote[label as usize] += 1.0);
+        for LabelScore { label, score } in vote_with(neighbors, trial.vote.ballot, &factors, &among)
+        {
+            let right = if due.contains(&label) { 1.0 } else { 0.0 };
+            labels[label as usize].push(Seen { score, count: 1.0, right });
+            due_without_vote[label as usize] -= right;
+        }
+    }
+    for (seen, right) in labels.iter_mut().zip(due_without_vote) {
+        let count = (found.len() - seen.len()) as f64;
+        seen.push(Seen { score: 0.0, count, right });
+    }
+    Calibration::fit(labels)
+}
+
+/// When a model may abstain for a target share of wrong labels, from left-out documents.
+/// `unknown` tells the share of unknown terms of a document.
+pub fn abstention(
+    found: &LeaveOneOut,
+    among: Electorate<'_>,
+    trial: &Trial,
+    target_error: f64,
+    unknown: &dyn Fn(u32) -> f64,
+) -> Abstention {
+    let factors = among.factors(trial.vote);
+    let decisions = learn_by_fold(found, among, trial);
+    let mut documents = Vec::with_capacity(found.len());
+    for index in 0..found.len() {
+        let (row, neighbors) = found.get(index);
+        let neighbors = &neighbors[..neighbors.len().min(trial.k)];
+        let scores = vote_with(neighbors, trial.vote.ballot, &factors, &among);
+        let Some(best) = neighbors.first().filter(|_| !scores.is_empty()) else { continue };
+        let decision = &decisions[fold(index, found.len())];
+        let given = decide(&scores, decision);
+        let right = given.iter().filter(|label| among.labels(row).contains(label)).count();
+        let signals = Signals {
+            similarity: best.similarity,
+            margin: margin(&scores, decision),
+            unknown: unknown(row),
+        };
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        documents.push((signals, count(given.len()), count(right)));
+    }
+    Abstention::learn(target_error, &documents)
 }

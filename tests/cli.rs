@@ -140,7 +140,7 @@ fn answers_in_every_form() {
     let objects = "{\"id\": \"q\", \"text\": \"bake the bread\"}\n";
     assert!(ask(&["-"], objects).starts_with("{\"id\":\"q\",\"labels\":[\"cooking\"]"));
     let csv = ask(&["--to", "csv", "--top", "2"], lines);
-    assert!(csv.starts_with("id,labels,score,reason,scores\n1,cooking,"), "{csv}");
+    assert!(csv.starts_with("id,labels,score,probability,reason,scores\n1,cooking,"), "{csv}");
     let tsv = ask(&["--to", "tsv", "--with", "neighbors"], lines);
     assert!(tsv.starts_with("id\tlabels\tscore\treason\tneighbors\n1\tcooking\t"), "{tsv}");
     assert_eq!(ask(&["--to", "fasttext"], lines).lines().next(), Some("__label__cooking"));

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use classify::classifier::{Prediction, Reason, train};
+use std::num::NonZeroUsize;
+
+use classify::classifier::{Classifier, Prediction, Reason, train};
 use classify::corpus::{Corpus, ReadOptions};
 use classify::counts::TermLimits;
 use classify::decide::Decision;
@@ -21,17 +23,21 @@ fn model(decision: Decision) -> Model {
 
 fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> Prediction {
     let scores = ranking.iter().map(|&label| LabelScore { label, score: 0.5 }).collect();
-    Prediction { labels: labels.to_vec(), scores, neighbors: Vec::new(), reason, unknown_terms: 0 }
+    let (labels, neighbors) = (labels.to_vec(), Vec::new());
+    Prediction { labels, scores, probabilities: Vec::new(), neighbors, reason, unknown_terms: 0 }
 }
 
 fn evaluated(decision: Decision, rows: &[(&[&str], Prediction, bool)]) -> Evaluation {
     let model = model(decision.clone());
-    let mut evaluator = Evaluator::new(&model, decision);
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let mut classifier = Classifier::new(&model, &threads).unwrap();
+    classifier.decision = decision;
+    let mut evaluator = Evaluator::new(&classifier);
     for (labels, prediction, tied) in rows {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
-        evaluator.add(&labels, prediction, *tied);
+        evaluator.add("", &labels, prediction, *tied);
     }
-    evaluator.finish(30, "similarity".into(), Vec::new())
+    evaluator.finish((30, "similarity".into()), 0, &threads, Vec::new())
 }
 
 fn close(found: f64, expected: f64) {

@@ -14,16 +14,15 @@ use classify::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Place, Problem, Qrels,
     ReadOptions, Split, encoding_for_label,
 };
-use classify::counts::{Counts, DfLimit, Fields, Input, TermLimits};
-use classify::decide::Decision;
+use classify::counts::{ClassWeights, Counts, DfLimit, Fields, Input, TermLimits};
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
 use classify::select::Selection;
 use classify::tfidf::Weighting;
-use classify::vote::Vote;
 
+use super::deciding::Deciding;
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
-use super::tuning::Tuning;
+use super::tuning::{Settled, Tuning};
 
 /// How a corpus is read.
 #[derive(Debug, Clone, Args)]
@@ -342,6 +341,10 @@ pub(crate) struct Weights {
     /// Keep only the terms that tell most of the labels: chi2:N or information-gain:N
     #[arg(long, value_name = "CRITERION:N")]
     select: Option<Selection>,
+    /// How much the documents of a label count in a vote: `balanced` (the same for all labels
+    /// together) or LABEL:WEIGHT, several with commas; a document of several labels has their mean
+    #[arg(long, value_name = "WEIGHTS")]
+    class_weight: Option<ClassWeights>,
     /// What given features are (svmlight, LYRL2004 vectors): weights already, or counts
     #[arg(long, value_enum, default_value_t = FeaturesArgument::Tfidf)]
     features: FeaturesArgument,
@@ -390,101 +393,6 @@ impl Weights {
     }
 }
 
-/// How neighbors become labels.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Deciding")]
-pub(crate) struct Deciding {
-    /// How many neighbors vote [default: 30, or the model's]
-    #[arg(short, value_name = "K")]
-    k: Option<NonZeroUsize>,
-    /// How much a vote counts: similarity, similarity^P, uniform, rank,
-    /// exp or exp:BETA, each with /size^G or without [default: similarity]
-    #[arg(long, value_name = "VOTE")]
-    vote: Option<Vote>,
-    /// One label a document, or several [default: as in the training corpus]
-    #[arg(long, value_enum)]
-    mode: Option<Mode>,
-    /// Several labels: the share of the vote that a label needs [default: 0.4]
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    threshold: Option<f64>,
-    /// Several labels: give none where no label reaches the threshold
-    #[arg(long)]
-    allow_none: bool,
-}
-
-/// What the user has chosen, so that tuning does not.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Fixed {
-    pub(crate) k: Option<NonZeroUsize>,
-    pub(crate) vote: Option<Vote>,
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "not a number from 0 to 1".to_owned())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
-    Single,
-    Multi,
-}
-
-impl Deciding {
-    /// What tuning has to keep.
-    pub(crate) fn fixed(&self) -> Result<Fixed, Failure> {
-        if self.threshold.is_some() || self.allow_none {
-            let message = "--threshold and --allow-none are what --tune chooses: leave one out";
-            return Err(Failure::Usage(message.into()));
-        }
-        Ok(Fixed { k: self.k, vote: self.vote })
-    }
-
-    /// Whether documents get several labels, in a corpus that has, or has not, such documents.
-    pub(crate) fn several(&self, several: bool) -> bool {
-        self.for_corpus(several).is_multi()
-    }
-
-    /// The decision for a corpus that has, or has not, documents of several labels.
-    fn for_corpus(&self, several: bool) -> Decision {
-        let multi = match self.mode {
-            Some(mode) => mode == Mode::Multi,
-            None => several || self.threshold.is_some() || self.allow_none,
-        };
-        if multi {
-            let threshold = self.threshold.unwrap_or(Decision::THRESHOLD);
-            Decision::Multi { threshold, allow_none: self.allow_none }
-        } else {
-            Decision::Single
-        }
-    }
-
-    /// Changes a trained classifier as far as the flags say.
-    pub(crate) fn change(&self, classifier: &mut classify::classifier::Classifier<'_>) {
-        if let Some(k) = self.k {
-            classifier.k = k;
-        }
-        if let Some(vote) = self.vote {
-            classifier.vote = vote;
-        }
-        let (threshold, allow_none) = match &classifier.decision {
-            &Decision::Multi { threshold, allow_none } => (threshold, allow_none),
-            _ => (Decision::THRESHOLD, false),
-        };
-        let multi = Decision::Multi {
-            threshold: self.threshold.unwrap_or(threshold),
-            allow_none: self.allow_none || allow_none,
-        };
-        let said_multi = self.threshold.is_some() || self.allow_none;
-        match self.mode {
-            Some(Mode::Single) => classifier.decision = Decision::Single,
-            Some(Mode::Multi) if !classifier.decision.is_multi() => classifier.decision = multi,
-            _ if said_multi => classifier.decision = multi,
-            _ => {}
-        }
-    }
-}
-
 fn models_own() -> Failure {
     let message =
         "analysis and weighting are the model's own: their flags go with --train or --preset";
@@ -528,6 +436,7 @@ impl Training {
                            model that is there";
             return Err(Failure::Usage(message.into()));
         }
+        self.deciding.refuse_learning()?;
         self.refuse_tuning_flags_alone()
     }
 
@@ -550,12 +459,22 @@ impl Training {
         keep_text: bool,
         threads: &classify::threads::Threads,
         (progress, talk): (&Progress, Talk),
-    ) -> Result<(Counts, TrainSettings), Failure> {
+    ) -> Result<Settled, Failure> {
         self.refuse_tuning_flags_alone()?;
         if self.tuning.tune.is_none() {
-            return self.count(documents, source, keep_text, threads, progress);
+            self.deciding.refuse_learning()?;
+            let (counts, settings) = self.count(documents, source, keep_text, threads, progress)?;
+            return Ok(Settled { counts, settings, calibration: None });
         }
         self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))
+    }
+
+    /// Changes the weights of documents as their labels' weights say.
+    pub(crate) fn weigh_classes(&self, counts: &mut Counts) -> Result<(), Failure> {
+        let Some(weights) = &self.weights.class_weight else { return Ok(()) };
+        counts.weigh_classes(weights).map_err(|unknown| {
+            Failure::Usage(format!("--class-weight: no document has the label `{unknown}`"))
+        })
     }
 
     /// Counts a corpus. The first document tells whether it is text or features.
@@ -602,15 +521,17 @@ impl Training {
         if let Some(selection) = self.weights.select {
             counts = counts.select(selection);
         }
+        self.weigh_classes(&mut counts)?;
         let settings = TrainSettings {
             input,
             fields,
             weighting,
-            k: self.deciding.k.unwrap_or(TrainSettings::K),
-            vote: self.deciding.vote.unwrap_or_default(),
-            decision: self.deciding.for_corpus(counts.has_several_labels()),
+            k: self.deciding.k().unwrap_or(TrainSettings::K),
+            vote: self.deciding.vote().unwrap_or_default(),
+            decision: self.deciding.for_corpus(&counts)?,
             selection: self.weights.select,
             tuning: None,
+            abstention: None,
         };
         Ok((counts, settings))
     }

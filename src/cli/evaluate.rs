@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use classify::classifier::Classifier;
 use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
-use classify::evaluate::{Evaluation, Evaluator, Stage, markdown, terminal};
+use classify::evaluate::{Evaluator, Stage, markdown, terminal};
 use classify::model::Model;
 use classify::output::write_atomically;
 use classify::threads::Threads;
@@ -49,6 +49,9 @@ pub(crate) struct Evaluate {
     /// Write the result as JSON (schema classify.evaluation/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Put the decisions on every document into the JSON, for `classify compare`
+    #[arg(long, requires = "json")]
+    per_document: bool,
     /// Write the result as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -100,8 +103,19 @@ impl Evaluate {
         }
         let mut classifier = stages
             .time("index", model.rows().rows() as u64, || Classifier::new(&model, threads))?;
-        self.training.deciding.change(&mut classifier);
-        let evaluation = evaluate(&classifier, test, stages, talk)?;
+        let trained = self.preset.is_some() || !self.train.is_empty();
+        if trained {
+            self.training.deciding.change_trained(&mut classifier);
+        } else {
+            self.training.deciding.change(&mut classifier)?;
+        }
+        let mut evaluator = Evaluator::new(&classifier);
+        if self.per_document {
+            evaluator = evaluator.with_documents();
+        }
+        let stages = evaluate(&classifier, &mut evaluator, test, stages, talk)?;
+        let by = (classifier.k.get(), classifier.vote.to_string());
+        let evaluation = evaluator.finish(by, seed, threads, stages);
         let report = terminal(&evaluation, talk.verbose);
         std::io::stdout().write_all(report.as_bytes()).map_err(Failure::stdout)?;
         if let Some(path) = &self.json {
@@ -197,12 +211,11 @@ impl Evaluate {
         let progress = Progress::new(talk, "training", paths);
         let name = (&*name(paths), first_column);
         let start = Instant::now();
-        let (counts, settings) =
-            self.training.settle(documents, name, false, threads, (&progress, talk))?;
+        let settled = self.training.settle(documents, name, false, threads, (&progress, talk))?;
         drop(progress);
-        let trained = counts.documents() as u64;
+        let trained = settled.counts.documents() as u64;
         stages.push("train: read, analyze", trained, start);
-        Ok(stages.time("train: weigh", trained, || Model::of_counts(counts, settings)))
+        Ok(stages.time("train: weigh", trained, || settled.model()))
     }
 }
 
@@ -232,17 +245,20 @@ fn unit(seed: u64, number: u64) -> f64 {
 
 fn evaluate(
     classifier: &Classifier<'_>,
+    evaluator: &mut Evaluator<'_>,
     mut test: Test,
     mut stages: Stages,
     talk: Talk,
-) -> Result<Evaluation, Failure> {
+) -> Result<Vec<Stage>, Failure> {
     let progress = Progress::new(talk, "testing", &test.paths);
-    let mut evaluator = Evaluator::new(classifier.model(), classifier.decision.clone());
     let [mut read, mut vectorize, mut search, mut vote] =
         ["test: read", "test: analyze, weigh", "test: search", "test: vote"].map(Stage::empty);
     // One neighbor more than vote shows whether the last one is tied.
     let one_more = classifier.k.saturating_add(1);
-    let batch_size = batch_size(BATCH, one_more);
+    let batch_size = match classifier.decision.needs_batch() {
+        true => usize::MAX,
+        false => batch_size(BATCH, one_more),
+    };
     loop {
         let start = Instant::now();
         let batch: Vec<Document> =
@@ -262,7 +278,7 @@ fn evaluate(
         let tied: Vec<bool> = neighbors.iter_mut().map(|found| cut(found, classifier.k)).collect();
         let predictions = classifier.predict(&vectors, neighbors);
         for ((document, prediction), tied) in batch.iter().zip(&predictions).zip(tied) {
-            evaluator.add(&document.labels, prediction, tied);
+            evaluator.add(&document.id, &document.labels, prediction, tied);
         }
         vote.add(count, start);
         progress.tick(read.documents);
@@ -272,7 +288,7 @@ fn evaluate(
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
     stages.0.extend([read, vectorize, search, vote]);
-    Ok(evaluator.finish(classifier.k.get(), classifier.vote.to_string(), stages.0))
+    Ok(stages.0)
 }
 
 /// Leaves the first `k` neighbors; whether one was cut off that is as similar as the last.

@@ -22,8 +22,12 @@ pub(crate) enum Failure {
     Search(SearchError),
     /// Another file that cannot be written.
     Output { path: PathBuf, error: io::Error },
+    /// Another file that cannot be read.
+    Input { path: PathBuf, message: String },
     /// Something that the machine does not have.
     Resource(String),
+    /// A comparison that was asked to fail.
+    Worse(String),
 }
 
 impl Failure {
@@ -39,7 +43,7 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Corpus(_) => 3,
+            Self::Corpus(_) | Self::Input { .. } => 3,
             Self::Model(ModelError {
                 problem: ModelProblem::Io { doing: "write", .. }, ..
             })
@@ -47,6 +51,7 @@ impl Failure {
             | Self::Output { .. } => 1,
             Self::Model(_) => 4,
             Self::Resource(_) => 5,
+            Self::Worse(_) => 6,
         }
     }
 
@@ -60,7 +65,8 @@ impl Failure {
                 let message = format!("{}: cannot write: {error}", path.display());
                 (message, Some("is there room, and may you write there?"))
             }
-            Self::Resource(message) => (message.clone(), None),
+            Self::Input { path, message } => (format!("{}: {message}", path.display()), None),
+            Self::Resource(message) | Self::Worse(message) => (message.clone(), None),
         }
     }
 

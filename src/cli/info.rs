@@ -88,6 +88,25 @@ impl Info {
                 ),
             );
         }
+        if model.calibration().is_some() {
+            line("scores", "calibrated: answers have probabilities".into());
+        }
+        if let Some(limits) = &settings.abstention {
+            line(
+                "abstains",
+                format!(
+                    "where the best similarity is below {:.4}, the margin below {:.4} or the share \
+                     of unknown terms above {:.4}: {:.1} % answers with {:.1} % wrong labels on \
+                     leave-one-out, {:.1} % aimed at",
+                    limits.similarity,
+                    limits.margin,
+                    limits.unknown,
+                    limits.coverage * 100.0,
+                    limits.error * 100.0,
+                    limits.target_error * 100.0
+                ),
+            );
+        }
         line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
         self.labels(model, &mut text);
         text

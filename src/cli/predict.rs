@@ -10,9 +10,11 @@ use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
 use classify::model::Model;
 use classify::output::write_atomically;
 use classify::threads::Threads;
+use classify::vote::LabelScore;
 use serde::Serialize;
 
-use super::arguments::{Deciding, Reading, batch_size, fit_to_model, not_an_input, open};
+use super::arguments::{Reading, batch_size, fit_to_model, not_an_input, open};
+use super::deciding::Deciding;
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -76,7 +78,8 @@ impl Predict {
         }
         let model = Model::open(&self.model)?;
         let mut classifier = Classifier::new(&model, threads)?;
-        self.deciding.change(&mut classifier);
+        self.deciding.refuse_learning()?;
+        self.deciding.change(&mut classifier)?;
         let progress = Progress::new(talk, "predicting", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional)?;
         fit_to_model(&mut options, &model);
@@ -132,10 +135,14 @@ impl Answers<'_> {
     fn answer_all(&self, receiver: &Receiver<Read>, out: &mut impl Write) -> Result<(), Failure> {
         let mut answered = 0;
         let batch = batch_size(BATCH, self.classifier.k);
+        let whole = self.classifier.decision.needs_batch();
         while let Ok(first) = receiver.recv() {
             let mut documents = Vec::new();
             let mut failed = None;
-            for read in std::iter::once(first).chain(receiver.try_iter().take(batch - 1)) {
+            // Some rules decide on all documents together: they are waited for.
+            let more: &mut dyn Iterator<Item = Read> =
+                if whole { &mut receiver.iter() } else { &mut receiver.try_iter().take(batch - 1) };
+            for read in std::iter::once(first).chain(more) {
                 match read {
                     Ok(document) => documents.push(document),
                     Err(error) => failed = Some(Failure::from(error)),
@@ -188,7 +195,7 @@ impl Answers<'_> {
         if !matches!(self.command.to, Form::Csv | Form::Tsv) {
             return Ok(());
         }
-        let mut names = vec!["id", "labels", "score", "reason"];
+        let mut names = vec!["id", "labels", "score", "probability", "reason"];
         if self.has(Extra::Scores) || self.command.top.is_some() {
             names.push("scores");
         }
@@ -223,6 +230,7 @@ impl Answers<'_> {
                     answer.id.to_owned(),
                     answer.labels.join(";"),
                     answer.score.map_or(String::new(), |score| score.to_string()),
+                    answer.probability.map_or(String::new(), |share| share.to_string()),
                     answer.reason.unwrap_or_default().to_owned(),
                 ];
                 if let Some(scores) = &answer.scores {
@@ -245,8 +253,12 @@ impl Answers<'_> {
         let label = |label: u32| model.labels().get(label as usize).unwrap_or_default();
         let scores = (self.has(Extra::Scores) || self.command.top.is_some()).then(|| {
             let shown = self.command.top.unwrap_or(usize::MAX);
-            let shown = prediction.scores.iter().take(shown);
-            shown.map(|s| Scored { label: label(s.label), score: s.score }).collect()
+            let shown = prediction.scores.iter().take(shown).enumerate();
+            let scored = |(at, s): (usize, &LabelScore)| {
+                let probability = prediction.probabilities.get(at).copied();
+                Scored { label: label(s.label), score: s.score, probability }
+            };
+            shown.map(scored).collect()
         });
         let neighbors = self.has(Extra::Neighbors).then(|| {
             let neighbors = prediction.neighbors.iter().map(|neighbor| Near {
@@ -260,6 +272,7 @@ impl Answers<'_> {
             id: &document.id,
             labels: prediction.labels.iter().map(|&l| label(l)).collect(),
             score: prediction.scores.first().map(|score| score.score),
+            probability: prediction.probabilities.first().copied(),
             reason: prediction.reason.map(classify::classifier::Reason::name),
             scores,
             neighbors,
@@ -275,6 +288,9 @@ struct Answer<'a> {
     /// The best label's share of the vote.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
+    /// The probability that the best label is right, of a calibrated model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probability: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -287,6 +303,8 @@ struct Answer<'a> {
 struct Scored<'a> {
     label: &'a str,
     score: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probability: Option<f64>,
 }
 
 #[derive(Serialize)]

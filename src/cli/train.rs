@@ -41,10 +41,11 @@ impl Train {
         self.training.analysis.name_fields(&mut options);
         let name = (&*name(&self.corpora), options.first_column);
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
-        let (counts, settings) =
-            self.training.settle(&mut corpus, name, self.keep_text, threads, (&progress, talk))?;
+        let progress_and_talk = (&progress, talk);
+        let settled =
+            self.training.settle(&mut corpus, name, self.keep_text, threads, progress_and_talk)?;
         drop(progress);
-        let model = Model::of_counts(counts, settings);
+        let model = settled.model();
         model.save(&self.output)?;
         talk.say(&trained(&model, &self.output, start));
         Ok(())

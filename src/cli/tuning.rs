@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use classify::calibrate::{Abstention, Calibration};
 use classify::corpus::{CorpusError, Document};
 use classify::counts::{Counts, Input};
 use classify::matrix::Csr;
@@ -13,12 +14,14 @@ use classify::search::{Inverted, Search};
 use classify::threads::Threads;
 use classify::tune::{
     Exclusion, FeatureError, Features, Figures, Free, Grid, LeaveOneOut, NearDuplicates, Objective,
-    Step, Trial, Trials, Tuned, Weighted, learn, near_limit, revote, tune_features, window,
+    Rules, Step, Trial, Trials, Tuned, Weighted, abstention, calibrate, learn, near_limit, revote,
+    tune_features, window,
 };
 use classify::vote::Electorate;
 use serde::Serialize;
 
-use super::arguments::{Documents, Fixed, Mode, Training};
+use super::arguments::{Documents, Training};
+use super::deciding::{AbstainArgument, Fixed, Mode};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -124,7 +127,7 @@ impl Tuning {
         keep_text: bool,
         threads: &Threads,
         (progress, talk): (&Progress, Talk),
-    ) -> Result<(Counts, TrainSettings), Failure> {
+    ) -> Result<Settled, Failure> {
         let fixed = training.deciding.fixed()?;
         let documents: Vec<Document> = documents.collect::<Result<_, CorpusError>>()?;
         let mut first = documents.iter().take(1).cloned().map(Ok);
@@ -138,14 +141,17 @@ impl Tuning {
         let mut recount = |analyzer: &Option<classify::analyze::AnalyzerSpec>,
                            fields: &classify::counts::Fields| {
             let input = analyzer.clone().map_or(given.clone(), InputSpec::Text);
-            Counts::read(
+            let mut counts = Counts::read(
                 &mut documents.iter().cloned().map(Ok),
                 &Input::new(&input, fields),
                 limits,
                 keep_text,
                 threads,
                 &|_| (),
-            )
+            )?;
+            // The labels are known by now to be there.
+            let _ = training.weigh_classes(&mut counts);
+            Ok(counts)
         };
         let start = Features {
             analyzer: spec.clone(),
@@ -201,7 +207,10 @@ impl Tuning {
         let sizes = counts.label_sizes();
         let among = counts.electorate(&sizes);
         let votes = (&engine as &dyn Search, weighted.queries(), among);
-        let (tuned, report) = self.votes(votes, (several, fixed), &near, steps, threads, talk)?;
+        let unknown = |row: u32| counts.unknown_share(row as usize);
+        let learnt =
+            self.votes(votes, (several, fixed), (&near, &unknown), steps, threads, talk)?;
+        let Learnt { tuned, report, calibration, abstention } = learnt;
         if let Some(analyzer) = features.analyzer {
             settings.input = InputSpec::Text(analyzer);
         }
@@ -212,7 +221,8 @@ impl Tuning {
         settings.vote = tuned.best.vote;
         settings.decision = tuned.decision;
         settings.tuning = Some(report.in_short());
-        Ok((counts, settings))
+        settings.abstention = abstention;
+        Ok(Settled { counts, settings, calibration: Some(calibration) })
     }
 
     /// Documents that are no neighbors of each other.
@@ -252,11 +262,11 @@ impl Tuning {
         &self,
         (engine, queries, among): (&dyn Search, &Csr, Electorate<'_>),
         (several, fixed): (bool, Fixed),
-        near: &Near,
+        (near, unknown): (&Near, &dyn Fn(u32) -> f64),
         features: Vec<Step>,
         threads: &Threads,
         talk: Talk,
-    ) -> Result<(Tuned, Report), Failure> {
+    ) -> Result<Learnt, Failure> {
         if several && fixed.vote.is_some_and(|vote| vote.compensation > 0.0) {
             let message = "/size^ is for one label a document: thresholds of labels make up for \
                            their sizes";
@@ -276,15 +286,33 @@ impl Tuning {
         if let Some(vote) = fixed.vote {
             grid = grid.with_vote(vote);
         }
+        grid.rules = Rules(fixed.rule);
         let mut tuned = revote(&found, among, &grid, threads);
         let mut figures = tuned.best.figures;
-        if near.window > 0 {
+        let found = if near.window > 0 {
             // Thresholds are learnt from all the neighbors that a document has.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(self.flags.k_max);
             let found = search(k, near.always())?;
             (tuned.decision, figures) = learn(&found, among, &tuned.best);
-        }
+            found
+        } else {
+            found
+        };
         drop(progress);
+        let calibration = calibrate(&found, among, &tuned.best);
+        let abstention = fixed
+            .target_error
+            .map(|target| abstention(&found, among, &tuned.best, target, unknown));
+        if let Some(limits) = &abstention {
+            let reached = if limits.error <= limits.target_error { "" } else { ": out of reach" };
+            talk.say(&format!(
+                "tuning: a target of {:.1} % wrong labels leaves {:.1} % of the documents an answer, \
+                 with {:.1} % wrong{reached}",
+                limits.target_error * 100.0,
+                limits.coverage * 100.0,
+                limits.error * 100.0
+            ));
+        }
         let report = Report {
             schema: "classify.tuning/1",
             objective: self.objective(),
@@ -301,8 +329,33 @@ impl Tuning {
         if let Some(path) = &self.flags.tune_table {
             super::write_json(path, &report)?;
         }
-        Ok((tuned, report))
+        Ok(Learnt { tuned, report, calibration, abstention })
     }
+}
+
+/// What a corpus was counted and tuned to.
+pub(crate) struct Settled {
+    pub(crate) counts: Counts,
+    pub(crate) settings: TrainSettings,
+    pub(crate) calibration: Option<Calibration>,
+}
+
+impl Settled {
+    pub(crate) fn model(self) -> Model {
+        let model = Model::of_counts(self.counts, self.settings);
+        match self.calibration {
+            Some(calibration) => model.calibrated(calibration),
+            None => model,
+        }
+    }
+}
+
+/// What one leave-one-out search taught.
+struct Learnt {
+    tuned: Tuned,
+    report: Report,
+    calibration: Calibration,
+    abstention: Option<Abstention>,
 }
 
 #[derive(Debug, Default)]
@@ -336,6 +389,10 @@ pub(crate) struct Tune {
     /// One label a document, or several [default: as the model does]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
+    /// Give no answer where the model is not sure: target-error=5% sets limits that leave so many
+    /// wrong labels
+    #[arg(long, value_name = "WHAT")]
+    abstain: Option<AbstainArgument>,
     #[command(flatten)]
     tuning: TuningFlags,
 }
@@ -362,10 +419,19 @@ impl Tune {
         let cosine = settings.weighting.is_cosine();
         let near = tuning.near(&engine, model.rows(), cosine, &model.electorate(), talk)?;
         let votes = (&engine as &dyn Search, model.rows(), model.electorate());
-        let several = (several, Fixed::default());
-        let (tuned, report) = tuning.votes(votes, several, &near, Vec::new(), threads, talk)?;
+        let target_error = match self.abstain {
+            Some(AbstainArgument::TargetError(target)) => Some(target),
+            Some(AbstainArgument::Off) | None => None,
+        };
+        let several = (several, Fixed { target_error, ..Fixed::default() });
+        // The model does not know how many terms were dropped: they set no limit.
+        let near = (&near, &(|_: u32| 0.0) as &dyn Fn(u32) -> f64);
+        let learnt = tuning.votes(votes, several, near, Vec::new(), threads, talk)?;
         drop(engine);
-        let model = model.retuned(&tuned.best, tuned.decision, report.in_short());
+        let Learnt { tuned, report, calibration, abstention } = learnt;
+        let abstention = abstention.map(|limits| Abstention { unknown: 1.0, ..limits });
+        let said = (report.in_short(), abstention);
+        let model = model.retuned(&tuned.best, tuned.decision, said).calibrated(calibration);
         let output = self.output.as_ref().unwrap_or(&self.model);
         model.save(output)?;
         let Trial { k, vote, decision, .. } = tuned.best;
@@ -399,7 +465,16 @@ impl Report {
             figures: self.figures,
             documents: self.documents,
             near_duplicates_above: self.near_duplicates_above,
+            by_k: self.by_k(),
         }
+    }
+
+    /// The figures of the chosen vote and kind of decision, for each k.
+    fn by_k(&self) -> Vec<(usize, Figures)> {
+        let alike = self.trials.iter().filter(|trial| {
+            trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)
+        });
+        alike.map(|trial| (trial.k, trial.figures)).collect()
     }
 
     fn summary(&self) -> String {

@@ -179,6 +179,9 @@ pub(super) struct Merged {
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
     pub(super) counts: Vec<Vec<f32>>,
+    /// How many terms each document had, with repetitions, before any were dropped; of features
+    /// how many columns.
+    pub(super) lengths: Vec<f32>,
 }
 
 /// A term that is not in the vocabulary.
@@ -200,6 +203,7 @@ pub(super) fn merge(
     let mut terms = Vec::with_capacity(nonzeros);
     let fields = shards.first().map_or(1, |shard| shard.counts.len());
     let mut counts = vec![Vec::with_capacity(nonzeros); fields];
+    let mut lengths = Vec::with_capacity(documents);
     let mut next_row = vec![0; shards.len()];
     let mut row: Vec<u64> = Vec::new();
     for &(piece, rows) in pieces {
@@ -207,6 +211,11 @@ pub(super) fn merge(
         for index in next_row[piece]..next_row[piece] + rows {
             let start = if index == 0 { 0 } else { shard.ends[index - 1] };
             let entries = start..shard.ends[index];
+            let length = |counts: &Vec<f32>| counts[entries.clone()].iter().sum::<f32>();
+            lengths.push(match kind {
+                TermKind::Text => shard.counts.iter().map(length).sum(),
+                TermKind::Columns => entries.len() as f32,
+            });
             row.clear();
             // Term and place in one integer sort faster than pairs do.
             row.extend((0u32..).zip(&shard.terms[entries.clone()]).filter_map(|(at, &term)| {
@@ -224,7 +233,7 @@ pub(super) fn merge(
         }
         next_row[piece] += rows;
     }
-    Merged { vocabulary, indptr, terms, counts }
+    Merged { vocabulary, indptr, terms, counts, lengths }
 }
 
 /// The vocabulary of all shards, and for each shard the number of each of its terms in it.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use super::{Evaluation, LabelResult, Prf};
+use super::{Comparison, Evaluation, Intervals, LabelResult, Prf};
 
 /// A confusion matrix is shown up to so many labels; beyond, the most confused pairs are.
 const MATRIX_LABELS: usize = 12;
@@ -78,16 +78,36 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         ("weighting", format!("{}: {}", method.weighting, method.formula)),
         ("neighbors", format!("k = {}, vote {}, {}", method.k, method.vote, method.decision)),
     ];
+    let interval = |of: fn(&Intervals) -> [f64; 2]| match &evaluation.intervals {
+        Some(intervals) => {
+            let [low, high] = of(intervals);
+            format!(" [{low:.4}, {high:.4}]")
+        }
+        None => String::new(),
+    };
     if let Some(accuracy) = evaluation.accuracy {
-        lines.push(("accuracy", figure(accuracy)));
+        lines.push(("accuracy", figure(accuracy) + &interval(|i| i.accuracy)));
     }
+    let macro_f1 = figure(evaluation.macro_all.f1) + &interval(|i| i.macro_f1);
     lines.extend([
-        ("micro F1", figure(evaluation.micro.f1)),
-        ("macro F1", format!("{} over the labels of training", figure(evaluation.macro_all.f1))),
+        ("micro F1", figure(evaluation.micro.f1) + &interval(|i| i.micro_f1)),
+        ("macro F1", format!("{macro_f1} over the labels of training")),
         ("", format!("{} over the labels of test", figure(evaluation.macro_present.f1))),
     ]);
     if evaluation.accuracy.is_none() {
-        lines.push(("subset accuracy", figure(evaluation.subset_accuracy)));
+        let interval = interval(|i| i.accuracy);
+        lines.push(("subset accuracy", figure(evaluation.subset_accuracy) + &interval));
+    }
+    if let Some(error) = evaluation.calibration_error {
+        lines.push(("calibration", format!("{error:.4} expected error of probabilities")));
+    }
+    if let Some(answered) = evaluation.answered {
+        let text = format!(
+            "{} of the documents, {} of their labels wrong",
+            figure(answered.coverage),
+            figure(answered.error)
+        );
+        lines.push(("answered", text));
     }
     let at = evaluation.precision_at;
     lines.extend([
@@ -96,11 +116,15 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         (
             "without answer",
             format!(
-                "{} (no known term {}, no neighbor {}, no labeled neighbor {})",
-                documents.no_known_term + documents.no_neighbor + documents.no_label,
+                "{} (no known term {}, no neighbor {}, no labeled neighbor {}, unsure {})",
+                documents.no_known_term
+                    + documents.no_neighbor
+                    + documents.no_label
+                    + documents.abstained,
                 documents.no_known_term,
                 documents.no_neighbor,
-                documents.no_label
+                documents.no_label,
+                documents.abstained
             ),
         ),
         ("ties at rank k", documents.tied_at_k.to_string()),
@@ -113,6 +137,43 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         lines.push(("peak memory", format!("{:.1} MB", bytes as f64 / 1e6)));
     }
     lines
+}
+
+/// Comparisons with the first evaluation as text for a terminal; `names` are those of the files.
+pub fn compared(names: &[String], comparisons: &[Comparison]) -> String {
+    let mut text = String::new();
+    let baseline = names.first().map_or("", String::as_str);
+    for (comparison, name) in comparisons.iter().zip(names.iter().skip(1)) {
+        let _ = writeln!(text, "{name} against {baseline}, {} documents\n", comparison.documents);
+        let header = ["figure", "first", "other", "difference", "95 % interval", "p", "p adjusted"];
+        let mut figures = table(&header, 1);
+        for (what, figure) in comparison.differences() {
+            let [low, high] = figure.interval;
+            figures.add_row([
+                what.to_owned(),
+                format!("{:.4}", figure.baseline),
+                format!("{:.4}", figure.other),
+                format!("{:+.4}", figure.difference),
+                format!("[{low:+.4}, {high:+.4}]"),
+                p_value(figure.p_value),
+                p_value(figure.adjusted),
+            ]);
+        }
+        text.push_str(&plain(figures));
+        text.push('\n');
+        let mut tests = table(&["test", "p", "p adjusted", "of"], 1);
+        for test in &comparison.tests {
+            let adjusted = p_value(test.adjusted);
+            tests.add_row([test.name.into(), p_value(test.p_value), adjusted, test.detail.clone()]);
+        }
+        text.push_str(&plain(tests));
+        text.push('\n');
+    }
+    text
+}
+
+fn p_value(value: f64) -> String {
+    if value < 0.0001 { format!("{value:.1e}") } else { format!("{value:.4}") }
 }
 
 fn figure(value: f64) -> String {

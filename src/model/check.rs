@@ -25,6 +25,12 @@ impl Model {
         if let Err(what) = settings.decision.check(labels) {
             return wrong("settings", what);
         }
+        if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
+            return wrong("settings", what);
+        }
+        if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
+            return wrong("calibration.starts", what);
+        }
         if !settings.fields.is_valid() {
             return wrong("settings", "boosts of fields that are not above 0, or no field");
         }

@@ -15,6 +15,7 @@ use super::{
     Arrays, FORMAT, InputSpec, KEY, Model, ModelError, ModelProblem, SETTINGS_CRC, Settings,
     VERSION, checksum,
 };
+use crate::calibrate::Calibration;
 use crate::matrix::{Array, csr};
 use crate::output::write_atomically;
 use crate::strings::Strings;
@@ -198,6 +199,16 @@ impl Arrays {
         let rows = csr(vocabulary.len(), indptr, indices, data).map_err(invalid("rows.indptr"))?;
         let has_texts = file.unread.iter().any(|name| name == "documents.text");
         let texts = has_texts.then(|| file.strings("documents.text", "documents.text_offsets"));
+        let calibration = if file.unread.iter().any(|name| name.starts_with("calibration.")) {
+            Some(Calibration {
+                curves: file.array("calibration.curves", Dtype::U32)?,
+                starts: file.array("calibration.starts", Dtype::U64)?,
+                scores: file.array("calibration.scores", Dtype::F64)?,
+                probabilities: file.array("calibration.probabilities", Dtype::F64)?,
+            })
+        } else {
+            None
+        };
         Ok(Self {
             vocabulary,
             idf: file.array("vocabulary.idf", Dtype::F64)?,
@@ -208,6 +219,7 @@ impl Arrays {
             ids: file.strings("documents.id_text", "documents.id_offsets")?,
             weights: file.array("documents.weights", Dtype::F32)?,
             texts: texts.transpose()?,
+            calibration,
         })
     }
 }

@@ -1,0 +1,88 @@
+//! `classify compare`
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use classify::evaluate::{Comparison, Loaded, compare, compared};
+use classify::threads::Threads;
+use serde::Serialize;
+
+use super::arguments::not_an_input;
+use super::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compare {
+    /// The evaluation that others are compared with, by `evaluate --json FILE --per-document`
+    baseline: PathBuf,
+    /// Other evaluations of the same documents
+    #[arg(required = true, value_name = "OTHER")]
+    others: Vec<PathBuf>,
+    /// Exit with 6 if micro F1, macro F1 or the share of exact documents of an other evaluation is
+    /// lower, with an adjusted p-value below --alpha
+    #[arg(long)]
+    fail_if_worse: bool,
+    /// The p-value from which on a difference is chance
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = probability)]
+    alpha: f64,
+    /// Write the result as JSON (schema classify.comparison/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0.0 && *number < 1.0);
+    number.ok_or_else(|| "not a number between 0 and 1".to_owned())
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    baseline: &'a str,
+    comparisons: Vec<Named<'a>>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+impl Compare {
+    pub(crate) fn run(self, threads: &Threads, seed: u64) -> Result<(), Failure> {
+        let paths: Vec<&PathBuf> = std::iter::once(&self.baseline).chain(&self.others).collect();
+        if let Some(json) = &self.json {
+            not_an_input(json, paths.iter().copied())?;
+        }
+        let failed =
+            |at: usize, message: String| Failure::Input { path: paths[at].clone(), message };
+        let mut loaded = Vec::new();
+        for (at, path) in paths.iter().enumerate() {
+            let text = std::fs::read(path).map_err(|error| failed(at, error.to_string()))?;
+            let evaluation =
+                Loaded::from_json(&text).map_err(|error| failed(at, error.to_string()))?;
+            loaded.push(evaluation);
+        }
+        let baseline = loaded.remove(0);
+        let comparisons = compare(&baseline, &loaded, seed, threads)
+            .map_err(|(at, error)| failed(at, error.to_string()))?;
+        let names: Vec<String> =
+            paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let text = compared(&names, &comparisons);
+        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)?;
+        if let Some(path) = &self.json {
+            let named = names[1..].iter().zip(&comparisons);
+            let comparisons = named.map(|(name, comparison)| Named { name, comparison }).collect();
+            let report =
+                Report { schema: "classify.comparison/1", baseline: &names[0], comparisons };
+            super::write_json(path, &report)?;
+        }
+        let worse = comparisons.iter().position(|comparison| comparison.is_worse(self.alpha));
+        match worse {
+            Some(at) if self.fail_if_worse => {
+                Err(Failure::Worse(format!("{} is worse than {}", names[at + 1], names[0])))
+            }
+            _ => Ok(()),
+        }
+    }
+}

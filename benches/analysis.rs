@@ -58,6 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 selection: None,
                 tuning: None,
                 abstention: None,
+                hierarchy: Default::default(),
             },
         );
         let cpu = cpu_seconds() - cpu;

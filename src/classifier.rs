@@ -115,6 +115,8 @@ pub struct Classifier<'m> {
     counters: Mutex<Vec<TermCounter>>,
     threads: Threads,
     boosts: Vec<f32>,
+    /// The labels above each label; empty without a hierarchy.
+    above: Vec<Vec<u32>>,
     /// How many neighbors vote.
     pub k: NonZeroUsize,
     /// How much each vote counts.
@@ -145,6 +147,10 @@ impl<'m> Classifier<'m> {
             counters: Mutex::default(),
             threads: threads.clone(),
             boosts: settings.fields.boosts(),
+            above: match &settings.hierarchy {
+                hierarchy if hierarchy.is_empty() => Vec::new(),
+                hierarchy => hierarchy.numbered(model.labels().iter()),
+            },
             k: settings.k,
             vote: settings.vote,
             decision: settings.decision.clone(),
@@ -318,6 +324,7 @@ impl<'m> Classifier<'m> {
                     }
                     () => None,
                 };
+                self.close(&mut labels);
                 let probabilities = calibration.map_or(Vec::new(), |calibration| {
                     scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
                 });
@@ -325,6 +332,20 @@ impl<'m> Classifier<'m> {
                 Prediction { labels, scores, probabilities, neighbors, reason, unknown_terms }
             })
             .collect()
+    }
+
+    /// Adds the labels above those given.
+    fn close(&self, labels: &mut Vec<u32>) {
+        if self.above.is_empty() {
+            return;
+        }
+        for at in 0..labels.len() {
+            for &ancestor in &self.above[labels[at] as usize] {
+                if !labels.contains(&ancestor) {
+                    labels.push(ancestor);
+                }
+            }
+        }
     }
 
     fn abstains(&self, neighbors: &[Neighbor], scores: &[LabelScore], terms: TermUse) -> bool {

@@ -5,7 +5,7 @@
 //! met, rows of its pieces. In the end the shards' terms are sorted and renumbered, so that
 //! neither the threads nor the pieces leave a trace in the result.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use crate::analyze::Analyzer;
 use crate::corpus::{Content, CorpusError, Document};
+use crate::hierarchy::Hierarchy;
 use crate::strings::{Strings, StringsBuilder};
 use crate::tfidf::RawRows;
 use crate::threads::Threads;
@@ -299,6 +300,44 @@ impl Counts {
             }
         }
         Ok(())
+    }
+
+    /// Gives every document the ancestors of its labels too.
+    ///
+    /// # Panics
+    /// Never: labels are renumbered by their names.
+    pub fn close_labels(&mut self, hierarchy: &Hierarchy) {
+        let mut names: BTreeSet<&str> = self.label_names.iter().map(String::as_str).collect();
+        for label in &self.label_names {
+            names.extend(hierarchy.ancestors(label));
+        }
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        let number = |label: &str| {
+            let number = names.binary_search_by(|name| name.as_str().cmp(label));
+            u32::try_from(number.expect("all names are there")).expect("fewer than 2^32 labels")
+        };
+        let closed: Vec<Vec<u32>> = self
+            .label_names
+            .iter()
+            .map(|label| {
+                let above = hierarchy.ancestors(label).into_iter();
+                above.map(number).chain([number(label)]).collect()
+            })
+            .collect();
+        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        for row in 0..self.documents() {
+            let mut labels: Vec<u32> = Vec::new();
+            for &label in self.labels(row) {
+                labels.extend(&closed[label as usize]);
+            }
+            labels.sort_unstable();
+            labels.dedup();
+            indices.extend(labels);
+            indptr.push(indices.len() as u64);
+        }
+        self.label_names = names;
+        self.label_indptr = indptr;
+        self.label_indices = indices;
     }
 
     /// How many documents have each label.

@@ -11,7 +11,8 @@
 //! * **P@n** is the mean share of right labels among the first n of the ranking.
 //! * **Hamming loss** is the share of wrong decisions among all documents × all labels.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,20 @@ pub struct LabelResult {
     /// Its precision, recall and F1.
     #[serde(flatten)]
     pub prf: Prf,
+}
+
+/// The labels of one level of the hierarchy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LevelResult {
+    /// 1 for labels without a parent, otherwise one more than the level of the highest parent.
+    pub level: usize,
+    /// How many labels are there.
+    pub labels: usize,
+    /// Over all decisions on these labels.
+    pub micro: Prf,
+    /// Over these labels.
+    #[serde(rename = "macro")]
+    pub macro_all: Prf,
 }
 
 /// A label that was missed where another was given.
@@ -224,6 +239,11 @@ pub struct Evaluation {
     pub confusion: Option<Vec<Confusion>>,
     /// The most frequent pairs of a missed label and one that was wrongly given.
     pub most_confused: Vec<Confusion>,
+    /// With a hierarchy the measures of each level. Documents and answers have the ancestors of
+    /// their labels, so that `micro` is hierarchical precision, recall and F1 (Kiritchenko et al.
+    /// 2005).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<LevelResult>,
     /// 95 % intervals of the headline figures; none without documents.
     pub intervals: Option<Intervals>,
     /// The documents that the model did not abstain from, if it may abstain.
@@ -369,6 +389,7 @@ impl<'m> Evaluator<'m> {
     /// Takes a document's identifier and labels and its prediction. `tied_at_k`: a row with the
     /// similarity of the last neighbor was left out.
     pub fn add(&mut self, id: &str, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
+        let labels = &*self.closed(labels);
         let due: Vec<u32> = labels.iter().map(|label| self.number(label)).collect();
         let given = &prediction.labels;
         let right = given.iter().filter(|label| due.contains(label)).count();
@@ -409,6 +430,22 @@ impl<'m> Evaluator<'m> {
         self.outcomes.push(&due, given);
         self.confidences.add(prediction, &due);
         self.remember(id, labels, &due, prediction);
+    }
+
+    /// The labels and those above them.
+    fn closed<'l>(&self, labels: &'l [String]) -> Cow<'l, [String]> {
+        let hierarchy = &self.settings.hierarchy;
+        if hierarchy.is_empty() {
+            return Cow::Borrowed(labels);
+        }
+        let mut closed = labels.to_vec();
+        for label in labels {
+            let above = hierarchy.ancestors(label).into_iter();
+            closed.extend(above.map(str::to_owned));
+        }
+        closed.sort();
+        closed.dedup();
+        Cow::Owned(closed)
     }
 
     /// Keeps the decisions if that is asked for, and the worst errors.
@@ -523,6 +560,7 @@ impl<'m> Evaluator<'m> {
             });
         }
         per_label.sort_by(|a, b| a.label.cmp(&b.label));
+        let levels = self.levels(&per_label);
         let mut unseen = self.names[self.train.len()..].to_vec();
         unseen.sort();
         let single = !self.decision.is_multi();
@@ -560,6 +598,7 @@ impl<'m> Evaluator<'m> {
             },
             per_label,
             most_confused: most_confused.collect(),
+            levels,
             confusion: single.then_some(confusion),
             documents: self.documents,
             intervals: threads.run(|| self.outcomes.intervals(self.train.len(), seed)),
@@ -573,6 +612,34 @@ impl<'m> Evaluator<'m> {
             stages,
             peak_memory_bytes: peak_memory(),
         }
+    }
+
+    /// The measures of the labels of each level of the hierarchy.
+    fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
+        let hierarchy = &self.settings.hierarchy;
+        if hierarchy.is_empty() {
+            return Vec::new();
+        }
+        let mut levels: BTreeMap<usize, Vec<&LabelResult>> = BTreeMap::new();
+        for label in per_label {
+            levels.entry(hierarchy.level(&label.label)).or_default().push(label);
+        }
+        let result = |(level, labels): (usize, Vec<&LabelResult>)| {
+            let (mut tp, mut given, mut due, mut mean) = (0, 0, 0, Prf::default());
+            for label in &labels {
+                tp += label.true_positives;
+                given += label.predicted;
+                due += label.support;
+                mean.add(label.prf, 1.0);
+            }
+            LevelResult {
+                level,
+                labels: labels.len(),
+                micro: Prf::of(tp, given - tp, due - tp),
+                macro_all: mean.divided(labels.len() as f64),
+            }
+        };
+        levels.into_iter().map(result).collect()
     }
 
     /// The pairs by falling count, then by name.

@@ -33,6 +33,7 @@ pub mod threads;
 pub mod corpus;
 pub mod analyze;
 pub mod strings;
+pub mod hierarchy;
 pub mod matrix;
 pub mod vocabulary;
 pub mod counts;

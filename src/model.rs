@@ -15,6 +15,7 @@ use crate::analyze::{Analyzer, AnalyzerSpec};
 use crate::calibrate::{Abstention, Calibration};
 use crate::counts::{Counts, Fields};
 use crate::decide::Decision;
+use crate::hierarchy::Hierarchy;
 use crate::matrix::{Array, Csr, csr, row};
 use crate::select::Selection;
 use crate::strings::Strings;
@@ -78,6 +79,8 @@ pub struct TrainSettings {
     pub tuning: Option<TuningSummary>,
     /// When no answer is given.
     pub abstention: Option<Abstention>,
+    /// The labels above labels: training documents and answers have them too.
+    pub hierarchy: Hierarchy,
 }
 
 /// What tuning found.
@@ -118,6 +121,7 @@ impl TrainSettings {
             selection: None,
             tuning: None,
             abstention: None,
+            hierarchy: Hierarchy::default(),
         }
     }
 
@@ -177,6 +181,9 @@ pub struct Settings {
     /// When no answer is given (since version 2).
     #[serde(default)]
     pub abstention: Option<Abstention>,
+    /// The labels above labels (since version 2).
+    #[serde(default)]
+    pub hierarchy: Hierarchy,
     /// How many there are of everything.
     pub counts: ModelCounts,
     /// CRC-32 of every array, eight hexadecimal digits; empty before the model is saved.
@@ -267,6 +274,7 @@ impl Model {
                 selection: settings.selection,
                 tuning: settings.tuning,
                 abstention: settings.abstention,
+                hierarchy: settings.hierarchy,
                 counts,
                 checksums: BTreeMap::new(),
             },

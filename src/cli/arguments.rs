@@ -15,6 +15,7 @@ use classify::corpus::{
     ReadOptions, Split, encoding_for_label,
 };
 use classify::counts::{ClassWeights, Counts, DfLimit, Fields, Input, TermLimits};
+use classify::hierarchy::Hierarchy;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
 use classify::select::Selection;
 use classify::tfidf::Weighting;
@@ -341,6 +342,10 @@ pub(crate) struct Weights {
     /// Keep only the terms that tell most of the labels: chi2:N or information-gain:N
     #[arg(long, value_name = "CRITERION:N")]
     select: Option<Selection>,
+    /// The labels above labels: lines `child<TAB>parent`, or rcv1.topics.hier.orig; documents and
+    /// answers get the ancestors of their labels too
+    #[arg(long, value_name = "FILE")]
+    hierarchy: Option<PathBuf>,
     /// How much the documents of a label count in a vote: `balanced` (the same for all labels
     /// together) or LABEL:WEIGHT, several with commas; a document of several labels has their mean
     #[arg(long, value_name = "WEIGHTS")]
@@ -469,6 +474,18 @@ impl Training {
         self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))
     }
 
+    /// The same without weights of labels.
+    pub(crate) fn without_weights(&self) -> Self {
+        let weights = Weights { class_weight: None, ..self.weights.clone() };
+        Self { weights, ..self.clone() }
+    }
+
+    /// The labels above labels.
+    pub(crate) fn read_hierarchy(&self) -> Result<Hierarchy, Failure> {
+        let read = |path: &PathBuf| Hierarchy::read(path).map_err(Failure::from);
+        self.weights.hierarchy.as_ref().map_or_else(|| Ok(Hierarchy::default()), read)
+    }
+
     /// Changes the weights of documents as their labels' weights say.
     pub(crate) fn weigh_classes(&self, counts: &mut Counts) -> Result<(), Failure> {
         let Some(weights) = &self.weights.class_weight else { return Ok(()) };
@@ -521,6 +538,7 @@ impl Training {
         if let Some(selection) = self.weights.select {
             counts = counts.select(selection);
         }
+        counts.close_labels(&self.read_hierarchy()?);
         self.weigh_classes(&mut counts)?;
         let settings = TrainSettings {
             input,
@@ -532,6 +550,7 @@ impl Training {
             selection: self.weights.select,
             tuning: None,
             abstention: None,
+            hierarchy: self.read_hierarchy()?,
         };
         Ok((counts, settings))
     }

@@ -1,5 +1,6 @@
 //! `--tune`: features, k, vote and decision by leave-one-out.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -131,13 +132,17 @@ impl Tuning {
         let fixed = training.deciding.fixed()?;
         let documents: Vec<Document> = documents.collect::<Result<_, CorpusError>>()?;
         let mut first = documents.iter().take(1).cloned().map(Ok);
-        let (_, mut settings) = training.count(&mut first, source, keep_text, threads, progress)?;
+        // One document may not have the labels that the user names weights of.
+        let (_, mut settings) =
+            training.without_weights().count(&mut first, source, keep_text, threads, progress)?;
+        let hierarchy = settings.hierarchy.clone();
         let limits = training.weights.limits();
         let spec = match &settings.input {
             InputSpec::Text(spec) => Some(spec.clone()),
             InputSpec::Features(_) => None,
         };
         let given = settings.input.clone();
+        let unknown_label = RefCell::new(None);
         let mut recount = |analyzer: &Option<classify::analyze::AnalyzerSpec>,
                            fields: &classify::counts::Fields| {
             let input = analyzer.clone().map_or(given.clone(), InputSpec::Text);
@@ -149,8 +154,10 @@ impl Tuning {
                 threads,
                 &|_| (),
             )?;
-            // The labels are known by now to be there.
-            let _ = training.weigh_classes(&mut counts);
+            counts.close_labels(&hierarchy);
+            if let Err(failure) = training.weigh_classes(&mut counts) {
+                unknown_label.replace(Some(failure));
+            }
             Ok(counts)
         };
         let start = Features {
@@ -160,6 +167,9 @@ impl Tuning {
             selection: training.weights.selection(),
         };
         let counts = recount(&start.analyzer, &start.fields)?;
+        if let Some(failure) = unknown_label.take() {
+            return Err(failure);
+        }
         if counts.has_no_term() {
             return Err(super::arguments::no_term(source.0).into());
         }

@@ -40,6 +40,15 @@ pub enum Problem {
     /// A UTF-16 byte order mark.
     #[error("the file begins with a UTF-16 byte order mark")]
     Utf16,
+    /// A line of a hierarchy that is neither `child<TAB>parent` nor as in RCV1-v2's file.
+    #[error("neither `child<TAB>parent` nor `parent: P  child: C`")]
+    BadHierarchy,
+    /// A label that is its own ancestor.
+    #[error("the label `{label}` is above itself")]
+    LabelAboveItself {
+        /// The label.
+        label: String,
+    },
     /// A record that is no JSON object.
     #[error("not a JSON object: {0}")]
     Json(#[source] serde_json::Error),

@@ -27,6 +27,10 @@ pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     if hidden > 0 {
         let _ = writeln!(text, "({hidden} labels of less support not shown: -v shows all)");
     }
+    if let Some(levels) = levels(evaluation) {
+        text.push_str("\nlevels of the hierarchy\n");
+        text.push_str(&plain(levels));
+    }
     text.push('\n');
     match matrix(evaluation) {
         Some(matrix) => {
@@ -57,6 +61,9 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     section("Headline", head);
     section("Averages", averages(evaluation));
     section("Labels", labels(evaluation, usize::MAX));
+    if let Some(levels) = levels(evaluation) {
+        section("Levels of the hierarchy", levels);
+    }
     match matrix(evaluation) {
         Some(matrix) => {
             section("Confusion matrix (rows: the label, columns: the prediction)", matrix);
@@ -258,6 +265,18 @@ fn matrix(evaluation: &Evaluation) -> Option<Table> {
         table.add_row([shown(label)].into_iter().chain(cells));
     }
     Some(table)
+}
+
+fn levels(evaluation: &Evaluation) -> Option<Table> {
+    let header = ["level", "labels", "micro P", "micro R", "micro F1", "macro F1"];
+    let mut table = table(&header, 0);
+    for level in &evaluation.levels {
+        let Prf { precision, recall, f1 } = level.micro;
+        let figures = [precision, recall, f1, level.macro_all.f1].map(figure);
+        let counts = [level.level.to_string(), level.labels.to_string()];
+        table.add_row(counts.into_iter().chain(figures));
+    }
+    (!evaluation.levels.is_empty()).then_some(table)
 }
 
 fn confused(evaluation: &Evaluation) -> Table {

@@ -28,6 +28,9 @@ impl Model {
         if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
             return wrong("settings", what);
         }
+        if !settings.hierarchy.is_valid() {
+            return wrong("settings", "a label that is above itself");
+        }
         if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
             return wrong("calibration.starts", what);
         }

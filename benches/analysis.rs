@@ -12,6 +12,7 @@ use classify::analyze::AnalyzerSpec;
 use classify::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
 use classify::counts::{Counts, Fields, Input, TermLimits};
 use classify::decide::Decision;
+use classify::hierarchy::Hierarchy;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
@@ -58,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 selection: None,
                 tuning: None,
                 abstention: None,
-                hierarchy: Default::default(),
+                hierarchy: Hierarchy::default(),
             },
         );
         let cpu = cpu_seconds() - cpu;

@@ -46,13 +46,22 @@ impl Isotonic {
     pub fn fit(mut seen: Vec<Seen>) -> Self {
         seen.retain(|seen| seen.count > 0.0);
         seen.sort_by(|a, b| a.score.total_cmp(&b.score));
+        let mut distinct: Vec<Seen> = Vec::with_capacity(seen.len());
+        for next in seen {
+            match distinct.last_mut().filter(|last| last.score >= next.score) {
+                Some(last) => {
+                    last.count += next.count;
+                    last.right += next.right;
+                }
+                None => distinct.push(next),
+            }
+        }
         // Blocks of a first and a last score, how many, and how many right.
         let mut blocks: Vec<(f64, Seen)> = Vec::new();
-        for next in seen {
+        for next in distinct {
             let mut block = (next.score, next);
             while let Some(&(first, last)) = blocks.last()
-                && (last.score >= block.0
-                    || last.right * block.1.count >= block.1.right * last.count)
+                && last.right * block.1.count >= block.1.right * last.count
             {
                 block.0 = first;
                 block.1.count += last.count;

@@ -184,6 +184,7 @@ impl<'m> Classifier<'m> {
             content: Content::Text((*text).to_owned()),
             labels: Vec::new(),
             weight: 1.0,
+            group: None,
             place: Place { line: Some(number), ..place.clone() },
         };
         self.classify(&texts.iter().zip(1..).map(document).collect::<Vec<_>>())

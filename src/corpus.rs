@@ -45,6 +45,8 @@ pub struct Document {
     pub labels: Vec<String>,
     /// How much the document's vote counts; finite and above 0. 1 where the corpus gives none.
     pub weight: f32,
+    /// Documents of one group are no neighbors of each other while a model is tuned.
+    pub group: Option<String>,
     /// Where the document was read.
     pub place: Place,
 }
@@ -189,6 +191,8 @@ pub struct ReadOptions {
     pub id_column: Option<String>,
     /// JSONL, CSV and TSV: the field of the document's weight. `None`: `weight` if it is there.
     pub weight_column: Option<String>,
+    /// JSONL, CSV and TSV: the field of the document's group. `None`: no groups.
+    pub group_column: Option<String>,
     /// What separates several labels in one CSV or TSV field or JSON string. `None`: the field is one label.
     pub label_separator: Option<String>,
     /// svmlight: the number of the first column, 0 or 1. `None`: 1.

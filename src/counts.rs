@@ -169,6 +169,8 @@ pub struct Counts {
     pub(crate) label_indptr: Vec<u64>,
     pub(crate) label_indices: Vec<u32>,
     pub(crate) weights: Vec<f32>,
+    /// The group of each document; empty: no document has one.
+    pub(crate) groups: Vec<u32>,
     pub(crate) texts: Option<Strings>,
     /// How many terms each document had, with repetitions, before any were dropped; of features
     /// how many columns.
@@ -225,6 +227,11 @@ impl Counts {
     /// How many documents there are.
     pub fn documents(&self) -> usize {
         self.weights.len()
+    }
+
+    /// The group of each document; empty: no document has one.
+    pub fn groups(&self) -> &[u32] {
+        &self.groups
     }
 
     /// Whether no term is left.
@@ -426,6 +433,19 @@ fn range(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
+/// A group for every document: those without one are each their own; none if nobody has one.
+fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
+    if names == 0 {
+        return Vec::new();
+    }
+    let mut own = u32::try_from(names).expect("fewer than 2^32 groups");
+    let mut next = || {
+        own += 1;
+        own
+    };
+    of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
+}
+
 fn read_batch(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
 ) -> Result<Vec<Document>, CorpusError> {
@@ -448,6 +468,8 @@ struct Headers {
     texts: Option<StringsBuilder>,
     titled: bool,
     weights: Vec<f32>,
+    groups: Vec<Option<u32>>,
+    group_names: HashMap<String, u32, RandomState>,
     /// Where the labels of each document begin, and the end.
     label_indptr: Vec<u64>,
     /// Labels by the order in which they are first met.
@@ -462,6 +484,8 @@ impl Default for Headers {
             texts: None,
             titled: false,
             weights: Vec::new(),
+            groups: Vec::new(),
+            group_names: HashMap::default(),
             label_indptr: vec![0],
             labels: Vec::new(),
             names: HashMap::default(),
@@ -473,6 +497,10 @@ impl Headers {
     fn push(&mut self, document: &Document) {
         self.ids.push(&document.id);
         self.weights.push(document.weight);
+        self.groups.push(document.group.as_ref().map(|group| {
+            let next = u32::try_from(self.group_names.len()).expect("fewer than 2^32 groups");
+            *self.group_names.entry(group.clone()).or_insert(next)
+        }));
         for label in &document.labels {
             let number = self.number(label);
             self.labels.push(number);
@@ -522,6 +550,7 @@ impl Headers {
             label_indices: self.labels,
             label_names: names.into_iter().map(|(name, _)| name).collect(),
             weights: self.weights,
+            groups: groups(&self.groups, self.group_names.len()),
             texts: self.texts.map(StringsBuilder::build),
             lengths,
             bytes,

@@ -203,12 +203,12 @@ pub fn margin(scores: &[LabelScore], decision: &Decision) -> f64 {
     match decision {
         &Decision::Multi { threshold, .. } => best.score - threshold,
         // The values of RTCut are no scores.
-        Decision::PerLabel { rule: ThresholdRule::Rtcut, .. } => best.score - next,
-        Decision::PerLabel { thresholds, .. } => {
+        Decision::PerLabel { rule, thresholds, .. } if *rule != ThresholdRule::Rtcut => {
             let threshold = thresholds.get(best.label as usize).copied().flatten();
             best.score - threshold.unwrap_or(1.0)
         }
         Decision::Single
+        | Decision::PerLabel { .. }
         | Decision::First { .. }
         | Decision::LargestGap
         | Decision::Proportional { .. } => best.score - next,

@@ -19,17 +19,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::classifier::{Classifier, Prediction, Reason};
 use crate::decide::Decision;
-use crate::model::{Model, Settings};
+use crate::model::{Model, Settings, TuningSummary};
 use crate::search::Neighbor;
 use crate::threads::Threads;
 
 mod compare;
 mod confidence;
+mod html;
 mod outcomes;
+mod plot;
 mod report;
 
 pub use compare::{CompareError, Comparison, Loaded, Test, compare};
 pub use confidence::{Answered, Bin, Confidences, Coverage, Point};
+pub use html::html;
 pub use outcomes::{Headline, Intervals, Kind, Outcomes};
 pub use report::{compared, markdown, terminal};
 
@@ -261,6 +264,9 @@ pub struct Evaluation {
     pub curve: Vec<Point>,
     /// The wrong labels of highest score.
     pub worst_errors: Vec<WorstError>,
+    /// What tuning found, of a tuned model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningSummary>,
     /// What became of every document, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
@@ -608,6 +614,7 @@ impl<'m> Evaluator<'m> {
             coverage: self.confidences.coverage(),
             curve: self.confidences.curve(sum.tp + sum.fnn),
             worst_errors: self.worst,
+            tuning: self.settings.tuning.clone(),
             per_document: self.per_document,
             stages,
             peak_memory_bytes: peak_memory(),

@@ -377,7 +377,9 @@ pub fn calibrate(found: &LeaveOneOut, among: Electorate<'_>, trial: &Trial) -> C
         let (row, neighbors) = found.get(index);
         let due = among.labels(row);
         let neighbors = &neighbors[..neighbors.len().min(trial.k)];
-        due.iter().for_each(|&label| due_without_vote[label as usize] += 1.0);
+        for &label in due {
+            due_without_vote[label as usize] += 1.0;
+        }
         for LabelScore { label, score } in vote_with(neighbors, trial.vote.ballot, &factors, &among)
         {
             let right = if due.contains(&label) { 1.0 } else { 0.0 };

@@ -142,7 +142,10 @@ fn answers_in_every_form() {
     let csv = ask(&["--to", "csv", "--top", "2"], lines);
     assert!(csv.starts_with("id,labels,score,probability,reason,scores\n1,cooking,"), "{csv}");
     let tsv = ask(&["--to", "tsv", "--with", "neighbors"], lines);
-    assert!(tsv.starts_with("id\tlabels\tscore\treason\tneighbors\n1\tcooking\t"), "{tsv}");
+    assert!(
+        tsv.starts_with("id\tlabels\tscore\tprobability\treason\tneighbors\n1\tcooking\t"),
+        "{tsv}"
+    );
     assert_eq!(ask(&["--to", "fasttext"], lines).lines().next(), Some("__label__cooking"));
     let near: serde_json::Value =
         serde_json::from_str(&ask(&["--with", "neighbors", "-k", "1"], "dough\n")).unwrap();
@@ -468,8 +471,8 @@ fn tuning() {
 
     // Several labels: thresholds are stored and used.
     ok(&["train", TRAIN, "-o", text(&one), "--mode", "multi"]);
-    ok(&["tune", text(&one), "--objective", "macro-f1", "--near-duplicates", "off"]);
-    assert!(ok(&["info", text(&one)]).out.contains("threshold"));
+    ok(&["tune", text(&one), "--objective", "macro-f1", "--rule", "scut-smoothed"]);
+    assert!(ok(&["info", text(&one)]).out.contains("threshold a label (scut-smoothed)"));
     // Thresholds are read to the bit as they were written.
     classify::model::Model::open(&one).unwrap().save(&two).unwrap();
     assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());

@@ -75,7 +75,7 @@ fn corpus(documents: usize, several: bool) -> Vec<Document> {
 fn document(number: usize, content: Content, labels: Vec<String>) -> Document {
     let weight = if number.is_multiple_of(7) { 2.0 } else { 1.0 };
     let place = Place { source: "made".into(), line: None };
-    Document { id: number.to_string(), content, labels, weight, place }
+    Document { id: number.to_string(), content, labels, weight, group: None, place }
 }
 
 fn counted(documents: &[Document], threads: &Threads) -> Counts {

@@ -44,6 +44,10 @@ pub(crate) struct Reading {
     /// The field of the document's weight in the vote (JSONL, CSV, TSV) [default: weight]
     #[arg(long, value_name = "FIELD")]
     weight_column: Option<String>,
+    /// The field of a group (JSONL, CSV, TSV): documents of one group, such as those of one author,
+    /// are no neighbors of each other while tuning
+    #[arg(long, value_name = "FIELD")]
+    group_column: Option<String>,
     /// What separates several labels in one field [default: the field is one label]
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     label_separator: Option<String>,
@@ -122,6 +126,7 @@ impl Reading {
             label_column: self.label_column.clone(),
             id_column: self.id_column.clone(),
             weight_column: self.weight_column.clone(),
+            group_column: self.group_column.clone(),
             label_separator: self.label_separator.clone(),
             first_column: self.first_column,
             encoding: self.encoding,
@@ -474,10 +479,11 @@ impl Training {
         self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))
     }
 
-    /// The same without weights of labels.
-    pub(crate) fn without_weights(&self) -> Self {
+    /// The same without what only the whole corpus can tell.
+    pub(crate) fn for_a_first_look(&self) -> Self {
         let weights = Weights { class_weight: None, ..self.weights.clone() };
-        Self { weights, ..self.clone() }
+        let deciding = self.deciding.without_rule();
+        Self { weights, deciding, ..self.clone() }
     }
 
     /// The labels above labels.

@@ -71,8 +71,8 @@ impl Compare {
         let text = compared(&names, &comparisons);
         std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)?;
         if let Some(path) = &self.json {
-            let named = names[1..].iter().zip(&comparisons);
-            let comparisons = named.map(|(name, comparison)| Named { name, comparison }).collect();
+            let pairs = names[1..].iter().zip(&comparisons);
+            let comparisons = pairs.map(|(name, comparison)| Named { name, comparison }).collect();
             let report =
                 Report { schema: "classify.comparison/1", baseline: &names[0], comparisons };
             super::write_json(path, &report)?;

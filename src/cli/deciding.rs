@@ -130,6 +130,15 @@ impl FromStr for RuleArgument {
 }
 
 impl RuleArgument {
+    /// The rule, for tuning.
+    pub(crate) fn without_number(self) -> Result<Rule, Failure> {
+        if self.number.is_some() {
+            let message = "the number of a --rule is what tuning chooses: leave it out";
+            return Err(Failure::Usage(message.into()));
+        }
+        Ok(self.rule)
+    }
+
     /// The decision, where it needs no tuning; `shares` are those of the labels in training.
     fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, Failure> {
         match (self.rule, self.number) {
@@ -171,21 +180,22 @@ impl Deciding {
         self.vote
     }
 
+    /// The same with the rule left open.
+    pub(crate) fn without_rule(&self) -> Self {
+        Self { rule: None, ..self.clone() }
+    }
+
     /// What tuning has to keep.
     pub(crate) fn fixed(&self) -> Result<Fixed, Failure> {
         if self.threshold.is_some() || self.allow_none {
             let message = "--threshold and --allow-none are what --tune chooses: leave one out";
             return Err(Failure::Usage(message.into()));
         }
-        if self.rule.is_some_and(|rule| rule.number.is_some()) {
-            let message = "the number of a --rule is what --tune chooses: leave one out";
-            return Err(Failure::Usage(message.into()));
-        }
+        let rule = self.rule.map(RuleArgument::without_number).transpose()?;
         let target_error = match self.abstain {
             Some(AbstainArgument::TargetError(target)) => Some(target),
             Some(AbstainArgument::Off) | None => None,
         };
-        let rule = self.rule.map(|rule| rule.rule);
         Ok(Fixed { k: self.k, vote: self.vote, rule, target_error })
     }
 
@@ -202,13 +212,11 @@ impl Deciding {
         if !self.several(counts.has_several_labels()) {
             return Ok(Decision::Single);
         }
-        match self.rule {
-            Some(rule) => rule.decision(|| shares(&counts.label_sizes(), counts.documents())),
-            None => {
-                let threshold = self.threshold.unwrap_or(Decision::THRESHOLD);
-                Ok(Decision::Multi { threshold, allow_none: self.allow_none })
-            }
+        if let Some(rule) = self.rule {
+            return rule.decision(|| shares(&counts.label_sizes(), counts.documents()));
         }
+        let threshold = self.threshold.unwrap_or(Decision::THRESHOLD);
+        Ok(Decision::Multi { threshold, allow_none: self.allow_none })
     }
 
     /// Refuses what only tuning listens to.

@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use classify::classifier::Classifier;
 use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
-use classify::evaluate::{Evaluator, Stage, markdown, terminal};
+use classify::evaluate::{Evaluator, Stage, html, markdown, terminal};
 use classify::model::Model;
 use classify::output::write_atomically;
 use classify::threads::Threads;
@@ -52,6 +52,9 @@ pub(crate) struct Evaluate {
     /// Put the decisions on every document into the JSON, for `classify compare`
     #[arg(long, requires = "json")]
     per_document: bool,
+    /// Write the result as one HTML page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the result as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
@@ -93,7 +96,7 @@ impl ValueEnum for PresetArgument {
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
         let inputs = || self.paths.iter().chain(&self.train).chain(&self.test);
-        for output in self.json.iter().chain(&self.markdown) {
+        for output in self.json.iter().chain(&self.markdown).chain(&self.html) {
             not_an_input(output, inputs())?;
         }
         let mut stages = Stages::default();
@@ -126,6 +129,10 @@ impl Evaluate {
         }
         if let Some(path) = &self.markdown {
             write(path, &markdown(&evaluation))?;
+        }
+        if let Some(path) = &self.html {
+            let page = html(&evaluation).map_err(Failure::output(path))?;
+            write(path, &page)?;
         }
         Ok(())
     }
@@ -255,10 +262,8 @@ fn evaluate(
         ["test: read", "test: analyze, weigh", "test: search", "test: vote"].map(Stage::empty);
     // One neighbor more than vote shows whether the last one is tied.
     let one_more = classifier.k.saturating_add(1);
-    let batch_size = match classifier.decision.needs_batch() {
-        true => usize::MAX,
-        false => batch_size(BATCH, one_more),
-    };
+    let whole = classifier.decision.needs_batch();
+    let batch_size = if whole { usize::MAX } else { batch_size(BATCH, one_more) };
     loop {
         let start = Instant::now();
         let batch: Vec<Document> =

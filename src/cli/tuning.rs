@@ -22,7 +22,7 @@ use classify::vote::Electorate;
 use serde::Serialize;
 
 use super::arguments::{Documents, Training};
-use super::deciding::{AbstainArgument, Fixed, Mode};
+use super::deciding::{AbstainArgument, Fixed, Mode, RuleArgument};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
 
@@ -134,7 +134,7 @@ impl Tuning {
         let mut first = documents.iter().take(1).cloned().map(Ok);
         // One document may not have the labels that the user names weights of.
         let (_, mut settings) =
-            training.without_weights().count(&mut first, source, keep_text, threads, progress)?;
+            training.for_a_first_look().count(&mut first, source, keep_text, threads, progress)?;
         let hierarchy = settings.hierarchy.clone();
         let limits = training.weights.limits();
         let spec = match &settings.input {
@@ -179,16 +179,11 @@ impl Tuning {
         let engine = Inverted::new(plain.documents(), threads.clone())?;
         let cosine = start.weighting.is_cosine();
         let sizes = counts.label_sizes();
-        let near = self.near(&engine, plain.queries(), cosine, &counts.electorate(&sizes), talk)?;
+        let mut near =
+            self.near(&engine, plain.queries(), cosine, &counts.electorate(&sizes), talk)?;
+        near.groups = counts.groups().to_vec();
         drop(engine);
-        let free = Free {
-            analyzer: spec.is_some() && training.analysis.says_no_terms(),
-            title: spec.is_some() && counts.has_titles(),
-            weighting: training.weights.says_no_weighting()
-                && !matches!(&settings.input, InputSpec::Features(spec) if !spec.counts),
-            chi2_power: training.weights.says_no_chi2_power(),
-            selection: start.selection.is_none(),
-        };
+        let free = free(training, &settings, &counts);
         let sample = sample(counts.documents(), self.tune_sample);
         let coarse = Grid::coarse(self.flags.k_max, several, self.objective());
         let (features, counts, steps) = if self.tune == Some(Scope::All) {
@@ -264,7 +259,7 @@ impl Tuning {
             "tuning: {documents} documents have a near-duplicate (cosine above {limit}), which is \
              no neighbor of theirs here"
         ));
-        Ok(Near { above, pairs, window })
+        Ok(Near { above, pairs, window, groups: Vec::new() })
     }
 
     /// The best k, vote and decision by one leave-one-out search of all documents.
@@ -374,6 +369,8 @@ struct Near {
     pairs: NearDuplicates,
     /// Documents before and after each that are left out when settings are compared.
     window: u32,
+    /// The group of each document, if there are any.
+    groups: Vec<u32>,
 }
 
 impl Near {
@@ -384,7 +381,7 @@ impl Near {
 
     /// What is left out when thresholds are learnt.
     fn always(&self) -> Exclusion<'_> {
-        Exclusion { near: Some(&self.pairs), ..Exclusion::default() }
+        Exclusion { near: Some(&self.pairs), groups: &self.groups, window: 0 }
     }
 }
 
@@ -403,6 +400,10 @@ pub(crate) struct Tune {
     /// wrong labels
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
+    /// Several labels: try this rule only: threshold, scut, scut-fbr, scut-smoothed, rtcut,
+    /// micromacro, rcut, mcut, pcut
+    #[arg(long, value_name = "RULE")]
+    rule: Option<RuleArgument>,
     #[command(flatten)]
     tuning: TuningFlags,
 }
@@ -422,7 +423,7 @@ impl Tune {
         }
         let several = match self.mode {
             Some(mode) => mode == Mode::Multi,
-            None => settings.decision.is_multi(),
+            None => settings.decision.is_multi() || self.rule.is_some(),
         };
         let tuning = Tuning { tune: Some(Scope::Votes), flags: self.tuning, tune_sample: 0 };
         let engine = Inverted::new(model.rows(), threads.clone())?;
@@ -433,7 +434,8 @@ impl Tune {
             Some(AbstainArgument::TargetError(target)) => Some(target),
             Some(AbstainArgument::Off) | None => None,
         };
-        let several = (several, Fixed { target_error, ..Fixed::default() });
+        let rule = self.rule.map(RuleArgument::without_number).transpose()?;
+        let several = (several, Fixed { rule, target_error, ..Fixed::default() });
         // The model does not know how many terms were dropped: they set no limit.
         let near = (&near, &(|_: u32| 0.0) as &dyn Fn(u32) -> f64);
         let learnt = tuning.votes(votes, several, near, Vec::new(), threads, talk)?;
@@ -447,6 +449,21 @@ impl Tune {
         let Trial { k, vote, decision, .. } = tuned.best;
         talk.say(&format!("{}: k = {k}, {vote}, {decision}", output.display()));
         Ok(())
+    }
+}
+
+/// What the flags leave to the program.
+fn free(training: &Training, settings: &TrainSettings, counts: &Counts) -> Free {
+    let (text, weighed) = match &settings.input {
+        InputSpec::Text(_) => (true, false),
+        InputSpec::Features(spec) => (false, !spec.counts),
+    };
+    Free {
+        analyzer: text && training.analysis.says_no_terms(),
+        title: text && counts.has_titles(),
+        weighting: training.weights.says_no_weighting() && !weighed,
+        chi2_power: training.weights.says_no_chi2_power(),
+        selection: training.weights.selection().is_none(),
     }
 }
 

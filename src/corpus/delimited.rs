@@ -1,5 +1,6 @@
 //! CSV and TSV with a header line; fields may be quoted and hold line breaks.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,7 @@ struct Columns {
     label: Option<usize>,
     id: Option<usize>,
     weight: Option<usize>,
+    group: Option<usize>,
 }
 
 impl Delimited {
@@ -125,7 +127,9 @@ impl Delimited {
             }
         };
         let place = self.place.clone();
-        Ok(Document { id, content, labels, weight, place })
+        let group = optional(self.columns.group)?.map(Cow::into_owned);
+        let group = group.filter(|group| !group.is_empty());
+        Ok(Document { id, content, labels, weight, group, place })
     }
 }
 
@@ -164,7 +168,12 @@ impl Columns {
         }
         let id = named_or(&options.id_column, "id")?;
         let weight = named_or(&options.weight_column, "weight")?;
-        Ok(Self { texts, label, id, weight })
+        let group = match &options.group_column {
+            Some(name) if options.labels == LabelUse::Required => Some(needed(name)?),
+            Some(name) => position(name),
+            None => None,
+        };
+        Ok(Self { texts, label, id, weight, group })
     }
 }
 

@@ -34,7 +34,14 @@ impl FastText {
             if labels.is_empty() && self.labels_needed {
                 return Err(Problem::NoFastTextLabel.at(&place));
             }
-            return Ok(Some(Document { id: String::new(), content, labels, weight: 1.0, place }));
+            return Ok(Some(Document {
+                id: String::new(),
+                content,
+                labels,
+                weight: 1.0,
+                group: None,
+                place,
+            }));
         }
     }
 }

@@ -60,6 +60,7 @@ struct Record {
     labels: Option<(usize, String, Value)>,
     id: Option<Value>,
     weight: Option<Value>,
+    group: Option<Value>,
     others: Vec<String>,
 }
 
@@ -117,6 +118,8 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 record.id = Some(map.next_value()?);
             } else if key == weight {
                 record.weight = Some(map.next_value()?);
+            } else if self.options.group_column.as_deref() == Some(&*key) {
+                record.group = Some(map.next_value()?);
             } else if key == "features" {
                 record.features = Some(map.next_value()?);
             } else {
@@ -163,14 +166,30 @@ impl Record {
                 return Err(wrong_type(field, "a number", &other).at(place));
             }
         };
-        for (column, value) in [(&options.id_column, has_id), (&options.weight_column, has_weight)]
-        {
+        let has_group = self.group.is_some();
+        let group = match self.group.take() {
+            None | Some(Value::Null) => None,
+            Some(Value::String(group)) => Some(group),
+            Some(Value::Number(group)) => Some(group.to_string()),
+            Some(other) => {
+                let field = options.group_column.clone().unwrap_or_default();
+                return Err(wrong_type(field, "a string or a number", &other).at(place));
+            }
+        };
+        // Documents to be classified have no need of a group.
+        let group_column =
+            options.group_column.clone().filter(|_| options.labels == LabelUse::Required);
+        for (column, value) in [
+            (&options.id_column, has_id),
+            (&options.weight_column, has_weight),
+            (&group_column, has_group),
+        ] {
             if let (Some(column), false) = (column, value) {
                 return Err(self.missing(column, options).at(place));
             }
         }
         let content = self.content(options).map_err(at)?;
-        Ok(Document { id, content, labels, weight, place: place.clone() })
+        Ok(Document { id, content, labels, weight, group, place: place.clone() })
     }
 
     fn content(&mut self, options: &ReadOptions) -> Result<Content, Problem> {

@@ -70,7 +70,7 @@ impl Reuters {
             } else {
                 Content::Text(text(&story))
             };
-            return Ok(Some(Document { id, content, labels, weight: 1.0, place }));
+            return Ok(Some(Document { id, content, labels, weight: 1.0, group: None, place }));
         }
     }
 }

@@ -27,7 +27,14 @@ impl Svmlight {
             let place = self.lines.place();
             let (labels, features) = parsed.map_err(|problem| problem.at(&place))?;
             let content = Content::Features(features);
-            return Ok(Some(Document { id: String::new(), content, labels, weight: 1.0, place }));
+            return Ok(Some(Document {
+                id: String::new(),
+                content,
+                labels,
+                weight: 1.0,
+                group: None,
+                place,
+            }));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | micro F1, macro F1, share of exact documents | paired bootstrap over documents: an interval of the difference and how often it changes its sign |
 //! | decisions | exact sign test on those that only one of the two has right (the s-test of Yang and Liu 1999) |
-//! | documents | McNemar's exact test on those that only one of the two has exactly right |
+//! | documents | `McNemar`'s exact test on those that only one of the two has exactly right |
 //! | labels' F1 | paired t-test (the macro t-test of Yang and Liu 1999), Wilcoxon's signed-rank test (normal approximation, ties corrected) |
 //!
 //! All are two-sided. Where several evaluations are compared with one, p-values of the same test
@@ -99,6 +99,7 @@ impl Loaded {
 }
 
 /// A figure of both evaluations.
+#[expect(clippy::struct_field_names, reason = "the difference is one of the things it has")]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
     /// The figure of the first evaluation.

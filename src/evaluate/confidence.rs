@@ -95,11 +95,7 @@ impl Confidences {
             )]
             let step = ((score.score * STEPS as f64) as usize).min(STEPS);
             let (rights, wrongs) = &mut self.scores[step];
-            if is_due {
-                *rights += 1
-            } else {
-                *wrongs += 1
-            }
+            *(if is_due { rights } else { wrongs }) += 1;
             if prediction.labels.contains(&score.label) {
                 let confidence = prediction.probabilities.get(at).copied().unwrap_or(score.score);
                 #[expect(clippy::cast_possible_truncation, reason = "bins are wide")]

@@ -170,7 +170,7 @@ impl<'a> Sweep<'a> {
         }
         for rule in PER_LABEL {
             if rules.allow(rule.into()) {
-                self.per_label(scores, room, rule, found);
+                Self::per_label(scores, room, rule, found);
             }
         }
         self.by_ranks(scores, rules, room, found);
@@ -228,7 +228,6 @@ impl<'a> Sweep<'a> {
     /// A rule for a threshold a label, by each of its parameters: what each part of the documents
     /// gets by the thresholds that the others teach.
     fn per_label(
-        &self,
         scores: &[f64],
         room: &mut Room<'_>,
         rule: ThresholdRule,

@@ -318,9 +318,9 @@ impl Histogram {
                 sum = with;
             };
             if below {
-                steps.iter_mut().for_each(add)
+                steps.iter_mut().for_each(add);
             } else {
-                steps.iter_mut().rev().for_each(add)
+                steps.iter_mut().rev().for_each(add);
             }
         }
         let part = self.counts.len() / FOLDS;
@@ -383,7 +383,9 @@ impl Curves {
                 let curve = &own[other * STEPS..(other + 1) * STEPS];
                 mean.iter_mut().zip(curve).for_each(|(mean, f1)| *mean += f1);
             }
-            mean.iter_mut().for_each(|mean| *mean /= near.len().max(1) as f64);
+            for mean in mean {
+                *mean /= near.len().max(1) as f64;
+            }
         }
         Self { own, around, due }
     }

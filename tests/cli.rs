@@ -565,3 +565,225 @@ fn generated_corpora() {
     let refused = run(&["generate", "rcv1-like", "--documents", "1", "-o", text(&one)]);
     assert_eq!(refused.code, 2);
 }
+
+fn read_json(path: &Path) -> serde_json::Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The page's figures are those of the JSON, to the last bit.
+#[test]
+fn reports_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, page] = ["result.json", "result.html"].map(|name| folder.path().join(name));
+    let sides = ["evaluate", "--train", TRAIN, "--test", TEST, "--tune=votes"];
+    ok(&[&sides[..], &["--json", text(&json), "--html", text(&page)]].concat());
+    let result = read_json(&json);
+    let page = std::fs::read_to_string(&page).unwrap();
+    let value = |id: &str| -> f64 {
+        let tag = format!("<data id=\"{id}\" value=\"");
+        let rest = page.split_once(&tag).unwrap_or_else(|| panic!("{id}")).1;
+        rest.split_once('"').unwrap().0.parse().unwrap()
+    };
+    for (id, found) in [
+        ("micro_f1", &result["micro"]["f1"]),
+        ("macro_f1", &result["macro"]["f1"]),
+        ("exact", &result["subset_accuracy"]),
+        ("precision_at_one", &result["precision_at"]["1"]),
+        ("calibration_error", &result["calibration_error"]),
+    ] {
+        assert_eq!(value(id).to_bits(), found.as_f64().unwrap().to_bits(), "{id}");
+    }
+    let mut labels: Vec<(i64, String, u64)> = result["per_label"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|label| {
+            let name = label["label"].as_str().unwrap().to_owned();
+            (-label["support"].as_i64().unwrap(), name, label["f1"].as_f64().unwrap().to_bits())
+        })
+        .collect();
+    labels.sort();
+    let shown = page.split("<data class=\"label-f1\" value=\"").skip(1).map(|rest| {
+        let value: f64 = rest.split_once('"').unwrap().0.parse().unwrap();
+        value.to_bits()
+    });
+    assert!(shown.eq(labels.into_iter().map(|(.., f1)| f1)));
+    assert!(page.matches("<svg").count() == 6, "with the curve of k");
+    assert!(!page.contains("<script") && !page.contains("http"));
+    // Intervals hold their figures.
+    for (interval, figure) in [("micro_f1", "micro"), ("macro_f1", "macro")] {
+        let ends = result["intervals"][interval].as_array().unwrap();
+        let figure = result[figure]["f1"].as_f64().unwrap();
+        assert!(ends[0].as_f64().unwrap() < figure && figure < ends[1].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn comparisons() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let evaluated = |name: &str, extra: &[&str]| {
+        let path = file(name);
+        let sides = ["evaluate", "--train", TRAIN, "--test", TEST, "--json", text(&path)];
+        ok(&[&sides[..], extra].concat());
+        path
+    };
+    let good = evaluated("good.json", &["--per-document"]);
+    let same = evaluated("same.json", &["--per-document", "-j", "1"]);
+    let bad = evaluated("bad.json", &["--per-document", "--rule", "rcut:3"]);
+    let without = evaluated("without.json", &[]);
+    let json = file("comparison.json");
+    let run = ok(&["compare", text(&good), text(&bad), text(&same), "--json", text(&json)]);
+    assert!(run.out.contains("McNemar") && run.out.contains("Wilcoxon"), "{}", run.out);
+    let result = read_json(&json);
+    let [worse, equal] = [0, 1].map(|at| &result["comparisons"][at]);
+    assert!(worse["micro_f1"]["difference"].as_f64().unwrap() < -0.2);
+    let p = |value: &serde_json::Value| value.as_f64().unwrap();
+    assert!(p(&worse["micro_f1"]["adjusted"]) < 0.01);
+    // Holm: twice the smaller of two p-values.
+    let twice = 2.0 * p(&worse["micro_f1"]["p_value"]);
+    assert!((p(&worse["micro_f1"]["adjusted"]) - twice).abs() < 1e-12);
+    assert!((p(&equal["micro_f1"]["p_value"]) - 1.0).abs() < 1e-12);
+    assert!((p(&equal["tests"][0]["p_value"]) - 1.0).abs() < 1e-12);
+    let failed = |others: &[&Path]| {
+        let others = others.iter().map(|path| text(path));
+        let all: Vec<&str> =
+            ["compare", text(&good)].into_iter().chain(others).chain(["--fail-if-worse"]).collect();
+        run_with(&all, b"")
+    };
+    assert_eq!(failed(&[&same]).code, 0);
+    let worse = failed(&[&same, &bad]);
+    assert!(worse.code == 6 && worse.err.contains("bad.json is worse"), "{}", worse.err);
+    let nothing = failed(&[&without]);
+    assert!(nothing.code == 3 && nothing.err.contains("--per-document"), "{}", nothing.err);
+    let other = file("other.json");
+    ok(&[
+        "evaluate",
+        "--train",
+        TRAIN,
+        "--holdout",
+        "30%",
+        "--json",
+        text(&other),
+        "--per-document",
+    ]);
+    let other = failed(&[&other]);
+    assert!(other.code == 3 && other.err.contains("document 1 is"), "{}", other.err);
+    assert_eq!(failed(&[Path::new(TRAIN)]).code, 3);
+}
+
+#[test]
+fn hierarchies() {
+    let folder = tempfile::tempdir().unwrap();
+    let [tree, model, json] = ["tree.tsv", "model", "r.json"].map(|name| folder.path().join(name));
+    std::fs::write(&tree, "cycling\tsport\nsport\tleisure\ncooking\tleisure\n").unwrap();
+    ok(&["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
+    let answers = ok(&["predict", text(&model), TEST]).out;
+    let mut seen = 0;
+    for line in answers.lines() {
+        let answer: serde_json::Value = serde_json::from_str(line).unwrap();
+        let labels = answer["labels"].as_array().unwrap();
+        if labels.iter().any(|label| label == "cycling") {
+            assert!(labels.iter().any(|label| label == "sport"), "{line}");
+            assert!(labels.iter().any(|label| label == "leisure"), "{line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 3);
+    // Test documents get the ancestors too.
+    ok(&["evaluate", text(&model), TEST, "--json", text(&json)]);
+    let result = read_json(&json);
+    let levels = result["levels"].as_array().unwrap();
+    assert_eq!(levels.len(), 3);
+    assert_eq!(levels[2]["labels"], 1);
+    let recall = levels[2]["micro"]["recall"].as_f64().unwrap();
+    let cycling =
+        result["per_label"].as_array().unwrap().iter().find(|l| l["label"] == "cycling").unwrap();
+    assert_eq!(recall.to_bits(), cycling["recall"].as_f64().unwrap().to_bits());
+    std::fs::write(&tree, "a\tb\nb\ta\n").unwrap();
+    let refused = run(&["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
+    assert!(refused.code == 3 && refused.err.contains("above itself"), "{}", refused.err);
+    let beside = run(&["evaluate", text(&model), TEST, "--hierarchy", text(&tree)]);
+    assert_eq!(beside.code, 2, "the model has its own");
+}
+
+#[test]
+fn probabilities_and_abstaining() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model, json] = ["model", "r.json"].map(|name| folder.path().join(name));
+    let train = ["train", TRAIN, "-o", text(&model), "--mode", "single"];
+    let alone = run(&[&train[..], &["--abstain", "target-error=5%"]].concat());
+    assert!(alone.code == 2 && alone.err.contains("--tune"), "{}", alone.err);
+    ok(&[&train[..], &["--tune=votes", "--abstain", "target-error=1%"]].concat());
+    let info = ok(&["info", text(&model)]).out;
+    assert!(info.contains("calibrated") && info.contains("1.0 % aimed at"), "{info}");
+    ok(&["evaluate", text(&model), TEST, "--json", text(&json)]);
+    let result = read_json(&json);
+    let unsure = result["documents"]["abstained"].as_u64().unwrap();
+    assert!(unsure > 0);
+    let coverage = result["answered"]["coverage"].as_f64().unwrap();
+    assert!((coverage - (83 - unsure) as f64 / 83.0).abs() < 1e-12);
+    assert!(result["answered"]["error"].as_f64().unwrap() < 0.05);
+    let count = |extra: &[&str]| {
+        let answers = ok(&[&["predict", text(&model), TEST], extra].concat()).out;
+        answers.lines().filter(|line| line.contains("\"reason\":\"unsure\"")).count() as u64
+    };
+    assert_eq!(count(&[]), unsure);
+    assert_eq!(count(&["--abstain", "off"]), 0);
+    let answers = ok(&["predict", text(&model), TEST, "--with", "scores"]).out;
+    let answer: serde_json::Value = serde_json::from_str(answers.lines().next().unwrap()).unwrap();
+    let probability = answer["probability"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&probability));
+    assert_eq!(answer["scores"][0]["probability"], answer["probability"]);
+    // Other votes have other scores: what was learnt says nothing of them.
+    let other = ok(&["predict", text(&model), TEST, "-k", "3"]).out;
+    assert!(!other.contains("probability"));
+}
+
+#[test]
+fn rules_weights_and_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model, table, grouped] =
+        ["model", "table.json", "grouped.jsonl"].map(|name| folder.path().join(name));
+    ok(&["train", TRAIN, "-o", text(&model), "--rule", "rcut:2"]);
+    let answers = ok(&["predict", text(&model), TEST]).out;
+    assert!(answers.lines().all(|line| line.contains("\"],\"score\"") && line.contains("\",\"")));
+    // The whole of standard input is one batch: so many documents for each label.
+    let answers = ok(&["predict", text(&model), TEST, "--rule", "pcut"]).out;
+    let given: usize = answers
+        .lines()
+        .map(|line| {
+            let answer: serde_json::Value = serde_json::from_str(line).unwrap();
+            answer["labels"].as_array().unwrap().len()
+        })
+        .sum();
+    let settings: serde_json::Value =
+        serde_json::from_str(&ok(&["info", "--json", text(&model)]).out).unwrap();
+    assert!(settings["decision"]["labels"] == 2 && (83..140).contains(&given), "{given}");
+    let usage =
+        |arguments: &[&str]| run(&[&["train", TRAIN, "-o", text(&model)], arguments].concat());
+    for wrong in [
+        &["--rule", "scut"][..],
+        &["--rule", "rcut"],
+        &["--rule", "rcut:0"],
+        &["--tune=votes", "--rule", "rcut:2"],
+        &["--class-weight", "nobody:2"],
+        &["--class-weight", "cycling"],
+    ] {
+        assert_eq!(usage(wrong).code, 2, "{wrong:?}");
+    }
+    ok(&["train", TRAIN, "-o", text(&model), "--class-weight", "balanced"]);
+    let balanced = classify::model::Model::open(&model).unwrap();
+    let weights = balanced.document_weights();
+    assert!(weights.iter().any(|weight| weight.to_bits() != weights[0].to_bits()));
+    // Documents of one group are no neighbors: with all in one group nobody has one.
+    let corpus = std::fs::read_to_string(TRAIN).unwrap();
+    let lines: Vec<String> =
+        corpus.lines().map(|line| line.replacen('{', "{\"who\": \"all\", ", 1)).collect();
+    std::fs::write(&grouped, lines.join("\n")).unwrap();
+    let tune = ["--tune=votes", "--group-column", "who", "--tune-table", text(&table)];
+    ok(&[&["train", text(&grouped), "-o", text(&model)], &tune[..]].concat());
+    assert!(read_json(&table)["figures"]["micro_f1"].as_f64().unwrap() <= 0.0);
+    let missing = run(&["train", TRAIN, "-o", text(&model), "--group-column", "who"]);
+    assert!(missing.code == 3 && missing.err.contains("who"), "{}", missing.err);
+}

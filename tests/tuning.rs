@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 
 use classify::corpus::{Content, Document, Place};
 use classify::counts::{Counts, Fields, Input, TermLimits};
-use classify::decide::{Decision, ThresholdRule, decide};
+use classify::decide::{Decision, ThresholdRule, decide, decide_batch};
 use classify::matrix::CsrBuilder;
 use classify::model::InputSpec;
 use classify::search::{Exhaustive, Queries, Search};
@@ -20,7 +20,7 @@ use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates,
     Objective, Trial, Weighted, fold, learn, learn_by_fold, revote, thresholds, window,
 };
-use classify::vote::{Electorate, vote};
+use classify::vote::{Electorate, LabelScore, vote};
 use serde_json::Value;
 
 /// A generator of numbers: `SplitMix64`.
@@ -263,10 +263,9 @@ fn windows_where_labels_are_spread() {
     assert_eq!(window(&among(&sorted)), 0);
 }
 
-#[test]
-fn thresholds_of_other_peoples_code() {
-    let golden: Value = serde_json::from_str(include_str!("golden/tuning.json")).unwrap();
-    let labels: Vec<LabelScores> = golden["labels"]
+/// The scores of labels as the golden file has them.
+fn golden_labels(golden: &Value) -> Vec<LabelScores> {
+    golden
         .as_array()
         .unwrap()
         .iter()
@@ -278,22 +277,81 @@ fn thresholds_of_other_peoples_code() {
             pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
             LabelScores { scores: pairs, due: due.filter(|&due| due).count() as u32 }
         })
-        .collect();
-    for (name, rule, fbr) in [
+        .collect()
+}
+
+fn same_thresholds(name: &str, found: &[Option<f64>], golden: &Value) {
+    let expected: Vec<Option<f64>> = golden.as_array().unwrap().iter().map(Value::as_f64).collect();
+    let same = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() < 1e-12,
+        (a, b) => a == b,
+    };
+    assert!(
+        found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| same(a, b)),
+        "{name}: {found:?}, not {expected:?}"
+    );
+}
+
+#[test]
+fn thresholds_of_other_peoples_code() {
+    let golden: Value = serde_json::from_str(include_str!("golden/tuning.json")).unwrap();
+    let labels = golden_labels(&golden["labels"]);
+    for (name, rule, parameter) in [
         ("scut", ThresholdRule::Scut, 0.0),
         ("scut_fbr", ThresholdRule::ScutFbr, 0.5),
+        ("scut_smoothed", ThresholdRule::ScutSmoothed, 10.0),
         ("micromacro", ThresholdRule::Micromacro, 0.0),
     ] {
-        let found = thresholds(rule, fbr, &labels);
-        let expected: Vec<Option<f64>> =
-            golden[name].as_array().unwrap().iter().map(Value::as_f64).collect();
-        let same = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
-            (Some(a), Some(b)) => (a - b).abs() < 1e-12,
-            (a, b) => a == b,
-        };
-        assert!(
-            found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| same(a, b)),
-            "{name}: {found:?}, not {expected:?}"
-        );
+        same_thresholds(name, &thresholds(rule, parameter, &labels), &golden[name]);
     }
+    let rare = thresholds(ThresholdRule::Micromacro, 0.0, &golden_labels(&golden["rare"]));
+    same_thresholds("rare", &rare, &golden["rare_micromacro"]);
+}
+
+/// RTCut, RCut, MCut and PCut on the same scores, document by document.
+#[test]
+fn rules_of_ranks_of_other_peoples_code() {
+    let golden: Value = serde_json::from_str(include_str!("golden/tuning.json")).unwrap();
+    let labels = golden["labels"].as_array().unwrap();
+    let score = |label: &Value, document: usize| label["scores"][document].as_f64().unwrap();
+    let due = |label: &Value, document: usize| label["due"][document] == 1;
+    let batch: Vec<Vec<LabelScore>> = (0..40)
+        .map(|document| {
+            let mut scores: Vec<LabelScore> = (0u32..)
+                .zip(labels)
+                .map(|(label, scores)| LabelScore { label, score: score(scores, document) })
+                .filter(|score| score.score > 0.0)
+                .collect();
+            scores.sort_by(|a, b| b.score.total_cmp(&a.score));
+            scores
+        })
+        .collect();
+    let sizes = labels.iter().map(|label| (0..40).filter(|&d| due(label, d)).count());
+    let shares = sizes.clone().map(|size| size as f64 / 40.0).collect();
+    for (name, decision) in [
+        ("rcut", Decision::First { labels: 2 }),
+        ("mcut", Decision::LargestGap),
+        ("pcut", Decision::Proportional { factor: 1.0, shares }),
+    ] {
+        let given = serde_json::to_value(decide_batch(&batch, &decision)).unwrap();
+        assert_eq!(given, golden[name], "{name}");
+    }
+    let values: Vec<LabelScores> = (0u32..)
+        .zip(labels)
+        .zip(sizes)
+        .map(|((label, golden), size)| {
+            let mut scores: Vec<(f64, bool)> = Vec::new();
+            for (document, of_document) in batch.iter().enumerate() {
+                for (rank, found) in of_document.iter().enumerate() {
+                    if found.label == label {
+                        let value = ThresholdRule::Rtcut.value(found.score, rank);
+                        scores.push((value, due(golden, document)));
+                    }
+                }
+            }
+            scores.sort_by(|a, b| b.0.total_cmp(&a.0));
+            LabelScores { scores, due: size as u32 }
+        })
+        .collect();
+    same_thresholds("rtcut", &thresholds(ThresholdRule::Rtcut, 0.0, &values), &golden["rtcut"]);
 }

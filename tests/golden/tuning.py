@@ -100,12 +100,103 @@ for _ in range(20):
         }
     )
 
+# Rules of ranks, on the same scores: the labels of each document by falling score, then by number.
+matrix = np.array([l["scores"] for l in labels]).T
+ranked = [
+    [int(i) for i in np.argsort(-row, kind="stable") if row[i] > 0] for row in matrix
+]
+rank_of = [{label: rank for rank, label in enumerate(order)} for order in ranked]
+
+
+def mcut(row, order):
+    """Largeron et al. 2012: the labels before the largest fall of the score."""
+    if not order:
+        return []
+    falling = [row[i] for i in order] + [0.0]
+    falls = [a - b for a, b in zip(falling, falling[1:])]
+    return order[: int(np.argmax(falls)) + 1]
+
+
+def pcut(factor):
+    """Yang 2001: for each label the documents of highest score, as many as in training."""
+    given = [[] for _ in matrix]
+    for i, l in enumerate(labels):
+        documents = [d for d in np.argsort(-matrix[:, i], kind="stable") if matrix[d, i] > 0]
+        for d in documents[: int(np.floor(sum(l["due"]) * factor + 0.5))]:
+            given[d].append(i)
+    return [sorted(g, key=lambda i, d=d: rank_of[d][i]) for d, g in enumerate(given)]
+
+
+def rtcut():
+    """Yang 2001: SCut on score / 2 - rank."""
+    out = []
+    for i, l in enumerate(labels):
+        values = [
+            matrix[d, i] / 2 - rank_of[d][i] if i in rank_of[d] else -1e9 for d in range(len(matrix))
+        ]
+        found = (None, -1.0)
+        present = sorted({v for v in values if v > -1e9}, reverse=True)
+        for a, b in zip(present, present[1:] + [present[-1] - 0.5]):
+            v = f1(l["due"], [int(value >= (a + b) / 2) for value in values])
+            if v > found[1] + 1e-12 and v > 0:
+                found = ((a + b) / 2, v)
+        out.append(found[0])
+    return out
+
+
+def scut_smoothed(weight):
+    """The threshold of the grid with the best n * F1 + weight * mean F1 of 21 labels around."""
+    grid = [2.0 ** (octave - 9) * (1 + step / 16) for octave in range(9) for step in range(16)] + [1.0]
+    curves = np.array([[f1(l["due"], given(l["scores"], t)) for t in grid] for l in labels])
+    due = [sum(l["due"]) for l in labels]
+    usable = sorted((i for i in range(len(labels)) if due[i] > 1), key=lambda i: (due[i], i))
+    out = []
+    for i in range(len(labels)):
+        at = sum((due[j], j) < (due[i], i) for j in usable)
+        first = min(max(at - 10, 0), max(len(usable) - 21, 0))
+        around = curves[usable[first : first + 21]].mean(axis=0)
+        value = due[i] * curves[i] + weight * around
+        out.append(grid[int(np.argmax(value))] if value.max() > 0 else None)
+    return out
+
+
+# Many rare labels of noisy scores: here the share of the macro F1 decides.
+rare = []
+for size in [60, 25] + [random.randint(1, 6) for _ in range(30)]:
+    due = [1] * size + [0] * (200 - size)
+    random.shuffle(due)
+    scores = [round(min(1.0, max(0.0, random.gauss(0.3 if d else 0.1, 0.15))), 3) for d in due]
+    rare.append({"due": due, "scores": scores})
+
+
+def micromacro_undivided(labels):
+    order = sorted(range(len(labels)), key=lambda i: (-sum(labels[i]["due"]), i))
+    out = [None] * len(labels)
+    due, predicted = [], []
+    for i in order:
+        l = labels[i]
+        out[i] = best(
+            l["scores"], lambda p, l=l: f1(l["due"], p) + f1(due + l["due"], predicted + p)
+        )[0]
+        due, predicted = due + l["due"], predicted + given(l["scores"], out[i])
+    return out
+
+
+assert micromacro(rare) != micromacro_undivided(rare), "the example tells nothing"
+
 json.dump(
     {
         "labels": labels,
         "scut": scut(labels),
         "scut_fbr": scut_fbr(labels, 0.5),
         "micromacro": micromacro(labels),
+        "rtcut": rtcut(),
+        "scut_smoothed": scut_smoothed(10.0),
+        "rcut": [order[:2] for order in ranked],
+        "mcut": [mcut(row, order) for row, order in zip(matrix, ranked)],
+        "pcut": pcut(1.0),
+        "rare": rare,
+        "rare_micromacro": micromacro(rare),
         "tables": tables,
     },
     sys.stdout,

@@ -33,6 +33,27 @@ fn the_golden_model_loads_and_answers() {
     assert!(predictions[1].labels.is_empty());
 }
 
+/// Fields, selected and weighted terms, thresholds, probabilities, limits and a hierarchy.
+#[test]
+fn the_golden_model_of_version_2_answers() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v2.model");
+    let model = Model::open(&path).unwrap();
+    let labels: Vec<&str> = model.labels().iter().collect();
+    assert_eq!(labels, ["astronomy", "cooking", "gardening", "home"]);
+    assert!(model.settings().abstention.is_some() && model.calibration().is_some());
+    let classifier = Classifier::new(&model, &Threads::available().unwrap()).unwrap();
+    let texts = ["bake bread with basil", "qwerty", "comet stars"];
+    let predictions = classifier.classify_texts(&texts).unwrap();
+    let answers: Vec<&[u32]> = predictions.iter().map(|p| &*p.labels).collect();
+    assert_eq!(answers, [&[3, 1][..], &[], &[0]]);
+    assert_eq!(predictions[0].probabilities.len(), predictions[0].scores.len());
+    // What it was made of loses nothing when it is saved.
+    let folder = tempfile::tempdir().unwrap();
+    let again = folder.path().join("again.model");
+    model.save(&again).unwrap();
+    assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&path).unwrap());
+}
+
 #[test]
 fn saving_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,8 @@ use classify::classifier::Classifier;
 use classify::corpus::{
     Corpus, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
 };
+use classify::evaluate::{Loaded, compare};
+use classify::hierarchy::Hierarchy;
 use classify::model::Model;
 use classify::threads::Threads;
 use serde_json::Value;
@@ -41,6 +43,26 @@ pub(crate) fn analyze(data: &[u8]) {
     };
     let analyzer = Analyzer::new(spec);
     assert_eq!(analyzer.terms(&text), analyzer.terms_slowly(&text));
+}
+
+/// A hierarchy: every label has its level, and none is above itself.
+pub(crate) fn hierarchy(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(hierarchy) = Hierarchy::parse("fuzz", &text) else { return };
+    for label in text.split(['\t', '\n', ' ', ':']).take(200) {
+        assert!(!hierarchy.ancestors(label).contains(label));
+        assert!(hierarchy.level(label) >= 1);
+    }
+}
+
+/// An evaluation against itself: nothing differs.
+pub(crate) fn comparison(data: &[u8]) {
+    let Ok(evaluation) = Loaded::from_json(data) else { return };
+    let threads = Threads::new(NonZeroUsize::MIN).expect("a thread");
+    let others = [evaluation.clone()];
+    let compared = compare(&evaluation, &others, 0, &threads).expect("the same documents");
+    assert!(!compared[0].is_worse(0.999));
+    assert!(compared[0].tests.iter().all(|test| test.p_value >= 1.0), "{:?}", compared[0]);
 }
 
 fn read(data: &[u8], options: ReadOptions) -> Vec<Document> {

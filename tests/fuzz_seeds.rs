@@ -28,7 +28,7 @@ macro_rules! replayed {
 
 replayed! {
     analyze jsonl delimited fasttext plain svmlight reuters lyrl2004 source model
-    model_with_checksums
+    model_with_checksums hierarchy comparison
 }
 
 /// The function behind `model_with_checksums` must let a good model through.

@@ -222,15 +222,15 @@ fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), Comp
 }
 
 fn compared(a: &Outcomes, b: &Outcomes, labels: usize, all: usize, seed: u64) -> Comparison {
+    let met = (a.met(labels), b.met(labels));
     let drawn: Vec<(Headline, Headline)> = (0..replicates(a.len() * 8))
         .into_par_iter()
         .map(|replicate| {
-            let figures =
-                |outcomes: &Outcomes| outcomes.figures(draws(a.len(), seed, replicate), labels);
-            (figures(a), figures(b))
+            let drawn = || draws(a.len(), seed, replicate);
+            (a.figures(drawn(), &met.0), b.figures(drawn(), &met.1))
         })
         .collect();
-    let (first, second) = (a.figures(0..a.len(), labels), b.figures(0..b.len(), labels));
+    let (first, second) = (a.figures(0..a.len(), &met.0), b.figures(0..b.len(), &met.1));
     let difference = |of: fn(&Headline) -> f64| {
         let differences: Vec<f64> = drawn.iter().map(|(a, b)| of(b) - of(a)).collect();
         let count = |beyond: fn(f64) -> bool| {

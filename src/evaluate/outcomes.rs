@@ -72,10 +72,24 @@ impl Outcomes {
         self.of(document).all(|(_, kind)| kind == Kind::Right)
     }
 
-    /// The headline figures of the documents of these numbers, over `labels` labels; those of
-    /// higher number count for the micro F1 only.
-    pub fn figures(&self, documents: impl Iterator<Item = usize>, labels: usize) -> Headline {
-        let mut tallies = vec![[0u64; 3]; labels];
+    /// Which of the first `labels` labels are due or given anywhere.
+    pub fn met(&self, labels: usize) -> Vec<bool> {
+        let mut met = vec![false; labels];
+        for &entry in &self.decisions {
+            if let Some(met) = met.get_mut((entry >> 2) as usize) {
+                *met = true;
+            }
+        }
+        met
+    }
+
+    /// The headline figures of the documents of these numbers, over so many labels as `met` has;
+    /// those of higher number count for the micro F1 only.
+    ///
+    /// A label that is [`met`](Self::met) in all documents but not in these tells nothing here and
+    /// is left out of the macro F1: it would be 0 by chance.
+    pub fn figures(&self, documents: impl Iterator<Item = usize>, met: &[bool]) -> Headline {
+        let mut tallies = vec![[0u64; 3]; met.len()];
         let (mut sum, mut exact, mut count) = ([0u64; 3], 0u64, 0u64);
         for document in documents {
             let mut all_right = true;
@@ -89,10 +103,12 @@ impl Outcomes {
             exact += u64::from(all_right);
             count += 1;
         }
+        let vanished = |(tally, &met): (&[u64; 3], &bool)| met && *tally == [0; 3];
+        let counted = met.len() - tallies.iter().zip(met).filter(|&pair| vanished(pair)).count();
         let f1 = |[tp, fp, missed]: [u64; 3]| Prf::of(tp, fp, missed).f1;
         Headline {
             micro_f1: f1(sum),
-            macro_f1: tallies.iter().copied().map(f1).sum::<f64>() / labels.max(1) as f64,
+            macro_f1: tallies.iter().copied().map(f1).sum::<f64>() / counted.max(1) as f64,
             accuracy: ratio(exact, count),
         }
     }
@@ -105,9 +121,10 @@ impl Outcomes {
         if self.is_empty() {
             return None;
         }
+        let met = self.met(labels);
         let figures = (0..replicates)
             .into_par_iter()
-            .map(|replicate| self.figures(draws(self.len(), seed, replicate), labels))
+            .map(|replicate| self.figures(draws(self.len(), seed, replicate), &met))
             .collect::<Vec<Headline>>();
         let interval = |of: fn(&Headline) -> f64| middle(figures.iter().map(of).collect());
         Some(Intervals {
@@ -229,7 +246,7 @@ mod tests {
         let first: Vec<_> = outcomes.of(0).collect();
         assert_eq!(first, [(5, Kind::Right), (9, Kind::Wrong), (3, Kind::Missed)]);
         assert!(!outcomes.is_exact(0) && outcomes.is_exact(1));
-        let figures = outcomes.figures(0..2, 6);
+        let figures = outcomes.figures(0..2, &outcomes.met(6));
         assert!((figures.micro_f1 - 0.5).abs() < 1e-12 && (figures.accuracy - 0.5).abs() < 1e-12);
         assert!((figures.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
     }

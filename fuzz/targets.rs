@@ -60,7 +60,7 @@ pub(crate) fn comparison(data: &[u8]) {
     let Ok(evaluation) = Loaded::from_json(data) else { return };
     let threads = Threads::new(NonZeroUsize::MIN).expect("a thread");
     let others = [evaluation.clone()];
-    let compared = compare(&evaluation, &others, 0, &threads).expect("the same documents");
+    let compared = compare(&evaluation, &others, (0, 0.05), &threads).expect("the same documents");
     assert!(!compared[0].is_worse(0.999));
     assert!(compared[0].tests.iter().all(|test| test.p_value >= 1.0), "{:?}", compared[0]);
 }

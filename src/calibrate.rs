@@ -269,7 +269,8 @@ impl Abstention {
             let y = margins.partition_point(|&limit| limit <= signals.margin);
             let z = unknowns.partition_point(|&limit| limit >= signals.unknown);
             let cell = &mut cells[(x * wide + y) * deep + z];
-            *cell = (cell.0 + 1, cell.1 + u64::from(given), cell.2 + u64::from(right));
+            let answered = u64::from(given > 0);
+            *cell = (cell.0 + answered, cell.1 + u64::from(given), cell.2 + u64::from(right));
         }
         // Sums over all cells as far inside, one direction after the other.
         for (stride, length) in [(1, deep), (deep, wide), (wide * deep, similarities.len() + 1)] {

@@ -410,15 +410,12 @@ pub fn abstention(
         let (row, neighbors) = found.get(index);
         let neighbors = &neighbors[..neighbors.len().min(trial.k)];
         let scores = vote_with(neighbors, trial.vote.ballot, &factors, &among);
-        let Some(best) = neighbors.first().filter(|_| !scores.is_empty()) else { continue };
+        let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
         let decision = &decisions[fold(index, found.len())];
         let given = decide(&scores, decision);
         let right = given.iter().filter(|label| among.labels(row).contains(label)).count();
-        let signals = Signals {
-            similarity: best.similarity,
-            margin: margin(&scores, decision),
-            unknown: unknown(row),
-        };
+        let signals =
+            Signals { similarity: best, margin: margin(&scores, decision), unknown: unknown(row) };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         documents.push((signals, count(given.len()), count(right)));
     }

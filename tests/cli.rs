@@ -736,8 +736,17 @@ fn probabilities_and_abstaining() {
     assert!((0.0..=1.0).contains(&probability));
     assert_eq!(answer["scores"][0]["probability"], answer["probability"]);
     // Other votes have other scores: what was learnt says nothing of them.
-    let other = ok(&["predict", text(&model), TEST, "-k", "3"]).out;
+    let refused = run(&["predict", text(&model), TEST, "-k", "3"]);
+    assert!(refused.code == 2 && refused.err.contains("--abstain off"), "{}", refused.err);
+    let other = ok(&["predict", text(&model), TEST, "-k", "3", "--abstain", "off"]).out;
     assert!(!other.contains("probability"));
+    // Tuned again, the model keeps its target, unless it is told otherwise.
+    ok(&["tune", text(&model), "--k-max", "20"]);
+    assert!(ok(&["info", text(&model)]).out.contains("1.0 % aimed at"));
+    ok(&["tune", text(&model), "--k-max", "20", "--abstain", "off"]);
+    assert!(!ok(&["info", text(&model)]).out.contains("aimed at"));
+    // Limits of terms hold for the whole corpus, not for its first document.
+    ok(&[&train[..], &["--tune=votes", "--min-df", "2", "--max-df", "50%"]].concat());
 }
 
 #[test]
@@ -767,6 +776,9 @@ fn rules_weights_and_groups() {
         &["--rule", "rcut"],
         &["--rule", "rcut:0"],
         &["--tune=votes", "--rule", "rcut:2"],
+        &["--mode", "single", "--rule", "mcut"],
+        &["--mode", "single", "--threshold", "0.5"],
+        &["--tune=votes", "--rule", "pcut", "--abstain", "target-error=5%"],
         &["--class-weight", "nobody:2"],
         &["--class-weight", "cycling"],
     ] {

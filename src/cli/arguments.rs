@@ -15,6 +15,7 @@ use classify::corpus::{
     ReadOptions, Split, encoding_for_label,
 };
 use classify::counts::{ClassWeights, Counts, DfLimit, Fields, Input, TermLimits};
+use classify::decide::Decision;
 use classify::hierarchy::Hierarchy;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
 use classify::select::Selection;
@@ -479,13 +480,6 @@ impl Training {
         self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))
     }
 
-    /// The same without what only the whole corpus can tell.
-    pub(crate) fn for_a_first_look(&self) -> Self {
-        let weights = Weights { class_weight: None, ..self.weights.clone() };
-        let deciding = self.deciding.without_rule();
-        Self { weights, deciding, ..self.clone() }
-    }
-
     /// The labels above labels.
     pub(crate) fn read_hierarchy(&self) -> Result<Hierarchy, Failure> {
         let read = |path: &PathBuf| Hierarchy::read(path).map_err(Failure::from);
@@ -509,9 +503,39 @@ impl Training {
         threads: &classify::threads::Threads,
         progress: &Progress,
     ) -> Result<(Counts, TrainSettings), Failure> {
-        let mut weighting = self.weights.weighting()?;
         let first = documents.next().transpose()?.ok_or_else(|| no_document(name))?;
-        let input = match &first.content {
+        let mut settings = self.settings(Some(&first), (name, first_column), keep_text)?;
+        let mut documents = std::iter::once(Ok(first)).chain(documents);
+        let mut counts = Counts::read(
+            &mut documents,
+            &Input::new(&settings.input, &settings.fields),
+            self.weights.limits(),
+            keep_text,
+            threads,
+            &|documents| progress.tick(documents),
+        )?;
+        if counts.has_no_term() {
+            return Err(no_term(name).into());
+        }
+        counts.close_labels(&settings.hierarchy);
+        self.weigh_classes(&mut counts)?;
+        if let Some(selection) = self.weights.select {
+            counts = counts.select(selection);
+        }
+        settings.decision = self.deciding.for_corpus(&counts)?;
+        Ok((counts, settings))
+    }
+
+    /// The settings of a corpus, but for the decision, which the whole corpus tells. The first
+    /// document tells whether it is text or features.
+    pub(crate) fn settings(
+        &self,
+        first: Option<&Document>,
+        (name, first_column): (&str, Option<u32>),
+        keep_text: bool,
+    ) -> Result<TrainSettings, Failure> {
+        let mut weighting = self.weights.weighting()?;
+        let input = match &first.ok_or_else(|| no_document(name))?.content {
             Content::Text(_) | Content::Fields(_) => {
                 InputSpec::Text(self.analysis.spec(self.weights.weighting == "sklearn"))
             }
@@ -528,37 +552,22 @@ impl Training {
                 InputSpec::Features(FeatureSpec { counts, first_column })
             }
         };
-        let fields = self.analysis.fields();
-        let mut documents = std::iter::once(Ok(first)).chain(documents);
-        let mut counts = Counts::read(
-            &mut documents,
-            &Input::new(&input, &fields),
-            self.weights.limits(),
-            keep_text,
-            threads,
-            &|documents| progress.tick(documents),
-        )?;
-        if counts.has_no_term() {
-            return Err(no_term(name).into());
+        let hierarchy = self.read_hierarchy()?;
+        if !hierarchy.is_empty() {
+            self.deciding.refuse_single("--hierarchy")?;
         }
-        if let Some(selection) = self.weights.select {
-            counts = counts.select(selection);
-        }
-        counts.close_labels(&self.read_hierarchy()?);
-        self.weigh_classes(&mut counts)?;
-        let settings = TrainSettings {
+        Ok(TrainSettings {
             input,
-            fields,
+            fields: self.analysis.fields(),
             weighting,
             k: self.deciding.k().unwrap_or(TrainSettings::K),
             vote: self.deciding.vote().unwrap_or_default(),
-            decision: self.deciding.for_corpus(&counts)?,
+            decision: Decision::Single,
             selection: self.weights.select,
             tuning: None,
             abstention: None,
-            hierarchy: self.read_hierarchy()?,
-        };
-        Ok((counts, settings))
+            hierarchy,
+        })
     }
 }
 

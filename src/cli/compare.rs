@@ -64,7 +64,7 @@ impl Compare {
             loaded.push(evaluation);
         }
         let baseline = loaded.remove(0);
-        let comparisons = compare(&baseline, &loaded, seed, threads)
+        let comparisons = compare(&baseline, &loaded, (seed, self.alpha), threads)
             .map_err(|(at, error)| failed(at, error.to_string()))?;
         let names: Vec<String> =
             paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();

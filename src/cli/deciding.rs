@@ -167,6 +167,20 @@ impl RuleArgument {
     }
 }
 
+/// Refuses to use limits of abstaining with other votes or decisions than they were learnt from.
+fn same_limits(classifier: &Classifier<'_>) -> Result<(), Failure> {
+    let settings = classifier.model().settings();
+    let same = classifier.k == settings.k
+        && classifier.vote == settings.vote
+        && classifier.decision == settings.decision;
+    if classifier.abstention.is_some() && !same {
+        let message = "this model abstains by limits that were learnt for its own k, vote and rule: \
+                       add --abstain off to change these";
+        return Err(Failure::Usage(message.into()));
+    }
+    Ok(())
+}
+
 fn shares(sizes: &[u32], documents: usize) -> Vec<f64> {
     sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
 }
@@ -180,13 +194,31 @@ impl Deciding {
         self.vote
     }
 
-    /// The same with the rule left open.
-    pub(crate) fn without_rule(&self) -> Self {
-        Self { rule: None, ..self.clone() }
+    /// Refuses `--mode single` beside what is for several labels.
+    pub(crate) fn refuse_single(&self, beside: &str) -> Result<(), Failure> {
+        if self.mode == Some(Mode::Single) {
+            let message = format!("--mode single and {beside}, which is for several labels");
+            return Err(Failure::Usage(message));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        for (said, flag) in [
+            (self.rule.is_some(), "--rule"),
+            (self.threshold.is_some(), "--threshold"),
+            (self.allow_none, "--allow-none"),
+        ] {
+            if said {
+                self.refuse_single(flag)?;
+            }
+        }
+        Ok(())
     }
 
     /// What tuning has to keep.
     pub(crate) fn fixed(&self) -> Result<Fixed, Failure> {
+        self.check()?;
         if self.threshold.is_some() || self.allow_none {
             let message = "--threshold and --allow-none are what --tune chooses: leave one out";
             return Err(Failure::Usage(message.into()));
@@ -209,6 +241,7 @@ impl Deciding {
 
     /// The decision for a corpus, without tuning.
     pub(crate) fn for_corpus(&self, counts: &Counts) -> Result<Decision, Failure> {
+        self.check()?;
         if !self.several(counts.has_several_labels()) {
             return Ok(Decision::Single);
         }
@@ -231,6 +264,7 @@ impl Deciding {
 
     /// Changes a trained classifier as far as the flags say.
     pub(crate) fn change(&self, classifier: &mut Classifier<'_>) -> Result<(), Failure> {
+        self.check()?;
         if let Some(k) = self.k {
             classifier.k = k;
         }
@@ -244,7 +278,7 @@ impl Deciding {
             let model = classifier.model();
             classifier.decision =
                 rule.decision(|| shares(model.label_sizes(), model.ids().len()))?;
-            return Ok(());
+            return same_limits(classifier);
         }
         let (threshold, allow_none) = match &classifier.decision {
             &Decision::Multi { threshold, allow_none } => (threshold, allow_none),
@@ -261,7 +295,7 @@ impl Deciding {
             _ if said_multi => classifier.decision = multi,
             _ => {}
         }
-        Ok(())
+        same_limits(classifier)
     }
 
     /// Changes a classifier of a model that was just trained by these flags: its rule, and the

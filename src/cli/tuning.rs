@@ -15,8 +15,8 @@ use classify::search::{Inverted, Search};
 use classify::threads::Threads;
 use classify::tune::{
     Exclusion, FeatureError, Features, Figures, Free, Grid, LeaveOneOut, NearDuplicates, Objective,
-    Rules, Step, Trial, Trials, Tuned, Weighted, abstention, calibrate, learn, near_limit, revote,
-    tune_features, window,
+    Rule, Rules, Step, Trial, Trials, Tuned, Weighted, abstention, calibrate, learn, near_limit,
+    revote, tune_features, window,
 };
 use classify::vote::Electorate;
 use serde::Serialize;
@@ -130,11 +130,12 @@ impl Tuning {
         (progress, talk): (&Progress, Talk),
     ) -> Result<Settled, Failure> {
         let fixed = training.deciding.fixed()?;
-        let documents: Vec<Document> = documents.collect::<Result<_, CorpusError>>()?;
-        let mut first = documents.iter().take(1).cloned().map(Ok);
-        // One document may not have the labels that the user names weights of.
-        let (_, mut settings) =
-            training.for_a_first_look().count(&mut first, source, keep_text, threads, progress)?;
+        let read = documents.zip(1..).map(|(document, count)| {
+            progress.tick(count);
+            document
+        });
+        let documents: Vec<Document> = read.collect::<Result<_, CorpusError>>()?;
+        let mut settings = training.settings(documents.first(), source, keep_text)?;
         let hierarchy = settings.hierarchy.clone();
         let limits = training.weights.limits();
         let spec = match &settings.input {
@@ -272,6 +273,11 @@ impl Tuning {
         threads: &Threads,
         talk: Talk,
     ) -> Result<Learnt, Failure> {
+        if fixed.rule == Some(Rule::Pcut) && fixed.target_error.is_some() {
+            let message = "--abstain and pcut: limits are for documents that are decided on one by \
+                           one";
+            return Err(Failure::Usage(message.into()));
+        }
         if several && fixed.vote.is_some_and(|vote| vote.compensation > 0.0) {
             let message = "/size^ is for one label a document: thresholds of labels make up for \
                            their sizes";
@@ -397,7 +403,7 @@ pub(crate) struct Tune {
     #[arg(long, value_enum)]
     mode: Option<Mode>,
     /// Give no answer where the model is not sure: target-error=5% sets limits that leave so many
-    /// wrong labels
+    /// wrong labels; off sets none [default: the target that the model has]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
     /// Several labels: try this rule only: threshold, scut, scut-fbr, scut-smoothed, rtcut,
@@ -432,9 +438,14 @@ impl Tune {
         let votes = (&engine as &dyn Search, model.rows(), model.electorate());
         let target_error = match self.abstain {
             Some(AbstainArgument::TargetError(target)) => Some(target),
-            Some(AbstainArgument::Off) | None => None,
+            Some(AbstainArgument::Off) => None,
+            None => settings.abstention.map(|limits| limits.target_error),
         };
         let rule = self.rule.map(RuleArgument::without_number).transpose()?;
+        if self.mode == Some(Mode::Single) && rule.is_some() {
+            let message = "--mode single and --rule: one label a document needs no rule";
+            return Err(Failure::Usage(message.into()));
+        }
         let several = (several, Fixed { rule, target_error, ..Fixed::default() });
         // The model does not know how many terms were dropped: they set no limit.
         let near = (&near, &(|_: u32| 0.0) as &dyn Fn(u32) -> f64);

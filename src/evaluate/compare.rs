@@ -159,14 +159,15 @@ impl Comparison {
     }
 }
 
-/// Compares evaluations with the first one. The seed draws the documents of the bootstrap.
+/// Compares evaluations with the first one. The seed draws the documents of the bootstrap, at
+/// least so often (up to 100,000 times) that a p-value below `alpha` can come out.
 ///
 /// # Errors
 /// The number of the evaluation, from 0 for the baseline, and why it cannot be compared.
 pub fn compare(
     baseline: &Loaded,
     others: &[Loaded],
-    seed: u64,
+    (seed, alpha): (u64, f64),
     threads: &Threads,
 ) -> Result<Vec<Comparison>, (usize, CompareError)> {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -182,7 +183,9 @@ pub fn compare(
         same_documents(baseline.documents(), other.documents()).map_err(|error| (at, error))?;
         let second = outcomes(other.documents(), &mut numbers);
         let all = numbers.len();
-        comparisons.push(threads.run(|| compared(&first, &second, labels, all, seed)));
+        // The least p-value is 2 / (draws + 1), times the comparisons.
+        let least = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
+        comparisons.push(threads.run(|| compared(&first, &second, labels, all, (seed, least))));
     }
     adjust(&mut comparisons);
     Ok(comparisons)
@@ -221,9 +224,15 @@ fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), Comp
     Err(CompareError::OtherCount { found: b.len(), expected: a.len() })
 }
 
-fn compared(a: &Outcomes, b: &Outcomes, labels: usize, all: usize, seed: u64) -> Comparison {
+fn compared(
+    a: &Outcomes,
+    b: &Outcomes,
+    labels: usize,
+    all: usize,
+    (seed, least): (u64, f64),
+) -> Comparison {
     let met = (a.met(labels), b.met(labels));
-    let drawn: Vec<(Headline, Headline)> = (0..replicates(a.len() * 8))
+    let drawn: Vec<(Headline, Headline)> = (0..draws_of(a.len(), least))
         .into_par_iter()
         .map(|replicate| {
             let drawn = || draws(a.len(), seed, replicate);
@@ -256,6 +265,12 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: usize, all: usize, seed: u64) ->
         accuracy: difference(|figures| figures.accuracy),
         tests: tests(a, b, labels, all),
     }
+}
+
+fn draws_of(documents: usize, least: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 100,000")]
+    let least = least.ceil() as u64;
+    replicates(documents * 8).max(least)
 }
 
 fn tests(a: &Outcomes, b: &Outcomes, labels: usize, all: usize) -> Vec<Test> {
@@ -320,8 +335,11 @@ fn paired_t(differences: &[f64]) -> f64 {
     let mean = differences.iter().sum::<f64>() / n;
     let squares: f64 = differences.iter().map(|difference| (difference - mean).powi(2)).sum();
     let error = (squares / (n - 1.0) / n).sqrt();
-    if differences.len() < 2 || error <= 0.0 {
+    if differences.len() < 2 {
         return 1.0;
+    }
+    if error <= 0.0 {
+        return if mean == 0.0 { 1.0 } else { 0.0 };
     }
     let Ok(t) = StudentsT::new(0.0, 1.0, n - 1.0) else { return 1.0 };
     2.0 * t.sf((mean / error).abs())
@@ -417,6 +435,7 @@ mod tests_of_tests {
     fn nothing_differs() {
         assert!((sign_test(0, 0) - 1.0).abs() < 1e-12);
         assert!((paired_t(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
+        assert!(paired_t(&[-1.0, -1.0]) <= 0.0, "all labels alike");
         assert!((wilcoxon(&[0.0]) - 1.0).abs() < 1e-12);
         assert!((wilcoxon(&[]) - 1.0).abs() < 1e-12);
     }

@@ -188,7 +188,7 @@ impl Confidences {
         let given = self.documents.iter().map(|&(_, given, _)| u64::from(given)).sum();
         let precision = ratio(right, given);
         self.may_abstain.then(|| Answered {
-            coverage: ratio(documents.test - documents.abstained, documents.test),
+            coverage: ratio(self.documents.len() as u64, documents.test),
             precision,
             error: if given > 0 { 1.0 - precision } else { 0.0 },
         })

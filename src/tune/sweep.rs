@@ -289,18 +289,22 @@ impl<'a> Sweep<'a> {
     /// PCut, the left-out documents being the batch.
     fn proportional(&self, room: &mut Room<'_>, found: &mut impl FnMut(Candidate, Figures)) {
         for factor in PCUT {
-            room.count.reset();
-            for (ladder, parts) in room.ladders.iter_mut().zip(&self.due_documents) {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a small number of documents"
-                )]
-                let most = (f64::from(due(parts, None)) * factor).round() as usize;
-                room.count.give_all(ladder.first(most).iter().map(|entry| entry.slot as usize));
-            }
-            found(Candidate::Proportional { factor }, room.count.figures());
+            found(Candidate::Proportional { factor }, self.in_proportion(room, factor));
         }
+    }
+
+    fn in_proportion(&self, room: &mut Room<'_>, factor: f64) -> Figures {
+        room.count.reset();
+        for (ladder, parts) in room.ladders.iter_mut().zip(&self.due_documents) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a small number of documents"
+            )]
+            let most = (f64::from(due(parts, None)) * factor).round() as usize;
+            room.count.give_all(ladder.first(most).iter().map(|entry| entry.slot as usize));
+        }
+        room.count.figures()
     }
 
     /// How many slots there are: what a re-vote costs.
@@ -338,7 +342,12 @@ impl<'a> Sweep<'a> {
             let mut count = Count::new(self);
             count.give_all(given);
             let decision = self.decision(trial.decision, &mut room, None);
-            learnt = (decision, count.figures());
+            let figures = match trial.decision {
+                // It decides on all documents together.
+                Candidate::Proportional { factor } => self.in_proportion(&mut room, factor),
+                _ => count.figures(),
+            };
+            learnt = (decision, figures);
         });
         learnt
     }
@@ -450,7 +459,8 @@ impl<'s> Room<'s> {
         let sweep = self.sweep;
         self.ranking.sort(scores);
         let labels = sweep.due_documents.len();
-        self.histogram.reset(labels);
+        let steps = rules.allow(Rule::Threshold) || rules.allow(Rule::ScutSmoothed);
+        self.histogram.reset(if steps { labels } else { 0 });
         for ladders in [&mut self.ladders, &mut self.value_ladders] {
             ladders.resize_with(labels, Ladder::default);
             ladders.iter_mut().zip(&sweep.due_documents).for_each(|(l, &due)| l.reset(due));
@@ -463,7 +473,9 @@ impl<'s> Room<'s> {
                     (sweep.labels[slot] as usize, scores[slot], sweep.due[slot]);
                 let entry = Entry { score, slot: narrow(slot), fold, due };
                 self.ladders[label].push(entry);
-                self.histogram.add(label, score, fold.into(), due);
+                if steps {
+                    self.histogram.add(label, score, fold.into(), due);
+                }
                 if rtcut && rank < RTCUT {
                     let value = ThresholdRule::Rtcut.value(score, rank);
                     self.value_ladders[label].push(Entry { score: value, ..entry });

@@ -43,6 +43,12 @@ pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
             text.push_str(&plain(confused(evaluation)));
         }
     }
+    if all_labels {
+        text.push_str("\nreliability of the labels given\n");
+        text.push_str(&plain(reliability(evaluation)));
+        text.push_str("\nthe surest answers\n");
+        text.push_str(&plain(coverage(evaluation)));
+    }
     text.push('\n');
     text.push_str(&plain(stages(evaluation)));
     text
@@ -70,6 +76,8 @@ pub fn markdown(evaluation: &Evaluation) -> String {
         }
         None => section("Most confused labels", confused(evaluation)),
     }
+    section("Reliability of the labels given", reliability(evaluation));
+    section("Coverage and precision", coverage(evaluation));
     section("Stages", stages(evaluation));
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -277,6 +285,30 @@ fn levels(evaluation: &Evaluation) -> Option<Table> {
         table.add_row(counts.into_iter().chain(figures));
     }
     (!evaluation.levels.is_empty()).then_some(table)
+}
+
+fn reliability(evaluation: &Evaluation) -> Table {
+    let confidence = if evaluation.calibration_error.is_some() {
+        "mean probability"
+    } else {
+        "mean share of the vote"
+    };
+    let mut table = table(&["from", "to", "labels given", confidence, "right"], 0);
+    for bin in evaluation.reliability.iter().filter(|bin| bin.count > 0) {
+        let ends = [bin.from, bin.to].map(|end| format!("{end:.1}"));
+        let rest = [bin.count.to_string(), figure(bin.confidence), figure(bin.right)];
+        table.add_row(ends.into_iter().chain(rest));
+    }
+    table
+}
+
+fn coverage(evaluation: &Evaluation) -> Table {
+    let mut table = table(&["share of the answers", "least confidence", "precision"], 0);
+    for point in evaluation.coverage.iter().skip(1).step_by(2) {
+        let share = format!("{:.1}", point.coverage);
+        table.add_row([share, figure(point.confidence), figure(point.precision)]);
+    }
+    table
 }
 
 fn confused(evaluation: &Evaluation) -> Table {

@@ -434,6 +434,8 @@ pub(super) struct Room<'s> {
     ladders: Vec<Ladder>,
     /// RTCut's values of each label, if they are asked for.
     value_ladders: Vec<Ladder>,
+    /// The cuts of best F1 without each part, and of all.
+    cuts: [Option<Cuts>; FOLDS + 1],
     /// The scores of each label by step.
     histogram: Histogram,
     /// The same of the best label of each document alone.
@@ -448,6 +450,7 @@ impl<'s> Room<'s> {
             ranking: Ranking::new(sweep),
             ladders: Vec::new(),
             value_ladders: Vec::new(),
+            cuts: Default::default(),
             histogram: Histogram::default(),
             tops: Histogram::default(),
             count: Count::new(sweep),
@@ -458,6 +461,7 @@ impl<'s> Room<'s> {
     fn fill(&mut self, scores: &[f64], rules: Rules) {
         let sweep = self.sweep;
         self.ranking.sort(scores);
+        self.cuts = Default::default();
         let labels = sweep.due_documents.len();
         let steps = rules.allow(Rule::Threshold) || rules.allow(Rule::ScutSmoothed);
         self.histogram.reset(if steps { labels } else { 0 });
@@ -493,9 +497,10 @@ impl<'s> Room<'s> {
         without: Without,
     ) -> Vec<Vec<Option<f64>>> {
         match rule {
-            ThresholdRule::Scut => vec![Cuts::scut(&mut self.ladders, without).with_fbr(0.0)],
-            ThresholdRule::ScutFbr => {
-                let cuts = Cuts::scut(&mut self.ladders, without);
+            ThresholdRule::Scut | ThresholdRule::ScutFbr => {
+                // Both rules have these cuts.
+                let cuts = self.cuts[without.map_or(FOLDS, |fold| fold)]
+                    .get_or_insert_with(|| Cuts::scut(&mut self.ladders, without));
                 parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
             }
             ThresholdRule::ScutSmoothed => {

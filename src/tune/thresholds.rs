@@ -97,6 +97,17 @@ struct Best {
     value: f64,
 }
 
+impl Best {
+    /// Takes a cut between two scores if its value is higher.
+    fn consider(&mut self, tally: Tally, value: f64, (last, next): (f64, f64)) {
+        if value > self.value {
+            let middle = f64::midpoint(last, next);
+            let threshold = if middle > next { middle } else { last };
+            *self = Self { threshold: Some(threshold), tally, value };
+        }
+    }
+}
+
 impl Ladder {
     /// Empties the list, for a label that is due in so many documents.
     pub(super) fn reset(&mut self, due: Due) {
@@ -137,11 +148,13 @@ impl Ladder {
 
     /// The entries of scores that reach a threshold.
     pub(super) fn reaching(&mut self, threshold: f64) -> &[Entry] {
-        let mut taken = 0;
-        while self.entry(taken).is_some_and(|entry| entry.score >= threshold) {
-            taken += 1;
+        while self.sorted < self.entries.len()
+            && self.entries[..self.sorted].last().is_none_or(|last| last.score >= threshold)
+        {
+            self.sort(self.sorted + 1);
         }
-        &self.entries[..taken]
+        let sorted = &self.entries[..self.sorted];
+        &sorted[..sorted.partition_point(|entry| entry.score >= threshold)]
     }
 
     /// The cut of highest value, of equal ones the shortest. Equal scores are not cut apart;
@@ -152,36 +165,36 @@ impl Ladder {
         let due = due(&self.due, without);
         let mut tally = Tally { due: u64::from(due), ..Tally::default() };
         let mut best = Best { threshold: None, tally, value: value(tally) };
+        let left_out = without.and_then(|fold| u8::try_from(fold).ok());
         let mut last: Option<f64> = None;
-        for at in 0.. {
-            let entry = self.entry(at);
-            if entry.is_some_and(|entry| Some(usize::from(entry.fold)) == without) {
-                continue;
+        let mut at = 0;
+        while at < self.entries.len() {
+            if at >= self.sorted {
+                self.sort(at + 1);
             }
-            let next = entry.map(|entry| entry.score);
-            if let Some(last) = last
-                && next.is_none_or(|next| next < last)
-            {
-                let value = value(tally);
-                if value > best.value {
-                    let next = next.unwrap_or_else(|| floor(last));
-                    let middle = f64::midpoint(last, next);
-                    let threshold = if middle > next { middle } else { last };
-                    best = Best { threshold: Some(threshold), tally, value };
+            for entry in &self.entries[at..self.sorted] {
+                if Some(entry.fold) == left_out {
+                    continue;
                 }
+                if let Some(last) = last.filter(|&last| entry.score < last) {
+                    best.consider(tally, value(tally), (last, entry.score));
+                    // Looked at now and then: nothing longer can be better.
+                    let given = tally.tp + tally.fp;
+                    if given.is_multiple_of(8) && value(tally.ideal(given + 1)) < best.value {
+                        return best;
+                    }
+                }
+                if entry.due {
+                    tally.tp += 1;
+                } else {
+                    tally.fp += 1;
+                }
+                last = Some(entry.score);
             }
-            let Some(entry) = entry else { break };
-            if entry.due {
-                tally.tp += 1;
-            } else {
-                tally.fp += 1;
-            }
-            last = Some(entry.score);
-            // Looked at now and then: nothing longer can be better.
-            let given = tally.tp + tally.fp;
-            if given.is_multiple_of(16) && value(tally.ideal(given + 1)) < best.value {
-                break;
-            }
+            at = self.sorted;
+        }
+        if let Some(last) = last {
+            best.consider(tally, value(tally), (last, floor(last)));
         }
         best
     }

@@ -336,7 +336,7 @@ impl Tuning {
             figures,
             trials: tuned.trials.clone(),
         };
-        talk.say(&report.summary());
+        talk.say(&report.summary(if talk.verbose { usize::MAX } else { 10 }));
         if let Some(path) = &self.flags.tune_table {
             super::write_json(path, &report)?;
         }
@@ -515,7 +515,8 @@ impl Report {
         alike.map(|trial| (trial.k, trial.figures)).collect()
     }
 
-    fn summary(&self) -> String {
+    /// What was tried, and the best `shown` settings.
+    fn summary(&self, shown: usize) -> String {
         let objective = self.objective;
         let mut text = format!(
             "tuning: {} settings tried on {} left-out documents; the best by {}:",
@@ -525,7 +526,7 @@ impl Report {
         );
         let mut best: Vec<&Trial> = self.trials.iter().collect();
         best.sort_by(|a, b| objective.of(b.figures).total_cmp(&objective.of(a.figures)));
-        for trial in best.iter().take(10) {
+        for trial in best.iter().take(shown) {
             let _ = write!(
                 text,
                 "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {}, {}, {}",

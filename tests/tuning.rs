@@ -304,8 +304,12 @@ fn thresholds_of_other_peoples_code() {
     ] {
         same_thresholds(name, &thresholds(rule, parameter, &labels), &golden[name]);
     }
-    let rare = thresholds(ThresholdRule::Micromacro, 0.0, &golden_labels(&golden["rare"]));
-    same_thresholds("rare", &rare, &golden["rare_micromacro"]);
+    let rare = golden_labels(&golden["rare"]);
+    let found = thresholds(ThresholdRule::Micromacro, 0.0, &rare);
+    same_thresholds("rare", &found, &golden["rare_micromacro"]);
+    // More labels than lend each other their curves.
+    let found = thresholds(ThresholdRule::ScutSmoothed, 10.0, &rare);
+    same_thresholds("rare, smoothed", &found, &golden["rare_scut_smoothed"]);
 }
 
 /// RTCut, RCut, MCut and PCut on the same scores, document by document.

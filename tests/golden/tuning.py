@@ -144,7 +144,7 @@ def rtcut():
     return out
 
 
-def scut_smoothed(weight):
+def scut_smoothed(labels, weight):
     """The threshold of the grid with the best n * F1 + weight * mean F1 of 21 labels around."""
     grid = [2.0 ** (octave - 9) * (1 + step / 16) for octave in range(9) for step in range(16)] + [1.0]
     curves = np.array([[f1(l["due"], given(l["scores"], t)) for t in grid] for l in labels])
@@ -191,12 +191,13 @@ json.dump(
         "scut_fbr": scut_fbr(labels, 0.5),
         "micromacro": micromacro(labels),
         "rtcut": rtcut(),
-        "scut_smoothed": scut_smoothed(10.0),
+        "scut_smoothed": scut_smoothed(labels, 10.0),
         "rcut": [order[:2] for order in ranked],
         "mcut": [mcut(row, order) for row, order in zip(matrix, ranked)],
         "pcut": pcut(1.0),
         "rare": rare,
         "rare_micromacro": micromacro(rare),
+        "rare_scut_smoothed": scut_smoothed(rare, 10.0),
         "tables": tables,
     },
     sys.stdout,

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::matrix::{Csr, CsrBuilder};
 use crate::output::write_atomically;
 
 /// The documents of RCV1-v2.
@@ -63,16 +64,7 @@ pub fn rcv1_like(
     let mut world = World::new(seed);
     let mut qrels = Vec::new();
     let train: Vec<Made> = (0..training).map(|number| world.document(number)).collect();
-    let mut frequencies = vec![0u32; TERMS];
-    for document in &train {
-        for &term in document.terms.keys() {
-            frequencies[term as usize] += 1;
-        }
-    }
-    let idf: Vec<f64> = frequencies
-        .iter()
-        .map(|&df| if df == 0 { 0.0 } else { libm::log(training as f64 / f64::from(df)) })
-        .collect();
+    let idf = idf(&train);
     write_atomically(&folder.join("lyrl2004_vectors_train.dat"), |out| {
         for (number, document) in (0..).zip(&train) {
             document.write(number, &idf, out)?;
@@ -106,6 +98,56 @@ pub fn rcv1_like(
         })
     })?;
     Ok(Written { training, test })
+}
+
+/// The rows of a corpus like RCV1-v2, without files: what the files of [`rcv1_like`] hold, with all
+/// digits of the weights.
+#[derive(Debug)]
+pub struct Rows {
+    /// Training documents × terms, unit rows.
+    pub training: Csr,
+    /// Test documents × the same terms.
+    pub test: Csr,
+}
+
+/// Makes the rows of a corpus like RCV1-v2: `training` documents, then `test` ones.
+///
+/// ```
+/// let rows = classify::generate::rcv1_like_rows(200, 50, 0);
+/// assert_eq!((rows.training.rows(), rows.test.rows()), (200, 50));
+/// ```
+pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
+    let mut world = World::new(seed);
+    let train: Vec<Made> = (0..training).map(|number| world.document(number)).collect();
+    let idf = idf(&train);
+    let matrix = |documents: &mut dyn Iterator<Item = Made>| {
+        let mut rows = CsrBuilder::default();
+        for document in documents {
+            let (weights, norm) = document.weights(&idf);
+            #[expect(clippy::cast_possible_truncation, reason = "weights are kept as f32")]
+            rows.push_row(weights.map(|(term, weight)| (term, (weight / norm) as f32)));
+        }
+        rows.build(TERMS)
+    };
+    Rows {
+        training: matrix(&mut train.into_iter()),
+        test: matrix(&mut (training..training + test).map(|number| world.document(number))),
+    }
+}
+
+/// ln(N / df) of each term; 0 for one that no training document has.
+fn idf(train: &[Made]) -> Vec<f64> {
+    let mut frequencies = vec![0u32; TERMS];
+    for document in train {
+        for &term in document.terms.keys() {
+            frequencies[term as usize] += 1;
+        }
+    }
+    let of_term = |&df: &u32| match df {
+        0 => 0.0,
+        df => libm::log(train.len() as f64 / f64::from(df)),
+    };
+    frequencies.iter().map(of_term).collect()
 }
 
 /// Random numbers: `SplitMix64` (Steele, Lea and Flood 2014).
@@ -315,18 +357,22 @@ impl World {
 }
 
 impl Made {
+    /// Its `ltc` weights above 0 before they are normalized, and their Euclidean length.
+    fn weights<'a>(&'a self, idf: &'a [f64]) -> (impl Iterator<Item = (u32, f64)> + 'a, f64) {
+        let weight = move |(&term, &count): (&u32, &u32)| {
+            (term, (1.0 + libm::log(f64::from(count))) * idf[term as usize])
+        };
+        let squares = self.terms.iter().map(weight).map(|(_, weight)| weight * weight);
+        let norm = squares.sum::<f64>().sqrt();
+        (self.terms.iter().map(weight).filter(|(_, weight)| *weight > 0.0), norm)
+    }
+
     /// The document's line of a vector file.
     fn write(&self, number: u64, idf: &[f64], out: &mut dyn Write) -> io::Result<()> {
-        let weight = |(&term, &count): (&u32, &u32)| {
-            (1.0 + libm::log(f64::from(count))) * idf[term as usize]
-        };
-        let norm = self.terms.iter().map(weight).map(|weight| weight * weight).sum::<f64>().sqrt();
+        let (weights, norm) = self.weights(idf);
         write!(out, "{} ", FIRST_ID + number)?;
-        for (&term, &count) in &self.terms {
-            let weight = weight((&term, &count));
-            if weight > 0.0 {
-                write!(out, " {}:{:.8}", term + 1, weight / norm)?;
-            }
+        for (term, weight) in weights {
+            write!(out, " {}:{:.8}", term + 1, weight / norm)?;
         }
         writeln!(out)
     }

@@ -14,11 +14,15 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroUsize;
 
+use metric_index::gpu::GpuError;
+
 use crate::matrix::CsrView;
 
+mod cuda;
 mod exhaustive;
 mod inverted;
 
+pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory, Warn};
 pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
 
@@ -150,6 +154,9 @@ pub enum SearchError {
         /// How many there may be.
         limit: u32,
     },
+    /// A GPU that was asked for failed, and nothing else was to take its place.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
 }
 
 fn check_training(training: &CsrView<'_>) -> Result<(), SearchError> {

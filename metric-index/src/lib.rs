@@ -27,3 +27,4 @@ pub mod error;
 pub mod metric;
 pub mod neighbor;
 pub mod index;
+pub mod gpu;

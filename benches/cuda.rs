@@ -1,0 +1,212 @@
+//! Times of the GPU engines on rows made like RCV1's (`classify generate rcv1-like`, seed 0).
+//!
+//! `cargo bench --bench cuda -- PART...`, where a part is one of
+//!
+//! * `full`: the whole test set, device time and host to host, fused
+//! * `paper`: 10,000 queries, every algorithm of the paper
+//! * `small`: 1 to 4,096 queries
+//! * `scaling`: 23 K, 100 K, 781 K and 5 M training rows, k = 10, 100 and 1,000
+//!
+//! Times are medians of CUDA events around everything but copies; "host to host" is the time of
+//! `Search::top_k`.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Instant;
+
+use classify::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
+use classify::matrix::{Csr, CsrBuilder};
+use classify::search::{Cuda, CudaEngine, CudaOptions, GridMemory, Queries, Search};
+use classify::threads::Threads;
+use metric_index::gpu::Device;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let parts: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    if parts.is_empty() {
+        println!("cuda: name what to measure: full, paper, small, scaling");
+        return Ok(());
+    }
+    let device = match Device::open_best() {
+        Ok(device) => device,
+        Err(error) => {
+            println!("cuda: {error}");
+            return Ok(());
+        }
+    };
+    let info = device.info();
+    println!("{}, {} multiprocessors, CUDA {}", info.name, info.multiprocessors, info.driver);
+    let has = |part: &str| parts.iter().any(|p| p == part);
+    let test = if has("full") { DOCUMENTS - TRAINING } else { 10_000 };
+    if has("full") || has("paper") || has("small") {
+        let start = Instant::now();
+        let rows = rcv1_like_rows(TRAINING, test, 0);
+        let some = first(&rows.test, 10_000);
+        let adds = multiply_adds(&rows.training, &rows.test);
+        println!(
+            "{} x {} training rows, {} entries; {} queries of {:.1} terms, {adds:.0} multiply-adds each; made in {:.0} s",
+            rows.training.rows(),
+            rows.training.cols(),
+            rows.training.nnz(),
+            rows.test.rows(),
+            rows.test.nnz() as f64 / rows.test.rows() as f64,
+            start.elapsed().as_secs_f64(),
+        );
+        if has("full") {
+            full(&device, &rows.training, &rows.test, adds)?;
+        }
+        if has("paper") {
+            paper(&device, &rows.training, &some)?;
+        }
+        if has("small") {
+            small(&device, &rows.training, &some)?;
+        }
+    }
+    if has("scaling") {
+        scaling(&device)?;
+    }
+    Ok(())
+}
+
+fn engine<'a>(device: &Device, training: &'a Csr, engine: CudaEngine) -> Outcome<Cuda<'a>> {
+    let options = CudaOptions { fall_back: false, ..CudaOptions::new(engine) };
+    let warn = Arc::new(|text: &str| println!("{text}"));
+    Ok(Cuda::new(training, device.clone(), options, Threads::available()?, warn)?)
+}
+
+fn first(rows: &Csr, count: usize) -> Csr {
+    let mut builder = CsrBuilder::default();
+    for row in rows.outer_iterator().take(count) {
+        builder.push_row(row.iter().map(|(column, &value)| (column as u32, value)));
+    }
+    builder.build(rows.cols())
+}
+
+/// Multiply-adds a query: postings of its terms.
+fn multiply_adds(training: &Csr, queries: &Csr) -> f64 {
+    let mut frequencies = vec![0u64; training.cols()];
+    for &term in training.indices() {
+        frequencies[term as usize] += 1;
+    }
+    let sum: u64 = queries.indices().iter().map(|&term| frequencies[term as usize]).sum();
+    sum as f64 / queries.rows() as f64
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn k(k: usize) -> NonZeroUsize {
+    NonZeroUsize::new(k).expect("k from 1")
+}
+
+/// Device time in seconds, the median of some runs after one that is not counted.
+fn device_time(engine: &Cuda<'_>, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
+    let view = queries.view();
+    let seconds = engine.device_seconds(Queries::new(&view), k(neighbors), runs + 1)?;
+    Ok(median(seconds[1..].to_vec()))
+}
+
+fn host_time(engine: &Cuda<'_>, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
+    let view = queries.view();
+    let mut times = Vec::new();
+    for _ in 0..=runs {
+        let start = Instant::now();
+        let found = engine.top_k(Queries::new(&view), k(neighbors))?;
+        times.push(start.elapsed().as_secs_f64());
+        drop(found);
+    }
+    Ok(median(times[1..].to_vec()))
+}
+
+fn full(device: &Device, training: &Csr, queries: &Csr, adds: f64) -> Outcome<()> {
+    let start = Instant::now();
+    let fused = engine(device, training, CudaEngine::Fused)?;
+    println!("index built and loaded in {:.2} s", start.elapsed().as_secs_f64());
+    for neighbors in [10, 30, 100] {
+        let seconds = device_time(&fused, queries, neighbors, 7)?;
+        println!(
+            "fused, {} queries, k = {neighbors}: device {:.2} ms, {:.2}e12 multiply-adds/s",
+            queries.rows(),
+            seconds * 1e3,
+            adds * queries.rows() as f64 / seconds / 1e12
+        );
+    }
+    let seconds = host_time(&fused, queries, 30, 5)?;
+    println!("fused, {} queries, k = 30: host to host {:.2} ms", queries.rows(), seconds * 1e3);
+    Ok(())
+}
+
+fn paper(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
+    let mut engines = vec![("fused".to_owned(), CudaEngine::Fused)];
+    for threads in [32, 64, 128, 256] {
+        engines.push((format!("base {threads}"), CudaEngine::Base { threads }));
+    }
+    for threads in [32, 64, 128, 256] {
+        engines.push((format!("shared {threads}"), CudaEngine::Shared { threads }));
+    }
+    for memory in [GridMemory::Texture, GridMemory::ReadOnly] {
+        for documents in [32, 64, 128, 256] {
+            for threads in [64, 128, 256] {
+                let name = format!("grid {documents} x {threads} {memory:?}");
+                engines.push((name, CudaEngine::Grid { documents, threads, memory }));
+            }
+        }
+    }
+    for (name, kind) in engines {
+        let engine = engine(device, training, kind)?;
+        let seconds = device_time(&engine, queries, 30, 3)?;
+        println!("{name:28}{:9.3} us a query", seconds / queries.rows() as f64 * 1e6);
+    }
+    Ok(())
+}
+
+fn small(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
+    let fused = engine(device, training, CudaEngine::Fused)?;
+    let memory = GridMemory::Texture;
+    let grid = engine(device, training, CudaEngine::Grid { documents: 256, threads: 128, memory })?;
+    println!("{:>8} {:>12} {:>12} {:>12}", "queries", "fused us", "top_k us", "grid us");
+    for count in [1, 2, 4, 16, 64, 132, 256, 512, 1_024, 4_096] {
+        let some = first(queries, count);
+        println!(
+            "{count:>8} {:>12.2} {:>12.2} {:>12.2}",
+            device_time(&fused, &some, 30, 21)? * 1e6,
+            host_time(&fused, &some, 30, 21)? * 1e6,
+            device_time(&grid, &some, 30, 5)? * 1e6,
+        );
+    }
+    Ok(())
+}
+
+fn scaling(device: &Device) -> Outcome<()> {
+    println!(
+        "{:>10} {:>8} {:>6} {:>12} {:>14} {:>10}",
+        "rows", "queries", "k", "us a query", "1e12 adds/s", "MiB"
+    );
+    for rows in [23_149, 100_000, 781_265, 5_000_000] {
+        let made = rcv1_like_rows(rows, 20_000, 0);
+        let queries = first(&made.test, if rows > 1_000_000 { 4_096 } else { 20_000 });
+        let free = device.free()?;
+        let start = Instant::now();
+        let engine = engine(device, &made.training, CudaEngine::Fused)?;
+        let built = start.elapsed().as_secs_f64();
+        let used = free.saturating_sub(device.free()?);
+        let adds = multiply_adds(&made.training, &queries);
+        for neighbors in [10, 100, 1_000] {
+            let seconds = device_time(&engine, &queries, neighbors, 3)?;
+            println!(
+                "{rows:>10} {:>8} {neighbors:>6} {:>12.3} {:>14.3} {:>10}",
+                queries.rows(),
+                seconds / queries.rows() as f64 * 1e6,
+                adds * queries.rows() as f64 / seconds / 1e12,
+                used >> 20,
+            );
+        }
+        println!("{rows:>10} rows built and loaded in {built:.1} s, {adds:.0} multiply-adds a query");
+    }
+    Ok(())
+}

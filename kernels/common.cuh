@@ -1,0 +1,57 @@
+// What the kernels share: types, the order of neighbors, one exact similarity.
+//
+// A training part is a CSR matrix of `rows` rows: row r has the entries row_ptr[r] .. row_ptr[r + 1]
+// of `cols` (term ids, strictly increasing) and `vals` (weights, finite). Queries are CSR too, with
+// 16-bit columns where the vocabulary allows it.
+//
+// The similarity is that of src/search.rs: products exact in f64, added in f64 in order of the
+// terms, rounded once to f32 and at most FLT_MAX. fma(a, b, s) of two f32 widened to f64 is that
+// addition: the product of 24-bit significands is exact in 53 bits.
+typedef unsigned int u32;
+typedef unsigned short u16;
+typedef unsigned long long u64;
+
+#define FULL 0xffffffffu
+#define NO_ROW 0xffffffffu
+#define FLOAT_MAX 3.402823466e+38f
+
+__device__ __forceinline__ float rounded(double sum) {
+    return fminf(__double2float_rn(sum), FLOAT_MAX);
+}
+
+// A neighbor as one number: the greater is the better one (similarity, then the lower row). 0 is no
+// neighbor. The similarity must be above 0.
+__device__ __forceinline__ u64 neighbor_key(float similarity, u32 row) {
+    return ((u64)__float_as_uint(similarity) << 32) | (u64)(~row);
+}
+
+// The query rows of a batch.
+struct Queries {
+    const u32* ptr;   // ptr[q] .. ptr[q + 1]
+    const void* cols; // u16 if narrow, otherwise u32
+    const float* vals;
+    u32 narrow;
+
+    __device__ __forceinline__ u32 col(u32 at) const {
+        return narrow ? (u32)__ldg((const u16*)cols + at) : __ldg((const u32*)cols + at);
+    }
+};
+
+// Sorts `count` (a power of two) keys in shared memory, greatest first; all threads call it.
+__device__ __forceinline__ void sort_descending(u64* keys, u32 count) {
+    for (u32 size = 2; size <= count; size *= 2) {
+        for (u32 stride = size / 2; stride > 0; stride /= 2) {
+            for (u32 at = threadIdx.x; at < count / 2; at += blockDim.x) {
+                u32 low = 2 * at - (at & (stride - 1));
+                u32 high = low + stride;
+                bool descending = (low & size) == 0;
+                u64 a = keys[low], b = keys[high];
+                if ((a < b) == descending) {
+                    keys[low] = b;
+                    keys[high] = a;
+                }
+            }
+            __syncthreads();
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// shared: scores[r] = <training row r, query `query`>, the query sparse in shared memory.
+// Algorithm 2 of Bresler et al. 2011: a thread a training row, one query a launch. Dynamic shared
+// memory: room * 8 bytes; longer queries go in pieces. Reference: src/search/exhaustive.rs.
+// Launcher: `shared`.
+extern "C" __global__ void shared(u32 rows, const u64* row_ptr, const u32* cols, const float* vals,
+                                  Queries queries, u32 query, u32 room, float* scores) {
+    extern __shared__ u32 memory[];
+    u32 row = blockDim.x * blockIdx.x + threadIdx.x;
+    bool active = row < rows;
+    u64 begin = active ? row_ptr[row] : 0, end = active ? row_ptr[row + 1] : 0;
+    PlainFetch fetch = {cols, vals};
+    float score = merged(fetch, begin, end, active, queries, query, room, memory,
+                         (float*)(memory + room));
+    if (active) scores[row] = score;
+}

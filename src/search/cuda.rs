@@ -1,0 +1,757 @@
+//! The GPU engines.
+//!
+//! [`CudaEngine::Fused`] is the fast one: an inverted index in fixed point, candidates by a bound that
+//! is proved in `kernels/fused.cu`, scored again by the formula of [`super`]. The others are the
+//! algorithms of Bresler et al. 2011, which compute every similarity and then select: a row of scores a
+//! query. All return the same neighbors and the same bits as the engines on the CPU.
+//!
+//! Rows and queries of any number and length are taken. Where the fused kernel cannot answer a query
+//! (too many candidates, as among equal documents; a negative weight; k above 2,048), the GPU computes
+//! all its similarities. Training rows that do not fit the GPU's memory go through it part by part.
+//! If the GPU runs out of memory the parts become smaller; if it fails, the CPU goes on.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use metric_index::gpu::{Device, GpuError, Pool};
+use rayon::prelude::*;
+
+use super::{Inverted, Neighbor, Queries, Search, SearchError, check_training};
+use crate::matrix::{Csr, CsrView, row};
+use crate::threads::Threads;
+
+mod lane;
+mod launch;
+mod part;
+mod tile;
+
+use lane::Lane;
+use launch::{FUSED_STATIC_BYTES, FUSED_THREADS, Found, FusedShape, Kernels, SELECT_SORTED, Which};
+use part::{Needs, Part};
+
+/// Queries that go through the GPU together, so that copies of some run beside others' search.
+const CHUNK: usize = 32_768;
+/// Batches on their way at the same time.
+const LANES: usize = 3;
+/// Queries of the dense engines that are on the GPU together.
+const DENSE_CHUNK: usize = 8_192;
+/// The most entries of the queries of a chunk.
+const CHUNK_ENTRIES: usize = 1 << 28;
+/// The most neighbors that the fused kernel finds.
+const FUSED_K: usize = 2_048;
+/// The room of a fused block for candidates, in keys, for small k.
+const FUSED_ROOM: u32 = 256;
+/// The share of the free memory that is planned for.
+const MEMORY_SHARE: f64 = 0.9;
+/// How often a search is tried with less memory.
+const TRIES: usize = 3;
+
+/// Where the dense engines of the paper read training rows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GridMemory {
+    /// Texture objects, as in the paper.
+    Texture,
+    /// The read-only cache.
+    ReadOnly,
+}
+
+/// An algorithm on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CudaEngine {
+    /// The CSR kernel of Bell and Garland 2008: a dense query a launch.
+    Base {
+        /// Threads of a block.
+        threads: u32,
+    },
+    /// Algorithm 2 of Bresler et al. 2011: a sparse query in shared memory a launch.
+    Shared {
+        /// Threads of a block.
+        threads: u32,
+    },
+    /// Algorithm 3 of Bresler et al. 2011: a batch of queries a launch.
+    Grid {
+        /// Queries of a batch.
+        documents: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Where training rows are read from.
+        memory: GridMemory,
+    },
+    /// The project's own: fixed-point sums over an inverted index.
+    Fused,
+}
+
+/// How the GPU is used. The defaults are right unless a limit is to be tried out.
+#[derive(Debug, Clone, Copy)]
+pub struct CudaOptions {
+    /// The algorithm.
+    pub engine: CudaEngine,
+    /// Bytes of GPU memory that may be used; `None`: nine tenths of what is free.
+    pub memory: Option<usize>,
+    /// The most rows of a tile of the fused engine; `None`: as many as keep the GPU busiest.
+    pub tile_rows: Option<usize>,
+    /// The most texels of a texture; `None`: what the GPU allows.
+    pub texture_width: Option<usize>,
+    /// The most terms of a query that are in shared memory together; `None`: 4,096.
+    pub query_terms: Option<u32>,
+    /// Queries that go through the GPU together; `None`: 32,768.
+    pub chunk: Option<usize>,
+    /// Whether the CPU goes on where the GPU fails.
+    pub fall_back: bool,
+}
+
+impl CudaOptions {
+    /// The defaults for an algorithm.
+    pub fn new(engine: CudaEngine) -> Self {
+        Self {
+            engine,
+            memory: None,
+            tile_rows: None,
+            texture_width: None,
+            query_terms: None,
+            chunk: None,
+            fall_back: true,
+        }
+    }
+}
+
+/// What is told of failures that are mended.
+pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A GPU engine over training rows.
+pub struct Cuda<'a> {
+    training: CsrView<'a>,
+    matrix: &'a Csr,
+    options: CudaOptions,
+    device: Device,
+    kernels: Kernels,
+    /// Whether no training weight is negative.
+    nonnegative: bool,
+    loaded: RwLock<Arc<Loaded>>,
+    lanes: Pool<Lane>,
+    threads: Threads,
+    /// The engine that goes on after a failure of the GPU.
+    rescue: OnceLock<Inverted<'a>>,
+    warn: Warn,
+}
+
+impl std::fmt::Debug for Cuda<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (engine, device) = (self.options.engine, self.device.info());
+        f.debug_struct("Cuda").field("engine", &engine).field("device", device).finish_non_exhaustive()
+    }
+}
+
+/// Where the training rows are.
+#[derive(Debug)]
+struct Loaded {
+    rows: Residence,
+    /// Bytes that may be used, the rows included.
+    budget: usize,
+}
+
+#[derive(Debug)]
+enum Residence {
+    /// All on the GPU.
+    Resident(Part),
+    /// Part by part, again for each search.
+    Streamed(Vec<Range<usize>>),
+}
+
+impl<'a> Cuda<'a> {
+    /// Puts training rows on a GPU.
+    ///
+    /// # Errors
+    /// If a weight is not finite, or the GPU fails and `options.fall_back` is not set.
+    pub fn new(
+        training: &'a Csr,
+        device: Device,
+        options: CudaOptions,
+        threads: Threads,
+        warn: Warn,
+    ) -> Result<Self, SearchError> {
+        let view = training.view();
+        check_training(&view)?;
+        let kernels = Kernels::load(&device)?;
+        let budget = match options.memory {
+            Some(bytes) => bytes,
+            None => share(device.free()?, MEMORY_SHARE),
+        };
+        let nonnegative = view.data().iter().all(|&weight| weight >= 0.0);
+        let mut engine = Self {
+            training: view,
+            matrix: training,
+            options,
+            device,
+            kernels,
+            nonnegative,
+            loaded: RwLock::new(Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget })),
+            lanes: Pool::default(),
+            threads,
+            rescue: OnceLock::new(),
+            warn,
+        };
+        match engine.load(budget) {
+            Ok(loaded) => engine.loaded = RwLock::new(Arc::new(loaded)),
+            Err(error) => engine.mend(&error)?,
+        }
+        Ok(engine)
+    }
+
+    /// The GPU.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// How the GPU is used.
+    pub fn options(&self) -> &CudaOptions {
+        &self.options
+    }
+
+    fn needs(&self) -> Needs {
+        let info = self.device.info();
+        let texture = matches!(
+            self.options.engine,
+            CudaEngine::Grid { memory: GridMemory::Texture, .. }
+        );
+        let width = self.options.texture_width.unwrap_or(info.texture_width);
+        let fused = self.options.engine == CudaEngine::Fused && self.nonnegative;
+        Needs {
+            texture_width: texture.then_some(width),
+            tile_rows: fused.then(|| self.tile_rows()),
+        }
+    }
+
+    /// Rows of a tile: so many that each multiprocessor is full of blocks.
+    fn tile_rows(&self) -> usize {
+        let info = self.device.info();
+        let blocks = (info.threads / FUSED_THREADS as usize).max(1);
+        let shared = info.shared_per_multiprocessor / blocks;
+        let fixed = info.shared_reserved
+            + FUSED_STATIC_BYTES
+            + launch::fused_bytes(0, FUSED_ROOM);
+        let most = (shared.min(info.shared_per_block) - fixed) / 16 * 8;
+        let most = most.min(tile::MOST_ROWS);
+        self.options.tile_rows.map_or(most, |rows| rows.clamp(1, most))
+    }
+
+    /// Loads the rows whole if they take at most six tenths of the budget, otherwise plans parts.
+    fn load(&self, budget: usize) -> Result<Loaded, GpuError> {
+        let needs = self.needs();
+        let all = 0..self.training.rows();
+        let most = share(budget, 0.6);
+        if part::bytes(&self.training, &all, needs) <= most {
+            let part = self.load_part(all)?;
+            return Ok(Loaded { rows: Residence::Resident(part), budget });
+        }
+        let mut parts = vec![all];
+        while let Some(at) = parts
+            .iter()
+            .position(|rows| rows.len() > 1 && part::bytes(&self.training, rows, needs) > most)
+        {
+            let rows = parts[at].clone();
+            let middle = rows.start + rows.len() / 2;
+            parts.splice(at..=at, [rows.start..middle, middle..rows.end]);
+        }
+        Ok(Loaded { rows: Residence::Streamed(parts), budget })
+    }
+
+    fn load_part(&self, rows: Range<usize>) -> Result<Part, GpuError> {
+        let needs = self.needs();
+        let bytes = part::bytes(&self.training, &rows, needs);
+        self.device.reserve("the training rows", bytes)?;
+        let stream = self.device.stream()?;
+        Part::load(&self.device, &stream, &self.training, rows, needs, &self.threads)
+    }
+
+    fn loaded(&self) -> Arc<Loaded> {
+        Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// After a failure: goes on with less memory if that can help, otherwise with the CPU.
+    fn mend(&self, error: &GpuError) -> Result<(), SearchError> {
+        if error.is_out_of_memory() {
+            for _ in 0..TRIES {
+                if self.shrink(error).is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+        self.rescue_from(error)
+    }
+
+    /// Goes on with half the memory.
+    fn shrink(&self, error: &GpuError) -> Result<(), GpuError> {
+        let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        let budget = loaded.budget / 2;
+        (self.warn)(&format!("{error}; going on with {} MiB of its memory", budget >> 20));
+        self.lanes.clear();
+        // The rows leave the GPU before they are planned anew.
+        *loaded = Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget });
+        *loaded = Arc::new(self.load(budget)?);
+        Ok(())
+    }
+
+    /// Goes on with the CPU.
+    fn rescue_from(&self, error: &GpuError) -> Result<(), SearchError> {
+        if !self.options.fall_back {
+            return Err(error.clone().into());
+        }
+        if self.rescue.get().is_none() {
+            (self.warn)(&format!("{error}; going on with the CPU"));
+            let engine = Inverted::new(self.matrix, self.threads.clone())?;
+            // Another thread may have been first: its engine is as good.
+            let _ = self.rescue.set(engine);
+        }
+        Ok(())
+    }
+
+    fn search(&self, queries: &Queries<'_>, k: usize) -> Result<Vec<Vec<Neighbor>>, GpuError> {
+        let loaded = self.loaded();
+        let mut found: Vec<Vec<Neighbor>> = Vec::new();
+        found.resize_with(queries.rows.rows(), Vec::new);
+        match &loaded.rows {
+            Residence::Resident(part) => self.search_part(part, loaded.budget, queries, k, &mut found)?,
+            Residence::Streamed(parts) => {
+                let mut of_part = found.clone();
+                for rows in parts {
+                    let part = self.load_part(rows.clone())?;
+                    self.search_part(&part, loaded.budget, queries, k, &mut of_part)?;
+                    self.threads.run(|| {
+                        found.par_iter_mut().zip(&mut of_part).for_each(|(all, more)| {
+                            all.append(more);
+                            all.sort_unstable();
+                            all.truncate(k);
+                        });
+                    });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Searches a part that is on the GPU. Batches follow each other through the lanes: while one is
+    /// searched, the next is copied, and the one before comes back.
+    fn search_part(
+        &self,
+        part: &Part,
+        budget: usize,
+        queries: &Queries<'_>,
+        k: usize,
+        found: &mut [Vec<Neighbor>],
+    ) -> Result<(), GpuError> {
+        let k = k.min(part.rows.count as usize);
+        if k == 0 {
+            return Ok(());
+        }
+        let chunks = self.chunks(part, budget, queries, k);
+        let mut lanes: Vec<(Lane, Option<(Range<usize>, Vec<bool>)>)> = Vec::new();
+        for _ in 0..chunks.len().min(LANES) {
+            lanes.push((self.lanes.take(|| Lane::new(&self.device))?, None));
+        }
+        let mut rest = found;
+        let mut done = 0;
+        for (number, chunk) in chunks.into_iter().enumerate() {
+            let at = number % lanes.len();
+            let (lane, pending) = &mut lanes[at];
+            if let Some((range, negative)) = pending.take() {
+                let (now, later) = rest.split_at_mut(Range::<usize>::len(&range));
+                self.finish(part, lane, &negative, k, now)?;
+                (rest, done) = (later, range.end);
+            }
+            let negative = self.threads.run(|| lane.send(queries, chunk.clone()))?;
+            let longest = chunk.clone().map(|query| row(queries.rows, query).0.len()).max();
+            self.enqueue(part, lane, chunk.len(), longest.unwrap_or(0), k)?;
+            lane.fetch(chunk.len(), k, self.is_fused(part, k))?;
+            *pending = Some((chunk, negative));
+        }
+        // The lanes that are still on their way, in the order of their chunks.
+        lanes.sort_by_key(|(_, pending)| pending.as_ref().map(|(range, _)| range.start));
+        for (mut lane, pending) in lanes {
+            if let Some((range, negative)) = pending {
+                debug_assert_eq!(range.start, done);
+                let (now, later) = rest.split_at_mut(range.len());
+                self.finish(part, &mut lane, &negative, k, now)?;
+                (rest, done) = (later, range.end);
+            }
+            self.lanes.put(lane);
+        }
+        Ok(())
+    }
+
+    /// Whether the fused kernel can answer: a block must hold a tile and room for candidates.
+    fn is_fused(&self, part: &Part, k: usize) -> bool {
+        let room = room(k);
+        let fits = |rows: u32| {
+            launch::fused_bytes(rows, room) + FUSED_STATIC_BYTES
+                <= self.device.info().shared_per_block
+        };
+        self.options.engine == CudaEngine::Fused
+            && k <= FUSED_K
+            && !part.tiles.is_empty()
+            && part.tiles.iter().all(|tile| fits(tile.rows.rows()))
+    }
+
+    /// Queries that go together: as many as the memory allows.
+    fn chunks(
+        &self,
+        part: &Part,
+        budget: usize,
+        queries: &Queries<'_>,
+        k: usize,
+    ) -> Vec<Range<usize>> {
+        let (fused, lanes) = (self.is_fused(part, k), LANES);
+        let most = self.options.chunk.unwrap_or(if fused { CHUNK } else { DENSE_CHUNK });
+        // Three tenths of the budget for what is found, and one for the queries and scores.
+        let affordable = (budget / 10 * 3 / lanes / (k * 8 + 16)).max(1);
+        let most = most.clamp(1, affordable);
+        let entries = (budget / 20 / lanes / 8).clamp(1, CHUNK_ENTRIES);
+        let mut chunks = Vec::new();
+        let mut start = 0;
+        while start < queries.rows.rows() {
+            let (mut end, mut sum) = (start, 0);
+            while end < queries.rows.rows() && end - start < most && (sum < entries || end == start) {
+                sum += row(queries.rows, end).0.len();
+                end += 1;
+            }
+            chunks.push(start..end);
+            start = end;
+        }
+        chunks
+    }
+
+    /// Puts the search of the queries that were sent into the lane's stream.
+    fn enqueue(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        count: usize,
+        longest: usize,
+        k: usize,
+    ) -> Result<(), GpuError> {
+        let (device, stream) = (self.device.clone(), lane.stream.clone());
+        lane.found.get(&device, &stream, count * k)?;
+        lane.counts.get(&device, &stream, count)?;
+        if self.is_fused(part, k) {
+            return self.enqueue_fused(part, lane, count, k);
+        }
+        let batch = match self.options.engine {
+            CudaEngine::Grid { documents, .. } => documents as usize,
+            _ => 256,
+        };
+        let batch = batch.min(self.dense_batch(part)).max(1);
+        for first in (0..count).step_by(batch) {
+            let count = number(batch.min(count - first));
+            let which = Batch { first: number(first), count, listed: false };
+            self.enqueue_dense(part, lane, self.options.engine, which, longest, (first, k))?;
+        }
+        Ok(())
+    }
+
+    /// Queries whose scores take at most a gigabyte and a tenth of the budget.
+    fn dense_batch(&self, part: &Part) -> usize {
+        let bytes = (self.loaded().budget / 10).clamp(1 << 20, 1 << 30);
+        (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
+    }
+
+    fn enqueue_fused(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        count: usize,
+        k: usize,
+    ) -> Result<(), GpuError> {
+        let (device, stream) = (self.device.clone(), lane.stream.clone());
+        let failed = device.doing("launching a kernel").failed();
+        lane.status.get(&device, &stream, count)?;
+        let room = room(k);
+        let info = device.info();
+        let small = count <= info.multiprocessors;
+        let rows = lane.queries();
+        let mut fresh = true;
+        for tile in &part.tiles {
+            let shared = launch::fused_bytes(tile.rows.rows(), room)
+                + FUSED_STATIC_BYTES
+                + info.shared_reserved;
+            let by_threads = if small { 1 } else { info.threads / FUSED_THREADS as usize };
+            let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
+            let blocks = number(blocks * info.multiprocessors);
+            let shape = FusedShape { blocks, small, room, fresh };
+            let excluded = lane.excluded();
+            let Lane { found, counts, status, .. } = lane;
+            let mut into = Found {
+                keys: found.get(&device, &stream, count * k)?,
+                at: 0,
+                counts: counts.get(&device, &stream, count)?,
+            };
+            let status = status.get(&device, &stream, count)?;
+            launch::fused(
+                &self.kernels, &stream, &tile.rows, &rows, (0, number(count)), excluded, number(k),
+                shape, &mut into, status,
+            )
+            .map_err(&failed)?;
+            fresh = false;
+        }
+        Ok(())
+    }
+
+    /// Puts the scores of some queries and the selection of the best into the lane's stream; what is
+    /// found goes to the places from `at` on.
+    fn enqueue_dense(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        engine: CudaEngine,
+        which: Batch,
+        longest: usize,
+        (at, k): (usize, usize),
+    ) -> Result<(), GpuError> {
+        let (device, stream) = (self.device.clone(), lane.stream.clone());
+        let failed = device.doing("launching a kernel").failed();
+        let (rows, excluded) = (lane.queries(), lane.excluded());
+        let Lane { scores, dense, found, counts, list, .. } = lane;
+        let scores = scores.get(&device, &stream, which.count as usize * part.rows.count as usize)?;
+        let which = Which {
+            first: which.first,
+            count: which.count,
+            list: which.listed.then(|| list.made()),
+        };
+        let most = self.options.query_terms.unwrap_or(4_096);
+        let most = most.min(number(device.info().shared_per_block / 8)).max(1);
+        // No more shared memory than the longest query needs: more blocks fit.
+        let room = number(longest.next_multiple_of(32).max(32)).min(most);
+        match engine {
+            CudaEngine::Base { threads } => {
+                let terms = self.training.cols();
+                let batch = ((1usize << 28) / (terms * 4).max(1)).clamp(1, which.count as usize);
+                let fresh = dense.is_empty();
+                let dense = dense.get(&device, &stream, batch * terms)?;
+                if fresh {
+                    stream.memset_zeros(dense).map_err(&failed)?;
+                }
+                for first in (0..which.count as usize).step_by(batch) {
+                    let count = batch.min(which.count as usize - first);
+                    let some = (which.first + number(first), number(count));
+                    let scatter = |dense: &mut _, clear| {
+                        launch::base_scatter(&self.kernels, &stream, &rows, some, (terms, clear), dense)
+                    };
+                    scatter(dense, false).map_err(&failed)?;
+                    for query in 0..count {
+                        let place = (query, first + query, terms);
+                        launch::base(&self.kernels, &stream, &part.rows, dense, place, scores, threads)
+                            .map_err(&failed)?;
+                    }
+                    scatter(dense, true).map_err(&failed)?;
+                }
+            }
+            CudaEngine::Shared { threads } => {
+                for query in 0..which.count as usize {
+                    let (place, shape) = ((which.first, query), (threads, room));
+                    launch::shared(&self.kernels, &stream, &part.rows, &rows, place, scores, shape)
+                        .map_err(&failed)?;
+                }
+            }
+            CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }
+                if !part.textures.is_empty() =>
+            {
+                for texture in &part.textures {
+                    let shape = (threads, room);
+                    launch::grid_texture(
+                        &self.kernels, &stream, &part.rows, texture, &rows, which, scores, shape,
+                    )
+                    .map_err(&failed)?;
+                }
+            }
+            CudaEngine::Grid { .. } | CudaEngine::Fused => {
+                let threads = match engine {
+                    CudaEngine::Grid { threads, .. } => threads,
+                    _ => GENERAL_THREADS,
+                };
+                let shape = (threads, room);
+                launch::grid_ldg(&self.kernels, &stream, &part.rows, &rows, which, scores, shape)
+                    .map_err(&failed)?;
+            }
+        }
+        let count = at + which.count as usize;
+        let mut into = Found {
+            keys: found.get(&device, &stream, count * k)?,
+            at,
+            counts: counts.get(&device, &stream, count)?,
+        };
+        let place = (part.rows.count, part.first_row);
+        launch::select(&self.kernels, &stream, place, scores, which, excluded, number(k), &mut into)
+            .map_err(&failed)
+    }
+
+    /// Waits for a batch, answers what the fused kernel could not, and hands the neighbors out.
+    fn finish(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        negative: &[bool],
+        k: usize,
+        found: &mut [Vec<Neighbor>],
+    ) -> Result<(), GpuError> {
+        lane.wait()?;
+        let fused = self.is_fused(part, k);
+        let count = found.len();
+        let open: Vec<u32> = if fused {
+            let status = lane.host_status.get(count)?;
+            let open = |&query: &usize| status[query] != 0 || negative[query];
+            (0..count).filter(open).map(number).collect()
+        } else {
+            Vec::new()
+        };
+        let (keys, counts) = (lane.host_found.get(count * k)?, lane.host_counts.get(count)?);
+        let sorted = fused || k <= SELECT_SORTED as usize;
+        self.threads.run(|| {
+            let lists = keys.par_chunks(k).zip(&*counts).zip(found.par_iter_mut());
+            lists.with_min_len(256).for_each(|((keys, &count), found)| {
+                take(&keys[..(count as usize).min(k)], sorted, found);
+            });
+        });
+        if open.is_empty() {
+            return Ok(());
+        }
+        let batch = self.dense_batch(part);
+        for some in open.chunks(batch) {
+            lane.send_list(some)?;
+            let which = Batch { first: 0, count: number(some.len()), listed: true };
+            let longest = self.options.query_terms.unwrap_or(512) as usize;
+            self.enqueue_dense(part, lane, CudaEngine::Fused, which, longest, (0, k))?;
+            lane.fetch(some.len(), k, false)?;
+            lane.wait()?;
+            let keys = lane.host_found.get(some.len() * k)?;
+            let counts = lane.host_counts.get(some.len())?;
+            for ((&query, keys), &count) in some.iter().zip(keys.chunks(k)).zip(&*counts) {
+                let sorted = k <= SELECT_SORTED as usize;
+                take(&keys[..count as usize], sorted, &mut found[query as usize]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Seconds that the GPU takes for queries that are on it already, by its own events: one figure a
+    /// run. What cannot be answered at once is answered too; copies are not counted.
+    ///
+    /// # Errors
+    /// If the GPU fails, or rows or queries do not fit its memory at once.
+    pub fn device_seconds(
+        &self,
+        queries: Queries<'_>,
+        k: NonZeroUsize,
+        runs: usize,
+    ) -> Result<Vec<f64>, SearchError> {
+        queries.check(self.training.cols())?;
+        let loaded = self.loaded();
+        let Residence::Resident(part) = &loaded.rows else {
+            let bytes = part::bytes(&self.training, &(0..self.training.rows()), self.needs());
+            self.device.reserve("all training rows at once", bytes)?;
+            return Ok(Vec::new());
+        };
+        let count = queries.rows.rows();
+        let k = k.get().min(part.rows.count as usize).max(1);
+        let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
+        let negative = self.threads.run(|| lane.send(&queries, 0..count))?;
+        let longest = (0..count).map(|query| row(queries.rows, query).0.len()).max().unwrap_or(0);
+        let (start, end) = (self.device.timer()?, self.device.timer()?);
+        let failed = self.device.doing("measuring").failed();
+        let mut seconds = Vec::new();
+        for _ in 0..runs {
+            lane.wait()?;
+            start.record(&lane.stream).map_err(&failed)?;
+            self.enqueue(part, &mut lane, count, longest, k)?;
+            if self.is_fused(part, k) {
+                self.resolve(part, &mut lane, &negative, count, k)?;
+            }
+            end.record(&lane.stream).map_err(&failed)?;
+            lane.wait()?;
+            seconds.push(f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1_000.0);
+        }
+        self.lanes.put(lane);
+        Ok(seconds)
+    }
+
+    /// For measurements: answers on the GPU what the fused kernel could not.
+    fn resolve(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        negative: &[bool],
+        count: usize,
+        k: usize,
+    ) -> Result<(), GpuError> {
+        let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
+        let status = status.map_err(self.device.doing("reading results").failed())?;
+        let open = |&query: &usize| status[query] != 0 || negative[query];
+        let open: Vec<u32> = (0..count).filter(open).map(number).collect();
+        for some in open.chunks(self.dense_batch(part)) {
+            lane.send_list(some)?;
+            let which = Batch { first: 0, count: number(some.len()), listed: true };
+            self.enqueue_dense(part, lane, CudaEngine::Fused, which, 512, (0, k))?;
+        }
+        Ok(())
+    }
+}
+
+/// Threads of a block where the fused engine needs all similarities of a query.
+const GENERAL_THREADS: u32 = 128;
+
+/// Queries of the lane: `count` from `first` on, or those of its list.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    first: u32,
+    count: u32,
+    listed: bool,
+}
+
+/// The candidates that a fused block has room for.
+fn room(k: usize) -> u32 {
+    number(2 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("batches are cut below 2^32")
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a size")]
+fn share(bytes: usize, share: f64) -> usize {
+    (bytes as f64 * share) as usize
+}
+
+/// Neighbor keys as neighbors.
+fn take(keys: &[u64], sorted: bool, found: &mut Vec<Neighbor>) {
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a key")]
+    let neighbor = |&key: &u64| Neighbor {
+        row: !(key as u32),
+        similarity: f32::from_bits((key >> 32) as u32),
+    };
+    found.clear();
+    found.extend(keys.iter().map(neighbor));
+    if !sorted {
+        found.sort_unstable();
+    }
+}
+
+impl Search for Cuda<'_> {
+    fn top_k(
+        &self,
+        queries: Queries<'_>,
+        k: NonZeroUsize,
+    ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
+        queries.check(self.training.cols())?;
+        for _ in 0..=TRIES {
+            if let Some(engine) = self.rescue.get() {
+                return engine.top_k(queries, k);
+            }
+            match self.search(&queries, k.get()) {
+                Ok(found) => return Ok(found),
+                Err(error) => self.mend(&error)?,
+            }
+        }
+        let error = GpuError::Memory { ordinal: self.device.info().ordinal, what: "a search", needed: 0, free: 0 };
+        self.rescue_from(&error)?;
+        self.top_k(queries, k)
+    }
+}

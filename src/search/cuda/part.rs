@@ -1,0 +1,198 @@
+//! Training rows on the GPU: CSR, textures over it, and the tiles of `fused`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
+use rayon::prelude::*;
+
+use super::launch::{Lists, Rows, TextureRows, TileRows};
+use super::tile::TileIndex;
+use crate::matrix::{CsrView, row};
+use crate::threads::Threads;
+
+/// Which structures a part has beside its CSR rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Needs {
+    /// Textures of at most so many texels.
+    pub(super) texture_width: Option<usize>,
+    /// Tiles of at most so many rows.
+    pub(super) tile_rows: Option<usize>,
+}
+
+/// Consecutive training rows that are on the GPU.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// The training row of the part's first row.
+    pub(super) first_row: u32,
+    // Textures go before the buffers that they look into.
+    pub(super) textures: Vec<TextureRows>,
+    pub(super) rows: Rows,
+    pub(super) tiles: Vec<Tile>,
+}
+
+/// A tile on the GPU.
+#[derive(Debug)]
+pub(super) struct Tile {
+    pub(super) rows: TileRows,
+    /// What `rows` points at.
+    _lists: Lists,
+}
+
+/// Bytes that rows take on the GPU.
+pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -> usize {
+    let nonzeros = nonzeros(training, rows);
+    let csr = (rows.len() + 1) * 8 + nonzeros * 8;
+    let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
+    // Lists are padded to four postings.
+    let padded = nonzeros + 3 * nonzeros.min(tiles * training.cols());
+    csr + if tiles > 0 { padded * 4 + tiles * (training.cols() + 1) * 8 } else { 0 }
+}
+
+pub(super) fn nonzeros(training: &CsrView<'_>, rows: &Range<usize>) -> usize {
+    let range = |index: usize| training.indptr().outer_inds_sz(index);
+    if rows.is_empty() { 0 } else { range(rows.end - 1).end - range(rows.start).start }
+}
+
+impl Part {
+    /// Puts rows on the GPU.
+    pub(super) fn load(
+        device: &Device,
+        stream: &Arc<CudaStream>,
+        training: &CsrView<'_>,
+        range: Range<usize>,
+        needs: Needs,
+        threads: &Threads,
+    ) -> Result<Self, GpuError> {
+        let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
+        let first_row = narrow(range.start);
+        let rows = csr(device, stream, training, &range)?;
+        let textures = match needs.texture_width {
+            Some(width) => textures(device, training, &range, &rows, width)?,
+            None => Vec::new(),
+        };
+        let mut tiles = Vec::new();
+        if let Some(most) = needs.tile_rows {
+            // A few at a time: their lists are in host memory only until they are on the GPU.
+            let cuts: Vec<Range<usize>> = cuts(range.len(), most);
+            for some in cuts.chunks(threads.count().max(1)) {
+                let made: Vec<TileIndex> = threads.run(|| {
+                    let index = |cut: &Range<usize>| {
+                        TileIndex::new(training, range.start + cut.start..range.start + cut.end)
+                    };
+                    some.par_iter().map(index).collect()
+                });
+                for (cut, index) in some.iter().zip(&made) {
+                    let lists = Lists {
+                        ptr: upload(device, stream, &index.list_ptr)?,
+                        max: upload(device, stream, &index.list_max)?,
+                        postings: upload(device, stream, &index.postings)?,
+                    };
+                    let place = (first_row, narrow(cut.start), narrow(cut.len()));
+                    let tile = TileRows::new(stream, &lists, &rows, place, index.longest);
+                    tiles.push(Tile { rows: tile, _lists: lists });
+                }
+                stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
+            }
+        }
+        stream.synchronize().map_err(device.doing("copying rows to it").failed())?;
+        Ok(Self { first_row, textures, rows, tiles })
+    }
+}
+
+/// `count` rows in tiles of about the same size, at most `most` rows, multiples of eight.
+fn cuts(count: usize, most: usize) -> Vec<Range<usize>> {
+    let tiles = count.div_ceil(most.max(1)).max(1);
+    let size = count.div_ceil(tiles).next_multiple_of(8).min(most.max(1)).max(1);
+    (0..count).step_by(size).map(|start| start..(start + size).min(count)).collect()
+}
+
+fn csr(
+    device: &Device,
+    stream: &Arc<CudaStream>,
+    training: &CsrView<'_>,
+    range: &Range<usize>,
+) -> Result<Rows, GpuError> {
+    let mut row_ptr = Vec::with_capacity(range.len() + 1);
+    row_ptr.push(0u64);
+    for index in range.clone() {
+        row_ptr.push(row_ptr.last().copied().unwrap_or(0) + row(training, index).0.len() as u64);
+    }
+    let start = range.clone().next().map_or(0, |r| training.indptr().outer_inds_sz(r).start);
+    let entries = start..start + nonzeros(training, range);
+    Ok(Rows {
+        count: u32::try_from(range.len()).expect("row numbers are checked"),
+        row_ptr: upload(device, stream, &row_ptr)?,
+        cols: upload(device, stream, &training.indices()[entries.clone()])?,
+        vals: upload(device, stream, &training.data()[entries])?,
+    })
+}
+
+/// A buffer with these values; never of length 0, which the driver refuses.
+pub(super) fn upload<T: DeviceRepr + Default + Copy>(
+    device: &Device,
+    stream: &Arc<CudaStream>,
+    values: &[T],
+) -> Result<CudaSlice<T>, GpuError> {
+    let failed = device.doing("copying training rows to it").failed();
+    if values.is_empty() {
+        return stream.clone_htod(&[T::default()]).map_err(failed);
+    }
+    stream.clone_htod(values).map_err(failed)
+}
+
+/// Textures of at most `width` texels over whole rows; a row longer than that gets none, and the
+/// caller reads the part without textures.
+fn textures(
+    device: &Device,
+    training: &CsrView<'_>,
+    range: &Range<usize>,
+    rows: &Rows,
+    width: usize,
+) -> Result<Vec<TextureRows>, GpuError> {
+    // Texture objects begin at multiples of 512 bytes.
+    const ALIGNED: usize = 128;
+    let mut made = Vec::new();
+    let (mut first_row, mut at) = (0usize, 0usize);
+    while first_row < range.len() {
+        let origin = at / ALIGNED * ALIGNED;
+        let (mut last_row, mut end) = (first_row, at);
+        while last_row < range.len() {
+            let length = row(training, range.start + last_row).0.len();
+            if end + length - origin > width {
+                break;
+            }
+            end += length;
+            last_row += 1;
+        }
+        if last_row == first_row {
+            return Ok(Vec::new());
+        }
+        let length = (end - origin).max(1);
+        let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
+        made.push(TextureRows {
+            cols: Texture::new(device, &rows.cols, origin, length)?,
+            vals: Texture::new(device, &rows.vals, origin, length)?,
+            origin: origin as u64,
+            first_row: narrow(first_row),
+            last_row: narrow(last_row),
+        });
+        (first_row, at) = (last_row, end);
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_are_of_like_size_and_hold_every_row_once() {
+        for (count, most) in [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)] {
+            let cuts = cuts(count, most);
+            assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= most));
+            let rows: Vec<usize> = cuts.into_iter().flatten().collect();
+            assert_eq!(rows, (0..count).collect::<Vec<_>>());
+        }
+    }
+}

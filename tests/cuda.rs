@@ -1,0 +1,241 @@
+//! The GPU engines against `exhaustive`, bit for bit: `cargo test --release --test cuda -- --ignored`
+//! where there is a GPU. What is looked at without one stands at the end.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use classify::generate::rcv1_like_rows;
+use classify::matrix::{Csr, CsrBuilder};
+use classify::search::{
+    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Neighbor, Queries, Search,
+};
+use classify::threads::Threads;
+use metric_index::gpu::Device;
+
+type Rows = Vec<Vec<(u32, f32)>>;
+type Bits = Vec<Vec<(u32, u32)>>;
+
+fn matrix(rows: &Rows, columns: usize) -> Csr {
+    let mut builder = CsrBuilder::default();
+    for row in rows {
+        builder.push_row(row.iter().copied());
+    }
+    builder.build(columns)
+}
+
+fn bits(answers: &[Vec<Neighbor>]) -> Bits {
+    let pair = |neighbor: &Neighbor| (neighbor.row, neighbor.similarity.to_bits());
+    answers.iter().map(|neighbors| neighbors.iter().map(pair).collect()).collect()
+}
+
+fn grid(memory: GridMemory) -> CudaEngine {
+    CudaEngine::Grid { documents: 64, threads: 128, memory }
+}
+
+const BASE: CudaEngine = CudaEngine::Base { threads: 128 };
+const SHARED: CudaEngine = CudaEngine::Shared { threads: 64 };
+
+/// Every engine with its defaults, and each with limits so low that its ways out are taken.
+fn all_options() -> Vec<CudaOptions> {
+    let engines =
+        [CudaEngine::Fused, BASE, SHARED, grid(GridMemory::Texture), grid(GridMemory::ReadOnly)];
+    let mut all = Vec::new();
+    for engine in engines {
+        let defaults = CudaOptions { fall_back: false, ..CudaOptions::new(engine) };
+        all.push(defaults);
+        all.push(CudaOptions {
+            tile_rows: Some(16),
+            texture_width: Some(300),
+            query_terms: Some(3),
+            chunk: Some(2),
+            ..defaults
+        });
+    }
+    all
+}
+
+fn cuda<'a>(training: &'a Csr, options: CudaOptions) -> Cuda<'a> {
+    let device = Device::open(0).unwrap();
+    let warn = Arc::new(|text: &str| println!("{text}"));
+    Cuda::new(training, device, options, Threads::available().unwrap(), warn).unwrap()
+}
+
+fn agree_with(oracle: &dyn Search, training: &Csr, queries: &Csr, ks: &[usize], options: &[CudaOptions]) {
+    let view = queries.view();
+    let excluded: Vec<Option<u32>> =
+        (0..queries.rows()).map(|query| u32::try_from(query).ok().filter(|q| q % 3 != 2)).collect();
+    for options in options {
+        let engine = cuda(training, *options);
+        for &k in ks {
+            let k = NonZeroUsize::new(k).unwrap();
+            for excluded in [&[][..], &excluded] {
+                let queries = Queries { rows: &view, excluded };
+                let expected = bits(&oracle.top_k(queries, k).unwrap());
+                let found = bits(&engine.top_k(queries, k).unwrap());
+                let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+                assert!(
+                    differs.is_none() && found.len() == expected.len(),
+                    "{options:?}, k = {k}, query {differs:?}: {:?} instead of {:?}",
+                    differs.map(|query| &found[query]),
+                    differs.map(|query| &expected[query])
+                );
+            }
+        }
+    }
+}
+
+fn agree(training: &Csr, queries: &Csr, ks: &[usize]) {
+    let oracle = Exhaustive::new(training, Threads::available().unwrap()).unwrap();
+    agree_with(&oracle, training, queries, ks, &all_options());
+}
+
+/// Rows by a small generator: `weight` makes a weight of a random number.
+fn random(seed: u64, count: usize, columns: u32, fill: u64, weight: impl Fn(u64) -> f32) -> Csr {
+    let mut state = seed;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let mut builder = CsrBuilder::default();
+    for _ in 0..count {
+        let row: Vec<(u32, f32)> = (0..columns)
+            .filter_map(|term| (next() % 100 < fill).then(|| (term, weight(next()))))
+            .collect();
+        builder.push_row(row);
+    }
+    builder.build(columns as usize)
+}
+
+fn small_integer(x: u64) -> f32 {
+    f32::from(u8::try_from(x % 4).unwrap())
+}
+
+fn signed(x: u64) -> f32 {
+    f32::from(i8::try_from(x % 7).unwrap() - 3) / 2.0
+}
+
+fn wild(x: u64) -> f32 {
+    let exponent = [-45, -30, -20, 0, 19, 37][usize::try_from(x / 64 % 6).unwrap()];
+    (small_integer(x) + 0.5) * 10f32.powi(exponent)
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn ties_duplicates_empties_and_zeros() {
+    for seed in 0..12 {
+        let training = random(seed, 90, 14, 30, small_integer);
+        let queries = random(seed ^ 77, 21, 14, 30, small_integer);
+        agree(&training, &queries, &[1, 2, 30, 64, 65, 1_000]);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn negative_weights_overflow_and_underflow() {
+    for seed in 0..6 {
+        let training = random(seed, 70, 12, 40, signed);
+        agree(&training, &random(seed + 100, 15, 12, 40, signed), &[3, 100]);
+        agree(&training, &random(seed + 200, 15, 12, 40, small_integer), &[3]);
+        let training = random(seed, 70, 12, 40, wild);
+        agree(&training, &random(seed + 300, 15, 12, 40, wild), &[1, 5, 100]);
+        agree(&training, &random(seed + 400, 15, 12, 40, signed), &[5]);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn nothing_at_all() {
+    let one = matrix(&vec![vec![(0, 1.0)]], 1);
+    let empty = matrix(&vec![], 1);
+    let blank = matrix(&vec![vec![], vec![]], 1);
+    for training in [&one, &empty, &blank] {
+        for queries in [&one, &empty, &blank] {
+            agree(training, queries, &[1, 1_000_000]);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn equal_documents_and_near_duplicates() {
+    let equal: Rows = (0..3_000).map(|_| vec![(3, 0.6), (5, 0.8)]).collect();
+    let training = matrix(&equal, 8);
+    let queries = matrix(&vec![vec![(3, 1.0)], vec![(3, 0.6), (5, 0.8)], vec![(7, 1.0)]], 8);
+    agree(&training, &queries, &[1, 30, 100, 1_000, 3_000]);
+    // Similarities that differ in the last bits only.
+    let close = |x: u64| 0.125 + small_integer(x) * f32::EPSILON;
+    agree(&random(1, 1_200, 64, 75, close), &random(2, 12, 64, 75, close), &[1, 30, 100]);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn long_queries_and_wide_vocabularies() {
+    // Longer than the hash table, than a block's threads, and than the fused kernel takes.
+    let long = |count: u32, step: u32| -> Rows {
+        vec![(0..count).map(|t| (t * step, 0.01 + small_integer(u64::from(t)))).collect()]
+    };
+    let mut training = long(300, 7);
+    training.extend(long(900, 3));
+    training.extend(long(9_000, 11));
+    training.extend((0..40u32).map(|r| vec![(r * 50, 1.0), (r * 50 + 70_000, 0.5)]));
+    let training = matrix(&training, 100_000);
+    for length in [255, 256, 257, 600, 1_500, 8_192, 8_193] {
+        agree(&training, &matrix(&long(length, 11), 100_000), &[1, 10]);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_corpus_in_tiles_parts_and_chunks() {
+    let rows = rcv1_like_rows(3_000, 300, 5);
+    let oracle = Exhaustive::new(&rows.training, Threads::available().unwrap()).unwrap();
+    let fused = CudaOptions { fall_back: false, ..CudaOptions::new(CudaEngine::Fused) };
+    let options = [
+        fused,
+        CudaOptions { tile_rows: Some(700), chunk: Some(64), ..fused },
+        // So little memory that the rows go through it in parts.
+        CudaOptions { memory: Some(3 << 20), ..fused },
+        CudaOptions { memory: Some(3 << 20), engine: grid(GridMemory::Texture), ..fused },
+        CudaOptions { texture_width: Some(50_000), engine: grid(GridMemory::Texture), ..fused },
+        CudaOptions { engine: BASE, ..fused },
+        CudaOptions { engine: SHARED, ..fused },
+    ];
+    agree_with(&oracle, &rows.training, &rows.test, &[1, 30, 100, 1_000, 3_000], &options);
+}
+
+/// 5,000 queries of the size of RCV1, against `inverted`, which other tests hold to `exhaustive`.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_corpus_of_the_size_of_rcv1() {
+    let rows = rcv1_like_rows(23_149, 5_000, 0);
+    let oracle = Inverted::new(&rows.training, Threads::available().unwrap()).unwrap();
+    let fused = CudaOptions { fall_back: false, ..CudaOptions::new(CudaEngine::Fused) };
+    agree_with(&oracle, &rows.training, &rows.test, &[1, 30, 100, 1_000], &[fused]);
+    let engine = cuda(&rows.training, fused);
+    let view = rows.test.view();
+    let k = NonZeroUsize::new(30).unwrap();
+    let first = bits(&engine.top_k(Queries::new(&view), k).unwrap());
+    assert_eq!(first, bits(&engine.top_k(Queries::new(&view), k).unwrap()), "two runs");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn memory_that_runs_out_changes_no_answer() {
+    let rows = rcv1_like_rows(2_000, 100, 3);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&said);
+    let warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
+    // More than any GPU has: the first plan fails, smaller ones follow, then the CPU.
+    let options =
+        CudaOptions { memory: Some(1 << 50), chunk: Some(1 << 40), ..CudaOptions::new(CudaEngine::Fused) };
+    let device = Device::open(0).unwrap();
+    let threads = Threads::available().unwrap();
+    let engine = Cuda::new(&rows.training, device, options, threads.clone(), warn).unwrap();
+    let oracle = Inverted::new(&rows.training, threads).unwrap();
+    let view = rows.test.view();
+    let k = NonZeroUsize::new(2_000).unwrap();
+    let expected = bits(&oracle.top_k(Queries::new(&view), k).unwrap());
+    assert_eq!(bits(&engine.top_k(Queries::new(&view), k).unwrap()), expected);
+}

@@ -15,8 +15,10 @@ use std::fmt;
 use std::num::NonZeroUsize;
 
 use metric_index::gpu::GpuError;
+use rayon::prelude::*;
 
 use crate::matrix::CsrView;
+use crate::threads::Threads;
 
 mod cuda;
 mod exhaustive;
@@ -75,7 +77,7 @@ impl<'a> Queries<'a> {
         self.excluded.get(query).copied().flatten()
     }
 
-    fn check(&self, columns: usize) -> Result<(), SearchError> {
+    fn check(&self, columns: usize, threads: &Threads) -> Result<(), SearchError> {
         if self.rows.cols() != columns {
             return Err(SearchError::Columns { found: self.rows.cols(), expected: columns });
         }
@@ -83,11 +85,18 @@ impl<'a> Queries<'a> {
             let (found, expected) = (self.excluded.len(), self.rows.rows());
             return Err(SearchError::Excluded { found, expected });
         }
-        if self.rows.data().iter().any(|weight| !weight.is_finite()) {
+        if !all_finite(self.rows.data(), threads) {
             return Err(SearchError::NotFinite { what: "query" });
         }
         Ok(())
     }
+}
+
+/// Whether no weight is infinite or not a number.
+fn all_finite(weights: &[f32], threads: &Threads) -> bool {
+    // Without a way out inside, the pieces are read many weights at a time.
+    let finite = |piece: &[f32]| piece.iter().fold(true, |all, weight| all & weight.is_finite());
+    threads.run(|| weights.par_chunks(1 << 16).all(finite))
 }
 
 /// The `k` most similar training rows of each query of a batch.
@@ -159,12 +168,12 @@ pub enum SearchError {
     Gpu(#[from] GpuError),
 }
 
-fn check_training(training: &CsrView<'_>) -> Result<(), SearchError> {
+fn check_training(training: &CsrView<'_>, threads: &Threads) -> Result<(), SearchError> {
     let limit = u32::MAX - 1;
     if training.rows() > limit as usize {
         return Err(SearchError::TooManyRows { rows: training.rows(), limit });
     }
-    if training.data().iter().any(|weight| !weight.is_finite()) {
+    if !all_finite(training.data(), threads) {
         return Err(SearchError::NotFinite { what: "training" });
     }
     Ok(())

@@ -52,6 +52,11 @@ fn all_options() -> Vec<CudaOptions> {
             chunk: Some(2),
             ..defaults
         });
+        if engine == CudaEngine::Fused {
+            // Three kernels however few the queries are.
+            all.push(CudaOptions { small_batch: Some(0), ..defaults });
+            all.push(CudaOptions { small_batch: Some(0), tile_rows: Some(24), ..defaults });
+        }
     }
     all
 }
@@ -195,6 +200,7 @@ fn a_corpus_in_tiles_parts_and_chunks() {
     let options = [
         fused,
         CudaOptions { tile_rows: Some(700), chunk: Some(64), ..fused },
+        CudaOptions { tile_rows: Some(700), small_batch: Some(0), ..fused },
         // So little memory that the rows go through it in parts.
         CudaOptions { memory: Some(3 << 20), ..fused },
         CudaOptions { memory: Some(3 << 20), engine: grid(GridMemory::Texture), ..fused },

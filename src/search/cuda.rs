@@ -12,7 +12,8 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::thread::ScopedJoinHandle;
 
 use metric_index::gpu::{Device, GpuError, Pool};
 use rayon::prelude::*;
@@ -27,7 +28,10 @@ mod part;
 mod tile;
 
 use lane::Lane;
-use launch::{FUSED_STATIC_BYTES, FUSED_THREADS, Found, FusedShape, Kernels, SELECT_SORTED, Which};
+use launch::{
+    ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_SMALL_STATIC_BYTES, Found, FusedShape,
+    Kernels, SELECT_SORTED, Which,
+};
 use part::{Needs, Part};
 
 /// Queries that go through the GPU together, so that copies of some run beside others' search.
@@ -97,6 +101,9 @@ pub struct CudaOptions {
     pub query_terms: Option<u32>,
     /// Queries that go through the GPU together; `None`: 32,768.
     pub chunk: Option<usize>,
+    /// The most queries that are searched by one kernel, which has less latency, instead of three;
+    /// `None`: one for each multiprocessor.
+    pub small_batch: Option<usize>,
     /// Whether the CPU goes on where the GPU fails.
     pub fall_back: bool,
 }
@@ -111,6 +118,7 @@ impl CudaOptions {
             texture_width: None,
             query_terms: None,
             chunk: None,
+            small_batch: None,
             fall_back: true,
         }
     }
@@ -172,7 +180,7 @@ impl<'a> Cuda<'a> {
         warn: Warn,
     ) -> Result<Self, SearchError> {
         let view = training.view();
-        check_training(&view)?;
+        check_training(&view, &threads)?;
         let kernels = Kernels::load(&device)?;
         let budget = match options.memory {
             Some(bytes) => bytes,
@@ -226,12 +234,9 @@ impl<'a> Cuda<'a> {
     /// Rows of a tile: so many that each multiprocessor is full of blocks.
     fn tile_rows(&self) -> usize {
         let info = self.device.info();
-        let blocks = (info.threads / FUSED_THREADS as usize).max(1);
-        let shared = info.shared_per_multiprocessor / blocks;
-        let fixed = info.shared_reserved
-            + FUSED_STATIC_BYTES
-            + launch::fused_bytes(0, FUSED_ROOM);
-        let most = (shared.min(info.shared_per_block) - fixed) / 16 * 8;
+        let blocks = (info.threads / ACCUMULATE_THREADS as usize).max(1);
+        let shared = info.shared_per_multiprocessor / blocks - info.shared_reserved;
+        let most = (shared.min(info.shared_per_block) - ACCUMULATE_STATIC_BYTES) / 16 * 8;
         let most = most.min(tile::MOST_ROWS);
         self.options.tile_rows.map_or(most, |rows| rows.clamp(1, most))
     }
@@ -331,8 +336,7 @@ impl<'a> Cuda<'a> {
         Ok(found)
     }
 
-    /// Searches a part that is on the GPU. Batches follow each other through the lanes: while one is
-    /// searched, the next is copied, and the one before comes back.
+    /// Searches a part that is on the GPU, batch by batch.
     fn search_part(
         &self,
         part: &Part,
@@ -346,51 +350,68 @@ impl<'a> Cuda<'a> {
             return Ok(());
         }
         let chunks = self.chunks(part, budget, queries, k);
-        let mut lanes: Vec<(Lane, Option<(Range<usize>, Vec<bool>)>)> = Vec::new();
-        for _ in 0..chunks.len().min(LANES) {
-            lanes.push((self.lanes.take(|| Lane::new(&self.device))?, None));
-        }
+        let lanes = chunks.len().min(LANES);
         let mut rest = found;
-        let mut done = 0;
-        for (number, chunk) in chunks.into_iter().enumerate() {
-            let at = number % lanes.len();
-            let (lane, pending) = &mut lanes[at];
-            if let Some((range, negative)) = pending.take() {
-                let (now, later) = rest.split_at_mut(Range::<usize>::len(&range));
-                self.finish(part, lane, &negative, k, now)?;
-                (rest, done) = (later, range.end);
-            }
-            let negative = self.threads.run(|| lane.send(queries, chunk.clone()))?;
-            let longest = chunk.clone().map(|query| row(queries.rows, query).0.len()).max();
-            self.enqueue(part, lane, chunk.len(), longest.unwrap_or(0), k)?;
-            lane.fetch(chunk.len(), k, self.is_fused(part, k))?;
-            *pending = Some((chunk, negative));
+        let mut work = Vec::new();
+        for chunk in chunks {
+            let (now, later) = rest.split_at_mut(chunk.len());
+            work.push((chunk, now));
+            rest = later;
         }
-        // The lanes that are still on their way, in the order of their chunks.
-        lanes.sort_by_key(|(_, pending)| pending.as_ref().map(|(range, _)| range.start));
-        for (mut lane, pending) in lanes {
-            if let Some((range, negative)) = pending {
-                debug_assert_eq!(range.start, done);
-                let (now, later) = rest.split_at_mut(range.len());
-                self.finish(part, &mut lane, &negative, k, now)?;
-                (rest, done) = (later, range.end);
+        // The next piece of work is the last of the list.
+        work.reverse();
+        let work = Mutex::new(work);
+        let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let drive = || {
+            let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
+            while let Some((chunk, found)) = next() {
+                self.search_chunk(part, &mut lane, queries, chunk, k, found)?;
             }
             self.lanes.put(lane);
+            Ok(())
+        };
+        if lanes <= 1 {
+            return drive();
         }
-        Ok(())
+        std::thread::scope(|scope| {
+            let driven: Vec<_> = (0..lanes).map(|_| scope.spawn(drive)).collect();
+            let ended = |thread: ScopedJoinHandle<'_, Result<(), GpuError>>| match thread.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            // All are waited for; the first failure counts.
+            driven.into_iter().map(ended).fold(Ok(()), Result::and)
+        })
     }
 
-    /// Whether the fused kernel can answer: a block must hold a tile and room for candidates.
+    /// One batch: sends it, searches it, hands out what was found. Several lanes do so at a time, so that
+    /// while one batch is searched, others are copied.
+    fn search_chunk(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        queries: &Queries<'_>,
+        chunk: Range<usize>,
+        k: usize,
+        found: &mut [Vec<Neighbor>],
+    ) -> Result<(), GpuError> {
+        let negative = self.threads.run(|| lane.send(queries, chunk.clone()))?;
+        let longest = chunk.clone().map(|query| row(queries.rows, query).0.len()).max();
+        self.enqueue(part, lane, chunk.len(), longest.unwrap_or(0), k)?;
+        lane.fetch(chunk.len(), k, self.is_fused(part, k))?;
+        self.finish(part, lane, &negative, k, found)
+    }
+
     fn is_fused(&self, part: &Part, k: usize) -> bool {
-        let room = room(k);
-        let fits = |rows: u32| {
-            launch::fused_bytes(rows, room) + FUSED_STATIC_BYTES
-                <= self.device.info().shared_per_block
-        };
-        self.options.engine == CudaEngine::Fused
-            && k <= FUSED_K
-            && !part.tiles.is_empty()
-            && part.tiles.iter().all(|tile| fits(tile.rows.rows()))
+        self.options.engine == CudaEngine::Fused && k <= FUSED_K && !part.tiles.is_empty()
+    }
+
+    /// Whether one block a query is faster than three kernels, and fits.
+    fn is_small(&self, tile: &part::Tile, count: usize, k: usize) -> bool {
+        let info = self.device.info();
+        let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k)) + FUSED_SMALL_STATIC_BYTES;
+        count <= self.options.small_batch.unwrap_or(info.multiprocessors)
+            && bytes <= info.shared_per_block
     }
 
     /// Queries that go together: as many as the memory allows.
@@ -404,7 +425,8 @@ impl<'a> Cuda<'a> {
         let (fused, lanes) = (self.is_fused(part, k), LANES);
         let most = self.options.chunk.unwrap_or(if fused { CHUNK } else { DENSE_CHUNK });
         // Three tenths of the budget for what is found, and one for the queries and scores.
-        let affordable = (budget / 10 * 3 / lanes / (k * 8 + 16)).max(1);
+        let bytes = k * 8 + room(k) as usize * 4 + 32;
+        let affordable = (budget / 10 * 3 / lanes / bytes).max(1);
         let most = most.clamp(1, affordable);
         let entries = (budget / 20 / lanes / 8).clamp(1, CHUNK_ENTRIES);
         let mut chunks = Vec::new();
@@ -465,20 +487,24 @@ impl<'a> Cuda<'a> {
         let (device, stream) = (self.device.clone(), lane.stream.clone());
         let failed = device.doing("launching a kernel").failed();
         lane.status.get(&device, &stream, count)?;
-        let room = room(k);
         let info = device.info();
-        let small = count <= info.multiprocessors;
         let rows = lane.queries();
-        let mut fresh = true;
+        let excluded = lane.excluded();
+        let mut shape =
+            FusedShape { count: number(count), k: number(k), room: room(k), fresh: true, blocks: 0 };
         for tile in &part.tiles {
-            let shared = launch::fused_bytes(tile.rows.rows(), room)
-                + FUSED_STATIC_BYTES
+            let small = self.is_small(tile, count, k);
+            let shared = launch::accumulate_bytes(tile.rows.rows())
+                + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
-            let by_threads = if small { 1 } else { info.threads / FUSED_THREADS as usize };
+            let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
-            let blocks = number(blocks * info.multiprocessors);
-            let shape = FusedShape { blocks, small, room, fresh };
-            let excluded = lane.excluded();
+            shape.blocks = number(if small { 1 } else { blocks } * info.multiprocessors);
+            // Three times the mean, if no more can be.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+            let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
+            let tasks = tasks.min(lane.entries * tile.cuts.most);
+            let entries = count * (room(k) as usize - k);
             let Lane { found, counts, status, .. } = lane;
             let mut into = Found {
                 keys: found.get(&device, &stream, count * k)?,
@@ -486,12 +512,25 @@ impl<'a> Cuda<'a> {
                 counts: counts.get(&device, &stream, count)?,
             };
             let status = status.get(&device, &stream, count)?;
-            launch::fused(
-                &self.kernels, &stream, &tile.rows, &rows, (0, number(count)), excluded, number(k),
-                shape, &mut into, status,
-            )
-            .map_err(&failed)?;
-            fresh = false;
+            let launched = if small {
+                launch::fused_small(
+                    &self.kernels, &stream, &tile.rows, &rows, excluded, shape, &mut into, status,
+                )
+            } else {
+                let mut between = Between {
+                    records: lane.records.get(&device, &stream, count)?,
+                    tasks: lane.tasks.get(&device, &stream, tasks)?,
+                    next_task: lane.next_task.get(&device, &stream, 1)?,
+                    candidates: lane.candidates.get(&device, &stream, entries)?,
+                    candidate_counts: lane.candidate_counts.get(&device, &stream, count)?,
+                };
+                launch::fused(
+                    &self.kernels, &stream, &tile.rows, &rows, excluded, shape, &mut between,
+                    &mut into, status,
+                )
+            };
+            launched.map_err(&failed)?;
+            shape.fresh = false;
         }
         Ok(())
     }
@@ -643,7 +682,7 @@ impl<'a> Cuda<'a> {
         k: NonZeroUsize,
         runs: usize,
     ) -> Result<Vec<f64>, SearchError> {
-        queries.check(self.training.cols())?;
+        queries.check(self.training.cols(), &self.threads)?;
         let loaded = self.loaded();
         let Residence::Resident(part) = &loaded.rows else {
             let bytes = part::bytes(&self.training, &(0..self.training.rows()), self.needs());
@@ -740,7 +779,7 @@ impl Search for Cuda<'_> {
         queries: Queries<'_>,
         k: NonZeroUsize,
     ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check(self.training.cols())?;
+        queries.check(self.training.cols(), &self.threads)?;
         for _ in 0..=TRIES {
             if let Some(engine) = self.rescue.get() {
                 return engine.top_k(queries, k);

@@ -24,7 +24,7 @@ impl<'a> Exhaustive<'a> {
     /// If a weight is not finite.
     pub fn new(training: &'a Csr, threads: Threads) -> Result<Self, SearchError> {
         let training = training.view();
-        check_training(&training)?;
+        check_training(&training, &threads)?;
         Ok(Self { training, threads })
     }
 }
@@ -35,7 +35,7 @@ impl Search for Exhaustive<'_> {
         queries: Queries<'_>,
         k: NonZeroUsize,
     ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check(self.training.cols())?;
+        queries.check(self.training.cols(), &self.threads)?;
         Ok(self.threads.run(|| {
             (0..queries.rows.rows())
                 .into_par_iter()

@@ -77,7 +77,7 @@ impl<'a> Inverted<'a> {
         rows: usize,
     ) -> Result<Self, SearchError> {
         let training = training.view();
-        check_training(&training)?;
+        check_training(&training, &threads)?;
         let head = Head::new(&training);
         let cuts = cuts(&training, rows.clamp(1, MAX_BLOCK_ROWS));
         let blocks = threads.run(|| {
@@ -154,7 +154,7 @@ impl Search for Inverted<'_> {
         queries: Queries<'_>,
         k: NonZeroUsize,
     ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check(self.training.cols())?;
+        queries.check(self.training.cols(), &self.threads)?;
         Ok(self.threads.run(|| {
             (0..queries.rows.rows().div_ceil(BATCH))
                 .into_par_iter()

@@ -70,6 +70,13 @@ pub(super) struct Lane {
     pub(super) scores: Growing<f32>,
     pub(super) dense: Growing<f32>,
     pub(super) list: Growing<u32>,
+    pub(super) records: Growing<[u32; 4]>,
+    pub(super) tasks: Growing<[u32; 2]>,
+    pub(super) next_task: Growing<u32>,
+    pub(super) candidates: Growing<u32>,
+    pub(super) candidate_counts: Growing<u32>,
+    /// Entries of the queries that were sent last.
+    pub(super) entries: usize,
     pub(super) host_found: Pinned<u64>,
     pub(super) host_counts: Pinned<u32>,
     pub(super) host_status: Pinned<u32>,
@@ -96,6 +103,12 @@ impl Lane {
             scores: Growing::new(),
             dense: Growing::new(),
             list: Growing::new(),
+            records: Growing::new(),
+            tasks: Growing::new(),
+            next_task: Growing::new(),
+            candidates: Growing::new(),
+            candidate_counts: Growing::new(),
+            entries: 0,
             host_found: Pinned::new(device),
             host_counts: Pinned::new(device),
             host_status: Pinned::new(device),
@@ -163,6 +176,7 @@ impl Lane {
                 *to = row;
             }
         }
+        self.entries = nonzeros;
         self.copy(count, nonzeros, width)?;
         Ok(negative)
     }

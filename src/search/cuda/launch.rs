@@ -7,18 +7,22 @@ use metric_index::gpu::{
     LaunchConfig, PushKernelArg, Texture,
 };
 
-/// Threads of a block of `fused`.
-pub(super) const FUSED_THREADS: u32 = 512;
+/// Threads of a block of `accumulate`.
+pub(super) const ACCUMULATE_THREADS: u32 = 512;
+/// Threads of a block of `prepare`: four queries.
+const PREPARE_THREADS: u32 = 128;
+/// Threads of a block of `rescore`.
+const RESCORE_THREADS: u32 = 128;
 /// Threads of a block of `fused_small`.
 const FUSED_SMALL_THREADS: u32 = 1024;
 /// Threads of a block of `select`.
 const SELECT_THREADS: u32 = 1024;
 /// The most keys that `select` sorts.
 pub(super) const SELECT_SORTED: u32 = 2048;
-/// The room of a fused block that is not accumulators or keys (`TASK_BYTES` of the kernel).
-pub(super) const FUSED_TASK_BYTES: usize = 6144;
-/// At least the static shared memory of `fused` and `fused_small`.
-pub(super) const FUSED_STATIC_BYTES: usize = 1280;
+/// At least the static shared memory of `accumulate`.
+pub(super) const ACCUMULATE_STATIC_BYTES: usize = 4_736;
+/// At least the static shared memory of `fused_small`.
+pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 2_048;
 /// The most blocks of a grid in y.
 const GRID_Y: u32 = 65_535;
 
@@ -31,7 +35,9 @@ pub(super) struct Kernels {
     pub(super) grid_texture: CudaFunction,
     pub(super) grid_ldg: CudaFunction,
     pub(super) select: CudaFunction,
-    pub(super) fused: CudaFunction,
+    pub(super) prepare: CudaFunction,
+    pub(super) accumulate: CudaFunction,
+    pub(super) rescore: CudaFunction,
     pub(super) fused_small: CudaFunction,
 }
 
@@ -44,7 +50,7 @@ impl Kernels {
         let grid = device.load(include_str!("../../../kernels/ptx/grid.ptx"))?;
         let select = device.load(include_str!("../../../kernels/ptx/select.ptx"))?;
         let fused = device.load(include_str!("../../../kernels/ptx/fused.ptx"))?;
-        let fused_most = most - FUSED_STATIC_BYTES;
+        let small = device.load(include_str!("../../../kernels/ptx/fused_small.ptx"))?;
         Ok(Self {
             base: base.kernel("base", 0)?,
             base_scatter: base.kernel("base_scatter", 0)?,
@@ -52,8 +58,10 @@ impl Kernels {
             grid_texture: grid.kernel("grid_texture", most)?,
             grid_ldg: grid.kernel("grid_ldg", most)?,
             select: select.kernel("select", 0)?,
-            fused: fused.kernel("fused", fused_most)?,
-            fused_small: fused.kernel("fused_small", fused_most)?,
+            prepare: fused.kernel("prepare", 0)?,
+            accumulate: fused.kernel("accumulate", most - ACCUMULATE_STATIC_BYTES)?,
+            rescore: fused.kernel("rescore", 0)?,
+            fused_small: small.kernel("fused_small", most - FUSED_SMALL_STATIC_BYTES)?,
         })
     }
 }
@@ -109,30 +117,28 @@ pub(super) struct Rows {
     pub(super) vals: CudaSlice<f32>,
 }
 
-/// A tile of `fused` (`Tile` of kernels/fused.cu).
+/// A tile of the fused engine (`Tile` of kernels/fused.cuh).
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct TileRows {
-    list_ptr: u64,
-    list_max: u64,
+    lists: u64,
     postings: u64,
     row_ptr: u64,
     cols: u64,
     vals: u64,
-    longest: f64,
+    longest: f32,
     rows: u32,
     first_row: u32,
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Tile`, in order and in size: six pointers, f64, two u32.
+// SAFETY: the fields are those of `Tile`, in order and in size: five pointers, f32, two u32.
 unsafe impl DeviceRepr for TileRows {}
 
 /// The lists of a tile on the GPU.
 #[derive(Debug)]
 pub(super) struct Lists {
-    pub(super) ptr: CudaSlice<u32>,
-    pub(super) max: CudaSlice<f32>,
+    pub(super) lists: CudaSlice<[u32; 4]>,
     pub(super) postings: CudaSlice<u32>,
 }
 
@@ -143,11 +149,10 @@ impl TileRows {
         lists: &Lists,
         part: &Rows,
         (part_row, first, rows): (u32, u32, u32),
-        longest: f64,
+        longest: f32,
     ) -> Self {
         Self {
-            list_ptr: lists.ptr.device_ptr(stream).0,
-            list_max: lists.max.device_ptr(stream).0,
+            lists: lists.lists.device_ptr(stream).0,
             postings: lists.postings.device_ptr(stream).0,
             row_ptr: part.row_ptr.device_ptr(stream).0 + 8 * u64::from(first),
             cols: part.cols.device_ptr(stream).0,
@@ -370,59 +375,126 @@ pub(super) fn select(
     unsafe { launch.launch(config) }.map(|_| ())
 }
 
-/// How `fused` is launched.
+/// What the kernels of the fused engine are told besides their data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FusedShape {
-    /// Blocks that are resident at once.
-    pub(super) blocks: u32,
-    /// The kernel of one large block a query.
-    pub(super) small: bool,
-    /// Keys in shared memory, a power of two, at least 2 k.
+    /// Queries, from the first of the batch on.
+    pub(super) count: u32,
+    pub(super) k: u32,
+    /// Candidates and neighbors of a query that there is room for: a power of two, at least 2 k.
     pub(super) room: u32,
     /// Whether nothing was found yet.
     pub(super) fresh: bool,
+    /// Blocks that are resident at once.
+    pub(super) blocks: u32,
 }
 
-/// The dynamic shared memory of a fused block.
-pub(super) fn fused_bytes(rows: u32, room: u32) -> usize {
-    rows.div_ceil(8) as usize * 16 + FUSED_TASK_BYTES + room as usize * 8
+impl FusedShape {
+    /// Candidates of a query that there is room for.
+    fn candidates(&self) -> u32 {
+        self.room - self.k
+    }
 }
 
-/// `fused`, `fused_small`: the k best of each query among a tile's rows and what was found before.
-#[expect(clippy::too_many_arguments, reason = "the kernel's")]
+/// What the three kernels of the fused engine hand each other.
+#[derive(Debug)]
+pub(super) struct Between<'a> {
+    pub(super) records: &'a mut CudaSlice<[u32; 4]>,
+    pub(super) tasks: &'a mut CudaSlice<[u32; 2]>,
+    pub(super) next_task: &'a mut CudaSlice<u32>,
+    pub(super) candidates: &'a mut CudaSlice<u32>,
+    pub(super) candidate_counts: &'a mut CudaSlice<u32>,
+}
+
+/// The dynamic shared memory of a block of `accumulate`.
+pub(super) fn accumulate_bytes(rows: u32) -> usize {
+    rows.div_ceil(8) as usize * 16
+}
+
+/// The dynamic shared memory of a block of `fused_small`.
+pub(super) fn fused_small_bytes(rows: u32, room: u32) -> usize {
+    rows.div_ceil(8) as usize * 16 + 24 * 1024 + room as usize * 8
+}
+
+/// `prepare`, `accumulate`, `rescore`: the k best of each query among a tile's rows and what was found
+/// before. The buffers of `between` and `found` have room for the shape.
+#[expect(clippy::too_many_arguments, reason = "the kernels'")]
 pub(super) fn fused(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
     tile: &TileRows,
     queries: &QueryRows,
-    (first, count): (u32, u32),
     excluded: Excluded,
-    k: u32,
+    shape: FusedShape,
+    between: &mut Between<'_>,
+    found: &mut Found<'_>,
+    status: &mut CudaSlice<u32>,
+) -> Launched {
+    let FusedShape { count, k, .. } = shape;
+    if count == 0 || tile.rows == 0 {
+        return Ok(());
+    }
+    let (first, fresh, excluded) = (0u32, u32::from(shape.fresh), excluded.0);
+    let task_room = u32::try_from(between.tasks.len()).unwrap_or(u32::MAX);
+    stream.memset_zeros(between.next_task)?;
+    let mut launch = stream.launch_builder(&kernels.prepare);
+    launch.arg(tile).arg(queries).arg(&first).arg(&count).arg(&fresh);
+    launch.arg(&mut *between.records).arg(&mut *between.tasks);
+    launch.arg(&mut *between.next_task).arg(&task_room).arg(&mut *status);
+    let grid = (count.div_ceil(PREPARE_THREADS / 32), 1);
+    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `prepare`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; it writes `count` records and
+    // statuses and at most `task_room` tasks.
+    unsafe { launch.launch(config(grid, PREPARE_THREADS, 0)) }?;
+
+    let room = shape.candidates();
+    let mut launch = stream.launch_builder(&kernels.accumulate);
+    launch.arg(tile).arg(&first).arg(&count).arg(&excluded).arg(&k).arg(&room).arg(&fresh);
+    launch.arg(&*between.records).arg(&*between.tasks).arg(&*found.keys).arg(&*found.counts);
+    launch.arg(&mut *between.candidates).arg(&mut *between.candidate_counts);
+    let grid = (count.min(shape.blocks), 1);
+    let accumulate = config(grid, ACCUMULATE_THREADS, accumulate_bytes(tile.rows));
+    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `accumulate`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the shared memory holds a sum
+    // a row; it writes `room` candidates a query at most, and their count.
+    unsafe { launch.launch(accumulate) }?;
+
+    let mut launch = stream.launch_builder(&kernels.rescore);
+    launch.arg(tile).arg(queries).arg(&first).arg(&excluded).arg(&k).arg(&room).arg(&fresh);
+    launch.arg(&*between.candidates).arg(&*between.candidate_counts);
+    launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
+    let rescore = config((count, 1), RESCORE_THREADS, shape.room as usize * 8);
+    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `rescore`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; `room + k` keys fit the shared
+    // memory; it writes `k` keys a query at most, a count and a status.
+    unsafe { launch.launch(rescore) }.map(|_| ())
+}
+
+/// `fused_small`: the same in one kernel, a block a query.
+#[expect(clippy::too_many_arguments, reason = "the kernel's")]
+pub(super) fn fused_small(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    tile: &TileRows,
+    queries: &QueryRows,
+    excluded: Excluded,
     shape: FusedShape,
     found: &mut Found<'_>,
     status: &mut CudaSlice<u32>,
 ) -> Launched {
+    let FusedShape { count, k, room, .. } = shape;
     if count == 0 || tile.rows == 0 {
         return Ok(());
     }
-    let excluded = excluded.0;
-    let (length, places) = (count as usize, k as usize);
-    let mut keys = found.keys.slice_mut(found.at * places..(found.at + length) * places);
-    let mut counts = found.counts.slice_mut(found.at..found.at + length);
-    let mut status = status.slice_mut(found.at..found.at + length);
-    let (kernel, threads) = if shape.small {
-        (&kernels.fused_small, FUSED_SMALL_THREADS)
-    } else {
-        (&kernels.fused, FUSED_THREADS)
-    };
-    let fresh = u32::from(shape.fresh);
-    let mut launch = stream.launch_builder(kernel);
+    let (first, fresh, excluded) = (0u32, u32::from(shape.fresh), excluded.0);
+    let mut launch = stream.launch_builder(&kernels.fused_small);
     launch.arg(tile).arg(queries).arg(&first).arg(&count).arg(&excluded);
-    launch.arg(&k).arg(&shape.room).arg(&fresh);
-    launch.arg(&mut keys).arg(&mut counts).arg(&mut status);
-    let shared = fused_bytes(tile.rows, shape.room);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `fused`")]
+    launch.arg(&k).arg(&room).arg(&fresh);
+    launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
+    let bytes = fused_small_bytes(tile.rows, room);
+    let config = config((count.min(shape.blocks), 1), FUSED_SMALL_THREADS, bytes);
+    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `fused_small`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `k` keys, a count and a
     // status a query; the shared memory is what the kernel's comment says.
-    unsafe { launch.launch(config((count.min(shape.blocks), 1), threads, shared)) }.map(|_| ())
+    unsafe { launch.launch(config) }.map(|_| ())
 }

@@ -7,7 +7,7 @@ use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Tex
 use rayon::prelude::*;
 
 use super::launch::{Lists, Rows, TextureRows, TileRows};
-use super::tile::TileIndex;
+use super::tile::{Cuts, TileIndex};
 use crate::matrix::{CsrView, row};
 use crate::threads::Threads;
 
@@ -35,6 +35,7 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) rows: TileRows,
+    pub(super) cuts: Cuts,
     /// What `rows` points at.
     _lists: Lists,
 }
@@ -44,9 +45,9 @@ pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -
     let nonzeros = nonzeros(training, rows);
     let csr = (rows.len() + 1) * 8 + nonzeros * 8;
     let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
-    // Lists are padded to four postings.
-    let padded = nonzeros + 3 * nonzeros.min(tiles * training.cols());
-    csr + if tiles > 0 { padded * 4 + tiles * (training.cols() + 1) * 8 } else { 0 }
+    // The two halves of a list are padded to four postings each.
+    let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
+    csr + if tiles > 0 { padded * 4 + tiles * (training.cols() + 1) * 16 } else { 0 }
 }
 
 pub(super) fn nonzeros(training: &CsrView<'_>, rows: &Range<usize>) -> usize {
@@ -84,13 +85,12 @@ impl Part {
                 });
                 for (cut, index) in some.iter().zip(&made) {
                     let lists = Lists {
-                        ptr: upload(device, stream, &index.list_ptr)?,
-                        max: upload(device, stream, &index.list_max)?,
+                        lists: upload(device, stream, &index.lists)?,
                         postings: upload(device, stream, &index.postings)?,
                     };
                     let place = (first_row, narrow(cut.start), narrow(cut.len()));
                     let tile = TileRows::new(stream, &lists, &rows, place, index.longest);
-                    tiles.push(Tile { rows: tile, _lists: lists });
+                    tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
                 }
                 stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
             }

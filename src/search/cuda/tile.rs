@@ -11,37 +11,56 @@ const STEPS: f64 = 8191.0;
 const LANES: usize = 32;
 /// Postings that a lane loads at once.
 const PER_LANE: usize = 4;
-/// The most rows that a posting can name.
-pub(super) const MOST_ROWS: usize = 65_536;
+/// The most rows of a tile: postings could name 65,536, but the kernels count the tasks of 1,024 terms in
+/// 16 bits.
+pub(super) const MOST_ROWS: usize = 32_000;
 
 /// Posting lists of the rows of a tile.
 ///
 /// A posting is `weight << 17 | (row / 2) << 2 | row % 2`, the weight rounded up to steps of
-/// 1/8191 of the list's greatest. Lists begin at multiples of four postings.
+/// 1/8191 of the list's greatest. A vector is four postings of even rows, or four of odd ones; a list is
+/// the vectors of its even rows, then those of its odd ones.
 #[derive(Debug, PartialEq)]
 pub(super) struct TileIndex {
-    /// Where the list of each term begins, in units of four postings; one more at the end.
-    pub(super) list_ptr: Vec<u32>,
-    /// The greatest weight of each list; 0 for an empty one.
-    pub(super) list_max: Vec<f32>,
+    /// For each term where its list begins and how long it is, in vectors, and the bits of its greatest
+    /// weight.
+    pub(super) lists: Vec<[u32; 4]>,
     pub(super) postings: Vec<u32>,
     /// At least the greatest Euclidean length of a row.
-    pub(super) longest: f64,
+    pub(super) longest: f32,
+    /// Tasks that the list of an entry of a row makes.
+    pub(super) cuts: Cuts,
+}
+
+/// Into how many tasks lists are cut.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cuts {
+    /// In the mean over the entries of the rows.
+    pub(super) mean: f64,
+    /// At most.
+    pub(super) most: usize,
+}
+
+/// The tasks of a list of so many vectors (`large_tasks` and `small_tasks` of kernels/fused.cuh).
+fn tasks(vectors: u32) -> u32 {
+    (vectors / 32).div_ceil(4) + (vectors % 32).div_ceil(8)
 }
 
 impl TileIndex {
-    /// The lists of `rows`, at most 65,536, whose weights are not negative.
+    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are not negative.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
         let mut starts = vec![0u32; terms + 1];
+        let mut odd = vec![0u32; terms];
         let mut list_max = vec![0f32; terms];
         let mut longest = 0f64;
-        for index in rows.clone() {
+        for (local, index) in (0u32..).zip(rows.clone()) {
             let (columns, weights) = row(training, index);
             let mut squares = 0f64;
             for (&term, &weight) in columns.iter().zip(weights) {
                 let term = term as usize;
                 starts[term + 1] += 1;
+                odd[term] += local % 2;
                 list_max[term] = list_max[term].max(weight);
                 squares += f64::from(weight) * f64::from(weight);
             }
@@ -60,21 +79,28 @@ impl TileIndex {
                 next[term] += 1;
             }
         }
-        let mut list_ptr = Vec::with_capacity(terms + 1);
+        let mut lists = Vec::with_capacity(terms);
         let mut end = 0;
-        for list in starts.windows(2) {
-            list_ptr.push(end);
-            end += (list[1] - list[0]).div_ceil(4);
+        let (mut weighted, mut most) = (0f64, 0);
+        for ((list, greatest), &odd) in starts.windows(2).zip(&list_max).zip(&odd) {
+            let length = list[1] - list[0];
+            let vectors = (length - odd).div_ceil(PER_LANE as u32) + odd.div_ceil(PER_LANE as u32);
+            lists.push([end, vectors, greatest.to_bits(), 0]);
+            end += vectors;
+            weighted += f64::from(tasks(vectors)) * f64::from(length);
+            most = most.max(tasks(vectors) as usize);
         }
-        list_ptr.push(end);
         let mut postings = vec![0u32; end as usize * PER_LANE];
         let mut dealer = Dealer::default();
-        for (term, list) in starts.windows(2).enumerate() {
-            let (from, to) = (list_ptr[term] as usize, list_ptr[term + 1] as usize);
-            let list = &entries[list[0] as usize..list[1] as usize];
-            dealer.deal(list, &mut postings[from * PER_LANE..to * PER_LANE]);
+        for (list, places) in starts.windows(2).zip(&lists) {
+            let from = places[0] as usize * PER_LANE;
+            let places = &mut postings[from..from + places[1] as usize * PER_LANE];
+            dealer.deal(&entries[list[0] as usize..list[1] as usize], places);
         }
-        Self { list_ptr, list_max, postings, longest: longest * (1.0 + 1e-9) }
+        #[expect(clippy::cast_possible_truncation, reason = "rounded up right after")]
+        let longest = (longest * (1.0 + 1e-6)) as f32;
+        let cuts = Cuts { mean: weighted / (entries.len() as f64).max(1.0), most };
+        Self { lists, postings, longest: longest.next_up(), cuts }
     }
 }
 
@@ -98,41 +124,55 @@ struct Dealer {
 }
 
 impl Dealer {
-    /// Deals `list` into `places`. A warp loads 32 lanes of four postings and adds first the first
-    /// posting of every lane, then the second: each is an instruction. Postings are sorted by bank and
-    /// dealt to the instructions in turn, so that those of one bank go to different ones.
+    /// Deals `list` into `places`: even rows, then odd ones.
     fn deal(&mut self, list: &[u32], places: &mut [u32]) {
+        let lanes = places.len() / PER_LANE;
+        let odd = list.iter().filter(|&&posting| posting % 2 == 1).count().div_ceil(PER_LANE);
+        self.deal_half(list, 0, places, 0..lanes - odd);
+        self.deal_half(list, 1, places, lanes - odd..lanes);
+    }
+
+    /// Deals the rows of one half into the vectors `lanes`. A warp loads 32 vectors and adds first the
+    /// first posting of each, then the second: each is an instruction. Postings are sorted by bank and
+    /// dealt to the instructions in turn, so that those of one bank go to different ones.
+    fn deal_half(&mut self, list: &[u32], half: u32, places: &mut [u32], lanes: Range<usize>) {
+        let own = || list.iter().filter(|&&posting| posting % 2 == half);
         let mut starts = [0usize; LANES + 1];
-        for &posting in list {
+        for &posting in own() {
             starts[bank(posting) + 1] += 1;
         }
         for at in 0..LANES {
             starts[at + 1] += starts[at];
         }
         self.by_bank.clear();
-        self.by_bank.resize(list.len(), 0);
-        for &posting in list {
+        self.by_bank.resize(starts[LANES], half);
+        for &posting in own() {
             let at = &mut starts[bank(posting)];
             self.by_bank[*at] = posting;
             *at += 1;
         }
-        let lanes = places.len() / PER_LANE;
-        let instructions = lanes.div_ceil(LANES) * PER_LANE;
+        if lanes.is_empty() {
+            return;
+        }
+        // What is padded belongs to the same half, for the kernel looks at the first posting only.
+        places[lanes.start * PER_LANE..lanes.end * PER_LANE].fill(half);
+        let warps = lanes.start / LANES..lanes.end.div_ceil(LANES);
+        let instructions = warps.len() * PER_LANE;
         self.filled.clear();
         self.filled.resize(instructions, 0);
         let mut turn = 0;
         for &posting in &self.by_bank {
             loop {
-                let first = turn / PER_LANE * LANES;
-                let room = (lanes - first).min(LANES);
-                let lane = self.filled[turn];
-                let part = turn % PER_LANE;
-                if lane < room {
+                let warp = (warps.start + turn / PER_LANE) * LANES;
+                let (first, last) = (warp.max(lanes.start), (warp + LANES).min(lanes.end));
+                let (lane, part) = (first + self.filled[turn], turn % PER_LANE);
+                let free = lane < last;
+                if free {
                     self.filled[turn] += 1;
-                    places[(first + lane) * PER_LANE + part] = posting;
+                    places[lane * PER_LANE + part] = posting;
                 }
                 turn = (turn + 1) % instructions;
-                if lane < room {
+                if free {
                     break;
                 }
             }
@@ -164,10 +204,10 @@ mod tests {
         let (tile, nonzeros) = index(1_000, 9, weight);
         let mut seen = 0;
         for term in 0..9u32 {
-            let list = tile.list_ptr[term as usize] as usize..tile.list_ptr[term as usize + 1] as usize;
-            let greatest = f64::from(tile.list_max[term as usize]);
-            for &posting in &tile.postings[4 * list.start..4 * list.end] {
-                if posting == 0 {
+            let [start, vectors, greatest, _] = tile.lists[term as usize];
+            let greatest = f64::from(f32::from_bits(greatest));
+            for &posting in &tile.postings[4 * start as usize..4 * (start + vectors) as usize] {
+                if posting < 2 {
                     continue;
                 }
                 seen += 1;
@@ -183,7 +223,7 @@ mod tests {
 
     #[test]
     fn lanes_of_an_instruction_meet_different_banks() {
-        // Every row: as many rows in each bank, so no two need meet.
+        // Every row: as many in each bank and each half, so no two need meet.
         let (tile, _) = index(4_096, 1, |_, _| 1.0);
         for vectors in tile.postings.chunks(LANES * PER_LANE) {
             for part in 0..PER_LANE {
@@ -199,6 +239,6 @@ mod tests {
     #[test]
     fn a_row_is_at_most_as_long_as_the_longest() {
         let (tile, _) = index(3, 2, |row, _| if row == 1 { 3.0 } else { 0.5 });
-        assert!(tile.longest >= 18f64.sqrt() && tile.longest < 18f64.sqrt() + 1e-6);
+        assert!(tile.longest >= 18f32.sqrt() && tile.longest < 18f32.sqrt() + 1e-4);
     }
 }

@@ -1,0 +1,416 @@
+// What the fused engine's kernels share: fixed-point sums over an inverted index, and their bound.
+//
+// Postings: `weight << 17 | (row / 2) << 2 | row % 2`, weight of 13 bits = ceil(w / max * 8191) of the
+// term's greatest weight in the tile. A vector is four postings, all of even rows or all of odd ones,
+// padded with weight 0. Weights must not be negative (the host sends such queries and tiles elsewhere).
+// Sums are 16-bit, two a word of shared memory, row 2i in the low half of word i.
+//
+// A query's lists are cut into tasks for a warp: of 1 to 4 times 32 vectors, and what is left of a list
+// into tasks of at most 8 vectors, of which a warp takes four at a time. A task is the first vector and
+// `mult << 8 | size`.
+//
+// Why no row is lost. A product w * q * scale is added as ceil(weight * mult / 65536) with
+// mult >= q * max * scale / 8191 * 65536: never less than the true product, and at most
+// q * max * scale / 8191 + 1.1875 above it (mult is at most 1.25 above its bound). So a sum is at least
+// scale * similarity and at most E above it, E = scale * (sum of q * max) / 8191 + 1.1875 * terms. At
+// least k rows have sums >= T, where T is at most the k-th greatest sum; so the k-th similarity is at
+// least (T - E) / scale, and a row of the answer has a sum of at least T - E; one more unit is left for
+// the rounding of similarities to f32, and one for that of T - E. A sum is 0 only where no product is
+// above 0. `scale` is such that no sum exceeds 65535, by Cauchy and Schwarz or by the sum of q * max,
+// whichever is less. All of this is rounded outward. Where similarities could leave the normal range
+// of f32 (above 1e37, or units below 1e-35) the host answers the query another way.
+
+// The rows of a tile and their lists.
+struct Tile {
+    const uint4* lists; // a term: first vector of four postings, vectors, greatest weight, 0
+    const uint4* postings;
+    const u64* row_ptr; // rows + 1, of the tile's first row on
+    const u32* cols;
+    const float* vals;
+    float longest; // at least the greatest Euclidean length of a row
+    u32 rows;
+    u32 first_row; // the number of the tile's first row
+};
+
+const u32 WARP_VECTORS = 32; // of a piece of a large task
+const u32 WARP_PIECES = 4;   // of a large task, at most
+const u32 LANE_VECTORS = 8;  // of a small task, at most
+const u32 MOST_TERMS = 8192;  // longer queries are answered another way
+const u32 GROUPS = 128;       // of rows, whose greatest sums give a threshold
+const u32 GROUPED_K = 64;     // beyond, the greatest sums of groups lie too far below the k-th sum
+
+// A term of a query in a tile.
+struct Term {
+    u32 start, length; // vectors
+    float product;     // at least query weight * greatest weight of the list
+    float square;      // at least the square of the query weight
+};
+
+__device__ __forceinline__ Term term_of(const Tile& tile, const Queries& queries, u32 at, u32 end) {
+    Term term = {0, 0, 0.0f, 0.0f};
+    if (at < end) {
+        uint4 list = __ldg(tile.lists + queries.col(at));
+        term.start = list.x;
+        term.length = list.y;
+        if (list.y) {
+            float weight = queries.vals[at];
+            term.product = __fmul_ru(weight, __uint_as_float(list.z));
+            term.square = __fmul_ru(weight, weight);
+        }
+    }
+    return term;
+}
+
+__device__ __forceinline__ float warp_sum_up(float value) {
+    for (u32 step = 16; step > 0; step /= 2) value = __fadd_ru(value, __shfl_xor_sync(FULL, value, step));
+    return value;
+}
+
+// Units for a similarity of 1, the units of error of a sum, and whether the bound holds.
+struct Scale {
+    float scale;
+    u32 error;
+    bool holds;
+};
+
+__device__ __forceinline__ Scale scale_of(float square, float product, u32 terms, float longest) {
+    Scale scale = {0.0f, 0, true};
+    if (product == 0.0f) return scale;
+    float most = fminf(__fmul_ru(__fsqrt_ru(square), longest), product);
+    most = __fmul_ru(__fadd_ru(most, __fmul_ru(product, 1.0f / 8190.0f)), 1.000002f);
+    scale.holds = most > 1e-30f && most < 1e37f && terms <= MOST_TERMS;
+    if (!scale.holds) return scale;
+    scale.scale = __fdiv_rd(65530.0f - 1.25f * terms, most);
+    scale.error = __float2uint_ru(
+        __fadd_ru(__fmul_ru(__fmul_ru(scale.scale, product), 1.0f / 8190.0f), 1.1875f * terms));
+    return scale;
+}
+
+__device__ __forceinline__ u32 mult_of(float product, float scale) {
+    return __float2uint_ru(__fmul_ru(__fmul_ru(product, scale), 8.00097716f)); // > 65536 / 8191
+}
+
+// Large and small tasks of a list.
+__device__ __forceinline__ u32 large_tasks(u32 vectors) {
+    return (vectors / WARP_VECTORS + WARP_PIECES - 1) / WARP_PIECES;
+}
+__device__ __forceinline__ u32 small_tasks(u32 vectors) {
+    return (vectors % WARP_VECTORS + LANE_VECTORS - 1) / LANE_VECTORS;
+}
+
+// Writes a list's tasks.
+__device__ __forceinline__ void write_tasks(const Term& term, u32 mult, uint2* large, uint2* small) {
+    u32 start = term.start;
+    for (u32 pieces = term.length / WARP_VECTORS; pieces > 0;) {
+        u32 some = min(pieces, WARP_PIECES);
+        *large++ = make_uint2(start, mult << 8 | some);
+        start += some * WARP_VECTORS;
+        pieces -= some;
+    }
+    for (u32 rest = term.length % WARP_VECTORS; rest > 0;) {
+        u32 some = min(rest, LANE_VECTORS);
+        *small++ = make_uint2(start, mult << 8 | some);
+        start += some;
+        rest -= some;
+    }
+}
+
+__device__ __forceinline__ void add_posting(u32* sums, u32 posting, u32 mult, u32 half) {
+    u32 units = (posting >> 17) * mult + 0xffff; // in the upper half of the word
+    u32* word = (u32*)((char*)sums + (posting & 0x1fffc));
+    atomicAdd(word, __byte_perm(units, 0, half));
+}
+
+__device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) {
+    // Bytes 2 and 3 to the lower half of the word for an even row, to the upper one for an odd row.
+    u32 half = 0x4432 - (postings.x & 1) * (0x4432 - 0x3244);
+    add_posting(sums, postings.x, mult, half);
+    add_posting(sums, postings.y, mult, half);
+    add_posting(sums, postings.z, mult, half);
+    add_posting(sums, postings.w, mult, half);
+}
+
+// A warp adds a large task.
+__device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint2 task, u32 lane) {
+    const u32 pieces = task.y & 255, mult = task.y >> 8;
+    const uint4* list = postings + task.x + lane;
+    uint4 part[WARP_PIECES];
+#pragma unroll
+    for (u32 piece = 0; piece < WARP_PIECES; piece++) {
+        if (piece < pieces) part[piece] = __ldcg(list + WARP_VECTORS * piece);
+    }
+#pragma unroll
+    for (u32 piece = 0; piece < WARP_PIECES; piece++) {
+        if (piece < pieces) add_vector(sums, part[piece], mult);
+    }
+}
+
+// A warp adds the large tasks tasks[warp], tasks[warp + warps], ... and likewise the small ones.
+__device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, const uint2* large,
+                                          u32 larges, const uint2* small, u32 smalls, u32 warp,
+                                          u32 warps, u32 lane) {
+    u32 number = warp;
+    for (; number < larges; number += warps) add_large(sums, postings, large[number], lane);
+    for (number -= larges; number * 4 < smalls; number += warps) {
+        u32 own = number * 4 + lane / LANE_VECTORS, at = lane % LANE_VECTORS;
+        if (own < smalls) {
+            uint2 task = small[own];
+            if (at < (task.y & 255)) {
+                add_vector(sums, __ldcg(postings + task.x + at), task.y >> 8);
+            }
+        }
+    }
+}
+
+// The greatest sum among the vectors of one thread.
+template <u32 THREADS>
+__device__ __forceinline__ u32 greatest_of(const uint4* memory, u32 vectors) {
+    u32 low = 0, high = 0;
+    for (u32 vector = threadIdx.x; vector < vectors; vector += THREADS) {
+        uint4 words = memory[vector];
+        low = max(max(max(low, words.x & 0xffff), max(words.y & 0xffff, words.z & 0xffff)),
+                  words.w & 0xffff);
+        high = max(max(max(high, words.x), max(words.y, words.z)), words.w);
+    }
+    return max(low, high >> 16);
+}
+
+// The greatest sums of GROUPS groups of threads.
+template <u32 THREADS>
+__device__ __forceinline__ void write_maxima(u32 greatest, u32* maxima) {
+    for (u32 step = 1; step < THREADS / GROUPS; step *= 2) {
+        greatest = max(greatest, __shfl_xor_sync(FULL, greatest, step));
+    }
+    if (threadIdx.x % (THREADS / GROUPS) == 0) maxima[threadIdx.x / (THREADS / GROUPS)] = greatest;
+}
+
+// At most the k-th greatest of the maxima, at most 15 below it; one warp calls it.
+__device__ __forceinline__ u32 kth_maximum(const u32* maxima, u32 k, u32 lane) {
+    u32 a = maxima[lane], b = maxima[lane + 32], c = maxima[lane + 64], d = maxima[lane + 96];
+    u32 kth = 0;
+    // The four lowest bits would cost as much as the others and drop hardly a candidate.
+#pragma unroll 1
+    for (u32 bit = 1u << 15; bit >= 1u << 4; bit >>= 1) {
+        u32 trial = kth | bit;
+        u32 reached = __popc(__ballot_sync(FULL, a >= trial)) + __popc(__ballot_sync(FULL, b >= trial)) +
+                      __popc(__ballot_sync(FULL, c >= trial)) + __popc(__ballot_sync(FULL, d >= trial));
+        if (reached >= k) kth = trial;
+    }
+    return kth;
+}
+
+// The k-th greatest sum, or 0 if fewer than k are above 0; all threads call it. bins: 256 counters.
+template <u32 THREADS>
+__device__ __forceinline__ u32 kth_sum(const uint4* memory, u32 vectors, u32 k, u32* bins) {
+    __shared__ u32 chosen, wanted;
+    const u32 tid = threadIdx.x, lane = tid & 31;
+    u32 prefix = 0;
+    if (tid == 0) wanted = k;
+#pragma unroll 1
+    for (u32 pass = 0; pass < 2; pass++) {
+        if (tid < 256) bins[tid] = 0;
+        __syncthreads();
+        for (u32 vector = tid; vector < vectors; vector += THREADS) {
+            const u32* words = (const u32*)(memory + vector);
+#pragma unroll 1
+            for (u32 half = 0; half < 8; half++) {
+                u32 sum = (words[half / 2] >> (16 * (half & 1))) & 0xffff;
+                if (sum == 0) continue;
+                if (pass == 0) atomicAdd(&bins[sum >> 8], 1);
+                else if (sum >> 8 == prefix) atomicAdd(&bins[sum & 255], 1);
+            }
+        }
+        __syncthreads();
+        if (tid < 32) {
+            // Lane l holds the bins 255 - 8 l downward; the k-th sum is in the first bin, from above,
+            // with which the count reaches k.
+            u32 own = 0;
+            for (u32 bin = 0; bin < 8; bin++) own += bins[255 - 8 * lane - bin];
+            u32 until = own;
+            for (u32 step = 1; step < 32; step *= 2) {
+                u32 other = __shfl_up_sync(FULL, until, step);
+                if (lane >= step) until += other;
+            }
+            u32 before = until - own;
+            const u32 goal = wanted;
+            __syncwarp();
+            if (lane == 31 && until < goal) chosen = NO_ROW;
+            if (before < goal && until >= goal) {
+                u32 bin = 255 - 8 * lane;
+                while (before + bins[bin] < goal) before += bins[bin--];
+                chosen = bin;
+                wanted = goal - before;
+            }
+        }
+        __syncthreads();
+        if (chosen == NO_ROW) return 0;
+        prefix = prefix << 8 | chosen;
+        __syncthreads();
+    }
+    return prefix;
+}
+
+// The least sum that a row of the answer can have. `worst`: the similarity that it must exceed, since
+// k rows before the tile have at least that; 0 if there are fewer.
+__device__ __forceinline__ u32 cut_of(u32 kth, u32 error, float scale, float worst) {
+    int cut = max((int)kth - (int)error - 2, 1);
+    return max(cut, (int)fminf(worst * scale * 0.999999f, 65535.0f));
+}
+
+// Takes the rows of this thread whose sums reach the cut, and clears all its sums.
+template <u32 THREADS, class Take>
+__device__ __forceinline__ void collect(uint4* memory, u32 vectors, u32 greatest, u32 cut,
+                                        const Take& take) {
+    for (u32 vector = threadIdx.x; vector < vectors; vector += THREADS) {
+        if (greatest >= cut) {
+            uint4 words = memory[vector];
+            u32 high = max(max(words.x, words.y), max(words.z, words.w));
+            u32 low = max(max(words.x & 0xffff, words.y & 0xffff), max(words.z & 0xffff, words.w & 0xffff));
+            if (max(low, high >> 16) >= cut) {
+                const u32* word = (const u32*)(memory + vector);
+#pragma unroll 1
+                for (u32 half = 0; half < 8; half++) {
+                    if (((word[half / 2] >> (16 * (half & 1))) & 0xffff) >= cut) take(8 * vector + half);
+                }
+            }
+        }
+        memory[vector] = make_uint4(0, 0, 0, 0);
+    }
+}
+
+// A row that is no neighbor of the query loses its sum: its thread clears it before it looks.
+template <u32 THREADS>
+__device__ __forceinline__ void exclude(uint4* memory, const Tile& tile, u32 row) {
+    u32 local = row - tile.first_row;
+    if (local < tile.rows && (local / 8) % THREADS == threadIdx.x) ((u16*)memory)[local] = 0;
+}
+
+// A query's terms, to be looked up: a byte for each hash, the number of a term that has it or 0. Terms
+// whose byte went to another term are in a list of their own.
+const u32 HASHED_TERMS = 255; // longer queries are bisected in global memory
+const u32 SLOTS = 8192;
+const u32 SPILLED = 32;
+
+struct TermTable {
+    unsigned char slots[SLOTS];
+    u32 cols[HASHED_TERMS + 1];
+    float weights[HASHED_TERMS + 1];
+    u32 spilled[SPILLED];
+    u32 spills;
+};
+
+__device__ __forceinline__ u32 slot_of(u32 col) { return (col * 2654435761u) >> 19; }
+
+// Empties a table: threads first, first + step, ...; a barrier must follow.
+__device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 step) {
+    for (u32 at = first; at < SLOTS / 16; at += step) ((uint4*)table.slots)[at] = make_uint4(0, 0, 0, 0);
+    if (first == 0) {
+        table.cols[0] = NO_ROW;
+        table.weights[0] = 0.0f;
+        table.spills = 0;
+    }
+}
+
+// Puts a query's terms into an empty table; a barrier must follow, then `spill_terms` and a barrier.
+__device__ __forceinline__ void hash_terms(TermTable& table, const Queries& queries, u32 begin,
+                                           u32 terms, u32 first, u32 step) {
+    if (terms > HASHED_TERMS) return;
+    for (u32 number = first; number < terms; number += step) {
+        u32 col = queries.col(begin + number);
+        table.cols[number + 1] = col;
+        table.weights[number + 1] = queries.vals[begin + number];
+        table.slots[slot_of(col)] = (unsigned char)(number + 1);
+    }
+}
+
+__device__ __forceinline__ void spill_terms(TermTable& table, u32 terms, u32 first, u32 step) {
+    if (terms > HASHED_TERMS) return;
+    for (u32 number = first; number < terms; number += step) {
+        if (table.slots[slot_of(table.cols[number + 1])] != number + 1) {
+            u32 place = atomicAdd(&table.spills, 1);
+            if (place < SPILLED) table.spilled[place] = number + 1;
+        }
+    }
+}
+
+// The query's weight of a term; 0 if it lacks it.
+__device__ __forceinline__ float weight_of(const TermTable& table, u32 col, u32 begin, u32 terms,
+                                           const Queries& queries) {
+    if (terms <= HASHED_TERMS && table.spills <= SPILLED) {
+        u32 number = table.slots[slot_of(col)];
+        float weight = table.cols[number] == col ? table.weights[number] : 0.0f;
+        for (u32 at = 0; at < table.spills; at++) {
+            if (table.cols[table.spilled[at]] == col) weight = table.weights[table.spilled[at]];
+        }
+        return weight;
+    }
+    u32 low = begin, high = begin + terms;
+    while (low < high) {
+        u32 middle = (low + high) / 2;
+        if (queries.col(middle) < col) low = middle + 1; else high = middle;
+    }
+    return low < begin + terms && queries.col(low) == col ? queries.vals[low] : 0.0f;
+}
+
+// The similarity of a row of the tile by the formula: eight lanes of a warp call it, all get it.
+__device__ __forceinline__ float score_row(const Tile& tile, u32 row, const TermTable& table, u32 begin,
+                                           u32 terms, const Queries& queries) {
+    const u32 lane = threadIdx.x & 31, eight = 0xffu << (lane & 24);
+    const u64 from = tile.row_ptr[row], to = tile.row_ptr[row + 1];
+    double sum = 0.0;
+    for (u64 entry = from + (lane & 7); entry < to; entry += 32) {
+        u32 cols[4];
+        float vals[4];
+#pragma unroll
+        for (u32 part = 0; part < 4; part++) {
+            bool there = entry + 8 * part < to;
+            cols[part] = there ? __ldg(tile.cols + entry + 8 * part) : 0;
+            vals[part] = there ? __ldg(tile.vals + entry + 8 * part) : 0.0f;
+        }
+#pragma unroll
+        for (u32 part = 0; part < 4; part++) {
+            float weight = weight_of(table, cols[part], begin, terms, queries);
+            if (weight != 0.0f) sum = fma((double)vals[part], (double)weight, sum);
+        }
+    }
+#pragma unroll
+    for (u32 step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(eight, sum, step);
+    // The order of these additions is not that of the terms. Where that can change the rounding to
+    // f32, the sum is made again in their order.
+    double doubt = sum * ((2.0 * terms + 8.0) * 1.1102230246251565e-16);
+    float similarity = rounded(sum - doubt);
+    if (similarity != rounded(sum + doubt)) {
+        sum = 0.0;
+        for (u64 entry = from; entry < to; entry++) {
+            float weight = weight_of(table, tile.cols[entry], begin, terms, queries);
+            if (weight != 0.0f) sum = fma((double)tile.vals[entry], (double)weight, sum);
+        }
+        similarity = rounded(sum);
+    }
+    return similarity;
+}
+
+// Writes the k greatest of `total` keys in shared memory to `best`; keys of 0 do not count. `room`:
+// the power of two that they have room for.
+template <u32 THREADS>
+__device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k, u64* best) {
+    const u32 tid = threadIdx.x, lane = tid & 31;
+    if (total <= 256) {
+        const u32 four = 0xfu << (lane & 28);
+        for (u32 place = tid / 4; place < total; place += THREADS / 4) {
+            u64 key = keys[place];
+            u32 better = 0;
+            for (u32 other = lane & 3; other < total; other += 4) better += keys[other] > key;
+            better += __shfl_xor_sync(four, better, 1);
+            better += __shfl_xor_sync(four, better, 2);
+            if ((lane & 3) == 0 && key != 0 && better < k) best[better] = key;
+        }
+        return;
+    }
+    u32 size = 512;
+    while (size < total) size *= 2;
+    for (u32 place = total + tid; place < size; place += THREADS) keys[place] = 0;
+    __syncthreads();
+    sort_descending(keys, size);
+    for (u32 place = tid; place < min(k, valid); place += THREADS) best[place] = keys[place];
+}

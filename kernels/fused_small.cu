@@ -1,0 +1,161 @@
+// fused_small: the k best neighbors of each query among the rows of one tile, in one kernel: less
+// latency than `prepare`, `accumulate` and `rescore` where there are few queries.
+//
+// A block of 1024 threads takes one query after the other (queries first + blockIdx.x, + gridDim.x,
+// ...). The bound that makes it exact is proved in fused.cuh. found, counts and status as in fused.cu.
+// Dynamic shared memory: ceil(rows / 8) * 16 + 24576 + 8 * room bytes; `room` keys, a power of two, at
+// least 2 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
+const u32 THREADS = 1024;
+const u32 WARPS = THREADS / 32;
+const u32 LARGE_TASKS = 1024;
+const u32 SMALL_TASKS = 2048;
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    fused_small(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k,
+                u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
+    extern __shared__ uint4 memory[];
+    __shared__ float squares[WARPS], products[WARPS];
+    __shared__ u32 task_sums[WARPS];
+    __shared__ u32 maxima[GROUPS];
+    __shared__ u32 bins[256];
+    __shared__ u32 larges, smalls, threshold, candidates, valid;
+
+    const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
+    const u32 vectors = (tile.rows + 7) / 8;
+    u32* sums = (u32*)memory;
+    uint2* large = (uint2*)(memory + vectors);
+    uint2* small = large + LARGE_TASKS;
+    u64* keys = (u64*)(small + SMALL_TASKS);
+    TermTable& table = *(TermTable*)large; // the query's terms, when its tasks are done
+    for (u32 vector = tid; vector < vectors; vector += THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
+
+    for (u32 at = blockIdx.x; at < count; at += gridDim.x) {
+        const u32 query = first + at;
+        if (!fresh && status[at]) continue;
+        const u32 begin = queries.ptr[query], end = queries.ptr[query + 1], terms = end - begin;
+        const u32 active_warps = min(WARPS, (terms + 31) / 32);
+
+        // The bound on sums.
+        Term term = term_of(tile, queries, begin + tid, end);
+        float square = term.square, product = term.product;
+        for (u32 further = begin + tid + THREADS; further < end; further += THREADS) {
+            Term other = term_of(tile, queries, further, end);
+            square = __fadd_ru(square, other.square);
+            product = __fadd_ru(product, other.product);
+        }
+        if (warp < active_warps) {
+            square = warp_sum_up(square);
+            product = warp_sum_up(product);
+        }
+        if (lane == 0) {
+            squares[warp] = square;
+            products[warp] = product;
+        }
+
+        // Tasks, as many as fit, until all terms had theirs.
+        Scale scale = {0.0f, 0, true};
+        u32 chunk = 0;
+        do {
+            if (chunk) term = term_of(tile, queries, begin + chunk + tid, end);
+            const u32 own = large_tasks(term.length) << 16 | small_tasks(term.length);
+            u32 until = own;
+            if (chunk + warp * 32 < terms) {
+                for (u32 step = 1; step < 32; step *= 2) {
+                    u32 other = __shfl_up_sync(FULL, until, step);
+                    if (lane >= step) until += other;
+                }
+            }
+            if (lane == 31) task_sums[warp] = until;
+            if (tid == 0) larges = smalls = 0;
+            __syncthreads();
+            if (chunk == 0) {
+                square = product = 0.0f;
+                for (u32 other = 0; other < active_warps; other++) {
+                    square = __fadd_ru(square, squares[other]);
+                    product = __fadd_ru(product, products[other]);
+                }
+                scale = scale_of(square, product, terms, tile.longest);
+                if (!scale.holds) break;
+            }
+            for (u32 other = 0; other < min(warp, active_warps); other++) until += task_sums[other];
+            // Tiles have at most 32,000 rows: 1,024 terms have at most 63 large tasks and 4 small ones
+            // each, and both counts fit 16 bits.
+            bool fits = (until >> 16) <= LARGE_TASKS && (until & 0xffff) <= SMALL_TASKS;
+            if (fits && own) {
+                u32 before = until - own;
+                write_tasks(term, mult_of(term.product, scale.scale), large + (before >> 16),
+                            small + (before & 0xffff));
+                atomicMax(&larges, until >> 16);
+                atomicMax(&smalls, until & 0xffff);
+            }
+            chunk += __syncthreads_count(fits);
+            add_tasks(sums, tile.postings, large, larges, small, smalls, warp, WARPS, lane);
+            __syncthreads();
+        } while (chunk < terms);
+        if (!scale.holds) {
+            if (tid == 0) status[at] = 1;
+            __syncthreads();
+            continue;
+        }
+
+        // The greatest sums of groups of rows.
+        const u32 earlier = fresh ? 0 : counts[at];
+        u64* best = found + (u64)k * at;
+        const u32 out = excluded ? excluded[query] : NO_ROW;
+        exclude<THREADS>(memory, tile, out);
+        const u32 greatest = greatest_of<THREADS>(memory, vectors);
+        write_maxima<THREADS>(greatest, maxima);
+        clear_table(table, tid, THREADS);
+        for (u32 known = tid; known < earlier; known += THREADS) keys[known] = best[known];
+        if (tid == 0) {
+            candidates = 0;
+            valid = earlier;
+        }
+        __syncthreads();
+
+        // The threshold; meanwhile the query becomes a hash table.
+        u32 kth = 0;
+        if (k > GROUPED_K) {
+            kth = kth_sum<THREADS>(memory, vectors, k, bins);
+        } else if (warp == 0) {
+            kth = kth_maximum(maxima, k, lane);
+        }
+        if (tid == 0) {
+            float worst = earlier == k ? __uint_as_float((u32)(best[k - 1] >> 32)) : 0.0f;
+            threshold = cut_of(kth, scale.error, scale.scale, worst);
+        } else if (warp > 0) {
+            hash_terms(table, queries, begin, terms, tid - 32, THREADS - 32);
+        }
+        __syncthreads();
+
+        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row) {
+            u32 place = earlier + atomicAdd(&candidates, 1);
+            if (place < room) keys[place] = row;
+        });
+        spill_terms(table, terms, tid, THREADS);
+        __syncthreads();
+        const u32 total = earlier + candidates;
+        if (total > room) {
+            if (tid == 0) status[at] = 1;
+            __syncthreads();
+            continue;
+        }
+        for (u32 place = earlier + tid / 8; place < total; place += THREADS / 8) {
+            u32 row = (u32)keys[place];
+            float similarity = score_row(tile, row, table, begin, terms, queries);
+            if ((lane & 7) == 0) {
+                bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+                keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
+                if (counts_too) atomicAdd(&valid, 1);
+            }
+        }
+        __syncthreads();
+        const u32 last = valid;
+        rank_keys<THREADS>(keys, total, last, k, best);
+        if (tid == 0) {
+            counts[at] = min(k, last);
+            if (fresh) status[at] = 0;
+        }
+        __syncthreads();
+    }
+}

@@ -66,11 +66,11 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
 // accumulate: candidates[q * room ..] = rows of the tile that can be neighbors of query q, in no order;
 // candidate_counts[q] of them, or more than `room` if they do not fit.
 // Blocks of 512 threads, four a multiprocessor; dynamic shared memory: ceil(rows / 8) * 16 bytes.
-// found and counts: what earlier tiles found, unless `fresh`. Launcher: `accumulate`.
+// found and counts: what earlier tiles found, unless `fresh`. rank: see `reached_sum`. Launcher: `fused`.
 const u32 THREADS = 512;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4)
-    accumulate(Tile tile, u32 first, u32 count, const u32* excluded, u32 k, u32 room, u32 fresh,
+    accumulate(Tile tile, u32 first, u32 count, const u32* excluded, u32 k, u32 rank, u32 room, u32 fresh,
                const uint4* records, const uint2* tasks, const u64* found, const u32* counts,
                u32* candidates, u32* candidate_counts) {
     extern __shared__ uint4 memory[];
@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
 
         u32 kth = 0;
         if (k > GROUPED_K) {
-            kth = kth_sum<THREADS>(memory, vectors, k, (u32*)own_tasks);
+            kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, (u32*)own_tasks);
         } else if (warp == 0) {
             kth = kth_maximum(maxima, k, lane);
         }
@@ -130,9 +130,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         __syncthreads();
 
         u32* mine = candidates + (u64)room * at;
-        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row) {
-            u32 place = atomicAdd(&collected, 1);
-            if (place < room) mine[place] = row;
+        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row, u32 rows) {
+            u32 place = atomicAdd(&collected, __popc(rows));
+            for (; rows && place < room; rows &= rows - 1) mine[place++] = row + __ffs(rows) - 1;
         });
         own_tasks[tid] = task;
         __syncthreads();
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
 // rescore: found[q * k ..] = the best neighbors of query first + q, of the candidates and of what was
 // found before (unless `fresh`), best first; counts[q] of them.
 // Blocks of 128 threads, one a query; dynamic shared memory: `keys_room` keys of 8 bytes, a power of
-// two, at least room + k. Launcher: `rescore`.
+// two, at least room + k. Launcher: `fused`.
 const u32 RESCORE_THREADS = 128;
 
 extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 12)

@@ -37,7 +37,7 @@ const u32 WARP_PIECES = 4;   // of a large task, at most
 const u32 LANE_VECTORS = 8;  // of a small task, at most
 const u32 MOST_TERMS = 8192;  // longer queries are answered another way
 const u32 GROUPS = 128;       // of rows, whose greatest sums give a threshold
-const u32 GROUPED_K = 64;     // beyond, the greatest sums of groups lie too far below the k-th sum
+const u32 GROUPED_K = 64;     // beyond, 128 groups would give too low a threshold
 
 // A term of a query in a tile.
 struct Term {
@@ -134,6 +134,7 @@ __device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) 
 __device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint2 task, u32 lane) {
     const u32 pieces = task.y & 255, mult = task.y >> 8;
     const uint4* list = postings + task.x + lane;
+    asm volatile("" : "+l"(list)); // one address, not one for each piece
     uint4 part[WARP_PIECES];
 #pragma unroll
     for (u32 piece = 0; piece < WARP_PIECES; piece++) {
@@ -199,55 +200,53 @@ __device__ __forceinline__ u32 kth_maximum(const u32* maxima, u32 k, u32 lane) {
     return kth;
 }
 
-// The k-th greatest sum, or 0 if fewer than k are above 0; all threads call it. bins: 256 counters.
+// A sum that at least k rows reach, for k above GROUPED_K; all threads call it. The greatest sum of each
+// thread's rows is one of `groups`; the rank-th greatest of them is taken. With rank = k no more is
+// needed. For a k near the number of threads or above, rank is less (the host says which): then the
+// rows that reach it are counted, and it is lowered until they are k.
 template <u32 THREADS>
-__device__ __forceinline__ u32 kth_sum(const uint4* memory, u32 vectors, u32 k, u32* bins) {
-    __shared__ u32 chosen, wanted;
+__device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32 greatest, u32 k,
+                                           u32 rank, u32* groups) {
+    __shared__ u32 sum, reached;
     const u32 tid = threadIdx.x, lane = tid & 31;
-    u32 prefix = 0;
-    if (tid == 0) wanted = k;
+    groups[tid] = greatest;
+    __syncthreads();
+    if (tid < 32) {
+        u32 kth = 0;
 #pragma unroll 1
-    for (u32 pass = 0; pass < 2; pass++) {
-        if (tid < 256) bins[tid] = 0;
-        __syncthreads();
-        for (u32 vector = tid; vector < vectors; vector += THREADS) {
-            const u32* words = (const u32*)(memory + vector);
-#pragma unroll 1
-            for (u32 half = 0; half < 8; half++) {
-                u32 sum = (words[half / 2] >> (16 * (half & 1))) & 0xffff;
-                if (sum == 0) continue;
-                if (pass == 0) atomicAdd(&bins[sum >> 8], 1);
-                else if (sum >> 8 == prefix) atomicAdd(&bins[sum & 255], 1);
-            }
+        for (u32 bit = 1u << 15; bit >= 1u << 4; bit >>= 1) {
+            u32 trial = kth | bit, count = 0;
+#pragma unroll
+            for (u32 group = 0; group < THREADS; group += 32) count += groups[group + lane] >= trial;
+            for (u32 step = 16; step > 0; step /= 2) count += __shfl_xor_sync(FULL, count, step);
+            if (count >= rank) kth = trial;
         }
-        __syncthreads();
-        if (tid < 32) {
-            // Lane l holds the bins 255 - 8 l downward; the k-th sum is in the first bin, from above,
-            // with which the count reaches k.
-            u32 own = 0;
-            for (u32 bin = 0; bin < 8; bin++) own += bins[255 - 8 * lane - bin];
-            u32 until = own;
-            for (u32 step = 1; step < 32; step *= 2) {
-                u32 other = __shfl_up_sync(FULL, until, step);
-                if (lane >= step) until += other;
-            }
-            u32 before = until - own;
-            const u32 goal = wanted;
-            __syncwarp();
-            if (lane == 31 && until < goal) chosen = NO_ROW;
-            if (before < goal && until >= goal) {
-                u32 bin = 255 - 8 * lane;
-                while (before + bins[bin] < goal) before += bins[bin--];
-                chosen = bin;
-                wanted = goal - before;
-            }
-        }
-        __syncthreads();
-        if (chosen == NO_ROW) return 0;
-        prefix = prefix << 8 | chosen;
-        __syncthreads();
+        if (lane == 0) sum = kth;
     }
-    return prefix;
+    __syncthreads();
+    while (rank != k && sum > 0) {
+        const u32 trial = sum;
+        if (tid == 0) reached = 0;
+        __syncthreads();
+        u32 count = 0;
+        if (greatest >= trial) {
+            for (u32 vector = tid; vector < vectors; vector += THREADS) {
+                const u32* words = (const u32*)(memory + vector);
+#pragma unroll
+                for (u32 part = 0; part < 4; part++) {
+                    count += ((words[part] & 0xffff) >= trial) + ((words[part] >> 16) >= trial);
+                }
+            }
+        }
+        for (u32 step = 16; step > 0; step /= 2) count += __shfl_xor_sync(FULL, count, step);
+        if (lane == 0 && count) atomicAdd(&reached, count);
+        __syncthreads();
+        const bool enough = reached >= k;
+        if (tid == 0 && !enough) sum = trial - trial / 8 - 1;
+        __syncthreads();
+        if (enough) break;
+    }
+    return sum;
 }
 
 // The least sum that a row of the answer can have. `worst`: the similarity that it must exceed, since
@@ -257,22 +256,25 @@ __device__ __forceinline__ u32 cut_of(u32 kth, u32 error, float scale, float wor
     return max(cut, (int)fminf(worst * scale * 0.999999f, 65535.0f));
 }
 
-// Takes the rows of this thread whose sums reach the cut, and clears all its sums.
+// Takes the rows of this thread whose sums reach the cut, and clears all its sums. `take` gets the first
+// of eight rows and a bit for each of them.
 template <u32 THREADS, class Take>
 __device__ __forceinline__ void collect(uint4* memory, u32 vectors, u32 greatest, u32 cut,
                                         const Take& take) {
+    const u32 high_cut = cut << 16;
     for (u32 vector = threadIdx.x; vector < vectors; vector += THREADS) {
         if (greatest >= cut) {
             uint4 words = memory[vector];
-            u32 high = max(max(words.x, words.y), max(words.z, words.w));
-            u32 low = max(max(words.x & 0xffff, words.y & 0xffff), max(words.z & 0xffff, words.w & 0xffff));
-            if (max(low, high >> 16) >= cut) {
-                const u32* word = (const u32*)(memory + vector);
-#pragma unroll 1
-                for (u32 half = 0; half < 8; half++) {
-                    if (((word[half / 2] >> (16 * (half & 1))) & 0xffff) >= cut) take(8 * vector + half);
-                }
-            }
+            u32 rows = 0;
+            if (words.x >= high_cut) rows |= 2;
+            if ((words.x & 0xffff) >= cut) rows |= 1;
+            if (words.y >= high_cut) rows |= 8;
+            if ((words.y & 0xffff) >= cut) rows |= 4;
+            if (words.z >= high_cut) rows |= 32;
+            if ((words.z & 0xffff) >= cut) rows |= 16;
+            if (words.w >= high_cut) rows |= 128;
+            if ((words.w & 0xffff) >= cut) rows |= 64;
+            if (rows) take(8 * vector, rows);
         }
         memory[vector] = make_uint4(0, 0, 0, 0);
     }
@@ -352,25 +354,53 @@ __device__ __forceinline__ float weight_of(const TermTable& table, u32 col, u32 
     return low < begin + terms && queries.col(low) == col ? queries.vals[low] : 0.0f;
 }
 
-// The similarity of a row of the tile by the formula: eight lanes of a warp call it, all get it.
+// The sum of a row's products with the query in order of the terms; one lane.
+__device__ __noinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, const TermTable& table,
+                                            u32 begin, u32 terms, const Queries& queries) {
+    double sum = 0.0;
+    for (u64 entry = from; entry < to; entry++) {
+        float weight = weight_of(table, tile.cols[entry], begin, terms, queries);
+        if (weight != 0.0f) sum = fma((double)tile.vals[entry], (double)weight, sum);
+    }
+    return sum;
+}
+
+// The similarity of a row of the tile by the formula: eight lanes of a warp call it, all get it. The
+// arrays of the rows have room for four entries behind the last.
 __device__ __forceinline__ float score_row(const Tile& tile, u32 row, const TermTable& table, u32 begin,
                                            u32 terms, const Queries& queries) {
     const u32 lane = threadIdx.x & 31, eight = 0xffu << (lane & 24);
     const u64 from = tile.row_ptr[row], to = tile.row_ptr[row + 1];
+    const u32 length = to - from, shift = from & 3;
+    const uint4* cols = (const uint4*)(tile.cols + (from - shift));
+    const float4* vals = (const float4*)(tile.vals + (from - shift));
     double sum = 0.0;
-    for (u64 entry = from + (lane & 7); entry < to; entry += 32) {
-        u32 cols[4];
-        float vals[4];
-#pragma unroll
-        for (u32 part = 0; part < 4; part++) {
-            bool there = entry + 8 * part < to;
-            cols[part] = there ? __ldg(tile.cols + entry + 8 * part) : 0;
-            vals[part] = there ? __ldg(tile.vals + entry + 8 * part) : 0.0f;
+    const u32 spills = table.spills;
+    if (terms <= HASHED_TERMS && spills <= 1) {
+        // Four entries at a time; the first and the last four may hold some of other rows.
+        const u32 spilled = spills ? table.spilled[0] : 0;
+        const u32 spilled_col = table.cols[spilled];
+        const float spilled_weight = table.weights[spilled];
+        for (u32 four = lane & 7; four * 4 < length + shift; four += 8) {
+            const uint4 col = __ldg(cols + four);
+            const float4 val = __ldg(vals + four);
+            const u32 first = four * 4 - shift;
+            auto product = [&](u32 col, float val, u32 at) {
+                const u32 number = table.slots[slot_of(col)];
+                float weight = table.cols[number] == col ? table.weights[number] : 0.0f;
+                if (col == spilled_col) weight = spilled_weight;
+                if (at >= length) weight = 0.0f;
+                sum = fma((double)val, (double)weight, sum);
+            };
+            product(col.x, val.x, first);
+            product(col.y, val.y, first + 1);
+            product(col.z, val.z, first + 2);
+            product(col.w, val.w, first + 3);
         }
-#pragma unroll
-        for (u32 part = 0; part < 4; part++) {
-            float weight = weight_of(table, cols[part], begin, terms, queries);
-            if (weight != 0.0f) sum = fma((double)vals[part], (double)weight, sum);
+    } else {
+        for (u64 entry = from + (lane & 7); entry < to; entry += 8) {
+            float weight = weight_of(table, tile.cols[entry], begin, terms, queries);
+            sum = fma((double)tile.vals[entry], (double)weight, sum);
         }
     }
 #pragma unroll
@@ -380,12 +410,7 @@ __device__ __forceinline__ float score_row(const Tile& tile, u32 row, const Term
     double doubt = sum * ((2.0 * terms + 8.0) * 1.1102230246251565e-16);
     float similarity = rounded(sum - doubt);
     if (similarity != rounded(sum + doubt)) {
-        sum = 0.0;
-        for (u64 entry = from; entry < to; entry++) {
-            float weight = weight_of(table, tile.cols[entry], begin, terms, queries);
-            if (weight != 0.0f) sum = fma((double)tile.vals[entry], (double)weight, sum);
-        }
-        similarity = rounded(sum);
+        similarity = rounded(sum_in_order(tile, from, to, table, begin, terms, queries));
     }
     return similarity;
 }

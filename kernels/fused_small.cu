@@ -1,23 +1,23 @@
-// fused_small: the k best neighbors of each query among the rows of one tile, in one kernel: less
+// fused_small, fused_medium: the k best neighbors of each query among the rows of one tile, in one kernel: less
 // latency than `prepare`, `accumulate` and `rescore` where there are few queries.
 //
-// A block of 1024 threads takes one query after the other (queries first + blockIdx.x, + gridDim.x,
+// A block takes one query after the other (queries first + blockIdx.x, + gridDim.x,
 // ...). The bound that makes it exact is proved in fused.cuh. found, counts and status as in fused.cu.
 // Dynamic shared memory: ceil(rows / 8) * 16 + 24576 + 8 * room bytes; `room` keys, a power of two, at
-// least 2 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
-const u32 THREADS = 1024;
-const u32 WARPS = THREADS / 32;
+// least 3 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
 const u32 LARGE_TASKS = 1024;
 const u32 SMALL_TASKS = 2048;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    fused_small(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k,
-                u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
+template <u32 THREADS>
+__device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, u32 first, u32 count,
+                                            const u32* excluded, u32 k, u32 rank, u32 room, u32 fresh,
+                                            u64* found, u32* counts, u32* status) {
+    const u32 WARPS = THREADS / 32;
     extern __shared__ uint4 memory[];
     __shared__ float squares[WARPS], products[WARPS];
     __shared__ u32 task_sums[WARPS];
     __shared__ u32 maxima[GROUPS];
-    __shared__ u32 bins[256];
+    __shared__ u32 groups[THREADS];
     __shared__ u32 larges, smalls, threshold, candidates, valid;
 
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // The threshold; meanwhile the query becomes a hash table.
         u32 kth = 0;
         if (k > GROUPED_K) {
-            kth = kth_sum<THREADS>(memory, vectors, k, bins);
+            kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, groups);
         } else if (warp == 0) {
             kth = kth_maximum(maxima, k, lane);
         }
@@ -128,9 +128,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         __syncthreads();
 
-        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row) {
-            u32 place = earlier + atomicAdd(&candidates, 1);
-            if (place < room) keys[place] = row;
+        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row, u32 rows) {
+            u32 place = earlier + atomicAdd(&candidates, __popc(rows));
+            for (; rows && place < room; rows &= rows - 1) keys[place++] = row + __ffs(rows) - 1;
         });
         spill_terms(table, terms, tid, THREADS);
         __syncthreads();
@@ -158,4 +158,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         __syncthreads();
     }
+}
+
+// The whole multiprocessor for one query.
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    fused_small(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
+                u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
+    fused_block<1024>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts, status);
+}
+
+// Two queries a multiprocessor.
+extern "C" __global__ void __launch_bounds__(512, 2)
+    fused_medium(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
+                 u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
+    fused_block<512>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts, status);
 }

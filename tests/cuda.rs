@@ -53,7 +53,7 @@ fn all_options() -> Vec<CudaOptions> {
             ..defaults
         });
         if engine == CudaEngine::Fused {
-            // Three kernels however few the queries are.
+            // Three kernels however few the queries are; and, by the numbers of queries, the other two.
             all.push(CudaOptions { small_batch: Some(0), ..defaults });
             all.push(CudaOptions { small_batch: Some(0), tile_rows: Some(24), ..defaults });
         }

@@ -6,7 +6,7 @@
 //! query. All return the same neighbors and the same bits as the engines on the CPU.
 //!
 //! Rows and queries of any number and length are taken. Where the fused kernel cannot answer a query
-//! (too many candidates, as among equal documents; a negative weight; k above 2,048), the GPU computes
+//! (too many candidates, as among equal documents; a negative weight; k above 1,200), the GPU computes
 //! all its similarities. Training rows that do not fit the GPU's memory go through it part by part.
 //! If the GPU runs out of memory the parts become smaller; if it fails, the CPU goes on.
 
@@ -29,7 +29,8 @@ mod tile;
 
 use lane::Lane;
 use launch::{
-    ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_SMALL_STATIC_BYTES, Found, FusedShape,
+    ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_MEDIUM_THREADS,
+    FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedShape,
     Kernels, SELECT_SORTED, Which,
 };
 use part::{Needs, Part};
@@ -43,9 +44,11 @@ const DENSE_CHUNK: usize = 8_192;
 /// The most entries of the queries of a chunk.
 const CHUNK_ENTRIES: usize = 1 << 28;
 /// The most neighbors that the fused kernel finds.
-const FUSED_K: usize = 2_048;
+const FUSED_K: usize = 1_200;
 /// The room of a fused block for candidates, in keys, for small k.
 const FUSED_ROOM: u32 = 256;
+/// Batches of at most so many queries a place for a block are searched by blocks that go all the way.
+const MEDIUM_ROUNDS: usize = 1;
 /// The share of the free memory that is planned for.
 const MEMORY_SHARE: f64 = 0.9;
 /// How often a search is tried with less memory.
@@ -102,7 +105,7 @@ pub struct CudaOptions {
     /// Queries that go through the GPU together; `None`: 32,768.
     pub chunk: Option<usize>,
     /// The most queries that are searched by one kernel, which has less latency, instead of three;
-    /// `None`: one for each multiprocessor.
+    /// `None`: as many as there are places for its blocks.
     pub small_batch: Option<usize>,
     /// Whether the CPU goes on where the GPU fails.
     pub fall_back: bool,
@@ -406,12 +409,26 @@ impl<'a> Cuda<'a> {
         self.options.engine == CudaEngine::Fused && k <= FUSED_K && !part.tiles.is_empty()
     }
 
-    /// Whether one block a query is faster than three kernels, and fits.
-    fn is_small(&self, tile: &part::Tile, count: usize, k: usize) -> bool {
+    /// Threads of the block that goes all the way with a query, where that is faster than three kernels
+    /// and fits; and how many such blocks there are at once.
+    fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<(u32, u32)> {
         let info = self.device.info();
-        let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k)) + FUSED_SMALL_STATIC_BYTES;
-        count <= self.options.small_batch.unwrap_or(info.multiprocessors)
-            && bytes <= info.shared_per_block
+        let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
+            + FUSED_SMALL_STATIC_BYTES
+            + info.shared_reserved;
+        if bytes > info.shared_per_block || count > self.options.small_batch.unwrap_or(usize::MAX) {
+            return None;
+        }
+        let medium = (info.shared_per_multiprocessor / bytes).min(2);
+        match count {
+            _ if count <= info.multiprocessors => {
+                Some((FUSED_SMALL_THREADS, number(info.multiprocessors)))
+            }
+            _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
+                Some((FUSED_MEDIUM_THREADS, number(medium * info.multiprocessors)))
+            }
+            _ => None,
+        }
     }
 
     /// Queries that go together: as many as the memory allows.
@@ -493,13 +510,13 @@ impl<'a> Cuda<'a> {
         let mut shape =
             FusedShape { count: number(count), k: number(k), room: room(k), fresh: true, blocks: 0 };
         for tile in &part.tiles {
-            let small = self.is_small(tile, count, k);
+            let one_block = self.one_block(tile, count, k);
             let shared = launch::accumulate_bytes(tile.rows.rows())
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
             let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
-            shape.blocks = number(if small { 1 } else { blocks } * info.multiprocessors);
+            shape.blocks = one_block.map_or(number(blocks * info.multiprocessors), |block| block.1);
             // Three times the mean, if no more can be.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
@@ -512,9 +529,10 @@ impl<'a> Cuda<'a> {
                 counts: counts.get(&device, &stream, count)?,
             };
             let status = status.get(&device, &stream, count)?;
-            let launched = if small {
+            let launched = if let Some((threads, _)) = one_block {
                 launch::fused_small(
-                    &self.kernels, &stream, &tile.rows, &rows, excluded, shape, &mut into, status,
+                    &self.kernels, &stream, &tile.rows, &rows, excluded, (shape, threads), &mut into,
+                    status,
                 )
             } else {
                 let mut between = Between {
@@ -564,7 +582,7 @@ impl<'a> Cuda<'a> {
             CudaEngine::Base { threads } => {
                 let terms = self.training.cols();
                 let batch = ((1usize << 28) / (terms * 4).max(1)).clamp(1, which.count as usize);
-                let fresh = dense.is_empty();
+                let fresh = dense.len() < batch * terms;
                 let dense = dense.get(&device, &stream, batch * terms)?;
                 if fresh {
                     stream.memset_zeros(dense).map_err(&failed)?;
@@ -701,30 +719,42 @@ impl<'a> Cuda<'a> {
             lane.wait()?;
             start.record(&lane.stream).map_err(&failed)?;
             self.enqueue(part, &mut lane, count, longest, k)?;
-            if self.is_fused(part, k) {
-                self.resolve(part, &mut lane, &negative, count, k)?;
-            }
             end.record(&lane.stream).map_err(&failed)?;
             lane.wait()?;
-            seconds.push(f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1_000.0);
+            let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
+            if self.is_fused(part, k) {
+                // Which queries are open is asked in between: that is a copy, and not counted.
+                let open = self.open(&lane, &negative, count)?;
+                start.record(&lane.stream).map_err(&failed)?;
+                self.enqueue_open(part, &mut lane, &open, k)?;
+                end.record(&lane.stream).map_err(&failed)?;
+                lane.wait()?;
+                if !open.is_empty() {
+                    taken += start.elapsed_ms(&end).map_err(&failed)?;
+                }
+            }
+            seconds.push(f64::from(taken) / 1_000.0);
         }
         self.lanes.put(lane);
         Ok(seconds)
     }
 
-    /// For measurements: answers on the GPU what the fused kernel could not.
-    fn resolve(
-        &self,
-        part: &Part,
-        lane: &mut Lane,
-        negative: &[bool],
-        count: usize,
-        k: usize,
-    ) -> Result<(), GpuError> {
+    /// The queries that the fused kernels have not answered, for measurements.
+    fn open(&self, lane: &Lane, negative: &[bool], count: usize) -> Result<Vec<u32>, GpuError> {
         let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
         let status = status.map_err(self.device.doing("reading results").failed())?;
         let open = |&query: &usize| status[query] != 0 || negative[query];
-        let open: Vec<u32> = (0..count).filter(open).map(number).collect();
+        Ok((0..count).filter(open).map(number).collect())
+    }
+
+    /// Answers them, for measurements: what is found stays on the GPU.
+    fn enqueue_open(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        open: &[u32],
+        k: usize,
+    ) -> Result<(), GpuError> {
         for some in open.chunks(self.dense_batch(part)) {
             lane.send_list(some)?;
             let which = Batch { first: 0, count: number(some.len()), listed: true };
@@ -747,7 +777,7 @@ struct Batch {
 
 /// The candidates that a fused block has room for.
 fn room(k: usize) -> u32 {
-    number(2 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
+    number(3 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
 }
 
 fn number(n: usize) -> u32 {

@@ -40,8 +40,9 @@ impl<T: DeviceRepr> Growing<T> {
         Ok(self.0.as_mut().expect("allocated above"))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_none()
+    /// How many values there is memory for.
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, CudaSlice::len)
     }
 
     pub(super) fn made(&self) -> &CudaSlice<T> {

@@ -14,15 +14,17 @@ const PREPARE_THREADS: u32 = 128;
 /// Threads of a block of `rescore`.
 const RESCORE_THREADS: u32 = 128;
 /// Threads of a block of `fused_small`.
-const FUSED_SMALL_THREADS: u32 = 1024;
+pub(super) const FUSED_SMALL_THREADS: u32 = 1024;
+/// Threads of a block of `fused_medium`.
+pub(super) const FUSED_MEDIUM_THREADS: u32 = 512;
 /// Threads of a block of `select`.
 const SELECT_THREADS: u32 = 1024;
 /// The most keys that `select` sorts.
 pub(super) const SELECT_SORTED: u32 = 2048;
 /// At least the static shared memory of `accumulate`.
 pub(super) const ACCUMULATE_STATIC_BYTES: usize = 4_736;
-/// At least the static shared memory of `fused_small`.
-pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 2_048;
+/// At least the static shared memory of `fused_small` and `fused_medium`.
+pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 5_376;
 /// The most blocks of a grid in y.
 const GRID_Y: u32 = 65_535;
 
@@ -39,6 +41,7 @@ pub(super) struct Kernels {
     pub(super) accumulate: CudaFunction,
     pub(super) rescore: CudaFunction,
     pub(super) fused_small: CudaFunction,
+    pub(super) fused_medium: CudaFunction,
 }
 
 impl Kernels {
@@ -62,6 +65,7 @@ impl Kernels {
             accumulate: fused.kernel("accumulate", most - ACCUMULATE_STATIC_BYTES)?,
             rescore: fused.kernel("rescore", 0)?,
             fused_small: small.kernel("fused_small", most - FUSED_SMALL_STATIC_BYTES)?,
+            fused_medium: small.kernel("fused_medium", most - FUSED_SMALL_STATIC_BYTES)?,
         })
     }
 }
@@ -381,7 +385,7 @@ pub(super) struct FusedShape {
     /// Queries, from the first of the batch on.
     pub(super) count: u32,
     pub(super) k: u32,
-    /// Candidates and neighbors of a query that there is room for: a power of two, at least 2 k.
+    /// Candidates and neighbors of a query that there is room for: a power of two, at least 3 k.
     pub(super) room: u32,
     /// Whether nothing was found yet.
     pub(super) fresh: bool,
@@ -390,6 +394,18 @@ pub(super) struct FusedShape {
 }
 
 impl FusedShape {
+    /// The rank of a threshold among the greatest sums of `groups` groups of rows: k, or for a large k the
+    /// rank that about 1.3 k rows reach, were rows spread at random.
+    fn rank(&self, groups: u32) -> u32 {
+        if self.k <= groups / 2 {
+            return self.k;
+        }
+        let (groups, k) = (f64::from(groups), f64::from(self.k));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to groups")]
+        let rank = (groups * (1.0 - libm::exp(-1.3 * k / groups))) as u32;
+        rank.clamp(1, self.k - 1)
+    }
+
     /// Candidates of a query that there is room for.
     fn candidates(&self) -> u32 {
         self.room - self.k
@@ -447,9 +463,10 @@ pub(super) fn fused(
     // statuses and at most `task_room` tasks.
     unsafe { launch.launch(config(grid, PREPARE_THREADS, 0)) }?;
 
-    let room = shape.candidates();
+    let (rank, room) = (shape.rank(ACCUMULATE_THREADS), shape.candidates());
     let mut launch = stream.launch_builder(&kernels.accumulate);
-    launch.arg(tile).arg(&first).arg(&count).arg(&excluded).arg(&k).arg(&room).arg(&fresh);
+    launch.arg(tile).arg(&first).arg(&count).arg(&excluded);
+    launch.arg(&k).arg(&rank).arg(&room).arg(&fresh);
     launch.arg(&*between.records).arg(&*between.tasks).arg(&*found.keys).arg(&*found.counts);
     launch.arg(&mut *between.candidates).arg(&mut *between.candidate_counts);
     let grid = (count.min(shape.blocks), 1);
@@ -470,7 +487,7 @@ pub(super) fn fused(
     unsafe { launch.launch(rescore) }.map(|_| ())
 }
 
-/// `fused_small`: the same in one kernel, a block a query.
+/// `fused_small`, `fused_medium`: the same in one kernel, a block of `threads` a query.
 #[expect(clippy::too_many_arguments, reason = "the kernel's")]
 pub(super) fn fused_small(
     kernels: &Kernels,
@@ -478,21 +495,26 @@ pub(super) fn fused_small(
     tile: &TileRows,
     queries: &QueryRows,
     excluded: Excluded,
-    shape: FusedShape,
+    (shape, threads): (FusedShape, u32),
     found: &mut Found<'_>,
     status: &mut CudaSlice<u32>,
 ) -> Launched {
     let FusedShape { count, k, room, .. } = shape;
+    let kernel = match threads {
+        FUSED_MEDIUM_THREADS => &kernels.fused_medium,
+        _ => &kernels.fused_small,
+    };
+    let rank = shape.rank(threads);
     if count == 0 || tile.rows == 0 {
         return Ok(());
     }
     let (first, fresh, excluded) = (0u32, u32::from(shape.fresh), excluded.0);
-    let mut launch = stream.launch_builder(&kernels.fused_small);
+    let mut launch = stream.launch_builder(kernel);
     launch.arg(tile).arg(queries).arg(&first).arg(&count).arg(&excluded);
-    launch.arg(&k).arg(&room).arg(&fresh);
+    launch.arg(&k).arg(&rank).arg(&room).arg(&fresh);
     launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
     let bytes = fused_small_bytes(tile.rows, room);
-    let config = config((count.min(shape.blocks), 1), FUSED_SMALL_THREADS, bytes);
+    let config = config((count.min(shape.blocks), 1), threads, bytes);
     #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `fused_small`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `k` keys, a count and a
     // status a query; the shared memory is what the kernel's comment says.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
+use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture, ValidAsZeroBits};
 use rayon::prelude::*;
 
 use super::launch::{Lists, Rows, TextureRows, TileRows};
@@ -123,9 +123,23 @@ fn csr(
     Ok(Rows {
         count: u32::try_from(range.len()).expect("row numbers are checked"),
         row_ptr: upload(device, stream, &row_ptr)?,
-        cols: upload(device, stream, &training.indices()[entries.clone()])?,
-        vals: upload(device, stream, &training.data()[entries])?,
+        cols: upload_entries(device, stream, &training.indices()[entries.clone()])?,
+        vals: upload_entries(device, stream, &training.data()[entries])?,
     })
+}
+
+/// A buffer with the entries of rows, and with four places behind them: kernels read four at a time.
+fn upload_entries<T: DeviceRepr + ValidAsZeroBits>(
+    device: &Device,
+    stream: &Arc<CudaStream>,
+    values: &[T],
+) -> Result<CudaSlice<T>, GpuError> {
+    let failed = device.doing("copying training rows to it").failed();
+    let mut buffer = stream.alloc_zeros(values.len() + 4).map_err(&failed)?;
+    if !values.is_empty() {
+        stream.memcpy_htod(values, &mut buffer.slice_mut(..values.len())).map_err(&failed)?;
+    }
+    Ok(buffer)
 }
 
 /// A buffer with these values; never of length 0, which the driver refuses.

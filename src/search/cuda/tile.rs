@@ -116,11 +116,17 @@ fn bank(posting: u32) -> usize {
     (posting >> 2) as usize % LANES
 }
 
-/// Arranges lists so that the lanes of one instruction meet different banks.
+/// Arranges lists so that the lanes of one instruction meet few banks twice.
+///
+/// A warp loads 32 vectors and adds first the first posting of each, then the second: each is an
+/// instruction. The memory serves a bank once a cycle, so an instruction takes as many cycles as the
+/// postings of its fullest bank. Over a list that is at least the postings of the list's fullest bank;
+/// the dealer comes near to it by giving each instruction an equal share of those cycles, and filling it
+/// from the banks that have most left.
 #[derive(Debug, Default)]
 struct Dealer {
-    by_bank: Vec<u32>,
-    filled: Vec<usize>,
+    /// Postings of each bank that are not dealt yet.
+    banks: [Vec<u32>; LANES],
 }
 
 impl Dealer {
@@ -132,48 +138,42 @@ impl Dealer {
         self.deal_half(list, 1, places, lanes - odd..lanes);
     }
 
-    /// Deals the rows of one half into the vectors `lanes`. A warp loads 32 vectors and adds first the
-    /// first posting of each, then the second: each is an instruction. Postings are sorted by bank and
-    /// dealt to the instructions in turn, so that those of one bank go to different ones.
+    /// Deals the rows of one half into the vectors `lanes`.
     fn deal_half(&mut self, list: &[u32], half: u32, places: &mut [u32], lanes: Range<usize>) {
-        let own = || list.iter().filter(|&&posting| posting % 2 == half);
-        let mut starts = [0usize; LANES + 1];
-        for &posting in own() {
-            starts[bank(posting) + 1] += 1;
-        }
-        for at in 0..LANES {
-            starts[at + 1] += starts[at];
-        }
-        self.by_bank.clear();
-        self.by_bank.resize(starts[LANES], half);
-        for &posting in own() {
-            let at = &mut starts[bank(posting)];
-            self.by_bank[*at] = posting;
-            *at += 1;
-        }
         if lanes.is_empty() {
             return;
+        }
+        for &posting in list.iter().filter(|&&posting| posting % 2 == half) {
+            self.banks[bank(posting)].push(posting);
         }
         // What is padded belongs to the same half, for the kernel looks at the first posting only.
         places[lanes.start * PER_LANE..lanes.end * PER_LANE].fill(half);
         let warps = lanes.start / LANES..lanes.end.div_ceil(LANES);
-        let instructions = warps.len() * PER_LANE;
-        self.filled.clear();
-        self.filled.resize(instructions, 0);
-        let mut turn = 0;
-        for &posting in &self.by_bank {
-            loop {
-                let warp = (warps.start + turn / PER_LANE) * LANES;
-                let (first, last) = (warp.max(lanes.start), (warp + LANES).min(lanes.end));
-                let (lane, part) = (first + self.filled[turn], turn % PER_LANE);
-                let free = lane < last;
-                if free {
-                    self.filled[turn] += 1;
-                    places[lane * PER_LANE + part] = posting;
+        let mut left = warps.len() * PER_LANE;
+        let mut order: [usize; LANES] = std::array::from_fn(|bank| bank);
+        for warp in warps {
+            let of_warp = (warp * LANES).max(lanes.start)..((warp + 1) * LANES).min(lanes.end);
+            for part in 0..PER_LANE {
+                order.sort_by_key(|&bank| std::cmp::Reverse(self.banks[bank].len()));
+                let cycles = self.banks[order[0]].len().div_ceil(left).max(1);
+                let mut next = of_warp.clone();
+                'filled: for &bank in &order {
+                    for _ in 0..cycles.min(self.banks[bank].len()) {
+                        let Some(lane) = next.next() else { break 'filled };
+                        let posting = self.banks[bank].pop().expect("counted");
+                        places[lane * PER_LANE + part] = posting;
+                    }
                 }
-                turn = (turn + 1) % instructions;
-                if free {
-                    break;
+                left -= 1;
+            }
+        }
+        // Where small warps came last, some may be left: any free place will do.
+        let mut rest = self.banks.iter_mut().flat_map(|bank| bank.drain(..));
+        for place in &mut places[lanes.start * PER_LANE..lanes.end * PER_LANE] {
+            if *place == half {
+                match rest.next() {
+                    Some(posting) => *place = posting,
+                    None => break,
                 }
             }
         }

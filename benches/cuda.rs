@@ -136,8 +136,10 @@ fn full(device: &Device, training: &Csr, queries: &Csr, adds: f64) -> Outcome<()
             adds * queries.rows() as f64 / seconds / 1e12
         );
     }
-    let seconds = host_time(&fused, queries, 30, 5)?;
-    println!("fused, {} queries, k = 30: host to host {:.2} ms", queries.rows(), seconds * 1e3);
+    for neighbors in [1, 30] {
+        let seconds = host_time(&fused, queries, neighbors, 5)?;
+        println!("fused, k = {neighbors}: host to host {:.2} ms", seconds * 1e3);
+    }
     Ok(())
 }
 

@@ -76,7 +76,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     extern __shared__ uint4 memory[];
     __shared__ uint2 own_tasks[THREADS];
     __shared__ u32 maxima[GROUPS];
-    __shared__ u32 threshold, collected;
+    __shared__ u16 hot[THREADS];
+    __shared__ u32 hots, threshold, collected;
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
     for (u32 vector = tid; vector < vectors; vector += THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
@@ -109,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         if (excluded) exclude<THREADS>(memory, tile, excluded[first + at]);
         const u32 greatest = greatest_of<THREADS>(memory, vectors);
         write_maxima<THREADS>(greatest, maxima);
-        if (tid == 0) collected = 0;
+        if (tid == 0) hots = collected = 0;
         uint2 task = make_uint2(0, 0);
         if (tid < (next.y >> 16) + (next.y & 0xffff)) task = __ldg(tasks + next.x + tid);
         __syncthreads();
@@ -129,8 +130,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         }
         __syncthreads();
 
+        const u32 cut = threshold;
+        clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
+        __syncthreads();
         u32* mine = candidates + (u64)room * at;
-        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row, u32 rows) {
+        take_hot<THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
             u32 place = atomicAdd(&collected, __popc(rows));
             for (; rows && place < room; rows &= rows - 1) mine[place++] = row + __ffs(rows) - 1;
         });

@@ -256,14 +256,30 @@ __device__ __forceinline__ u32 cut_of(u32 kth, u32 error, float scale, float wor
     return max(cut, (int)fminf(worst * scale * 0.999999f, 65535.0f));
 }
 
-// Takes the rows of this thread whose sums reach the cut, and clears all its sums. `take` gets the first
-// of eight rows and a bit for each of them.
+// Threads that hold a sum that reaches the cut put their number into `hot`; the others clear their sums.
+// `take_hot` must follow after a barrier. Few threads are hot, but most warps have one: so what they
+// hold is looked at by other lanes, eight for each.
+template <u32 THREADS>
+__device__ __forceinline__ void clear_or_mark(uint4* memory, u32 vectors, u32 greatest, u32 cut, u16* hot,
+                                              u32* hots) {
+    if (greatest >= cut) {
+        hot[atomicAdd(hots, 1)] = threadIdx.x;
+    } else {
+        for (u32 vector = threadIdx.x; vector < vectors; vector += THREADS) {
+            memory[vector] = make_uint4(0, 0, 0, 0);
+        }
+    }
+}
+
+// Takes the rows of hot threads whose sums reach the cut, and clears them. `take` gets the first of eight
+// rows and a bit for each of them.
 template <u32 THREADS, class Take>
-__device__ __forceinline__ void collect(uint4* memory, u32 vectors, u32 greatest, u32 cut,
-                                        const Take& take) {
+__device__ __forceinline__ void take_hot(uint4* memory, u32 vectors, u32 cut, const u16* hot, u32 hots,
+                                         const Take& take) {
     const u32 high_cut = cut << 16;
-    for (u32 vector = threadIdx.x; vector < vectors; vector += THREADS) {
-        if (greatest >= cut) {
+    for (u32 number = threadIdx.x / 8; number < hots; number += THREADS / 8) {
+        u32 vector = hot[number] + threadIdx.x % 8 * THREADS;
+        for (; vector < vectors; vector += 8 * THREADS) {
             uint4 words = memory[vector];
             u32 rows = 0;
             if (words.x >= high_cut) rows |= 2;
@@ -275,8 +291,8 @@ __device__ __forceinline__ void collect(uint4* memory, u32 vectors, u32 greatest
             if (words.w >= high_cut) rows |= 128;
             if ((words.w & 0xffff) >= cut) rows |= 64;
             if (rows) take(8 * vector, rows);
+            memory[vector] = make_uint4(0, 0, 0, 0);
         }
-        memory[vector] = make_uint4(0, 0, 0, 0);
     }
 }
 

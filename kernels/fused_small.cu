@@ -18,7 +18,8 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     __shared__ u32 task_sums[WARPS];
     __shared__ u32 maxima[GROUPS];
     __shared__ u32 groups[THREADS];
-    __shared__ u32 larges, smalls, threshold, candidates, valid;
+    __shared__ u16 hot[THREADS];
+    __shared__ u32 hots, larges, smalls, threshold, candidates, valid;
 
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
@@ -108,7 +109,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         clear_table(table, tid, THREADS);
         for (u32 known = tid; known < earlier; known += THREADS) keys[known] = best[known];
         if (tid == 0) {
-            candidates = 0;
+            hots = candidates = 0;
             valid = earlier;
         }
         __syncthreads();
@@ -128,7 +129,10 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         }
         __syncthreads();
 
-        collect<THREADS>(memory, vectors, greatest, threshold, [&](u32 row, u32 rows) {
+        const u32 cut = threshold;
+        clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
+        __syncthreads();
+        take_hot<THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
             u32 place = earlier + atomicAdd(&candidates, __popc(rows));
             for (; rows && place < room; rows &= rows - 1) keys[place++] = row + __ffs(rows) - 1;
         });

@@ -22,9 +22,9 @@ const SELECT_THREADS: u32 = 1024;
 /// The most keys that `select` sorts.
 pub(super) const SELECT_SORTED: u32 = 2048;
 /// At least the static shared memory of `accumulate`.
-pub(super) const ACCUMULATE_STATIC_BYTES: usize = 4_736;
+pub(super) const ACCUMULATE_STATIC_BYTES: usize = 5_760;
 /// At least the static shared memory of `fused_small` and `fused_medium`.
-pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 5_376;
+pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 7_424;
 /// The most blocks of a grid in y.
 const GRID_Y: u32 = 65_535;
 

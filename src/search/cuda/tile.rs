@@ -146,8 +146,7 @@ impl Dealer {
         for &posting in list.iter().filter(|&&posting| posting % 2 == half) {
             self.banks[bank(posting)].push(posting);
         }
-        // What is padded belongs to the same half, for the kernel looks at the first posting only.
-        places[lanes.start * PER_LANE..lanes.end * PER_LANE].fill(half);
+        places[lanes.start * PER_LANE..lanes.end * PER_LANE].fill(FREE);
         let warps = lanes.start / LANES..lanes.end.div_ceil(LANES);
         let mut left = warps.len() * PER_LANE;
         let mut order: [usize; LANES] = std::array::from_fn(|bank| bank);
@@ -167,18 +166,25 @@ impl Dealer {
                 left -= 1;
             }
         }
-        // Where small warps came last, some may be left: any free place will do.
+        // Where small warps came last, some may be left: any free place will do. What stays free adds 0 to
+        // a row of the same half that the lane adds to anyway: one row for all would be one bank.
         let mut rest = self.banks.iter_mut().flat_map(|bank| bank.drain(..));
-        for place in &mut places[lanes.start * PER_LANE..lanes.end * PER_LANE] {
-            if *place == half {
-                match rest.next() {
-                    Some(posting) => *place = posting,
-                    None => break,
+        let (vectors, _) =
+            places[lanes.start * PER_LANE..lanes.end * PER_LANE].as_chunks_mut::<PER_LANE>();
+        for vector in vectors {
+            let mut beside = half;
+            for place in vector {
+                if *place == FREE {
+                    *place = rest.next().unwrap_or(beside & 0x1_ffff);
                 }
+                beside = *place;
             }
         }
     }
 }
+
+/// No posting: its row would be the last of 65,536.
+const FREE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +213,7 @@ mod tests {
             let [start, vectors, greatest, _] = tile.lists[term as usize];
             let greatest = f64::from(f32::from_bits(greatest));
             for &posting in &tile.postings[4 * start as usize..4 * (start + vectors) as usize] {
-                if posting < 2 {
+                if posting >> 17 == 0 {
                     continue;
                 }
                 seen += 1;

@@ -2,12 +2,12 @@
 // The CSR kernel of Bell & Garland (2008), "scalar": a thread a training row, one query a launch;
 // the comparison of Bresler et al. 2011 (section 5, "Base"). Any block size, any number of rows.
 // Reference: src/search/exhaustive.rs. Launcher: `base`.
-extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u32* cols, const float* vals,
+extern "C" __global__ void base(u32 rows, const u64* row_ptr, const u64* row_end, const u32* cols, const float* vals,
                                 const float* query, float* scores) {
     u32 row = blockDim.x * blockIdx.x + threadIdx.x;
     if (row >= rows) return;
     double sum = 0.0;
-    u64 end = row_ptr[row + 1];
+    u64 end = row_end[row];
     for (u64 at = row_ptr[row]; at < end; at++) {
         float weight = __ldg(query + cols[at]);
         // A term that the query lacks adds 0, which changes no sum.

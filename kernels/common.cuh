@@ -1,8 +1,9 @@
 // What the kernels share: types, the order of neighbors, one exact similarity.
 //
-// A training part is a CSR matrix of `rows` rows: row r has the entries row_ptr[r] .. row_ptr[r + 1]
-// of `cols` (term ids, strictly increasing) and `vals` (weights, finite). Queries are CSR too, with
-// 16-bit columns where the vocabulary allows it.
+// A training part is a CSR matrix of `rows` rows: row r has the entries row_ptr[r] .. row_end[r] of
+// `cols` (term ids, strictly increasing) and `vals` (weights, finite). Rows begin at multiples of four
+// entries, so that four can be read at once; between them the column is NO_ROW, the weight 0. Queries are
+// CSR without gaps, with 16-bit columns where the vocabulary allows it.
 //
 // The similarity is that of src/search.rs: products exact in f64, added in f64 in order of the
 // terms, rounded once to f32 and at most FLT_MAX. fma(a, b, s) of two f32 widened to f64 is that

@@ -77,13 +77,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     __shared__ uint2 own_tasks[THREADS];
     __shared__ u32 maxima[GROUPS];
     __shared__ u16 hot[THREADS];
-    __shared__ u32 hots, threshold, collected;
+    __shared__ uint4 record;
+    __shared__ float scale; // of the query, when `record` is already the next one
+    __shared__ u32 error, hots, threshold, collected;
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
     for (u32 vector = tid; vector < vectors; vector += THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
     u32 at = blockIdx.x;
     if (at >= count) return;
-    uint4 record = records[at];
+    if (tid == 0) record = records[at];
+    __syncthreads();
     if (tid < (record.y >> 16) + (record.y & 0xffff)) own_tasks[tid] = tasks[record.x + tid];
     __syncthreads();
     while (true) {
@@ -98,21 +101,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
                 }
                 const u32 larges = min(max(large, start) - start, THREADS);
                 const u32 smalls = min(all - start, THREADS) - larges;
-                add_tasks((u32*)memory, tile.postings, own_tasks, larges, own_tasks + larges, smalls,
-                          warp, THREADS / 32, lane);
+                add_tasks<false>((u32*)memory, tile.postings, own_tasks, larges, own_tasks + larges,
+                                 smalls, warp, THREADS / 32, lane);
             }
         }
-        const u32 later = at + gridDim.x;
-        uint4 next = make_uint4(0, 0, 0, 0);
-        if (later < count) next = __ldg(records + later);
         __syncthreads();
 
         if (excluded) exclude<THREADS>(memory, tile, excluded[first + at]);
         const u32 greatest = greatest_of<THREADS>(memory, vectors);
         write_maxima<THREADS>(greatest, maxima);
-        if (tid == 0) hots = collected = 0;
-        uint2 task = make_uint2(0, 0);
-        if (tid < (next.y >> 16) + (next.y & 0xffff)) task = __ldg(tasks + next.x + tid);
+        const u32 later = at + gridDim.x;
+        if (tid == 0) {
+            hots = collected = 0;
+            scale = __uint_as_float(record.z);
+            error = record.w;
+            record = later < count ? records[later] : make_uint4(0, 0, 0, 0);
+        }
         __syncthreads();
 
         u32 kth = 0;
@@ -126,10 +130,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
             if (!fresh && counts[at] == k) {
                 worst = __uint_as_float((u32)(found[(u64)k * at + k - 1] >> 32));
             }
-            threshold = cut_of(kth, record.w, __uint_as_float(record.z), worst);
+            threshold = cut_of(kth, error, scale, worst);
         }
         __syncthreads();
 
+        // The next query's tasks are on their way while this one's candidates are collected.
+        uint2 task = make_uint2(0, 0);
+        if (tid < (record.y >> 16) + (record.y & 0xffff)) task = __ldg(tasks + record.x + tid);
         const u32 cut = threshold;
         clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
         __syncthreads();
@@ -143,17 +150,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         if (tid == 0) candidate_counts[at] = collected;
         if (later >= count) return;
         at = later;
-        record = next;
     }
 }
 
 // rescore: found[q * k ..] = the best neighbors of query first + q, of the candidates and of what was
 // found before (unless `fresh`), best first; counts[q] of them.
-// Blocks of 128 threads, one a query; dynamic shared memory: `keys_room` keys of 8 bytes, a power of
+// Blocks of 160 threads, one a query: twenty candidates at a time; dynamic shared memory: `keys_room` keys of 8 bytes, a power of
 // two, at least room + k. Launcher: `fused`.
-const u32 RESCORE_THREADS = 128;
+const u32 RESCORE_THREADS = 160;
 
-extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 12)
+extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 9)
     rescore(Tile tile, Queries queries, u32 first, const u32* excluded, u32 k, u32 room, u32 fresh,
             const u32* candidates, const u32* candidate_counts, u64* found, u32* counts, u32* status) {
     extern __shared__ u64 keys[];

@@ -24,7 +24,8 @@
 struct Tile {
     const uint4* lists; // a term: first vector of four postings, vectors, greatest weight, 0
     const uint4* postings;
-    const u64* row_ptr; // rows + 1, of the tile's first row on
+    const u64* row_ptr; // of the tile's first row on
+    const u64* row_end;
     const u32* cols;
     const float* vals;
     float longest; // at least the greatest Euclidean length of a row
@@ -130,28 +131,54 @@ __device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) 
     add_posting(sums, postings.w, mult, half);
 }
 
-// A warp adds a large task.
-__device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint2 task, u32 lane) {
-    const u32 pieces = task.y & 255, mult = task.y >> 8;
-    const uint4* list = postings + task.x + lane;
-    asm volatile("" : "+l"(list)); // one address, not one for each piece
-    uint4 part[WARP_PIECES];
-#pragma unroll
-    for (u32 piece = 0; piece < WARP_PIECES; piece++) {
-        if (piece < pieces) part[piece] = __ldcg(list + WARP_VECTORS * piece);
-    }
-#pragma unroll
-    for (u32 piece = 0; piece < WARP_PIECES; piece++) {
-        if (piece < pieces) add_vector(sums, part[piece], mult);
-    }
-}
+// The vectors of a large task that a lane adds.
+struct Part {
+    uint4 vectors[WARP_PIECES];
+    u32 pieces, mult;
 
-// A warp adds the large tasks tasks[warp], tasks[warp + warps], ... and likewise the small ones.
+    __device__ __forceinline__ void load(const uint4* postings, uint2 task, u32 lane) {
+        pieces = task.y & 255;
+        mult = task.y >> 8;
+        const uint4* list = postings + task.x + lane;
+        asm volatile("" : "+l"(list)); // one address, not one for each piece
+#pragma unroll
+        for (u32 piece = 0; piece < WARP_PIECES; piece++) {
+            if (piece < pieces) vectors[piece] = __ldcg(list + WARP_VECTORS * piece);
+        }
+    }
+
+    __device__ __forceinline__ void add(u32* sums) const {
+#pragma unroll
+        for (u32 piece = 0; piece < WARP_PIECES; piece++) {
+            if (piece < pieces) add_vector(sums, vectors[piece], mult);
+        }
+    }
+};
+
+// A warp adds the large tasks large[warp], large[warp + warps], ... and likewise the small ones. With
+// `AHEAD` the next task is loaded while one is added: more registers, less waiting.
+template <bool AHEAD>
 __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, const uint2* large,
                                           u32 larges, const uint2* small, u32 smalls, u32 warp,
                                           u32 warps, u32 lane) {
     u32 number = warp;
-    for (; number < larges; number += warps) add_large(sums, postings, large[number], lane);
+    if (AHEAD) {
+        Part part;
+        if (number < larges) part.load(postings, large[number], lane);
+        for (; number < larges; number += warps) {
+            Part next;
+            next.pieces = next.mult = 0;
+            if (number + warps < larges) next.load(postings, large[number + warps], lane);
+            part.add(sums);
+            part = next;
+        }
+    } else {
+        for (; number < larges; number += warps) {
+            Part part;
+            part.load(postings, large[number], lane);
+            part.add(sums);
+        }
+    }
     for (number -= larges; number * 4 < smalls; number += warps) {
         u32 own = number * 4 + lane / LANE_VECTORS, at = lane % LANE_VECTORS;
         if (own < smalls) {
@@ -167,6 +194,7 @@ __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, cons
 template <u32 THREADS>
 __device__ __forceinline__ u32 greatest_of(const uint4* memory, u32 vectors) {
     u32 low = 0, high = 0;
+#pragma unroll 2
     for (u32 vector = threadIdx.x; vector < vectors; vector += THREADS) {
         uint4 words = memory[vector];
         low = max(max(max(low, words.x & 0xffff), max(words.y & 0xffff, words.z & 0xffff)),
@@ -216,7 +244,7 @@ __device__ __forceinline__ u32 reached_sum(const uint4* memory, u32 vectors, u32
 #pragma unroll 1
         for (u32 bit = 1u << 15; bit >= 1u << 4; bit >>= 1) {
             u32 trial = kth | bit, count = 0;
-#pragma unroll
+#pragma unroll 4
             for (u32 group = 0; group < THREADS; group += 32) count += groups[group + lane] >= trial;
             for (u32 step = 16; step > 0; step /= 2) count += __shfl_xor_sync(FULL, count, step);
             if (count >= rank) kth = trial;
@@ -258,7 +286,7 @@ __device__ __forceinline__ u32 cut_of(u32 kth, u32 error, float scale, float wor
 
 // Threads that hold a sum that reaches the cut put their number into `hot`; the others clear their sums.
 // `take_hot` must follow after a barrier. Few threads are hot, but most warps have one: so what they
-// hold is looked at by other lanes, eight for each.
+// hold is looked at by other threads.
 template <u32 THREADS>
 __device__ __forceinline__ void clear_or_mark(uint4* memory, u32 vectors, u32 greatest, u32 cut, u16* hot,
                                               u32* hots) {
@@ -277,9 +305,10 @@ template <u32 THREADS, class Take>
 __device__ __forceinline__ void take_hot(uint4* memory, u32 vectors, u32 cut, const u16* hot, u32 hots,
                                          const Take& take) {
     const u32 high_cut = cut << 16;
-    for (u32 number = threadIdx.x / 8; number < hots; number += THREADS / 8) {
-        u32 vector = hot[number] + threadIdx.x % 8 * THREADS;
-        for (; vector < vectors; vector += 8 * THREADS) {
+    // Lanes beside each other look at different threads' vectors: those of one thread share a bank.
+    for (u32 number = threadIdx.x % 64; number < hots; number += 64) {
+        u32 vector = hot[number] + threadIdx.x / 64 * THREADS;
+        for (; vector < vectors; vector += THREADS / 64 * THREADS) {
             uint4 words = memory[vector];
             u32 rows = 0;
             if (words.x >= high_cut) rows |= 2;
@@ -371,7 +400,7 @@ __device__ __forceinline__ float weight_of(const TermTable& table, u32 col, u32 
 }
 
 // The sum of a row's products with the query in order of the terms; one lane.
-__device__ __noinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, const TermTable& table,
+__device__ __forceinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, const TermTable& table,
                                             u32 begin, u32 terms, const Queries& queries) {
     double sum = 0.0;
     for (u64 entry = from; entry < to; entry++) {
@@ -381,38 +410,45 @@ __device__ __noinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, 
     return sum;
 }
 
-// The similarity of a row of the tile by the formula: eight lanes of a warp call it, all get it. The
-// arrays of the rows have room for four entries behind the last.
+// The products of a row with the query, every eighth vector of four entries. `SPILLED`: the table has
+// one spilled term.
+template <bool SPILLED>
+__device__ __forceinline__ double products_of(const uint4* cols, const float4* vals, u32 fours, u32 lane,
+                                              const TermTable& table) {
+    const u32 spilled = SPILLED ? table.spilled[0] : 0;
+    const u32 spilled_col = table.cols[spilled];
+    const float spilled_weight = table.weights[spilled];
+    double sum = 0.0;
+    for (u32 four = lane; four < fours; four += 8) {
+        const uint4 col = __ldg(cols + four);
+        const float4 val = __ldg(vals + four);
+        auto product = [&](u32 col, float val) {
+            const u32 number = table.slots[slot_of(col)];
+            float weight = table.cols[number] == col ? table.weights[number] : 0.0f;
+            if (SPILLED && col == spilled_col) weight = spilled_weight;
+            sum = fma((double)val, (double)weight, sum);
+        };
+        product(col.x, val.x);
+        product(col.y, val.y);
+        product(col.z, val.z);
+        product(col.w, val.w);
+    }
+    return sum;
+}
+
+// The similarity of a row of the tile by the formula: eight lanes of a warp call it, all get it.
 __device__ __forceinline__ float score_row(const Tile& tile, u32 row, const TermTable& table, u32 begin,
                                            u32 terms, const Queries& queries) {
     const u32 lane = threadIdx.x & 31, eight = 0xffu << (lane & 24);
-    const u64 from = tile.row_ptr[row], to = tile.row_ptr[row + 1];
-    const u32 length = to - from, shift = from & 3;
-    const uint4* cols = (const uint4*)(tile.cols + (from - shift));
-    const float4* vals = (const float4*)(tile.vals + (from - shift));
+    const u64 from = tile.row_ptr[row], to = tile.row_end[row];
+    const uint4* cols = (const uint4*)(tile.cols + from);
+    const float4* vals = (const float4*)(tile.vals + from);
+    const u32 fours = (u32)(to - from + 3) / 4, spills = table.spills;
     double sum = 0.0;
-    const u32 spills = table.spills;
-    if (terms <= HASHED_TERMS && spills <= 1) {
-        // Four entries at a time; the first and the last four may hold some of other rows.
-        const u32 spilled = spills ? table.spilled[0] : 0;
-        const u32 spilled_col = table.cols[spilled];
-        const float spilled_weight = table.weights[spilled];
-        for (u32 four = lane & 7; four * 4 < length + shift; four += 8) {
-            const uint4 col = __ldg(cols + four);
-            const float4 val = __ldg(vals + four);
-            const u32 first = four * 4 - shift;
-            auto product = [&](u32 col, float val, u32 at) {
-                const u32 number = table.slots[slot_of(col)];
-                float weight = table.cols[number] == col ? table.weights[number] : 0.0f;
-                if (col == spilled_col) weight = spilled_weight;
-                if (at >= length) weight = 0.0f;
-                sum = fma((double)val, (double)weight, sum);
-            };
-            product(col.x, val.x, first);
-            product(col.y, val.y, first + 1);
-            product(col.z, val.z, first + 2);
-            product(col.w, val.w, first + 3);
-        }
+    if (terms <= HASHED_TERMS && spills == 0) {
+        sum = products_of<false>(cols, vals, fours, lane & 7, table);
+    } else if (terms <= HASHED_TERMS && spills == 1) {
+        sum = products_of<true>(cols, vals, fours, lane & 7, table);
     } else {
         for (u64 entry = from + (lane & 7); entry < to; entry += 8) {
             float weight = weight_of(table, tile.cols[entry], begin, terms, queries);

@@ -78,15 +78,20 @@ impl<'a> Queries<'a> {
     }
 
     fn check(&self, columns: usize, threads: &Threads) -> Result<(), SearchError> {
+        self.check_shape(columns)?;
+        if !all_finite(self.rows.data(), threads) {
+            return Err(SearchError::NotFinite { what: "query" });
+        }
+        Ok(())
+    }
+
+    fn check_shape(&self, columns: usize) -> Result<(), SearchError> {
         if self.rows.cols() != columns {
             return Err(SearchError::Columns { found: self.rows.cols(), expected: columns });
         }
         if !self.excluded.is_empty() && self.excluded.len() != self.rows.rows() {
             let (found, expected) = (self.excluded.len(), self.rows.rows());
             return Err(SearchError::Excluded { found, expected });
-        }
-        if !all_finite(self.rows.data(), threads) {
-            return Err(SearchError::NotFinite { what: "query" });
         }
         Ok(())
     }

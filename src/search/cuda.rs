@@ -19,7 +19,7 @@ use metric_index::gpu::{Device, GpuError, Pool};
 use rayon::prelude::*;
 
 use super::{Inverted, Neighbor, Queries, Search, SearchError, check_training};
-use crate::matrix::{Csr, CsrView, row};
+use crate::matrix::{Csr, CsrView};
 use crate::threads::Threads;
 
 mod lane;
@@ -27,7 +27,7 @@ mod launch;
 mod part;
 mod tile;
 
-use lane::Lane;
+use lane::{Lane, Sent};
 use launch::{
     ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_MEDIUM_THREADS,
     FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedShape,
@@ -315,7 +315,7 @@ impl<'a> Cuda<'a> {
         Ok(())
     }
 
-    fn search(&self, queries: &Queries<'_>, k: usize) -> Result<Vec<Vec<Neighbor>>, GpuError> {
+    fn search(&self, queries: &Queries<'_>, k: usize) -> Result<Vec<Vec<Neighbor>>, SearchError> {
         let loaded = self.loaded();
         let mut found: Vec<Vec<Neighbor>> = Vec::new();
         found.resize_with(queries.rows.rows(), Vec::new);
@@ -347,7 +347,7 @@ impl<'a> Cuda<'a> {
         queries: &Queries<'_>,
         k: usize,
         found: &mut [Vec<Neighbor>],
-    ) -> Result<(), GpuError> {
+    ) -> Result<(), SearchError> {
         let k = k.min(part.rows.count as usize);
         if k == 0 {
             return Ok(());
@@ -378,7 +378,7 @@ impl<'a> Cuda<'a> {
         }
         std::thread::scope(|scope| {
             let driven: Vec<_> = (0..lanes).map(|_| scope.spawn(drive)).collect();
-            let ended = |thread: ScopedJoinHandle<'_, Result<(), GpuError>>| match thread.join() {
+            let ended = |thread: ScopedJoinHandle<'_, Result<(), SearchError>>| match thread.join() {
                 Ok(outcome) => outcome,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
@@ -397,14 +397,14 @@ impl<'a> Cuda<'a> {
         chunk: Range<usize>,
         k: usize,
         found: &mut [Vec<Neighbor>],
-    ) -> Result<(), GpuError> {
-        let negative = self.threads.run(|| lane.send(queries, chunk.clone()))?;
-        let longest = chunk.clone().map(|query| row(queries.rows, query).0.len()).max();
-        self.enqueue(part, lane, chunk.len(), longest.unwrap_or(0), k)?;
-        lane.fetch(chunk.len(), k, self.is_fused(part, k))?;
-        self.finish(part, lane, &negative, k, found)
+    ) -> Result<(), SearchError> {
+        let sent = self.threads.run(|| lane.send(queries, chunk))?;
+        self.enqueue(part, lane, &sent, k)?;
+        lane.fetch(sent.count, k, self.is_fused(part, k))?;
+        Ok(self.finish(part, lane, &sent, k, found)?)
     }
 
+    /// Whether the fused kernels can answer; if not, all similarities are computed.
     fn is_fused(&self, part: &Part, k: usize) -> bool {
         self.options.engine == CudaEngine::Fused && k <= FUSED_K && !part.tiles.is_empty()
     }
@@ -425,7 +425,8 @@ impl<'a> Cuda<'a> {
                 Some((FUSED_SMALL_THREADS, number(info.multiprocessors)))
             }
             _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
-                Some((FUSED_MEDIUM_THREADS, number(medium * info.multiprocessors)))
+                let t = std::env::var("MEDIUM").ok().and_then(|t| t.parse().ok());
+                Some((t.unwrap_or(FUSED_MEDIUM_THREADS), number(medium * info.multiprocessors)))
             }
             _ => None,
         }
@@ -446,14 +447,14 @@ impl<'a> Cuda<'a> {
         let affordable = (budget / 10 * 3 / lanes / bytes).max(1);
         let most = most.clamp(1, affordable);
         let entries = (budget / 20 / lanes / 8).clamp(1, CHUNK_ENTRIES);
+        let indptr = queries.rows.indptr();
+        let indptr = indptr.raw_storage();
         let mut chunks = Vec::new();
         let mut start = 0;
         while start < queries.rows.rows() {
-            let (mut end, mut sum) = (start, 0);
-            while end < queries.rows.rows() && end - start < most && (sum < entries || end == start) {
-                sum += row(queries.rows, end).0.len();
-                end += 1;
-            }
+            let last = (start + most).min(queries.rows.rows());
+            let fits = |&end: &u64| end - indptr[start] <= entries as u64;
+            let end = start + indptr[start + 1..=last].partition_point(fits).max(1);
             chunks.push(start..end);
             start = end;
         }
@@ -465,10 +466,10 @@ impl<'a> Cuda<'a> {
         &self,
         part: &Part,
         lane: &mut Lane,
-        count: usize,
-        longest: usize,
+        sent: &Sent,
         k: usize,
     ) -> Result<(), GpuError> {
+        let count = sent.count;
         let (device, stream) = (self.device.clone(), lane.stream.clone());
         lane.found.get(&device, &stream, count * k)?;
         lane.counts.get(&device, &stream, count)?;
@@ -483,7 +484,7 @@ impl<'a> Cuda<'a> {
         for first in (0..count).step_by(batch) {
             let count = number(batch.min(count - first));
             let which = Batch { first: number(first), count, listed: false };
-            self.enqueue_dense(part, lane, self.options.engine, which, longest, (first, k))?;
+            self.enqueue_dense(part, lane, self.options.engine, which, sent.longest, (first, k))?;
         }
         Ok(())
     }
@@ -646,20 +647,14 @@ impl<'a> Cuda<'a> {
         &self,
         part: &Part,
         lane: &mut Lane,
-        negative: &[bool],
+        sent: &Sent,
         k: usize,
         found: &mut [Vec<Neighbor>],
     ) -> Result<(), GpuError> {
         lane.wait()?;
         let fused = self.is_fused(part, k);
         let count = found.len();
-        let open: Vec<u32> = if fused {
-            let status = lane.host_status.get(count)?;
-            let open = |&query: &usize| status[query] != 0 || negative[query];
-            (0..count).filter(open).map(number).collect()
-        } else {
-            Vec::new()
-        };
+        let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
         let (keys, counts) = (lane.host_found.get(count * k)?, lane.host_counts.get(count)?);
         let sorted = fused || k <= SELECT_SORTED as usize;
         self.threads.run(|| {
@@ -675,8 +670,7 @@ impl<'a> Cuda<'a> {
         for some in open.chunks(batch) {
             lane.send_list(some)?;
             let which = Batch { first: 0, count: number(some.len()), listed: true };
-            let longest = self.options.query_terms.unwrap_or(512) as usize;
-            self.enqueue_dense(part, lane, CudaEngine::Fused, which, longest, (0, k))?;
+            self.enqueue_dense(part, lane, CudaEngine::Fused, which, sent.longest, (0, k))?;
             lane.fetch(some.len(), k, false)?;
             lane.wait()?;
             let keys = lane.host_found.get(some.len() * k)?;
@@ -700,7 +694,7 @@ impl<'a> Cuda<'a> {
         k: NonZeroUsize,
         runs: usize,
     ) -> Result<Vec<f64>, SearchError> {
-        queries.check(self.training.cols(), &self.threads)?;
+        queries.check_shape(self.training.cols())?;
         let loaded = self.loaded();
         let Residence::Resident(part) = &loaded.rows else {
             let bytes = part::bytes(&self.training, &(0..self.training.rows()), self.needs());
@@ -710,23 +704,23 @@ impl<'a> Cuda<'a> {
         let count = queries.rows.rows();
         let k = k.get().min(part.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
-        let negative = self.threads.run(|| lane.send(&queries, 0..count))?;
-        let longest = (0..count).map(|query| row(queries.rows, query).0.len()).max().unwrap_or(0);
+        let sent = self.threads.run(|| lane.send(&queries, 0..count))?;
         let (start, end) = (self.device.timer()?, self.device.timer()?);
         let failed = self.device.doing("measuring").failed();
         let mut seconds = Vec::new();
         for _ in 0..runs {
             lane.wait()?;
             start.record(&lane.stream).map_err(&failed)?;
-            self.enqueue(part, &mut lane, count, longest, k)?;
+            self.enqueue(part, &mut lane, &sent, k)?;
             end.record(&lane.stream).map_err(&failed)?;
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(part, k) {
                 // Which queries are open is asked in between: that is a copy, and not counted.
-                let open = self.open(&lane, &negative, count)?;
+                let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
+                let open = sent.open(&status.map_err(&failed)?);
                 start.record(&lane.stream).map_err(&failed)?;
-                self.enqueue_open(part, &mut lane, &open, k)?;
+                self.enqueue_open(part, &mut lane, &open, (sent.longest, k))?;
                 end.record(&lane.stream).map_err(&failed)?;
                 lane.wait()?;
                 if !open.is_empty() {
@@ -739,26 +733,18 @@ impl<'a> Cuda<'a> {
         Ok(seconds)
     }
 
-    /// The queries that the fused kernels have not answered, for measurements.
-    fn open(&self, lane: &Lane, negative: &[bool], count: usize) -> Result<Vec<u32>, GpuError> {
-        let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
-        let status = status.map_err(self.device.doing("reading results").failed())?;
-        let open = |&query: &usize| status[query] != 0 || negative[query];
-        Ok((0..count).filter(open).map(number).collect())
-    }
-
-    /// Answers them, for measurements: what is found stays on the GPU.
+    /// Answers open queries, for measurements: what is found stays on the GPU.
     fn enqueue_open(
         &self,
         part: &Part,
         lane: &mut Lane,
         open: &[u32],
-        k: usize,
+        (longest, k): (usize, usize),
     ) -> Result<(), GpuError> {
         for some in open.chunks(self.dense_batch(part)) {
             lane.send_list(some)?;
             let which = Batch { first: 0, count: number(some.len()), listed: true };
-            self.enqueue_dense(part, lane, CudaEngine::Fused, which, 512, (0, k))?;
+            self.enqueue_dense(part, lane, CudaEngine::Fused, which, longest, (0, k))?;
         }
         Ok(())
     }
@@ -773,6 +759,17 @@ struct Batch {
     first: u32,
     count: u32,
     listed: bool,
+}
+
+impl Sent {
+    /// The queries that the fused kernels have not answered.
+    fn open(&self, status: &[u32]) -> Vec<u32> {
+        let refused = (0..self.count).filter(|&query| status[query] != 0);
+        let mut open: Vec<u32> = refused.chain(self.negative.iter().copied()).map(number).collect();
+        open.sort_unstable();
+        open.dedup();
+        open
+    }
 }
 
 /// The candidates that a fused block has room for.
@@ -809,14 +806,14 @@ impl Search for Cuda<'_> {
         queries: Queries<'_>,
         k: NonZeroUsize,
     ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check(self.training.cols(), &self.threads)?;
+        queries.check_shape(self.training.cols())?;
         for _ in 0..=TRIES {
             if let Some(engine) = self.rescue.get() {
                 return engine.top_k(queries, k);
             }
             match self.search(&queries, k.get()) {
-                Ok(found) => return Ok(found),
-                Err(error) => self.mend(&error)?,
+                Err(SearchError::Gpu(error)) => self.mend(&error)?,
+                outcome => return outcome,
             }
         }
         let error = GpuError::Memory { ordinal: self.device.info().ordinal, what: "a search", needed: 0, free: 0 };

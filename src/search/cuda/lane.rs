@@ -8,10 +8,20 @@ use rayon::prelude::*;
 
 use super::launch::{Excluded, QueryRows};
 use crate::matrix::row;
-use crate::search::Queries;
+use crate::search::{Queries, SearchError};
 
 /// The number of a row that is no row.
 pub(super) const NO_ROW: u32 = u32::MAX;
+
+/// Queries that are on their way to the GPU.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) count: usize,
+    /// Terms of the longest.
+    pub(super) longest: usize,
+    /// Those with a negative weight, rising.
+    pub(super) negative: Vec<usize>,
+}
 
 /// GPU memory that grows.
 #[derive(Debug)]
@@ -121,39 +131,52 @@ impl Lane {
         self.stream.synchronize().map_err(self.device.doing("searching").failed())
     }
 
-    /// Sends the queries of `range` to the GPU; says of each whether it has a negative weight.
-    /// The stream must be idle. Call it on the threads that are to copy.
+    /// Sends the queries of `range` to the GPU. The stream must be idle. Call it on the threads that are
+    /// to copy.
+    ///
+    /// # Errors
+    /// If a weight is not finite, or the GPU fails.
     pub(super) fn send(
         &mut self,
         queries: &Queries<'_>,
         range: Range<usize>,
-    ) -> Result<Vec<bool>, GpuError> {
-        const PIECE: usize = 2_048;
+    ) -> Result<Sent, SearchError> {
+        const PIECE: usize = 16_384;
         let count = range.len();
-        let starts: Vec<u32> = std::iter::once(0)
-            .chain(range.clone().scan(0usize, |sum, query| {
-                *sum += queries.rows.indptr().outer_inds_sz(query).len();
-                Some(u32::try_from(*sum).expect("batches are cut below 2^32 entries"))
-            }))
-            .collect();
-        let nonzeros = starts[count] as usize;
+        let indptr = queries.rows.indptr();
+        let indptr = &indptr.raw_storage()[range.start..=range.end];
+        let start = usize::try_from(indptr[0]).expect("in memory");
+        let nonzeros = usize::try_from(indptr[count]).expect("in memory") - start;
+        let ptr = self.host_ptr.get(count + 1)?;
+        for (to, &from) in ptr.iter_mut().zip(indptr) {
+            #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]
+            let narrow = (from - indptr[0]) as u32;
+            *to = narrow;
+        }
+        let longest = ptr.windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0) as usize;
         self.narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
         let width = if self.narrow { 2 } else { 4 };
-        let first = match count {
-            0 => 0,
-            _ => queries.rows.indptr().outer_inds_sz(range.start).start,
-        };
         let (_, indices, data) = (*queries.rows).into_raw_storage();
-        let (indices, data) = (&indices[first..first + nonzeros], &data[first..first + nonzeros]);
-        self.host_ptr.get(count + 1)?.copy_from_slice(&starts);
-        let piece = nonzeros.div_ceil(rayon::current_num_threads().max(1)).max(PIECE);
-        self.host_vals
+        let (indices, data) = (&indices[start..start + nonzeros], &data[start..start + nonzeros]);
+        // One pass over the weights: copied, and looked at.
+        let looked = self
+            .host_vals
             .get(nonzeros)?
-            .par_chunks_mut(piece)
-            .zip(data.par_chunks(piece))
-            .for_each(|(to, from)| to.copy_from_slice(from));
+            .par_chunks_mut(PIECE)
+            .zip(data.par_chunks(PIECE))
+            .map(|(to, from)| {
+                to.copy_from_slice(from);
+                from.iter().fold((true, false), |(finite, negative), weight| {
+                    (finite & weight.is_finite(), negative | (*weight < 0.0))
+                })
+            })
+            .reduce(|| (true, false), |a, b| (a.0 & b.0, a.1 | b.1));
+        let (finite, any_negative) = looked;
+        if !finite {
+            return Err(SearchError::NotFinite { what: "query" });
+        }
         let cols = self.host_cols.get(nonzeros * width)?;
-        cols.par_chunks_mut(piece * width).zip(indices.par_chunks(piece)).for_each(|(to, from)| {
+        cols.par_chunks_mut(PIECE * width).zip(indices.par_chunks(PIECE)).for_each(|(to, from)| {
             if width == 2 {
                 for (to, &from) in to.as_chunks_mut::<2>().0.iter_mut().zip(from) {
                     #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
@@ -164,12 +187,9 @@ impl Lane {
                 to.copy_from_slice(bytemuck::cast_slice(from));
             }
         });
-        let negative = range
-            .clone()
-            .into_par_iter()
-            .with_min_len(PIECE)
-            .map(|query| row(queries.rows, query).1.iter().any(|&weight| weight < 0.0))
-            .collect();
+        let is_negative =
+            |&query: &usize| row(queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
+        let negative = if any_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.has_excluded = !queries.excluded.is_empty();
         if self.has_excluded {
             let rows = queries.excluded[range].iter().map(|row| row.unwrap_or(NO_ROW));
@@ -179,7 +199,7 @@ impl Lane {
         }
         self.entries = nonzeros;
         self.copy(count, nonzeros, width)?;
-        Ok(negative)
+        Ok(Sent { count, longest, negative })
     }
 
     fn copy(&mut self, count: usize, nonzeros: usize, width: usize) -> Result<(), GpuError> {

@@ -12,7 +12,7 @@ pub(super) const ACCUMULATE_THREADS: u32 = 512;
 /// Threads of a block of `prepare`: four queries.
 const PREPARE_THREADS: u32 = 128;
 /// Threads of a block of `rescore`.
-const RESCORE_THREADS: u32 = 128;
+const RESCORE_THREADS: u32 = 160;
 /// Threads of a block of `fused_small`.
 pub(super) const FUSED_SMALL_THREADS: u32 = 1024;
 /// Threads of a block of `fused_medium`.
@@ -42,6 +42,7 @@ pub(super) struct Kernels {
     pub(super) rescore: CudaFunction,
     pub(super) fused_small: CudaFunction,
     pub(super) fused_medium: CudaFunction,
+    pub(super) fused_medium_512: CudaFunction,
 }
 
 impl Kernels {
@@ -65,6 +66,7 @@ impl Kernels {
             accumulate: fused.kernel("accumulate", most - ACCUMULATE_STATIC_BYTES)?,
             rescore: fused.kernel("rescore", 0)?,
             fused_small: small.kernel("fused_small", most - FUSED_SMALL_STATIC_BYTES)?,
+            fused_medium_512: small.kernel("fused_medium_512", most - FUSED_SMALL_STATIC_BYTES)?,
             fused_medium: small.kernel("fused_medium", most - FUSED_SMALL_STATIC_BYTES)?,
         })
     }
@@ -116,7 +118,9 @@ impl Excluded {
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) count: u32,
+    /// Where rows begin: at multiples of four entries.
     pub(super) row_ptr: CudaSlice<u64>,
+    pub(super) row_end: CudaSlice<u64>,
     pub(super) cols: CudaSlice<u32>,
     pub(super) vals: CudaSlice<f32>,
 }
@@ -128,6 +132,7 @@ pub(super) struct TileRows {
     lists: u64,
     postings: u64,
     row_ptr: u64,
+    row_end: u64,
     cols: u64,
     vals: u64,
     longest: f32,
@@ -136,7 +141,7 @@ pub(super) struct TileRows {
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Tile`, in order and in size: five pointers, f32, two u32.
+// SAFETY: the fields are those of `Tile`, in order and in size: six pointers, f32, two u32.
 unsafe impl DeviceRepr for TileRows {}
 
 /// The lists of a tile on the GPU.
@@ -159,6 +164,7 @@ impl TileRows {
             lists: lists.lists.device_ptr(stream).0,
             postings: lists.postings.device_ptr(stream).0,
             row_ptr: part.row_ptr.device_ptr(stream).0 + 8 * u64::from(first),
+            row_end: part.row_end.device_ptr(stream).0 + 8 * u64::from(first),
             cols: part.cols.device_ptr(stream).0,
             vals: part.vals.device_ptr(stream).0,
             longest,
@@ -234,7 +240,7 @@ pub(super) fn base(
     let dense = dense.slice(query * terms..(query + 1) * terms);
     let mut scores = scores.slice_mut(at * count..(at + 1) * count);
     let mut launch = stream.launch_builder(&kernels.base);
-    launch.arg(&rows.count).arg(&rows.row_ptr).arg(&rows.cols).arg(&rows.vals);
+    launch.arg(&rows.count).arg(&rows.row_ptr).arg(&rows.row_end).arg(&rows.cols).arg(&rows.vals);
     launch.arg(&dense).arg(&mut scores);
     #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `base`")]
     // SAFETY: the arguments are those of the kernel, in order and type; it reads `terms` values of
@@ -259,7 +265,7 @@ pub(super) fn shared(
     let query = first + u32::try_from(at).expect("batches are small");
     let mut scores = scores.slice_mut(at * count..(at + 1) * count);
     let mut launch = stream.launch_builder(&kernels.shared);
-    launch.arg(&rows.count).arg(&rows.row_ptr).arg(&rows.cols).arg(&rows.vals);
+    launch.arg(&rows.count).arg(&rows.row_ptr).arg(&rows.row_end).arg(&rows.cols).arg(&rows.vals);
     launch.arg(queries).arg(&query).arg(&room).arg(&mut scores);
     let config = config((rows.count.div_ceil(threads), 1), threads, room as usize * 8);
     #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `shared`")]
@@ -285,7 +291,8 @@ pub(super) fn grid_ldg(
             break;
         }
         let mut launch = stream.launch_builder(&kernels.grid_ldg);
-        launch.arg(&rows.count).arg(&first_row).arg(&last_row).arg(&rows.row_ptr);
+        launch.arg(&rows.count).arg(&first_row).arg(&last_row);
+        launch.arg(&rows.row_ptr).arg(&rows.row_end);
         launch.arg(&rows.cols).arg(&rows.vals);
         launch.arg(queries).arg(&which.first).arg(&list).arg(&room).arg(&mut *scores);
         let grid = (which.count, (last_row - first_row).div_ceil(threads));
@@ -328,7 +335,8 @@ pub(super) fn grid_texture(
             break;
         }
         let mut launch = stream.launch_builder(&kernels.grid_texture);
-        launch.arg(&rows.count).arg(&first_row).arg(&last_row).arg(&rows.row_ptr);
+        launch.arg(&rows.count).arg(&first_row).arg(&last_row);
+        launch.arg(&rows.row_ptr).arg(&rows.row_end);
         launch.arg(&cols).arg(&vals).arg(&texture.origin);
         launch.arg(queries).arg(&which.first).arg(&list).arg(&room).arg(&mut *scores);
         let grid = (which.count, (last_row - first_row).div_ceil(threads));
@@ -501,7 +509,8 @@ pub(super) fn fused_small(
 ) -> Launched {
     let FusedShape { count, k, room, .. } = shape;
     let kernel = match threads {
-        FUSED_MEDIUM_THREADS => &kernels.fused_medium,
+        512 => &kernels.fused_medium_512,
+        1024 if shape.blocks > 200 => &kernels.fused_medium,
         _ => &kernels.fused_small,
     };
     let rank = shape.rank(threads);

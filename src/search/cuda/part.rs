@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture, ValidAsZeroBits};
+use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
 use rayon::prelude::*;
 
+use super::lane::NO_ROW;
 use super::launch::{Lists, Rows, TextureRows, TileRows};
 use super::tile::{Cuts, TileIndex};
 use crate::matrix::{CsrView, row};
@@ -43,7 +44,7 @@ pub(super) struct Tile {
 /// Bytes that rows take on the GPU.
 pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -> usize {
     let nonzeros = nonzeros(training, rows);
-    let csr = (rows.len() + 1) * 8 + nonzeros * 8;
+    let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
     let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
     // The two halves of a list are padded to four postings each.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
@@ -67,9 +68,9 @@ impl Part {
     ) -> Result<Self, GpuError> {
         let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
         let first_row = narrow(range.start);
-        let rows = csr(device, stream, training, &range)?;
+        let (rows, row_ptr) = csr(device, stream, training, &range)?;
         let textures = match needs.texture_width {
-            Some(width) => textures(device, training, &range, &rows, width)?,
+            Some(width) => textures(device, &rows, &row_ptr, width)?,
             None => Vec::new(),
         };
         let mut tiles = Vec::new();
@@ -112,35 +113,32 @@ fn csr(
     stream: &Arc<CudaStream>,
     training: &CsrView<'_>,
     range: &Range<usize>,
-) -> Result<Rows, GpuError> {
-    let mut row_ptr = Vec::with_capacity(range.len() + 1);
-    row_ptr.push(0u64);
+) -> Result<(Rows, Vec<u64>), GpuError> {
+    let (mut row_ptr, mut row_end) = (Vec::new(), Vec::new());
+    let entries = nonzeros(training, range) + 3 * range.len();
+    let (mut cols, mut vals) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
     for index in range.clone() {
-        row_ptr.push(row_ptr.last().copied().unwrap_or(0) + row(training, index).0.len() as u64);
+        let (columns, weights) = row(training, index);
+        row_ptr.push(cols.len() as u64);
+        cols.extend_from_slice(columns);
+        vals.extend_from_slice(weights);
+        row_end.push(cols.len() as u64);
+        cols.resize(cols.len().next_multiple_of(ROW_ALIGNED), NO_ROW);
+        vals.resize(cols.len(), 0.0);
     }
-    let start = range.clone().next().map_or(0, |r| training.indptr().outer_inds_sz(r).start);
-    let entries = start..start + nonzeros(training, range);
-    Ok(Rows {
+    let rows = Rows {
         count: u32::try_from(range.len()).expect("row numbers are checked"),
         row_ptr: upload(device, stream, &row_ptr)?,
-        cols: upload_entries(device, stream, &training.indices()[entries.clone()])?,
-        vals: upload_entries(device, stream, &training.data()[entries])?,
-    })
+        row_end: upload(device, stream, &row_end)?,
+        cols: upload(device, stream, &cols)?,
+        vals: upload(device, stream, &vals)?,
+    };
+    row_ptr.push(cols.len() as u64);
+    Ok((rows, row_ptr))
 }
 
-/// A buffer with the entries of rows, and with four places behind them: kernels read four at a time.
-fn upload_entries<T: DeviceRepr + ValidAsZeroBits>(
-    device: &Device,
-    stream: &Arc<CudaStream>,
-    values: &[T],
-) -> Result<CudaSlice<T>, GpuError> {
-    let failed = device.doing("copying training rows to it").failed();
-    let mut buffer = stream.alloc_zeros(values.len() + 4).map_err(&failed)?;
-    if !values.is_empty() {
-        stream.memcpy_htod(values, &mut buffer.slice_mut(..values.len())).map_err(&failed)?;
-    }
-    Ok(buffer)
-}
+/// Rows begin at multiples of so many entries: the kernels read four at once.
+const ROW_ALIGNED: usize = 4;
 
 /// A buffer with these values; never of length 0, which the driver refuses.
 pub(super) fn upload<T: DeviceRepr + Default + Copy>(
@@ -159,39 +157,32 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
 /// caller reads the part without textures.
 fn textures(
     device: &Device,
-    training: &CsrView<'_>,
-    range: &Range<usize>,
     rows: &Rows,
+    row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
     // Texture objects begin at multiples of 512 bytes.
-    const ALIGNED: usize = 128;
+    const ALIGNED: u64 = 128;
     let mut made = Vec::new();
-    let (mut first_row, mut at) = (0usize, 0usize);
-    while first_row < range.len() {
-        let origin = at / ALIGNED * ALIGNED;
-        let (mut last_row, mut end) = (first_row, at);
-        while last_row < range.len() {
-            let length = row(training, range.start + last_row).0.len();
-            if end + length - origin > width {
-                break;
-            }
-            end += length;
-            last_row += 1;
-        }
+    let mut first_row = 0;
+    while first_row + 1 < row_ptr.len() {
+        let origin = row_ptr[first_row] / ALIGNED * ALIGNED;
+        let fits = |&end: &u64| end - origin <= width as u64;
+        let last_row = first_row + row_ptr[first_row + 1..].partition_point(fits);
         if last_row == first_row {
             return Ok(Vec::new());
         }
-        let length = (end - origin).max(1);
         let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
+        let length = usize::try_from(row_ptr[last_row] - origin).expect("in memory").max(1);
+        let start = usize::try_from(origin).expect("in memory");
         made.push(TextureRows {
-            cols: Texture::new(device, &rows.cols, origin, length)?,
-            vals: Texture::new(device, &rows.vals, origin, length)?,
-            origin: origin as u64,
+            cols: Texture::new(device, &rows.cols, start, length)?,
+            vals: Texture::new(device, &rows.vals, start, length)?,
+            origin,
             first_row: narrow(first_row),
             last_row: narrow(last_row),
         });
-        (first_row, at) = (last_row, end);
+        first_row = last_row;
     }
     Ok(made)
 }

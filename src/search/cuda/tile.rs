@@ -19,7 +19,7 @@ pub(super) const MOST_ROWS: usize = 32_000;
 ///
 /// A posting is `weight << 17 | (row / 2) << 2 | row % 2`, the weight rounded up to steps of
 /// 1/8191 of the list's greatest. A vector is four postings of even rows, or four of odd ones; a list is
-/// the vectors of its even rows, then those of its odd ones.
+/// both in turn, then those of the half that has more.
 #[derive(Debug, PartialEq)]
 pub(super) struct TileIndex {
     /// For each term where its list begins and how long it is, in vectors, and the bits of its greatest
@@ -122,60 +122,74 @@ fn bank(posting: u32) -> usize {
 /// instruction. The memory serves a bank once a cycle, so an instruction takes as many cycles as the
 /// postings of its fullest bank. Over a list that is at least the postings of the list's fullest bank;
 /// the dealer comes near to it by giving each instruction an equal share of those cycles, and filling it
-/// from the banks that have most left.
+/// from the banks that have most left. Vectors of even and of odd rows take turns, so that both halves
+/// of a bank are shared out together.
 #[derive(Debug, Default)]
 struct Dealer {
-    /// Postings of each bank that are not dealt yet.
-    banks: [Vec<u32>; LANES],
+    /// Postings of each bank that are not dealt yet, those of even rows and those of odd ones.
+    banks: [[Vec<u32>; 2]; LANES],
+    /// Which rows each vector of the list has: 0 even, 1 odd.
+    halves: Vec<usize>,
 }
 
 impl Dealer {
-    /// Deals `list` into `places`: even rows, then odd ones.
+    /// Deals `list` into `places`.
     fn deal(&mut self, list: &[u32], places: &mut [u32]) {
-        let lanes = places.len() / PER_LANE;
-        let odd = list.iter().filter(|&&posting| posting % 2 == 1).count().div_ceil(PER_LANE);
-        self.deal_half(list, 0, places, 0..lanes - odd);
-        self.deal_half(list, 1, places, lanes - odd..lanes);
-    }
-
-    /// Deals the rows of one half into the vectors `lanes`.
-    fn deal_half(&mut self, list: &[u32], half: u32, places: &mut [u32], lanes: Range<usize>) {
-        if lanes.is_empty() {
-            return;
+        let mut counts = [0usize; 2];
+        for &posting in list {
+            let half = posting as usize % 2;
+            self.banks[bank(posting)][half].push(posting);
+            counts[half] += 1;
         }
-        for &posting in list.iter().filter(|&&posting| posting % 2 == half) {
-            self.banks[bank(posting)].push(posting);
+        let mut vectors = counts.map(|count| count.div_ceil(PER_LANE));
+        self.halves.clear();
+        for at in 0..places.len() / PER_LANE {
+            let half = if vectors[at % 2] > 0 { at % 2 } else { 1 - at % 2 };
+            vectors[half] -= 1;
+            self.halves.push(half);
         }
-        places[lanes.start * PER_LANE..lanes.end * PER_LANE].fill(FREE);
-        let warps = lanes.start / LANES..lanes.end.div_ceil(LANES);
-        let mut left = warps.len() * PER_LANE;
+        places.fill(FREE);
+        let warps = self.halves.len().div_ceil(LANES);
+        let mut left = warps * PER_LANE;
         let mut order: [usize; LANES] = std::array::from_fn(|bank| bank);
-        for warp in warps {
-            let of_warp = (warp * LANES).max(lanes.start)..((warp + 1) * LANES).min(lanes.end);
+        for warp in 0..warps {
+            let lanes = warp * LANES..((warp + 1) * LANES).min(self.halves.len());
             for part in 0..PER_LANE {
-                order.sort_by_key(|&bank| std::cmp::Reverse(self.banks[bank].len()));
-                let cycles = self.banks[order[0]].len().div_ceil(left).max(1);
-                let mut next = of_warp.clone();
-                'filled: for &bank in &order {
-                    for _ in 0..cycles.min(self.banks[bank].len()) {
-                        let Some(lane) = next.next() else { break 'filled };
-                        let posting = self.banks[bank].pop().expect("counted");
+                let size = |bank: usize| self.banks[bank][0].len() + self.banks[bank][1].len();
+                order.sort_by_key(|&bank| std::cmp::Reverse(size(bank)));
+                let cycles = size(order[0]).div_ceil(left).max(1);
+                let mut next = [lanes.start, lanes.start];
+                for &bank in &order {
+                    for _ in 0..cycles {
+                        let [even, odd] = &self.banks[bank];
+                        // The half that has more left, if it has a free lane.
+                        let first = usize::from(odd.len() > even.len());
+                        let Some((half, lane)) = [first, 1 - first].into_iter().find_map(|half| {
+                            let lane = (next[half]..lanes.end).find(|&l| self.halves[l] == half)?;
+                            (!self.banks[bank][half].is_empty()).then_some((half, lane))
+                        }) else {
+                            break;
+                        };
+                        next[half] = lane + 1;
+                        let posting = self.banks[bank][half].pop().expect("not empty");
                         places[lane * PER_LANE + part] = posting;
                     }
                 }
                 left -= 1;
             }
         }
-        // Where small warps came last, some may be left: any free place will do. What stays free adds 0 to
-        // a row of the same half that the lane adds to anyway: one row for all would be one bank.
-        let mut rest = self.banks.iter_mut().flat_map(|bank| bank.drain(..));
-        let (vectors, _) =
-            places[lanes.start * PER_LANE..lanes.end * PER_LANE].as_chunks_mut::<PER_LANE>();
-        for vector in vectors {
-            let mut beside = half;
+        // Where small warps came last, some may be left: any free place of their half will do. What
+        // stays free adds 0 to a row that the lane adds to anyway: one row for all would be one bank.
+        let mut rest = [0, 1].map(|half| {
+            let left: Vec<u32> = self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
+            left.into_iter()
+        });
+        let (vectors, _) = places.as_chunks_mut::<PER_LANE>();
+        for (vector, &half) in vectors.iter_mut().zip(&self.halves) {
+            let mut beside = u32::from(half == 1);
             for place in vector {
                 if *place == FREE {
-                    *place = rest.next().unwrap_or(beside & 0x1_ffff);
+                    *place = rest[half].next().unwrap_or(beside & 0x1_ffff);
                 }
                 beside = *place;
             }

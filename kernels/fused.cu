@@ -20,14 +20,25 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
     const u32 at = (blockDim.x * blockIdx.x + threadIdx.x) / 32, lane = threadIdx.x & 31;
     if (at >= count) return;
     const u32 begin = queries.ptr[first + at], end = queries.ptr[first + at + 1];
+    // The first terms of each lane are kept for the second pass.
+    const u32 KEPT = 3;
+    Term kept[KEPT];
     float square = 0.0f, product = 0.0f;
     u32 large = 0, small = 0;
-    for (u32 entry = begin + lane; entry < end; entry += 32) {
-        Term term = term_of(tile, queries, entry, end);
+    auto count_in = [&](const Term& term) {
         square = __fadd_ru(square, term.square);
         product = __fadd_ru(product, term.product);
         large += large_tasks(term.length);
         small += small_tasks(term.length);
+    };
+#pragma unroll
+    for (u32 number = 0; number < KEPT; number++) {
+        kept[number] = term_of(tile, queries, begin + 32 * number + lane, end);
+    }
+#pragma unroll
+    for (u32 number = 0; number < KEPT; number++) count_in(kept[number]);
+    for (u32 entry = begin + 32 * KEPT + lane; entry < end; entry += 32) {
+        count_in(term_of(tile, queries, entry, end));
     }
     for (u32 step = 16; step > 0; step /= 2) {
         large += __shfl_xor_sync(FULL, large, step);
@@ -47,8 +58,7 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
     if (!holds) return;
     uint2* larges = tasks + place;
     uint2* smalls = larges + large;
-    for (u32 start = begin; start < end; start += 32) {
-        Term term = term_of(tile, queries, start + lane, end);
+    auto write_out = [&](const Term& term) {
         u32 own = large_tasks(term.length) << 16 | small_tasks(term.length), until = own;
         for (u32 step = 1; step < 32; step *= 2) {
             u32 other = __shfl_up_sync(FULL, until, step);
@@ -60,6 +70,13 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
         u32 all = __shfl_sync(FULL, until, 31);
         larges += all >> 16;
         smalls += all & 0xffff;
+    };
+#pragma unroll
+    for (u32 number = 0; number < KEPT; number++) {
+        if (begin + 32 * number < end) write_out(kept[number]);
+    }
+    for (u32 start = begin + 32 * KEPT; start < end; start += 32) {
+        write_out(term_of(tile, queries, start + lane, end));
     }
 }
 
@@ -101,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
                 }
                 const u32 larges = min(max(large, start) - start, THREADS);
                 const u32 smalls = min(all - start, THREADS) - larges;
-                add_tasks<false>((u32*)memory, tile.postings, own_tasks, larges, own_tasks + larges,
+                add_tasks((u32*)memory, tile.postings, own_tasks, larges, own_tasks + larges,
                                  smalls, warp, THREADS / 32, lane);
             }
         }

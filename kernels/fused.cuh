@@ -131,54 +131,29 @@ __device__ __forceinline__ void add_vector(u32* sums, uint4 postings, u32 mult) 
     add_posting(sums, postings.w, mult, half);
 }
 
-// The vectors of a large task that a lane adds.
-struct Part {
-    uint4 vectors[WARP_PIECES];
-    u32 pieces, mult;
-
-    __device__ __forceinline__ void load(const uint4* postings, uint2 task, u32 lane) {
-        pieces = task.y & 255;
-        mult = task.y >> 8;
-        const uint4* list = postings + task.x + lane;
-        asm volatile("" : "+l"(list)); // one address, not one for each piece
+// A warp adds a large task.
+__device__ __forceinline__ void add_large(u32* sums, const uint4* postings, uint2 task, u32 lane) {
+    const u32 pieces = task.y & 255, mult = task.y >> 8;
+    const uint4* list = postings + task.x + lane;
+    asm volatile("" : "+l"(list)); // one address, not one for each piece
+    uint4 part[WARP_PIECES];
 #pragma unroll
-        for (u32 piece = 0; piece < WARP_PIECES; piece++) {
-            if (piece < pieces) vectors[piece] = __ldcg(list + WARP_VECTORS * piece);
-        }
+    for (u32 piece = 0; piece < WARP_PIECES; piece++) {
+        if (piece < pieces) part[piece] = __ldcg(list + WARP_VECTORS * piece);
     }
-
-    __device__ __forceinline__ void add(u32* sums) const {
 #pragma unroll
-        for (u32 piece = 0; piece < WARP_PIECES; piece++) {
-            if (piece < pieces) add_vector(sums, vectors[piece], mult);
-        }
+    for (u32 piece = 0; piece < WARP_PIECES; piece++) {
+        if (piece < pieces) add_vector(sums, part[piece], mult);
     }
-};
+}
 
-// A warp adds the large tasks large[warp], large[warp + warps], ... and likewise the small ones. With
-// `AHEAD` the next task is loaded while one is added: more registers, less waiting.
-template <bool AHEAD>
+// A warp adds the large tasks large[warp], large[warp + warps], ... and likewise the small ones, four at a
+// time. (Loading the next task before one is added took more registers than it saved time.)
 __device__ __forceinline__ void add_tasks(u32* sums, const uint4* postings, const uint2* large,
                                           u32 larges, const uint2* small, u32 smalls, u32 warp,
                                           u32 warps, u32 lane) {
     u32 number = warp;
-    if (AHEAD) {
-        Part part;
-        if (number < larges) part.load(postings, large[number], lane);
-        for (; number < larges; number += warps) {
-            Part next;
-            next.pieces = next.mult = 0;
-            if (number + warps < larges) next.load(postings, large[number + warps], lane);
-            part.add(sums);
-            part = next;
-        }
-    } else {
-        for (; number < larges; number += warps) {
-            Part part;
-            part.load(postings, large[number], lane);
-            part.add(sums);
-        }
-    }
+    for (; number < larges; number += warps) add_large(sums, postings, large[number], lane);
     for (number -= larges; number * 4 < smalls; number += warps) {
         u32 own = number * 4 + lane / LANE_VECTORS, at = lane % LANE_VECTORS;
         if (own < smalls) {
@@ -340,8 +315,7 @@ const u32 SPILLED = 32;
 
 struct TermTable {
     unsigned char slots[SLOTS];
-    u32 cols[HASHED_TERMS + 1];
-    float weights[HASHED_TERMS + 1];
+    uint2 terms[HASHED_TERMS + 1]; // column and the bits of the weight, from 1; 0 is no term
     u32 spilled[SPILLED];
     u32 spills;
 };
@@ -352,8 +326,7 @@ __device__ __forceinline__ u32 slot_of(u32 col) { return (col * 2654435761u) >> 
 __device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 step) {
     for (u32 at = first; at < SLOTS / 16; at += step) ((uint4*)table.slots)[at] = make_uint4(0, 0, 0, 0);
     if (first == 0) {
-        table.cols[0] = NO_ROW;
-        table.weights[0] = 0.0f;
+        table.terms[0] = make_uint2(NO_ROW, 0);
         table.spills = 0;
     }
 }
@@ -364,8 +337,7 @@ __device__ __forceinline__ void hash_terms(TermTable& table, const Queries& quer
     if (terms > HASHED_TERMS) return;
     for (u32 number = first; number < terms; number += step) {
         u32 col = queries.col(begin + number);
-        table.cols[number + 1] = col;
-        table.weights[number + 1] = queries.vals[begin + number];
+        table.terms[number + 1] = make_uint2(col, __float_as_uint(queries.vals[begin + number]));
         table.slots[slot_of(col)] = (unsigned char)(number + 1);
     }
 }
@@ -373,7 +345,7 @@ __device__ __forceinline__ void hash_terms(TermTable& table, const Queries& quer
 __device__ __forceinline__ void spill_terms(TermTable& table, u32 terms, u32 first, u32 step) {
     if (terms > HASHED_TERMS) return;
     for (u32 number = first; number < terms; number += step) {
-        if (table.slots[slot_of(table.cols[number + 1])] != number + 1) {
+        if (table.slots[slot_of(table.terms[number + 1].x)] != number + 1) {
             u32 place = atomicAdd(&table.spills, 1);
             if (place < SPILLED) table.spilled[place] = number + 1;
         }
@@ -384,12 +356,9 @@ __device__ __forceinline__ void spill_terms(TermTable& table, u32 terms, u32 fir
 __device__ __forceinline__ float weight_of(const TermTable& table, u32 col, u32 begin, u32 terms,
                                            const Queries& queries) {
     if (terms <= HASHED_TERMS && table.spills <= SPILLED) {
-        u32 number = table.slots[slot_of(col)];
-        float weight = table.cols[number] == col ? table.weights[number] : 0.0f;
-        for (u32 at = 0; at < table.spills; at++) {
-            if (table.cols[table.spilled[at]] == col) weight = table.weights[table.spilled[at]];
-        }
-        return weight;
+        uint2 term = table.terms[table.slots[slot_of(col)]];
+        for (u32 at = 0; term.x != col && at < table.spills; at++) term = table.terms[table.spilled[at]];
+        return term.x == col ? __uint_as_float(term.y) : 0.0f;
     }
     u32 low = begin, high = begin + terms;
     while (low < high) {
@@ -415,17 +384,15 @@ __device__ __forceinline__ double sum_in_order(const Tile& tile, u64 from, u64 t
 template <bool SPILLED>
 __device__ __forceinline__ double products_of(const uint4* cols, const float4* vals, u32 fours, u32 lane,
                                               const TermTable& table) {
-    const u32 spilled = SPILLED ? table.spilled[0] : 0;
-    const u32 spilled_col = table.cols[spilled];
-    const float spilled_weight = table.weights[spilled];
+    const uint2 spilled = table.terms[SPILLED ? table.spilled[0] : 0];
     double sum = 0.0;
     for (u32 four = lane; four < fours; four += 8) {
         const uint4 col = __ldg(cols + four);
         const float4 val = __ldg(vals + four);
         auto product = [&](u32 col, float val) {
-            const u32 number = table.slots[slot_of(col)];
-            float weight = table.cols[number] == col ? table.weights[number] : 0.0f;
-            if (SPILLED && col == spilled_col) weight = spilled_weight;
+            const uint2 term = table.terms[table.slots[slot_of(col)]];
+            float weight = term.x == col ? __uint_as_float(term.y) : 0.0f;
+            if (SPILLED && col == spilled.x) weight = __uint_as_float(spilled.y);
             sum = fma((double)val, (double)weight, sum);
         };
         product(col.x, val.x);

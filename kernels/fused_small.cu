@@ -8,7 +8,7 @@
 const u32 LARGE_TASKS = 1024;
 const u32 SMALL_TASKS = 2048;
 
-template <u32 THREADS, bool AHEAD>
+template <u32 THREADS>
 __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, u32 first, u32 count,
                                             const u32* excluded, u32 k, u32 rank, u32 room, u32 fresh,
                                             u64* found, u32* counts, u32* status) {
@@ -90,11 +90,14 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
                 atomicMax(&smalls, until & 0xffff);
             }
             chunk += __syncthreads_count(fits);
-            add_tasks<AHEAD>(sums, tile.postings, large, larges, small, smalls, warp, WARPS, lane);
+            add_tasks(sums, tile.postings, large, larges, small, smalls, warp, WARPS, lane);
             __syncthreads();
         } while (chunk < terms);
         if (!scale.holds) {
-            if (tid == 0) status[at] = 1;
+            if (tid == 0) {
+                status[at] = 1;
+                counts[at] = 0;
+            }
             __syncthreads();
             continue;
         }
@@ -140,7 +143,10 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         __syncthreads();
         const u32 total = earlier + candidates;
         if (total > room) {
-            if (tid == 0) status[at] = 1;
+            if (tid == 0) {
+                status[at] = 1;
+                counts[at] = 0;
+            }
             __syncthreads();
             continue;
         }
@@ -168,18 +174,14 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
 extern "C" __global__ void __launch_bounds__(1024, 1)
     fused_small(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
                 u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<1024, true>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts, status);
+    fused_block<1024>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts,
+                      status);
 }
 
 // Two queries a multiprocessor.
-extern "C" __global__ void __launch_bounds__(1024, 2)
+extern "C" __global__ void __launch_bounds__(512, 2)
     fused_medium(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
                  u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<1024, false>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts, status);
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2)
-    fused_medium_512(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
-                 u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<512, true>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts, status);
+    fused_block<512>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts,
+                     status);
 }

@@ -23,10 +23,12 @@ use crate::threads::Threads;
 mod cuda;
 mod exhaustive;
 mod inverted;
+mod lists;
 
 pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory, Warn};
 pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
+pub use lists::NeighborLists;
 
 /// A training row and its similarity to a query.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use classify::generate::rcv1_like_rows;
 use classify::matrix::{Csr, CsrBuilder};
 use classify::search::{
-    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Neighbor, Queries, Search,
+    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Neighbor, NeighborLists, Queries, Search,
 };
 use classify::threads::Threads;
 use metric_index::gpu::Device;
@@ -73,6 +73,7 @@ fn agree_with(oracle: &dyn Search, training: &Csr, queries: &Csr, ks: &[usize], 
         (0..queries.rows()).map(|query| u32::try_from(query).ok().filter(|q| q % 3 != 2)).collect();
     for options in options {
         let engine = cuda(training, *options);
+        let mut lists = NeighborLists::default();
         for &k in ks {
             let k = NonZeroUsize::new(k).unwrap();
             for excluded in [&[][..], &excluded] {
@@ -86,6 +87,10 @@ fn agree_with(oracle: &dyn Search, training: &Csr, queries: &Csr, ks: &[usize], 
                     differs.map(|query| &found[query]),
                     differs.map(|query| &expected[query])
                 );
+                engine.top_k_into(queries, k, &mut lists).unwrap();
+                let flat: Vec<Vec<Neighbor>> =
+                    (0..lists.len()).map(|query| lists.get(query).to_vec()).collect();
+                assert!(bits(&flat) == expected, "{options:?}, k = {k}: lists");
             }
         }
     }

@@ -18,6 +18,7 @@ use std::thread::ScopedJoinHandle;
 use metric_index::gpu::{Device, GpuError, Pool};
 use rayon::prelude::*;
 
+use super::lists::{NeighborLists, Out};
 use super::{Inverted, Neighbor, Queries, Search, SearchError, check_training};
 use crate::matrix::{Csr, CsrView};
 use crate::threads::Threads;
@@ -315,28 +316,29 @@ impl<'a> Cuda<'a> {
         Ok(())
     }
 
-    fn search(&self, queries: &Queries<'_>, k: usize) -> Result<Vec<Vec<Neighbor>>, SearchError> {
+    fn search(&self, queries: &Queries<'_>, k: usize, out: Out<'_>) -> Result<(), SearchError> {
         let loaded = self.loaded();
-        let mut found: Vec<Vec<Neighbor>> = Vec::new();
-        found.resize_with(queries.rows.rows(), Vec::new);
-        match &loaded.rows {
-            Residence::Resident(part) => self.search_part(part, loaded.budget, queries, k, &mut found)?,
-            Residence::Streamed(parts) => {
-                let mut of_part = found.clone();
-                for rows in parts {
-                    let part = self.load_part(rows.clone())?;
-                    self.search_part(&part, loaded.budget, queries, k, &mut of_part)?;
-                    self.threads.run(|| {
-                        found.par_iter_mut().zip(&mut of_part).for_each(|(all, more)| {
-                            all.append(more);
-                            all.sort_unstable();
-                            all.truncate(k);
-                        });
-                    });
-                }
+        let parts = match &loaded.rows {
+            Residence::Resident(part) => {
+                return self.search_part(part, loaded.budget, queries, k, out);
             }
+            Residence::Streamed(parts) => parts,
+        };
+        let mut found: Vec<Vec<Neighbor>> = vec![Vec::new(); queries.rows.rows()];
+        let mut of_part = found.clone();
+        for rows in parts {
+            let part = self.load_part(rows.clone())?;
+            self.search_part(&part, loaded.budget, queries, k, Out::Lists(&mut of_part))?;
+            self.threads.run(|| {
+                found.par_iter_mut().zip(&mut of_part).for_each(|(all, more)| {
+                    all.append(more);
+                    all.sort_unstable();
+                    all.truncate(k);
+                });
+            });
         }
-        Ok(found)
+        out.put(found);
+        Ok(())
     }
 
     /// Searches a part that is on the GPU, batch by batch.
@@ -346,7 +348,7 @@ impl<'a> Cuda<'a> {
         budget: usize,
         queries: &Queries<'_>,
         k: usize,
-        found: &mut [Vec<Neighbor>],
+        out: Out<'_>,
     ) -> Result<(), SearchError> {
         let k = k.min(part.rows.count as usize);
         if k == 0 {
@@ -354,10 +356,10 @@ impl<'a> Cuda<'a> {
         }
         let chunks = self.chunks(part, budget, queries, k);
         let lanes = chunks.len().min(LANES);
-        let mut rest = found;
+        let mut rest = out;
         let mut work = Vec::new();
         for chunk in chunks {
-            let (now, later) = rest.split_at_mut(chunk.len());
+            let (now, later) = rest.split_at(chunk.len());
             work.push((chunk, now));
             rest = later;
         }
@@ -367,8 +369,8 @@ impl<'a> Cuda<'a> {
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let drive = || {
             let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
-            while let Some((chunk, found)) = next() {
-                self.search_chunk(part, &mut lane, queries, chunk, k, found)?;
+            while let Some((chunk, mut found)) = next() {
+                self.search_chunk(part, &mut lane, queries, chunk, k, &mut found)?;
             }
             self.lanes.put(lane);
             Ok(())
@@ -396,7 +398,7 @@ impl<'a> Cuda<'a> {
         queries: &Queries<'_>,
         chunk: Range<usize>,
         k: usize,
-        found: &mut [Vec<Neighbor>],
+        found: &mut Out<'_>,
     ) -> Result<(), SearchError> {
         let sent = self.threads.run(|| lane.send(queries, chunk))?;
         self.enqueue(part, lane, &sent, k)?;
@@ -425,8 +427,7 @@ impl<'a> Cuda<'a> {
                 Some((FUSED_SMALL_THREADS, number(info.multiprocessors)))
             }
             _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
-                let t = std::env::var("MEDIUM").ok().and_then(|t| t.parse().ok());
-                Some((t.unwrap_or(FUSED_MEDIUM_THREADS), number(medium * info.multiprocessors)))
+                Some((FUSED_MEDIUM_THREADS, number(medium * info.multiprocessors)))
             }
             _ => None,
         }
@@ -649,20 +650,15 @@ impl<'a> Cuda<'a> {
         lane: &mut Lane,
         sent: &Sent,
         k: usize,
-        found: &mut [Vec<Neighbor>],
+        found: &mut Out<'_>,
     ) -> Result<(), GpuError> {
         lane.wait()?;
         let fused = self.is_fused(part, k);
-        let count = found.len();
+        let count = sent.count;
         let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
         let (keys, counts) = (lane.host_found.get(count * k)?, lane.host_counts.get(count)?);
         let sorted = fused || k <= SELECT_SORTED as usize;
-        self.threads.run(|| {
-            let lists = keys.par_chunks(k).zip(&*counts).zip(found.par_iter_mut());
-            lists.with_min_len(256).for_each(|((keys, &count), found)| {
-                take(&keys[..(count as usize).min(k)], sorted, found);
-            });
-        });
+        self.threads.run(|| found.fill(keys, k, counts, sorted));
         if open.is_empty() {
             return Ok(());
         }
@@ -677,7 +673,7 @@ impl<'a> Cuda<'a> {
             let counts = lane.host_counts.get(some.len())?;
             for ((&query, keys), &count) in some.iter().zip(keys.chunks(k)).zip(&*counts) {
                 let sorted = k <= SELECT_SORTED as usize;
-                take(&keys[..count as usize], sorted, &mut found[query as usize]);
+                found.set(query as usize, &keys[..count as usize], sorted);
             }
         }
         Ok(())
@@ -786,17 +782,50 @@ fn share(bytes: usize, share: f64) -> usize {
     (bytes as f64 * share) as usize
 }
 
-/// Neighbor keys as neighbors.
-fn take(keys: &[u64], sorted: bool, found: &mut Vec<Neighbor>) {
-    #[expect(clippy::cast_possible_truncation, reason = "the two halves of a key")]
-    let neighbor = |&key: &u64| Neighbor {
-        row: !(key as u32),
-        similarity: f32::from_bits((key >> 32) as u32),
-    };
-    found.clear();
-    found.extend(keys.iter().map(neighbor));
-    if !sorted {
-        found.sort_unstable();
+impl Cuda<'_> {
+    /// [`Search::top_k`] into lists that are used again: where millions of queries are searched, making a
+    /// list for each takes longer than finding what is in it.
+    ///
+    /// # Errors
+    /// If the queries do not fit the training rows, or the GPU fails and nothing may take its place.
+    pub fn top_k_into(
+        &self,
+        queries: Queries<'_>,
+        k: NonZeroUsize,
+        lists: &mut NeighborLists,
+    ) -> Result<(), SearchError> {
+        lists.reset(queries.rows.rows(), k.get().min(self.training.rows()));
+        self.search_or_mend(queries, k, &mut |this, queries, k| this.search(queries, k, Out::of(lists)))?
+            .map_or(Ok(()), |found| {
+                Out::of(lists).put(found);
+                Ok(())
+            })
+    }
+
+    /// Searches; where the GPU fails, with less memory; where that fails, on the CPU: then the neighbors
+    /// are returned.
+    fn search_or_mend(
+        &self,
+        queries: Queries<'_>,
+        k: NonZeroUsize,
+        search: &mut dyn FnMut(&Self, &Queries<'_>, usize) -> Result<(), SearchError>,
+    ) -> Result<Option<Vec<Vec<Neighbor>>>, SearchError> {
+        queries.check_shape(self.training.cols())?;
+        for attempt in 0..=TRIES {
+            if let Some(engine) = self.rescue.get() {
+                return engine.top_k(queries, k).map(Some);
+            }
+            match search(self, &queries, k.get()) {
+                Ok(()) => return Ok(None),
+                Err(SearchError::Gpu(error)) if attempt < TRIES => self.mend(&error)?,
+                Err(SearchError::Gpu(error)) => self.rescue_from(&error)?,
+                Err(error) => return Err(error),
+            }
+        }
+        match self.rescue.get() {
+            Some(engine) => engine.top_k(queries, k).map(Some),
+            None => unreachable!("the last failure made the rescue or was returned"),
+        }
     }
 }
 
@@ -806,18 +835,10 @@ impl Search for Cuda<'_> {
         queries: Queries<'_>,
         k: NonZeroUsize,
     ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check_shape(self.training.cols())?;
-        for _ in 0..=TRIES {
-            if let Some(engine) = self.rescue.get() {
-                return engine.top_k(queries, k);
-            }
-            match self.search(&queries, k.get()) {
-                Err(SearchError::Gpu(error)) => self.mend(&error)?,
-                outcome => return outcome,
-            }
-        }
-        let error = GpuError::Memory { ordinal: self.device.info().ordinal, what: "a search", needed: 0, free: 0 };
-        self.rescue_from(&error)?;
-        self.top_k(queries, k)
+        let mut found: Vec<Vec<Neighbor>> = vec![Vec::new(); queries.rows.rows()];
+        let rescued = self.search_or_mend(queries, k, &mut |this, queries, k| {
+            this.search(queries, k, Out::Lists(&mut found))
+        })?;
+        Ok(rescued.unwrap_or(found))
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Kernels {
     pub(super) rescore: CudaFunction,
     pub(super) fused_small: CudaFunction,
     pub(super) fused_medium: CudaFunction,
-    pub(super) fused_medium_512: CudaFunction,
+
 }
 
 impl Kernels {
@@ -66,7 +66,6 @@ impl Kernels {
             accumulate: fused.kernel("accumulate", most - ACCUMULATE_STATIC_BYTES)?,
             rescore: fused.kernel("rescore", 0)?,
             fused_small: small.kernel("fused_small", most - FUSED_SMALL_STATIC_BYTES)?,
-            fused_medium_512: small.kernel("fused_medium_512", most - FUSED_SMALL_STATIC_BYTES)?,
             fused_medium: small.kernel("fused_medium", most - FUSED_SMALL_STATIC_BYTES)?,
         })
     }
@@ -509,8 +508,7 @@ pub(super) fn fused_small(
 ) -> Launched {
     let FusedShape { count, k, room, .. } = shape;
     let kernel = match threads {
-        512 => &kernels.fused_medium_512,
-        1024 if shape.blocks > 200 => &kernels.fused_medium,
+        FUSED_MEDIUM_THREADS => &kernels.fused_medium,
         _ => &kernels.fused_small,
     };
     let rank = shape.rank(threads);

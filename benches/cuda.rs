@@ -5,14 +5,17 @@
 //! * `full`: the whole test set, device time and host to host, fused
 //! * `paper`: 10,000 queries, every algorithm of the paper
 //! * `small`: 1 to 4,096 queries
+//! * `dump DIR`: writes the rows of the whole set for `benches/gpu_rivals/rivals.py`
 //! * `scaling`: 23 K, 100 K, 781 K and 5 M training rows, k = 10, 100 and 1,000
 //!
 //! Times are medians of CUDA events around everything but copies; "host to host" is the time of
 //! `Search::top_k`.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::cast_possible_truncation, reason = "columns are 32-bit")]
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +24,7 @@ use classify::matrix::{Csr, CsrBuilder};
 use classify::search::{Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Queries, Search};
 use classify::threads::Threads;
 use metric_index::gpu::Device;
+use rayon::prelude::*;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -40,8 +44,8 @@ fn main() -> Outcome<()> {
     let info = device.info();
     println!("{}, {} multiprocessors, CUDA {}", info.name, info.multiprocessors, info.driver);
     let has = |part: &str| parts.iter().any(|p| p == part);
-    let test = if has("full") { DOCUMENTS - TRAINING } else { 10_000 };
-    if has("full") || has("paper") || has("small") {
+    let test = if has("full") || has("dump") { DOCUMENTS - TRAINING } else { 10_000 };
+    if has("full") || has("paper") || has("small") || has("dump") {
         let start = Instant::now();
         let rows = rcv1_like_rows(TRAINING, test, 0);
         let some = first(&rows.test, 10_000);
@@ -55,6 +59,10 @@ fn main() -> Outcome<()> {
             rows.test.nnz() as f64 / rows.test.rows() as f64,
             start.elapsed().as_secs_f64(),
         );
+        if let Some(at) = parts.iter().position(|part| part == "dump") {
+            let folder = parts.get(at + 1).ok_or("dump takes a folder")?;
+            dump(Path::new(folder), &rows.training, &rows.test)?;
+        }
         if has("full") {
             full(&device, &rows.training, &rows.test, adds)?;
         }
@@ -190,20 +198,51 @@ fn small(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
     Ok(())
 }
 
+/// Training rows of sixteen corpora of different seeds, made side by side, and queries of the first.
+fn many(rows: u64, queries: u64) -> (Csr, Csr) {
+    const CORPORA: u64 = 16;
+    let made: Vec<_> = (0..CORPORA)
+        .into_par_iter()
+        .map(|seed| {
+            let own = rows / CORPORA + u64::from(seed < rows % CORPORA);
+            rcv1_like_rows(own, if seed == 0 { queries } else { 0 }, seed)
+        })
+        .collect();
+    let mut training = CsrBuilder::default();
+    for part in &made {
+        for row in part.training.outer_iterator() {
+            training.push_row(row.iter().map(|(column, &value)| (column as u32, value)));
+        }
+    }
+    (training.build(made[0].training.cols()), made[0].test.clone())
+}
+
+/// Little-endian arrays: `NAME.ptr` u64, `NAME.cols` u32, `NAME.vals` f32, and `shape.json`.
+fn dump(folder: &Path, training: &Csr, test: &Csr) -> Outcome<()> {
+    std::fs::create_dir_all(folder)?;
+    for (name, rows) in [("training", training), ("test", test)] {
+        let (ptr, cols, vals) = (rows.indptr(), rows.indices(), rows.data());
+        std::fs::write(folder.join(format!("{name}.ptr")), bytemuck::cast_slice(ptr.raw_storage()))?;
+        std::fs::write(folder.join(format!("{name}.cols")), bytemuck::cast_slice(cols))?;
+        std::fs::write(folder.join(format!("{name}.vals")), bytemuck::cast_slice(vals))?;
+    }
+    std::fs::write(folder.join("shape.json"), format!("{{\"terms\": {}}}", training.cols()))?;
+    Ok(())
+}
+
 fn scaling(device: &Device) -> Outcome<()> {
     println!(
         "{:>10} {:>8} {:>6} {:>12} {:>14} {:>10}",
         "rows", "queries", "k", "us a query", "1e12 adds/s", "MiB"
     );
     for rows in [23_149, 100_000, 781_265, 5_000_000] {
-        let made = rcv1_like_rows(rows, 20_000, 0);
-        let queries = first(&made.test, if rows > 1_000_000 { 4_096 } else { 20_000 });
+        let (training, queries) = many(rows, if rows > 1_000_000 { 4_096 } else { 20_000 });
         let free = device.free()?;
         let start = Instant::now();
-        let engine = engine(device, &made.training, CudaEngine::Fused)?;
+        let engine = engine(device, &training, CudaEngine::Fused)?;
         let built = start.elapsed().as_secs_f64();
         let used = free.saturating_sub(device.free()?);
-        let adds = multiply_adds(&made.training, &queries);
+        let adds = multiply_adds(&training, &queries);
         for neighbors in [10, 100, 1_000] {
             let seconds = device_time(&engine, &queries, neighbors, 3)?;
             println!(

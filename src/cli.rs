@@ -7,14 +7,17 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 use classify::threads::Threads;
 
 mod arguments;
+mod bench;
 mod compare;
 mod deciding;
+mod devices;
 mod evaluate;
 mod failure;
 mod generate;
 mod info;
 mod predict;
 mod progress;
+mod searching;
 mod shell;
 mod tokens;
 mod train;
@@ -74,6 +77,11 @@ enum Command {
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision by leave-one-out
     Tune(tuning::Tune),
+    /// List GPUs, and say which engine `--device auto` takes
+    Devices(devices::Devices),
+    /// Measure the algorithms of the papers beside ours
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Make a corpus for measurements
     #[command(subcommand)]
     Generate(generate::Generate),
@@ -132,6 +140,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Evaluate(command) => command.run(&threads, seed, talk),
         Command::Compare(command) => command.run(&threads, seed),
         Command::Tune(command) => command.run(&threads, talk),
+        Command::Devices(command) => command.run(&threads),
+        Command::Bench(command) => command.run(&threads, seed, talk),
         Command::Generate(command) => command.run(seed, talk),
         Command::Info(command) => command.run(),
         Command::Tokens(command) => command.run(),

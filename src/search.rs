@@ -21,11 +21,13 @@ use crate::matrix::CsrView;
 use crate::threads::Threads;
 
 mod cuda;
+mod engines;
 mod exhaustive;
 mod inverted;
 mod lists;
 
 pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory, Warn};
+pub use engines::{EngineKind, Engines};
 pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
 pub use lists::NeighborLists;

@@ -131,6 +131,15 @@ fn wild(x: u64) -> f32 {
     (small_integer(x) + 0.5) * 10f32.powi(exponent)
 }
 
+/// So small that it can run under `compute-sanitizer`.
+#[test]
+#[ignore = "needs a GPU"]
+fn every_kernel_on_a_small_case() {
+    let training = random(3, 150, 14, 30, small_integer);
+    let queries = random(5, 9, 14, 30, small_integer);
+    agree(&training, &queries, &[2, 65, 1_000]);
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn ties_duplicates_empties_and_zeros() {

@@ -18,12 +18,15 @@ use classify::counts::{ClassWeights, Counts, DfLimit, Fields, Input, TermLimits}
 use classify::decide::Decision;
 use classify::hierarchy::Hierarchy;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
+use classify::search::Engines;
 use classify::select::Selection;
 use classify::tfidf::Weighting;
+use classify::threads::Threads;
 
 use super::deciding::Deciding;
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
+use super::searching::Searching;
 use super::tuning::{Settled, Tuning};
 
 /// How a corpus is read.
@@ -462,22 +465,35 @@ impl Training {
         Err(Failure::Usage(message.into()))
     }
 
+    /// What makes engines: only tuning searches.
+    pub(crate) fn engines(
+        &self,
+        searching: Searching,
+        threads: &Threads,
+        talk: Talk,
+    ) -> Result<Engines, Failure> {
+        match self.tuning.tune {
+            Some(_) => searching.engines(threads, talk),
+            None => Ok(Engines::cpu(threads)),
+        }
+    }
+
     /// Counts a corpus and settles, by tuning if that is asked for, what its model becomes.
     pub(crate) fn settle(
         &self,
         documents: Documents<'_>,
         source: (&str, Option<u32>),
         keep_text: bool,
-        threads: &classify::threads::Threads,
+        engines: &Engines,
         (progress, talk): (&Progress, Talk),
     ) -> Result<Settled, Failure> {
         self.refuse_tuning_flags_alone()?;
         if self.tuning.tune.is_none() {
             self.deciding.refuse_learning()?;
-            let (counts, settings) = self.count(documents, source, keep_text, threads, progress)?;
+            let (counts, settings) = self.count(documents, source, keep_text, engines.threads(), progress)?;
             return Ok(Settled { counts, settings, calibration: None });
         }
-        self.tuning.tuned(self, documents, source, keep_text, threads, (progress, talk))
+        self.tuning.tuned(self, documents, source, keep_text, engines, (progress, talk))
     }
 
     /// The labels above labels.
@@ -500,7 +516,7 @@ impl Training {
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
         (name, first_column): (&str, Option<u32>),
         keep_text: bool,
-        threads: &classify::threads::Threads,
+        threads: &Threads,
         progress: &Progress,
     ) -> Result<(Counts, TrainSettings), Failure> {
         let first = documents.next().transpose()?.ok_or_else(|| no_document(name))?;

@@ -2,25 +2,29 @@
 
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use classify::classifier::Classifier;
+use classify::classifier::{Classifier, Vectors};
 use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::evaluate::{Evaluator, Stage, html, markdown, terminal};
 use classify::model::Model;
+use classify::search::{Engines, Neighbor};
 use classify::output::write_atomically;
 use classify::threads::Threads;
 
 use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
+use super::searching::Searching;
 
-/// Test documents that are classified together.
-const BATCH: usize = 4_096;
+/// Batches that wait between two stages.
+const QUEUE: usize = 2;
 
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "classify evaluate [OPTIONS] MODEL CORPUS...
@@ -62,6 +66,8 @@ pub(crate) struct Evaluate {
     reading: Reading,
     #[command(flatten)]
     training: Training,
+    #[command(flatten)]
+    searching: Searching,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -100,12 +106,15 @@ impl Evaluate {
             not_an_input(output, inputs())?;
         }
         let mut stages = Stages::default();
-        let (model, mut test) = self.model_and_test(threads, seed, talk, &mut stages)?;
+        // A GPU that is not there is missed before anything is read.
+        let engines = self.searching.engines(threads, talk)?;
+        let (model, mut test) = self.model_and_test(&engines, seed, talk, &mut stages)?;
         if let Some(count) = self.subset {
             test.documents = Box::new(test.documents.take(count.get()));
         }
-        let mut classifier = stages
-            .time("index", model.rows().rows() as u64, || Classifier::new(&model, threads))?;
+        let engine =
+            stages.time("index", model.rows().rows() as u64, || engines.engine(model.rows()))?;
+        let mut classifier = Classifier::with_engine(&model, engine, threads);
         let trained = self.preset.is_some() || !self.train.is_empty();
         if trained {
             self.training.deciding.change_trained(&mut classifier);
@@ -116,7 +125,7 @@ impl Evaluate {
         if self.per_document {
             evaluator = evaluator.with_documents();
         }
-        let stages = evaluate(&classifier, &mut evaluator, test, stages, talk)?;
+        let stages = evaluate(&classifier, &mut evaluator, test, engines.batch(), stages, talk)?;
         let by = (classifier.k.get(), classifier.vote.to_string());
         let evaluation = evaluator.finish(by, seed, threads, stages);
         let report = terminal(&evaluation, talk.verbose);
@@ -139,7 +148,7 @@ impl Evaluate {
 
     fn model_and_test(
         &self,
-        threads: &Threads,
+        engines: &Engines,
         seed: u64,
         talk: Talk,
         stages: &mut Stages,
@@ -155,7 +164,7 @@ impl Evaluate {
             // LYRL2004 columns are identifiers: any number is legal.
             let first_column = Some(0);
             let model =
-                self.trained(&mut *sides.train, &[], first_column, threads, talk, stages)?;
+                self.trained(&mut *sides.train, &[], first_column, engines, talk, stages)?;
             return Ok((
                 model,
                 Test { documents: sides.test, paths: Vec::new(), name: name(&self.paths) },
@@ -201,7 +210,7 @@ impl Evaluate {
             None => Box::new(open(&self.test, options, talk, &progress)?),
         };
         drop(progress);
-        let model = self.trained(&mut *train, &self.train, first_column, threads, talk, stages)?;
+        let model = self.trained(&mut *train, &self.train, first_column, engines, talk, stages)?;
         let paths = if self.test.is_empty() { &self.train } else { &self.test };
         Ok((model, Test { documents: test, paths: paths.clone(), name: name(paths) }))
     }
@@ -211,14 +220,14 @@ impl Evaluate {
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
         paths: &[PathBuf],
         first_column: Option<u32>,
-        threads: &Threads,
+        engines: &Engines,
         talk: Talk,
         stages: &mut Stages,
     ) -> Result<Model, Failure> {
         let progress = Progress::new(talk, "training", paths);
         let name = (&*name(paths), first_column);
         let start = Instant::now();
-        let settled = self.training.settle(documents, name, false, threads, (&progress, talk))?;
+        let settled = self.training.settle(documents, name, false, engines, (&progress, talk))?;
         drop(progress);
         let trained = settled.counts.documents() as u64;
         stages.push("train: read, analyze", trained, start);
@@ -250,54 +259,116 @@ fn unit(seed: u64, number: u64) -> f64 {
     ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
+/// A batch on its way: documents, what they became, their neighbors.
+type Found = (Vec<Document>, Vectors, Vec<Vec<Neighbor>>);
+
+/// Reads, vectorizes, searches and votes, each on a thread of its own, so that none waits for another
+/// but the slowest: a GPU searches while the next documents are parsed.
 fn evaluate(
     classifier: &Classifier<'_>,
     evaluator: &mut Evaluator<'_>,
     mut test: Test,
+    batch: usize,
     mut stages: Stages,
     talk: Talk,
 ) -> Result<Vec<Stage>, Failure> {
+    let start = Instant::now();
     let progress = Progress::new(talk, "testing", &test.paths);
-    let [mut read, mut vectorize, mut search, mut vote] =
-        ["test: read", "test: analyze, weigh", "test: search", "test: vote"].map(Stage::empty);
+    let mut vote = Stage::empty("test: vote");
     // One neighbor more than vote shows whether the last one is tied.
     let one_more = classifier.k.saturating_add(1);
     let whole = classifier.decision.needs_batch();
-    let batch_size = if whole { usize::MAX } else { batch_size(BATCH, one_more) };
-    loop {
-        let start = Instant::now();
-        let batch: Vec<Document> =
-            test.documents.by_ref().take(batch_size).collect::<Result<_, CorpusError>>()?;
-        if batch.is_empty() {
-            break;
+    let batch_size = if whole { usize::MAX } else { batch_size(batch, one_more) };
+    let documents = &mut test.documents;
+    let tested = std::thread::scope(|scope| {
+        let (to_vectorize, batches) = sync_channel::<Result<Vec<Document>, Failure>>(QUEUE);
+        let reading = scope.spawn(move || {
+            let mut stage = Stage::empty("test: read");
+            loop {
+                let start = Instant::now();
+                let batch: Result<Vec<Document>, CorpusError> =
+                    documents.by_ref().take(batch_size).collect();
+                let count = batch.as_ref().map_or(0, Vec::len);
+                stage.add(count as u64, start);
+                let last = count == 0;
+                if batch.as_ref().is_ok_and(Vec::is_empty)
+                    || to_vectorize.send(batch.map_err(Failure::from)).is_err()
+                    || last
+                {
+                    return stage;
+                }
+            }
+        });
+        let (to_search, vectorized) = sync_channel::<Result<(Vec<Document>, Vectors), Failure>>(QUEUE);
+        let vectorizing = scope.spawn(move || {
+            let mut stage = Stage::empty("test: analyze, weigh");
+            for batch in batches {
+                let start = Instant::now();
+                let made = batch.and_then(|batch| {
+                    let vectors = classifier.vectorize(&batch)?;
+                    stage.add(batch.len() as u64, start);
+                    Ok((batch, vectors))
+                });
+                if to_search.send(made).is_err() {
+                    break;
+                }
+            }
+            stage
+        });
+        let (to_vote, found) = sync_channel::<Result<Found, Failure>>(QUEUE);
+        let searching = scope.spawn(move || {
+            let mut stage = Stage::empty("test: search");
+            for batch in vectorized {
+                let start = Instant::now();
+                let made = batch.and_then(|(batch, vectors)| {
+                    let neighbors = classifier.neighbors(&vectors, one_more)?;
+                    stage.add(batch.len() as u64, start);
+                    Ok((batch, vectors, neighbors))
+                });
+                if to_vote.send(made).is_err() {
+                    break;
+                }
+            }
+            stage
+        });
+        let mut outcome = Ok(());
+        for batch in &found {
+            let (batch, vectors, mut neighbors) = match batch {
+                Ok(batch) => batch,
+                Err(failure) => {
+                    outcome = Err(failure);
+                    break;
+                }
+            };
+            let start = Instant::now();
+            let tied: Vec<bool> =
+                neighbors.iter_mut().map(|found| cut(found, classifier.k)).collect();
+            let predictions = classifier.predict(&vectors, neighbors);
+            for ((document, prediction), tied) in batch.iter().zip(&predictions).zip(tied) {
+                evaluator.add(&document.id, &document.labels, prediction, tied);
+            }
+            vote.add(batch.len() as u64, start);
+            progress.tick(vote.documents);
         }
-        let count = batch.len() as u64;
-        read.add(count, start);
-        let start = Instant::now();
-        let vectors = classifier.vectorize(&batch)?;
-        vectorize.add(count, start);
-        let start = Instant::now();
-        let mut neighbors = classifier.neighbors(&vectors, one_more)?;
-        search.add(count, start);
-        let start = Instant::now();
-        let tied: Vec<bool> = neighbors.iter_mut().map(|found| cut(found, classifier.k)).collect();
-        let predictions = classifier.predict(&vectors, neighbors);
-        for ((document, prediction), tied) in batch.iter().zip(&predictions).zip(tied) {
-            evaluator.add(&document.id, &document.labels, prediction, tied);
-        }
-        vote.add(count, start);
-        progress.tick(read.documents);
-    }
-    if read.documents == 0 {
+        // Threads that wait to hand something over end.
+        drop(found);
+        let ended = [reading.join(), vectorizing.join(), searching.join()];
+        let ended = ended.map(|stage| stage.unwrap_or_else(|panic| resume_unwind(panic)));
+        outcome.map(|()| ended)
+    })?;
+    if vote.documents == 0 {
         let place = Place { source: test.name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
-    stages.0.extend([read, vectorize, search, vote]);
+    let count = vote.documents;
+    stages.0.extend(tested);
+    stages.0.push(vote);
+    stages.push("test: all of it, stages side by side", count, start);
     Ok(stages.0)
 }
 
 /// Leaves the first `k` neighbors; whether one was cut off that is as similar as the last.
-fn cut(neighbors: &mut Vec<classify::search::Neighbor>, k: NonZeroUsize) -> bool {
+fn cut(neighbors: &mut Vec<Neighbor>, k: NonZeroUsize) -> bool {
     let k = k.get();
     let tied = neighbors
         .get(k)

@@ -24,11 +24,15 @@ pub(crate) enum Failure {
     Output { path: PathBuf, error: io::Error },
     /// Another file that cannot be read.
     Input { path: PathBuf, message: String },
+    /// A GPU that was asked for.
+    Gpu(SearchError),
     /// Something that the machine does not have.
     Resource(String),
     /// A comparison that was asked to fail.
     Worse(String),
 }
+
+const NO_GPU: &str = "`classify devices` shows what there is; `--device auto` takes the CPU where no GPU works";
 
 impl Failure {
     pub(crate) fn output(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
@@ -50,7 +54,7 @@ impl Failure {
             | Self::Search(_)
             | Self::Output { .. } => 1,
             Self::Model(_) => 4,
-            Self::Resource(_) => 5,
+            Self::Gpu(_) | Self::Resource(_) => 5,
             Self::Worse(_) => 6,
         }
     }
@@ -61,6 +65,7 @@ impl Failure {
             Self::Corpus(error) => (error.to_string(), error.hint()),
             Self::Model(error) => (error.to_string(), Some(error.hint())),
             Self::Search(error) => (error.to_string(), None),
+            Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
             Self::Output { path, error } => {
                 let message = format!("{}: cannot write: {error}", path.display());
                 (message, Some("is there room, and may you write there?"))

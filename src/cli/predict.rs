@@ -17,6 +17,7 @@ use super::arguments::{Reading, batch_size, fit_to_model, not_an_input, open};
 use super::deciding::Deciding;
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
+use super::searching::Searching;
 
 /// Documents that are classified together when they come faster than one by one.
 const BATCH: usize = 1_024;
@@ -44,6 +45,8 @@ pub(crate) struct Predict {
     reading: Reading,
     #[command(flatten)]
     deciding: Deciding,
+    #[command(flatten)]
+    searching: Searching,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -77,7 +80,9 @@ impl Predict {
             not_an_input(path, std::iter::once(&self.model).chain(&self.corpora))?;
         }
         let model = Model::open(&self.model)?;
-        let mut classifier = Classifier::new(&model, threads)?;
+        let engines = self.searching.engines(threads, talk)?;
+        let engine = engines.engine(model.rows())?;
+        let mut classifier = Classifier::with_engine(&model, engine, threads);
         self.deciding.refuse_learning()?;
         self.deciding.change(&mut classifier)?;
         let progress = Progress::new(talk, "predicting", &self.corpora);

@@ -11,6 +11,7 @@ use classify::threads::Threads;
 use super::arguments::{Reading, Training, name, not_an_input, open};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
+use super::searching::Searching;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Train {
@@ -27,6 +28,8 @@ pub(crate) struct Train {
     reading: Reading,
     #[command(flatten)]
     training: Training,
+    #[command(flatten)]
+    searching: Searching,
 }
 
 impl Train {
@@ -42,8 +45,9 @@ impl Train {
         let name = (&*name(&self.corpora), options.first_column);
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
         let progress_and_talk = (&progress, talk);
+        let engines = self.training.engines(self.searching, threads, talk)?;
         let settled =
-            self.training.settle(&mut corpus, name, self.keep_text, threads, progress_and_talk)?;
+            self.training.settle(&mut corpus, name, self.keep_text, &engines, progress_and_talk)?;
         drop(progress);
         let model = settled.model();
         model.save(&self.output)?;

@@ -11,7 +11,7 @@ use classify::corpus::{CorpusError, Document};
 use classify::counts::{Counts, Input};
 use classify::matrix::Csr;
 use classify::model::{InputSpec, Model, TrainSettings, TuningSummary};
-use classify::search::{Inverted, Search};
+use classify::search::{Engines, Search};
 use classify::threads::Threads;
 use classify::tune::{
     Exclusion, FeatureError, Features, Figures, Free, Grid, LeaveOneOut, NearDuplicates, Objective,
@@ -25,6 +25,7 @@ use super::arguments::{Documents, Training};
 use super::deciding::{AbstainArgument, Fixed, Mode, RuleArgument};
 use super::failure::Failure;
 use super::progress::{Progress, Talk};
+use super::searching::Searching;
 
 /// How a model is tuned.
 #[derive(Debug, Clone, Args)]
@@ -126,9 +127,10 @@ impl Tuning {
         documents: Documents<'_>,
         source: (&str, Option<u32>),
         keep_text: bool,
-        threads: &Threads,
+        engines: &Engines,
         (progress, talk): (&Progress, Talk),
     ) -> Result<Settled, Failure> {
+        let threads = engines.threads();
         let fixed = training.deciding.fixed()?;
         let read = documents.zip(1..).map(|(document, count)| {
             progress.tick(count);
@@ -177,11 +179,11 @@ impl Tuning {
         let several = training.deciding.several(counts.has_several_labels());
         // Near-duplicates are found in the vectors that everybody starts from.
         let plain = Weighted::new(&counts, &start.fields, start.weighting);
-        let engine = Inverted::new(plain.documents(), threads.clone())?;
+        let engine = engines.engine(plain.documents())?;
         let cosine = start.weighting.is_cosine();
         let sizes = counts.label_sizes();
         let mut near =
-            self.near(&engine, plain.queries(), cosine, &counts.electorate(&sizes), talk)?;
+            self.near(&*engine, plain.queries(), cosine, &counts.electorate(&sizes), talk)?;
         near.groups = counts.groups().to_vec();
         drop(engine);
         let free = free(training, &settings, &counts);
@@ -194,7 +196,7 @@ impl Tuning {
                 k_max: self.flags.k_max,
                 grid: &coarse,
                 exclusion: near.exclusion(),
-                threads,
+                engines,
                 progress: &mut |step| talk.say(&said(step, self.objective())),
             };
             tune_features(&mut trials, start, free).map_err(|error| match error {
@@ -209,10 +211,10 @@ impl Tuning {
             (start, counts, Vec::new())
         };
         let weighted = Weighted::new(&counts, &features.fields, features.weighting);
-        let engine = Inverted::new(weighted.documents(), threads.clone())?;
+        let engine = engines.engine(weighted.documents())?;
         let sizes = counts.label_sizes();
         let among = counts.electorate(&sizes);
-        let votes = (&engine as &dyn Search, weighted.queries(), among);
+        let votes = (&*engine, weighted.queries(), among);
         let unknown = |row: u32| counts.unknown_share(row as usize);
         let learnt =
             self.votes(votes, (several, fixed), (&near, &unknown), steps, threads, talk)?;
@@ -412,6 +414,8 @@ pub(crate) struct Tune {
     rule: Option<RuleArgument>,
     #[command(flatten)]
     tuning: TuningFlags,
+    #[command(flatten)]
+    searching: Searching,
 }
 
 impl Tune {
@@ -432,10 +436,11 @@ impl Tune {
             None => settings.decision.is_multi() || self.rule.is_some(),
         };
         let tuning = Tuning { tune: Some(Scope::Votes), flags: self.tuning, tune_sample: 0 };
-        let engine = Inverted::new(model.rows(), threads.clone())?;
+        let engines = self.searching.engines(threads, talk)?;
+        let engine = engines.engine(model.rows())?;
         let cosine = settings.weighting.is_cosine();
-        let near = tuning.near(&engine, model.rows(), cosine, &model.electorate(), talk)?;
-        let votes = (&engine as &dyn Search, model.rows(), model.electorate());
+        let near = tuning.near(&*engine, model.rows(), cosine, &model.electorate(), talk)?;
+        let votes = (&*engine, model.rows(), model.electorate());
         let target_error = match self.abstain {
             Some(AbstainArgument::TargetError(target)) => Some(target),
             Some(AbstainArgument::Off) => None,

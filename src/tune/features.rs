@@ -11,10 +11,9 @@ use crate::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
 use crate::corpus::CorpusError;
 use crate::counts::{Counts, Fields};
 use crate::matrix::{Csr, csr};
-use crate::search::{Inverted, SearchError};
+use crate::search::{Engines, SearchError};
 use crate::select::{Criterion, Selection};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
-use crate::threads::Threads;
 use crate::vote::Electorate;
 
 use super::neighbors::{Exclusion, LeaveOneOut};
@@ -74,12 +73,12 @@ impl Weighted {
         rows: &[u32],
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
-        threads: &Threads,
+        engines: &Engines,
         progress: &dyn Fn(u64),
     ) -> Result<LeaveOneOut, SearchError> {
-        let engine = Inverted::new(&self.documents, threads.clone())?;
+        let engine = engines.engine(&self.documents)?;
         let queries = self.queries().view();
-        LeaveOneOut::search(&engine, &queries, rows, k, exclusion, progress)
+        LeaveOneOut::search(&*engine, &queries, rows, k, exclusion, progress)
     }
 }
 
@@ -151,8 +150,8 @@ pub struct Trials<'a> {
     pub grid: &'a Grid,
     /// Documents that are no neighbors.
     pub exclusion: Exclusion<'a>,
-    /// Threads.
-    pub threads: &'a Threads,
+    /// What searches, and its threads.
+    pub engines: &'a Engines,
     /// Told of every trial.
     pub progress: &'a mut dyn FnMut(&Step),
 }
@@ -175,7 +174,7 @@ impl Trials<'_> {
         let search = |counts: &Counts, rows: &[u32], tells: &dyn Fn(u32) -> bool| {
             let Features { fields, weighting, .. } = features;
             let weighted = Weighted::told_by(counts, fields, *weighting, tells);
-            weighted.leave_one_out(rows, self.k_max, self.exclusion, self.threads, &|_| ())
+            weighted.leave_one_out(rows, self.k_max, self.exclusion, self.engines, &|_| ())
         };
         if features.selection.is_none() && features.weighting.chi2_power() <= 0.0 {
             return search(counts, self.sample, &|_| true);
@@ -292,7 +291,7 @@ impl Search<'_, '_> {
         let trials = &mut *self.trials;
         let found = trials.neighbors(counts, &features)?;
         let sizes = counts.label_sizes();
-        let trial = revote(&found, counts.electorate(&sizes), trials.grid, trials.threads).best;
+        let trial = revote(&found, counts.electorate(&sizes), trials.grid, trials.engines.threads()).best;
         let value = |figures| trials.grid.objective.of(figures);
         let least = |figures| value(figures) + GAIN;
         let kept = self.figures.is_none_or(|figures| value(trial.figures) >= least(figures));

@@ -1,0 +1,23 @@
+//! `classify bench`
+
+use clap::Subcommand;
+use classify::threads::Threads;
+
+use super::failure::Failure;
+use super::progress::Talk;
+
+mod paper;
+mod speedup;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The tables 1 to 3 of Bresler et al. 2011: their algorithms, in their settings, and ours beside
+    Paper(paper::Paper),
+}
+
+impl Bench {
+    pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+        let Self::Paper(command) = self;
+        command.run(threads, seed, talk)
+    }
+}

@@ -1,0 +1,337 @@
+//! `classify bench paper`: the measurements of Bresler et al. 2011, on this machine.
+//!
+//! Seconds to find the neighbors of the first 10, 100, … test documents among the training documents,
+//! everything included but reading: queries go to the GPU and neighbors come back, as the paper
+//! counted. The index is built before the clock starts, as the paper's training matrix was.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use classify::classifier::{Classifier, train};
+use classify::corpus::preset::Preset;
+use classify::corpus::{CorpusError, Document, ReadOptions};
+use classify::counts::TermLimits;
+use classify::decide::Decision;
+use classify::generate::{DOCUMENTS, Rows, TRAINING, rcv1_like_rows};
+use classify::matrix::{Csr, CsrBuilder};
+use classify::model::{FeatureSpec, InputSpec, TrainSettings};
+use classify::search::{EngineKind, Engines, Queries};
+use classify::threads::Threads;
+use metric_index::gpu::Device;
+use serde::Serialize;
+
+use super::super::failure::Failure;
+use super::super::progress::Talk;
+use super::super::write_json;
+use super::speedup;
+
+/// The paper's numbers of test documents.
+const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
+
+/// The paper's best seconds on its second machine (a Xeon E5405, four Tesla C870), tables 1 to 3.
+const PAPER: [(&str, [f64; 6]); 4] = [
+    ("BaseCSR", [0.18, 1.71, 17.0, 171.22, 1_701.19, 13_303.8]),
+    ("Base64", [0.09, 0.52, 5.24, 52.18, 521.3, 4_051.86]),
+    ("Shared128", [0.04, 0.39, 4.23, 39.77, 396.16, 2_144.49]),
+    ("Grid256x128", [0.02, 0.24, 1.92, 16.82, 169.58, 1_304.09]),
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Paper {
+    /// The folder of RCV1-v2's LYRL2004 files, real or made by `classify generate rcv1-like`
+    /// [default: rows like these are made in memory, by --seed]
+    folder: Option<PathBuf>,
+    /// Which GPU
+    #[arg(long, value_name = "N")]
+    gpu: Option<usize>,
+    /// Measure these engines only, as `--engine` writes them: grid:256x128,fused
+    #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
+    only: Vec<EngineKind>,
+    /// Neighbors of a query
+    #[arg(short, default_value = "30")]
+    k: NonZeroUsize,
+    /// Do not measure more documents than this
+    #[arg(long, value_name = "N", default_value_t = 781_265)]
+    most: usize,
+    /// Leave a measurement out if it would take more seconds than this
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
+    limit: f64,
+    /// Runs of each measurement; the median is shown (one run where it takes a second and more)
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: usize,
+    /// Write the measurements as JSON (schema classify.bench-paper/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the speed-ups, as the paper's figures 5 to 7 do
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    device: String,
+    driver_cuda: i32,
+    corpus: String,
+    training_rows: usize,
+    terms: usize,
+    entries: usize,
+    k: usize,
+    multiply_adds_per_query: f64,
+    sizes: Vec<usize>,
+    lines: Vec<Line>,
+    /// The paper's seconds, its second machine.
+    paper: Vec<(&'static str, [f64; 6])>,
+}
+
+/// The seconds of an engine for each size; none where it was left out.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) engine: String,
+    pub(super) seconds: Vec<Option<f64>>,
+}
+
+impl Paper {
+    pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+        let device = match self.gpu {
+            Some(ordinal) => Device::open(ordinal),
+            None => Device::open_best(),
+        };
+        let device = device.map_err(|error| Failure::Gpu(error.into()))?;
+        let (rows, corpus) = self.rows(threads, seed, talk)?;
+        let sizes: Vec<usize> = SIZES
+            .into_iter()
+            .filter(|&size| size <= self.most && size <= rows.test.rows())
+            .collect();
+        let mut lines = vec![self.line("BaseCSR", EngineKind::Exhaustive, &rows, &sizes, |_| {
+            let one = NonZeroUsize::MIN;
+            let one = Threads::new(one).map_err(|error| Failure::Resource(error.to_string()))?;
+            Ok(Engines::exhaustive(&one))
+        })?];
+        for (name, kind) in settings() {
+            if !self.only.is_empty() && !self.only.contains(&kind) && kind != EngineKind::FUSED {
+                continue;
+            }
+            talk.say(&format!("measuring {name}"));
+            lines.push(self.line(&name, kind, &rows, &sizes, |kind| match kind {
+                EngineKind::Cuda(engine) => {
+                    let warn = Arc::new(move |text: &str| talk.say(text));
+                    Ok(Engines::cuda(engine, device.clone(), threads, warn))
+                }
+                _ => Ok(Engines::cpu(threads)),
+            })?);
+        }
+        let report = Report {
+            schema: "classify.bench-paper/1",
+            device: device.info().name.clone(),
+            driver_cuda: device.info().driver,
+            corpus,
+            training_rows: rows.training.rows(),
+            terms: rows.training.cols(),
+            entries: rows.training.nnz(),
+            k: self.k.get(),
+            multiply_adds_per_query: multiply_adds(&rows),
+            sizes,
+            lines,
+            paper: PAPER.to_vec(),
+        };
+        std::io::stdout().write_all(report.text().as_bytes()).map_err(Failure::stdout)?;
+        if let Some(path) = &self.json {
+            write_json(path, &report)?;
+        }
+        if let Some(path) = &self.svg {
+            let svg = speedup::chart(&report.sizes, &report.lines);
+            classify::output::write_atomically(path, |out| out.write_all(svg.as_bytes()))
+                .map_err(Failure::output(path))?;
+        }
+        Ok(())
+    }
+
+    fn rows(&self, threads: &Threads, seed: u64, talk: Talk) -> Result<(Rows, String), Failure> {
+        let Some(folder) = &self.folder else {
+            talk.say("making rows like those of RCV1-v2");
+            let test = (DOCUMENTS - TRAINING).min(self.most as u64);
+            let corpus = format!("rcv1-like, seed {seed}");
+            return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
+        };
+        talk.say(&format!("reading {}", folder.display()));
+        let mut sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;
+        let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
+        let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
+        let mut settings = TrainSettings::new(input, decision);
+        settings.weighting = settings.weighting.of_weights();
+        let model = train(&mut sides.train, settings, TermLimits::default(), threads)?;
+        let classifier = Classifier::new(&model, threads)?;
+        let mut test = CsrBuilder::default();
+        let mut left = self.most;
+        loop {
+            let batch: Vec<Document> =
+                sides.test.by_ref().take(left.min(16_384)).collect::<Result<_, CorpusError>>()?;
+            if batch.is_empty() {
+                break;
+            }
+            left -= batch.len();
+            push(&mut test, &classifier.vectorize(&batch)?.rows, batch.len());
+        }
+        let mut training = CsrBuilder::default();
+        push(&mut training, model.rows(), model.rows().rows());
+        let terms = model.rows().cols();
+        let rows = Rows { training: training.build(terms), test: test.build(terms) };
+        Ok((rows, folder.display().to_string()))
+    }
+
+    /// Measures an engine at each size, until it would take too long.
+    fn line(
+        &self,
+        name: &str,
+        kind: EngineKind,
+        rows: &Rows,
+        sizes: &[usize],
+        engines: impl Fn(EngineKind) -> Result<Engines, Failure>,
+    ) -> Result<Line, Failure> {
+        let engine = engines(kind)?.engine(&rows.training)?;
+        let mut seconds: Vec<Option<f64>> = Vec::new();
+        let (mut last, mut last_size) = (0.0, 0);
+        for &size in sizes {
+            let expected =
+                if last_size == 0 { 0.0 } else { last * size as f64 / last_size as f64 };
+            if expected > self.limit {
+                seconds.push(None);
+                continue;
+            }
+            let queries = first(&rows.test, size);
+            let view = queries.view();
+            let mut times = Vec::new();
+            // The first run is not counted where it is short: memory is allocated in it.
+            while times.len() <= self.runs {
+                let start = Instant::now();
+                engine.top_k(Queries::new(&view), self.k)?;
+                times.push(start.elapsed().as_secs_f64());
+                if times[0] > 1.0 {
+                    break;
+                }
+            }
+            if times.len() > 1 {
+                times.remove(0);
+            }
+            times.sort_by(f64::total_cmp);
+            (last, last_size) = (times[times.len() / 2], size);
+            seconds.push(Some(last));
+        }
+        Ok(Line { name: name.to_owned(), engine: kind.to_string(), seconds })
+    }
+}
+
+/// The paper's settings, and ours.
+fn settings() -> Vec<(String, EngineKind)> {
+    const SIZES: [u32; 4] = [32, 64, 128, 256];
+    let kind = |text: String| text.parse().expect("a setting of the paper");
+    let mut settings = Vec::new();
+    settings.extend(SIZES.map(|threads| (format!("Base{threads}"), kind(format!("base:{threads}")))));
+    settings
+        .extend(SIZES.map(|threads| (format!("Shared{threads}"), kind(format!("shared:{threads}")))));
+    for (name, engine) in [("Grid", "grid"), ("Grid-ldg", "grid-ldg")] {
+        for documents in SIZES {
+            for threads in SIZES {
+                let shape = format!("{documents}x{threads}");
+                settings.push((format!("{name}{shape}"), kind(format!("{engine}:{shape}"))));
+            }
+        }
+    }
+    settings.push(("inverted, CPU".to_owned(), EngineKind::Inverted));
+    settings.push(("fused".to_owned(), EngineKind::FUSED));
+    settings
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{}, CUDA {}.{}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds a query\n\n",
+            self.device,
+            self.driver_cuda / 1_000,
+            self.driver_cuda % 1_000 / 10,
+            self.corpus,
+            self.training_rows,
+            self.terms,
+            self.entries,
+            self.k,
+            self.multiply_adds_per_query,
+        );
+        let _ = write!(text, "{:26}", "seconds");
+        for size in &self.sizes {
+            let _ = write!(text, "{size:>12}");
+        }
+        text.push('\n');
+        for line in &self.lines {
+            row(&mut text, &line.name, line.seconds.iter().copied());
+        }
+        text.push_str("\nthe paper, its second machine\n");
+        for (name, seconds) in &self.paper {
+            row(&mut text, name, seconds.iter().take(self.sizes.len()).map(|&s| Some(s)));
+        }
+        if let Some(fused) = self.lines.last() {
+            let best = |start: &str, at: usize| {
+                let lines = self.lines.iter().filter(|line| line.name.starts_with(start));
+                lines.filter_map(|line| line.seconds[at]).min_by(f64::total_cmp)
+            };
+            text.push_str("\nhow many times as fast fused is as the best setting of\n");
+            for start in ["BaseCSR", "Base", "Shared", "Grid", "Grid-ldg", "inverted"] {
+                let _ = write!(text, "{start:26}");
+                for (at, &own) in fused.seconds.iter().enumerate() {
+                    // `Base` is not `BaseCSR`, `Grid` not `Grid-ldg`.
+                    let best = match start {
+                        "Base" | "Grid" => (0..=9)
+                            .filter_map(|digit| best(&format!("{start}{digit}"), at))
+                            .min_by(f64::total_cmp),
+                        _ => best(start, at),
+                    };
+                    let _ = match (best, own) {
+                        (Some(best), Some(own)) => write!(text, "{:>12.1}", best / own),
+                        _ => write!(text, "{:>12}", "-"),
+                    };
+                }
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+fn row(text: &mut String, name: &str, seconds: impl Iterator<Item = Option<f64>>) {
+    let _ = write!(text, "{name:26}");
+    for seconds in seconds {
+        let _ = match seconds {
+            Some(seconds) => write!(text, "{seconds:>12.5}"),
+            None => write!(text, "{:>12}", "-"),
+        };
+    }
+    text.push('\n');
+}
+
+fn multiply_adds(rows: &Rows) -> f64 {
+    let mut frequencies = vec![0u64; rows.training.cols()];
+    for &term in rows.training.indices() {
+        frequencies[term as usize] += 1;
+    }
+    let sum: u64 = rows.test.indices().iter().map(|&term| frequencies[term as usize]).sum();
+    sum as f64 / rows.test.rows().max(1) as f64
+}
+
+fn first(rows: &Csr, count: usize) -> Csr {
+    let mut builder = CsrBuilder::default();
+    push(&mut builder, rows, count);
+    builder.build(rows.cols())
+}
+
+fn push(builder: &mut CsrBuilder, rows: &Csr, count: usize) {
+    for row in rows.outer_iterator().take(count) {
+        let number = |column: usize| u32::try_from(column).expect("columns are 32-bit");
+        builder.push_row(row.iter().map(|(column, &value)| (number(column), value)));
+    }
+}

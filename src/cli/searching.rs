@@ -1,0 +1,108 @@
+//! `--device` and `--engine`: where searches run, and how.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use classify::search::{EngineKind, Engines};
+use classify::threads::Threads;
+use metric_index::gpu::{Device, GpuError};
+
+use super::failure::Failure;
+use super::progress::Talk;
+
+/// Where searches run; answers never depend on it.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Searching")]
+pub(crate) struct Searching {
+    /// Where to search: auto (a GPU if one works), cpu, cuda (the GPU with the most free memory) or
+    /// cuda:N; answers never depend on it
+    #[arg(long, value_name = "WHERE", default_value = "auto")]
+    device: DeviceArgument,
+    /// How: inverted or exhaustive on the CPU; on a GPU fused, or the algorithms of Bresler et al.
+    /// 2011: base[:THREADS], shared[:THREADS], grid[:DOCUMENTSxTHREADS], and grid-ldg[:…] without
+    /// textures [default: inverted or fused]
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<EngineKind>,
+}
+
+/// `--device`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeviceArgument {
+    Auto,
+    Cpu,
+    Cuda(Option<usize>),
+}
+
+impl FromStr for DeviceArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(None)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|ordinal| ordinal.parse().ok())
+                .map(|ordinal| Self::Cuda(Some(ordinal)))
+                .ok_or_else(|| "expected auto, cpu, cuda or cuda:N".to_owned()),
+        }
+    }
+}
+
+impl Searching {
+    /// Makes what makes engines, and says which.
+    pub(crate) fn engines(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
+        let engines = self.chosen(threads, talk)?;
+        let line = format!("search: {}", engines.describe());
+        // What everybody has need not be said.
+        if talk.verbose || self.is_gpu(&engines) {
+            talk.say(&line);
+        }
+        Ok(engines)
+    }
+
+    fn is_gpu(self, engines: &Engines) -> bool {
+        engines.describe().contains("GPU") || matches!(self.device, DeviceArgument::Cuda(_))
+    }
+
+    fn chosen(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
+        let on_cpu = || match self.engine {
+            Some(EngineKind::Exhaustive) => Engines::exhaustive(threads),
+            _ => Engines::cpu(threads),
+        };
+        let wants_gpu = self.engine.map(EngineKind::needs_gpu);
+        let device = match (self.device, wants_gpu) {
+            (DeviceArgument::Cpu, Some(true)) => {
+                let engine = self.engine.unwrap_or(EngineKind::FUSED);
+                let message = format!("--engine {engine} runs on a GPU, --device cpu has none");
+                return Err(Failure::Usage(message));
+            }
+            (DeviceArgument::Cuda(_), Some(false)) => {
+                let engine = self.engine.unwrap_or(EngineKind::Inverted);
+                let message = format!("--engine {engine} runs on the CPU, not on --device cuda");
+                return Err(Failure::Usage(message));
+            }
+            (DeviceArgument::Cpu, _) | (DeviceArgument::Auto, Some(false)) => return Ok(on_cpu()),
+            (DeviceArgument::Cuda(Some(ordinal)), _) => Device::open(ordinal),
+            (DeviceArgument::Cuda(None), _) | (DeviceArgument::Auto, Some(true)) => {
+                Device::open_best()
+            }
+            (DeviceArgument::Auto, None) => match Device::open_best() {
+                Ok(device) => Ok(device),
+                Err(GpuError::NoDriver | GpuError::NoDevice) => return Ok(on_cpu()),
+                Err(error) => {
+                    talk.say(&format!("{error}; searching on the CPU"));
+                    return Ok(on_cpu());
+                }
+            },
+        };
+        let device = device.map_err(|error| Failure::Gpu(error.into()))?;
+        let Some(EngineKind::Cuda(engine)) = self.engine.or(Some(EngineKind::FUSED)) else {
+            return Ok(on_cpu());
+        };
+        let warn = Arc::new(move |text: &str| talk.say(&format!("warning: {text}")));
+        Ok(Engines::cuda(engine, device, threads, warn))
+    }
+}

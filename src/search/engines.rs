@@ -1,0 +1,173 @@
+//! Which engine searches, as a value: chosen once, used for every matrix.
+
+use std::fmt;
+use std::str::FromStr;
+
+use metric_index::gpu::Device;
+
+use super::{
+    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Search, SearchError, Warn,
+};
+use crate::matrix::Csr;
+use crate::threads::Threads;
+
+/// An engine by name. Written `inverted`, `exhaustive`, `fused`, `base:THREADS`, `shared:THREADS`,
+/// `grid:DOCUMENTSxTHREADS` and `grid-ldg:DOCUMENTSxTHREADS`; the numbers may be left out.
+///
+/// ```
+/// use classify::search::EngineKind;
+///
+/// let grid: EngineKind = "grid:64x128".parse().unwrap();
+/// assert_eq!(grid.to_string(), "grid:64x128");
+/// assert!(grid.needs_gpu());
+/// assert!("grid:7".parse::<EngineKind>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineKind {
+    /// [`Exhaustive`], on the CPU.
+    Exhaustive,
+    /// [`Inverted`], on the CPU.
+    Inverted,
+    /// [`Cuda`], on a GPU.
+    Cuda(CudaEngine),
+}
+
+impl EngineKind {
+    /// The best engine of a GPU.
+    pub const FUSED: Self = Self::Cuda(CudaEngine::Fused);
+
+    /// Whether it runs on a GPU.
+    pub fn needs_gpu(self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhaustive => f.write_str("exhaustive"),
+            Self::Inverted => f.write_str("inverted"),
+            Self::Cuda(CudaEngine::Fused) => f.write_str("fused"),
+            Self::Cuda(CudaEngine::Base { threads }) => write!(f, "base:{threads}"),
+            Self::Cuda(CudaEngine::Shared { threads }) => write!(f, "shared:{threads}"),
+            Self::Cuda(CudaEngine::Grid { documents, threads, memory }) => {
+                let name = match memory {
+                    GridMemory::Texture => "grid",
+                    GridMemory::ReadOnly => "grid-ldg",
+                };
+                write!(f, "{name}:{documents}x{threads}")
+            }
+        }
+    }
+}
+
+impl FromStr for EngineKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, numbers) = text.split_once(':').map_or((text, None), |(n, s)| (n, Some(s)));
+        // The sizes of Bresler et al. 2011.
+        let size = |text: &str| match text.parse() {
+            Ok(size @ (32 | 64 | 128 | 256)) => Ok(size),
+            _ => Err(format!("`{text}`: 32, 64, 128 or 256 are possible")),
+        };
+        let threads = |default| numbers.map_or(Ok(default), size);
+        let grid = |memory| {
+            let (documents, threads) = match numbers {
+                None => (256, 128),
+                Some(numbers) => {
+                    let (documents, threads) = numbers
+                        .split_once('x')
+                        .ok_or_else(|| format!("`{text}`: expected {name}:DOCUMENTSxTHREADS"))?;
+                    (size(documents)?, size(threads)?)
+                }
+            };
+            Ok(Self::Cuda(CudaEngine::Grid { documents, threads, memory }))
+        };
+        match name {
+            "exhaustive" | "inverted" | "fused" if numbers.is_some() => {
+                Err(format!("`{name}` takes no numbers"))
+            }
+            "exhaustive" => Ok(Self::Exhaustive),
+            "inverted" => Ok(Self::Inverted),
+            "fused" => Ok(Self::FUSED),
+            "base" => Ok(Self::Cuda(CudaEngine::Base { threads: threads(128)? })),
+            "shared" => Ok(Self::Cuda(CudaEngine::Shared { threads: threads(128)? })),
+            "grid" => grid(GridMemory::Texture),
+            "grid-ldg" => grid(GridMemory::ReadOnly),
+            _ => Err("expected inverted, exhaustive, fused, base, shared, grid or grid-ldg".to_owned()),
+        }
+    }
+}
+
+/// Makes engines: of which kind, on which GPU, with which threads.
+#[derive(Clone)]
+pub struct Engines {
+    kind: EngineKind,
+    device: Option<Device>,
+    threads: Threads,
+    warn: Warn,
+}
+
+impl fmt::Debug for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engines({}, {:?})", self.kind, self.threads)
+    }
+}
+
+impl Engines {
+    /// The [`Inverted`] engine.
+    pub fn cpu(threads: &Threads) -> Self {
+        let warn = std::sync::Arc::new(|_: &str| ());
+        Self { kind: EngineKind::Inverted, device: None, threads: threads.clone(), warn }
+    }
+
+    /// The [`Exhaustive`] engine.
+    pub fn exhaustive(threads: &Threads) -> Self {
+        Self { kind: EngineKind::Exhaustive, ..Self::cpu(threads) }
+    }
+
+    /// An engine of a GPU; `warn` is told where the GPU fails and the CPU goes on.
+    pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads, warn: Warn) -> Self {
+        let kind = EngineKind::Cuda(engine);
+        Self { kind, device: Some(device), threads: threads.clone(), warn }
+    }
+
+    /// The threads.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// What runs, and where, in words.
+    pub fn describe(&self) -> String {
+        match &self.device {
+            Some(device) => {
+                let info = device.info();
+                format!("{} on GPU {} ({})", self.kind, info.ordinal, info.name)
+            }
+            None => format!("{} on the CPU ({} threads)", self.kind, self.threads.count()),
+        }
+    }
+
+    /// How many queries an engine should be given at a time, to be busy with.
+    pub fn batch(&self) -> usize {
+        if self.device.is_some() { 16_384 } else { 4_096 }
+    }
+
+    /// An engine over training rows.
+    ///
+    /// # Errors
+    /// If a weight is not finite.
+    pub fn engine<'a>(&self, training: &'a Csr) -> Result<Box<dyn Search + 'a>, SearchError> {
+        let threads = self.threads.clone();
+        Ok(match (self.kind, &self.device) {
+            (EngineKind::Cuda(engine), Some(device)) => {
+                let options = CudaOptions::new(engine);
+                let warn = std::sync::Arc::clone(&self.warn);
+                Box::new(Cuda::new(training, device.clone(), options, threads, warn)?)
+            }
+            (EngineKind::Exhaustive, _) => Box::new(Exhaustive::new(training, threads)?),
+            _ => Box::new(Inverted::new(training, threads)?),
+        })
+    }
+}

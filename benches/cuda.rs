@@ -153,7 +153,10 @@ fn full(device: &Device, training: &Csr, queries: &Csr, adds: f64) -> Outcome<()
         times.push(start.elapsed().as_secs_f64());
     }
     let seconds = median(times[1..].to_vec());
-    println!("fused, k = 30: host to host {:.2} ms (`top_k_into`: lists used again)", seconds * 1e3);
+    println!(
+        "fused, k = 30: host to host {:.2} ms (`top_k_into`: lists used again)",
+        seconds * 1e3
+    );
     Ok(())
 }
 
@@ -222,7 +225,10 @@ fn dump(folder: &Path, training: &Csr, test: &Csr) -> Outcome<()> {
     std::fs::create_dir_all(folder)?;
     for (name, rows) in [("training", training), ("test", test)] {
         let (ptr, cols, vals) = (rows.indptr(), rows.indices(), rows.data());
-        std::fs::write(folder.join(format!("{name}.ptr")), bytemuck::cast_slice(ptr.raw_storage()))?;
+        std::fs::write(
+            folder.join(format!("{name}.ptr")),
+            bytemuck::cast_slice(ptr.raw_storage()),
+        )?;
         std::fs::write(folder.join(format!("{name}.cols")), bytemuck::cast_slice(cols))?;
         std::fs::write(folder.join(format!("{name}.vals")), bytemuck::cast_slice(vals))?;
     }
@@ -253,7 +259,9 @@ fn scaling(device: &Device) -> Outcome<()> {
                 used >> 20,
             );
         }
-        println!("{rows:>10} rows built and loaded in {built:.1} s, {adds:.0} multiply-adds a query");
+        println!(
+            "{rows:>10} rows built and loaded in {built:.1} s, {adds:.0} multiply-adds a query"
+        );
     }
     Ok(())
 }

@@ -153,6 +153,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         for (u32 place = earlier + tid / 8; place < total; place += THREADS / 8) {
             u32 row = (u32)keys[place];
             float similarity = score_row(tile, row, table, begin, terms, queries);
+            __syncwarp(0xffu << (lane & 24)); // all eight have read the row that one replaces
             if ((lane & 7) == 0) {
                 bool counts_too = similarity > 0.0f && tile.first_row + row != out;
                 keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;

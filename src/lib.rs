@@ -3,7 +3,7 @@
 //! ```text
 //! text ──▶ tokens ──▶ TF-IDF CSR ──▶ neighbors ──▶ votes ──▶ labels ──▶ evaluation
 //! corpus   analyze    counts         search        vote      decide     evaluate
-//!                     vocabulary     exhaustive │ inverted
+//!                     vocabulary     exhaustive │ inverted │ cuda
 //!                     tfidf
 //! ```
 //!

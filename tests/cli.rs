@@ -49,6 +49,53 @@ fn ok(arguments: &[&str]) -> Run {
     run
 }
 
+/// Without GPUs, also where there are some.
+fn run_without_gpu(arguments: &[&str]) -> Run {
+    let output = command(arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    Run {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
+    let evaluate = ["evaluate", "--train", TRAIN, "--test", TEST];
+    let with = |extra: &[&str]| run_without_gpu(&[&evaluate, extra].concat());
+    let automatic = with(&["--device", "auto", "--verbose"]);
+    assert_eq!(automatic.code, 0, "{}", automatic.err);
+    assert!(automatic.err.contains("search: inverted on the CPU"), "{}", automatic.err);
+    let without_times = |text: &str| -> Vec<String> {
+        let lines = text.lines().take_while(|line| !line.starts_with(" stage"));
+        lines.filter(|line| !line.starts_with("peak memory")).map(str::to_owned).collect()
+    };
+    for cpu in [&["--device", "cpu"][..], &["--engine", "exhaustive"]] {
+        assert_eq!(without_times(&with(cpu).out), without_times(&with(&["-q"]).out));
+    }
+    for asked in [&["--device", "cuda"][..], &["--device", "cuda:3"], &["--engine", "grid:64x128"]]
+    {
+        let run = with(asked);
+        assert_eq!(run.code, 5, "{asked:?}: {}", run.err);
+        assert!(run.err.contains("NVIDIA driver"), "{}", run.err);
+        assert!(run.err.contains("classify devices"), "{}", run.err);
+        assert_eq!(run.out, "");
+    }
+    for wrong in [
+        &["--device", "gpu"][..],
+        &["--engine", "grid:7"],
+        &["--engine", "base:100"],
+        &["--device", "cpu", "--engine", "fused"],
+        &["--device", "cuda", "--engine", "inverted"],
+    ] {
+        assert_eq!(with(wrong).code, 2, "{wrong:?}");
+    }
+    let devices = run_without_gpu(&["devices"]);
+    assert_eq!(devices.code, 0);
+    assert!(devices.out.starts_with("no GPU: ") && devices.out.contains("inverted on the CPU"));
+    assert_eq!(run_without_gpu(&["bench", "paper"]).code, 5);
+}
+
 const TRAIN: &str = "corpora/sample/train.jsonl";
 const TEST: &str = "corpora/sample/test.jsonl";
 const GOLDEN: &str = "models/golden-v1.model";

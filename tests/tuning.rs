@@ -128,8 +128,9 @@ fn left_out_for_real(several: bool) {
     let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k_max = NonZeroUsize::new(40).unwrap();
-    let found =
-        weighted.leave_one_out(&rows, k_max, Exclusion::default(), &Engines::cpu(&threads), &|_| ()).unwrap();
+    let found = weighted
+        .leave_one_out(&rows, k_max, Exclusion::default(), &Engines::cpu(&threads), &|_| ())
+        .unwrap();
     let mut tried = 0;
     for objective in
         [Objective::MicroF1, Objective::MacroF1, Objective::Accuracy, Objective::MicroMacro]
@@ -196,7 +197,9 @@ fn every_candidate_decides_as_predictions_do() {
     let weighted = Weighted::new(&counts, &Fields::Whole, "ntc".parse().unwrap());
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k = NonZeroUsize::new(9).unwrap();
-    let found = weighted.leave_one_out(&rows, k, Exclusion::default(), &Engines::cpu(&threads), &|_| ()).unwrap();
+    let found = weighted
+        .leave_one_out(&rows, k, Exclusion::default(), &Engines::cpu(&threads), &|_| ())
+        .unwrap();
     let grid = Grid { ks: vec![9], ..Grid::full(k, true, Objective::MicroF1) };
     let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
     let mut kinds = std::collections::HashSet::new();

@@ -490,7 +490,8 @@ impl Training {
         self.refuse_tuning_flags_alone()?;
         if self.tuning.tune.is_none() {
             self.deciding.refuse_learning()?;
-            let (counts, settings) = self.count(documents, source, keep_text, engines.threads(), progress)?;
+            let (counts, settings) =
+                self.count(documents, source, keep_text, engines.threads(), progress)?;
             return Ok(Settled { counts, settings, calibration: None });
         }
         self.tuning.tuned(self, documents, source, keep_text, engines, (progress, talk))

@@ -48,8 +48,15 @@ fn table(found: &[DeviceInfo]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header([
-        "GPU", "name", "capability", "multiprocessors", "memory MiB", "free MiB", "shared KiB a block",
-        "texture width", "driver's CUDA",
+        "GPU",
+        "name",
+        "capability",
+        "multiprocessors",
+        "memory MiB",
+        "free MiB",
+        "shared KiB a block",
+        "texture width",
+        "driver's CUDA",
     ]);
     for gpu in found {
         table.add_row([

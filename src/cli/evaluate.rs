@@ -14,8 +14,8 @@ use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::evaluate::{Evaluator, Stage, html, markdown, terminal};
 use classify::model::Model;
-use classify::search::{Engines, Neighbor};
 use classify::output::write_atomically;
+use classify::search::{Engines, Neighbor};
 use classify::threads::Threads;
 
 use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
@@ -299,7 +299,8 @@ fn evaluate(
                 }
             }
         });
-        let (to_search, vectorized) = sync_channel::<Result<(Vec<Document>, Vectors), Failure>>(QUEUE);
+        let (to_search, vectorized) =
+            sync_channel::<Result<(Vec<Document>, Vectors), Failure>>(QUEUE);
         let vectorizing = scope.spawn(move || {
             let mut stage = Stage::empty("test: analyze, weigh");
             for batch in batches {

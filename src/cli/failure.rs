@@ -32,7 +32,8 @@ pub(crate) enum Failure {
     Worse(String),
 }
 
-const NO_GPU: &str = "`classify devices` shows what there is; `--device auto` takes the CPU where no GPU works";
+const NO_GPU: &str =
+    "`classify devices` shows what there is; `--device auto` takes the CPU where no GPU works";
 
 impl Failure {
     pub(crate) fn output(path: &Path) -> impl Fn(io::Error) -> Self + '_ {

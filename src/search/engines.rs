@@ -95,7 +95,10 @@ impl FromStr for EngineKind {
             "shared" => Ok(Self::Cuda(CudaEngine::Shared { threads: threads(128)? })),
             "grid" => grid(GridMemory::Texture),
             "grid-ldg" => grid(GridMemory::ReadOnly),
-            _ => Err("expected inverted, exhaustive, fused, base, shared, grid or grid-ldg".to_owned()),
+            _ => {
+                Err("expected inverted, exhaustive, fused, base, shared, grid or grid-ldg"
+                    .to_owned())
+            }
         }
     }
 }

@@ -291,7 +291,8 @@ impl Search<'_, '_> {
         let trials = &mut *self.trials;
         let found = trials.neighbors(counts, &features)?;
         let sizes = counts.label_sizes();
-        let trial = revote(&found, counts.electorate(&sizes), trials.grid, trials.engines.threads()).best;
+        let trial =
+            revote(&found, counts.electorate(&sizes), trials.grid, trials.engines.threads()).best;
         let value = |figures| trials.grid.objective.of(figures);
         let least = |figures| value(figures) + GAIN;
         let kept = self.figures.is_none_or(|figures| value(trial.figures) >= least(figures));

@@ -24,6 +24,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     ///
     /// # Errors
     /// If the driver gives no such memory.
+    ///
+    /// # Panics
+    /// If `length` is above half of the address space.
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let doing = self.device.doing("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {

@@ -60,10 +60,8 @@ impl Texture {
             sizeInBytes: length * size_of::<T>(),
         };
         // Values as they are, not scaled to 0..1.
-        let texture = CUDA_TEXTURE_DESC {
-            flags: sys::CU_TRSF_READ_AS_INTEGER,
-            ..texture_defaults()
-        };
+        let texture =
+            CUDA_TEXTURE_DESC { flags: sys::CU_TRSF_READ_AS_INTEGER, ..texture_defaults() };
         let mut object = 0;
         let doing = device.doing("making a texture");
         device.context().bind_to_thread().map_err(doing.failed())?;

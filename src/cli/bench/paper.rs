@@ -109,11 +109,13 @@ impl Paper {
             .into_iter()
             .filter(|&size| size <= self.most && size <= rows.test.rows())
             .collect();
-        let mut lines = vec![self.line("BaseCSR", EngineKind::Exhaustive, &rows, &sizes, |_| {
-            let one = NonZeroUsize::MIN;
-            let one = Threads::new(one).map_err(|error| Failure::Resource(error.to_string()))?;
-            Ok(Engines::exhaustive(&one))
-        })?];
+        let mut lines =
+            vec![self.line("BaseCSR", EngineKind::Exhaustive, &rows, &sizes, |_| {
+                let one = NonZeroUsize::MIN;
+                let one =
+                    Threads::new(one).map_err(|error| Failure::Resource(error.to_string()))?;
+                Ok(Engines::exhaustive(&one))
+            })?];
         for (name, kind) in settings() {
             if !self.only.is_empty() && !self.only.contains(&kind) && kind != EngineKind::FUSED {
                 continue;
@@ -199,8 +201,7 @@ impl Paper {
         let mut seconds: Vec<Option<f64>> = Vec::new();
         let (mut last, mut last_size) = (0.0, 0);
         for &size in sizes {
-            let expected =
-                if last_size == 0 { 0.0 } else { last * size as f64 / last_size as f64 };
+            let expected = if last_size == 0 { 0.0 } else { last * size as f64 / last_size as f64 };
             if expected > self.limit {
                 seconds.push(None);
                 continue;
@@ -211,8 +212,9 @@ impl Paper {
             // The first run is not counted where it is short: memory is allocated in it.
             while times.len() <= self.runs {
                 let start = Instant::now();
-                engine.top_k(Queries::new(&view), self.k)?;
+                let found = engine.top_k(Queries::new(&view), self.k)?;
                 times.push(start.elapsed().as_secs_f64());
+                drop(found);
                 if times[0] > 1.0 {
                     break;
                 }
@@ -233,9 +235,11 @@ fn settings() -> Vec<(String, EngineKind)> {
     const SIZES: [u32; 4] = [32, 64, 128, 256];
     let kind = |text: String| text.parse().expect("a setting of the paper");
     let mut settings = Vec::new();
-    settings.extend(SIZES.map(|threads| (format!("Base{threads}"), kind(format!("base:{threads}")))));
     settings
-        .extend(SIZES.map(|threads| (format!("Shared{threads}"), kind(format!("shared:{threads}")))));
+        .extend(SIZES.map(|threads| (format!("Base{threads}"), kind(format!("base:{threads}")))));
+    settings.extend(
+        SIZES.map(|threads| (format!("Shared{threads}"), kind(format!("shared:{threads}")))),
+    );
     for (name, engine) in [("Grid", "grid"), ("Grid-ldg", "grid-ldg")] {
         for documents in SIZES {
             for threads in SIZES {

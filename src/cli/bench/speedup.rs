@@ -57,12 +57,12 @@ pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
     );
     for (number, (name, speedups)) in curves.iter().enumerate() {
         let color = COLORS[number % COLORS.len()];
-        let places = speedups.iter().enumerate().filter_map(|(at, &speedup)| {
-            speedup.map(|speedup| (px(at), py(speedup), speedup))
-        });
+        let places = speedups
+            .iter()
+            .enumerate()
+            .filter_map(|(at, &speedup)| speedup.map(|speedup| (px(at), py(speedup), speedup)));
         let places: Vec<(f64, f64, f64)> = places.collect();
-        let points: Vec<String> =
-            places.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect();
+        let points: Vec<String> = places.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             svg,
             "<polyline fill=\"none\" stroke=\"{color}\" stroke-width=\"2\" points=\"{}\"/>",
@@ -99,16 +99,15 @@ fn extended(sizes: &[usize], lines: &[Line]) -> Vec<f64> {
 }
 
 /// For each algorithm the highest speed-up of its settings at each size.
-fn best_of_each<'a>(
-    lines: &'a [Line],
-    sequential: &[f64],
-) -> Vec<(&'a str, Vec<Option<f64>>)> {
+fn best_of_each<'a>(lines: &'a [Line], sequential: &[f64]) -> Vec<(&'a str, Vec<Option<f64>>)> {
     let family = |name: &'a str| name.trim_end_matches(|c: char| c.is_ascii_digit() || c == 'x');
     let mut curves: Vec<(&str, Vec<Option<f64>>)> = Vec::new();
     for line in lines.iter().skip(1) {
-        let speedups = line.seconds.iter().zip(sequential).map(|(seconds, sequential)| {
-            seconds.map(|seconds| sequential / seconds.max(1e-9))
-        });
+        let speedups = line
+            .seconds
+            .iter()
+            .zip(sequential)
+            .map(|(seconds, sequential)| seconds.map(|seconds| sequential / seconds.max(1e-9)));
         let name = family(&line.name);
         match curves.iter_mut().find(|curve| curve.0 == name) {
             Some((_, best)) => {

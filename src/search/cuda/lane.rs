@@ -167,7 +167,7 @@ impl Lane {
             .map(|(to, from)| {
                 to.copy_from_slice(from);
                 from.iter().fold((true, false), |(finite, negative), weight| {
-                    (finite & weight.is_finite(), negative | (*weight < 0.0))
+                    (finite && weight.is_finite(), negative || *weight < 0.0)
                 })
             })
             .reduce(|| (true, false), |a, b| (a.0 & b.0, a.1 | b.1));
@@ -189,7 +189,8 @@ impl Lane {
         });
         let is_negative =
             |&query: &usize| row(queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
-        let negative = if any_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
+        let negative =
+            if any_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.has_excluded = !queries.excluded.is_empty();
         if self.has_excluded {
             let rows = queries.excluded[range].iter().map(|row| row.unwrap_or(NO_ROW));

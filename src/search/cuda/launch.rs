@@ -42,7 +42,6 @@ pub(super) struct Kernels {
     pub(super) rescore: CudaFunction,
     pub(super) fused_small: CudaFunction,
     pub(super) fused_medium: CudaFunction,
-
 }
 
 impl Kernels {
@@ -339,7 +338,11 @@ pub(super) fn grid_texture(
         launch.arg(&cols).arg(&vals).arg(&texture.origin);
         launch.arg(queries).arg(&which.first).arg(&list).arg(&room).arg(&mut *scores);
         let grid = (which.count, (last_row - first_row).div_ceil(threads));
-        #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `grid_texture`")]
+        #[expect(
+            unsafe_code,
+            clippy::disallowed_methods,
+            reason = "the launcher of `grid_texture`"
+        )]
         // SAFETY: the arguments are those of the kernel, in order and type; the textures hold the
         // entries of rows first_row..last_row from `origin` on; `scores` as for `grid_ldg`.
         unsafe { launch.launch(config(grid, threads, room as usize * 8)) }?;
@@ -357,6 +360,7 @@ pub(super) struct Found<'a> {
 }
 
 /// `select`: the k best of each row of scores.
+#[expect(clippy::too_many_arguments, reason = "the kernel's")]
 pub(super) fn select(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,

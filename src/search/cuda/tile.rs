@@ -84,7 +84,7 @@ impl TileIndex {
         let (mut weighted, mut most) = (0f64, 0);
         for ((list, greatest), &odd) in starts.windows(2).zip(&list_max).zip(&odd) {
             let length = list[1] - list[0];
-            let vectors = (length - odd).div_ceil(PER_LANE as u32) + odd.div_ceil(PER_LANE as u32);
+            let vectors = (length - odd).div_ceil(4) + odd.div_ceil(4);
             lists.push([end, vectors, greatest.to_bits(), 0]);
             end += vectors;
             weighted += f64::from(tasks(vectors)) * f64::from(length);
@@ -108,7 +108,7 @@ fn posting(row: u32, weight: f32, greatest: f32) -> u32 {
     let share = f64::from(weight) / f64::from(greatest);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8191")]
     let steps = if weight > 0.0 { (share * STEPS).ceil().clamp(1.0, STEPS) as u32 } else { 0 };
-    steps << 17 | (row / 2) << 2 | row % 2
+    (steps << 17) | ((row / 2) << 2) | (row % 2)
 }
 
 /// The bank of the accumulator of a posting's row.
@@ -181,7 +181,8 @@ impl Dealer {
         // Where small warps came last, some may be left: any free place of their half will do. What
         // stays free adds 0 to a row that the lane adds to anyway: one row for all would be one bank.
         let mut rest = [0, 1].map(|half| {
-            let left: Vec<u32> = self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
+            let left: Vec<u32> =
+                self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
             left.into_iter()
         });
         let (vectors, _) = places.as_chunks_mut::<PER_LANE>();

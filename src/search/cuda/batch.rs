@@ -1,0 +1,407 @@
+//! One batch on the GPU: which kernels run on it, in which shape, and what becomes of what they could
+//! not answer.
+
+use std::num::NonZeroUsize;
+
+use metric_index::gpu::GpuError;
+
+use super::lane::{Lane, Sent};
+use super::launch::{
+    self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_MEDIUM_THREADS,
+    FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedShape, SELECT_SORTED, Which,
+};
+use super::part::{self, Part};
+use super::{
+    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, Out, Queries, Residence, SearchError,
+};
+
+/// Batches of at most so many queries a place for a block are searched by blocks that go all the way.
+const MEDIUM_ROUNDS: usize = 1;
+/// Threads of a block where the fused engine needs all similarities of a query.
+const GENERAL_THREADS: u32 = 128;
+
+/// Queries of the lane: `count` from `first` on, or those of its list.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    first: u32,
+    count: u32,
+    listed: bool,
+}
+
+impl Cuda<'_> {
+    /// Whether the fused kernels can answer; if not, all similarities are computed.
+    pub(super) fn is_fused(&self, part: &Part, k: usize) -> bool {
+        self.options.engine == CudaEngine::Fused && k <= FUSED_K && !part.tiles.is_empty()
+    }
+
+    /// Threads of the block that goes all the way with a query, where that is faster than three kernels
+    /// and fits; and how many such blocks there are at once.
+    fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<(u32, u32)> {
+        let info = self.device.info();
+        let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
+            + FUSED_SMALL_STATIC_BYTES
+            + info.shared_reserved;
+        if bytes > info.shared_per_block || count > self.options.small_batch.unwrap_or(usize::MAX) {
+            return None;
+        }
+        let medium = (info.shared_per_multiprocessor / bytes).min(2);
+        match count {
+            _ if count <= info.multiprocessors => {
+                Some((FUSED_SMALL_THREADS, number(info.multiprocessors)))
+            }
+            _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
+                Some((FUSED_MEDIUM_THREADS, number(medium * info.multiprocessors)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts the search of the queries that were sent into the lane's stream.
+    pub(super) fn enqueue(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        sent: &Sent,
+        k: usize,
+    ) -> Result<(), GpuError> {
+        let count = sent.count;
+        let (device, stream) = (self.device.clone(), lane.stream.clone());
+        lane.found.get(&device, &stream, count * k)?;
+        lane.counts.get(&device, &stream, count)?;
+        if self.is_fused(part, k) {
+            return self.enqueue_fused(part, lane, count, k);
+        }
+        let batch = match self.options.engine {
+            CudaEngine::Grid { documents, .. } => documents as usize,
+            _ => 256,
+        };
+        let batch = batch.min(self.dense_batch(part)).max(1);
+        for first in (0..count).step_by(batch) {
+            let count = number(batch.min(count - first));
+            let which = Batch { first: number(first), count, listed: false };
+            self.enqueue_dense(part, lane, self.options.engine, which, sent.longest, (first, k))?;
+        }
+        Ok(())
+    }
+
+    /// Queries whose scores take at most a gigabyte and a tenth of the budget.
+    fn dense_batch(&self, part: &Part) -> usize {
+        let bytes = (self.loaded().budget / 10).clamp(1 << 20, 1 << 30);
+        (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
+    }
+
+    fn enqueue_fused(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        count: usize,
+        k: usize,
+    ) -> Result<(), GpuError> {
+        let (device, stream) = (self.device.clone(), lane.stream.clone());
+        let failed = device.doing("launching a kernel").failed();
+        lane.status.get(&device, &stream, count)?;
+        let info = device.info();
+        let rows = lane.queries();
+        let excluded = lane.excluded();
+        let mut shape = FusedShape {
+            count: number(count),
+            k: number(k),
+            room: room(k),
+            fresh: true,
+            blocks: 0,
+        };
+        for tile in &part.tiles {
+            let one_block = self.one_block(tile, count, k);
+            let shared = launch::accumulate_bytes(tile.rows.rows())
+                + ACCUMULATE_STATIC_BYTES
+                + info.shared_reserved;
+            let by_threads = info.threads / ACCUMULATE_THREADS as usize;
+            let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
+            shape.blocks = one_block.map_or(number(blocks * info.multiprocessors), |block| block.1);
+            // Three times the mean, if no more can be.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+            let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
+            let tasks = tasks.min(lane.entries * tile.cuts.most);
+            let entries = count * (room(k) as usize - k);
+            let Lane { found, counts, status, .. } = lane;
+            let mut place = Found {
+                keys: found.get(&device, &stream, count * k)?,
+                at: 0,
+                counts: counts.get(&device, &stream, count)?,
+            };
+            let status = status.get(&device, &stream, count)?;
+            let launched = if let Some((threads, _)) = one_block {
+                launch::fused_small(
+                    &self.kernels,
+                    &stream,
+                    &tile.rows,
+                    &rows,
+                    excluded,
+                    (shape, threads),
+                    &mut place,
+                    status,
+                )
+            } else {
+                let mut between = Between {
+                    records: lane.records.get(&device, &stream, count)?,
+                    tasks: lane.tasks.get(&device, &stream, tasks)?,
+                    next_task: lane.next_task.get(&device, &stream, 1)?,
+                    candidates: lane.candidates.get(&device, &stream, entries)?,
+                    candidate_counts: lane.candidate_counts.get(&device, &stream, count)?,
+                };
+                launch::fused(
+                    &self.kernels,
+                    &stream,
+                    &tile.rows,
+                    &rows,
+                    excluded,
+                    shape,
+                    &mut between,
+                    &mut place,
+                    status,
+                )
+            };
+            launched.map_err(&failed)?;
+            shape.fresh = false;
+        }
+        Ok(())
+    }
+
+    /// Puts the scores of some queries and the selection of the best into the lane's stream; what is
+    /// found goes to the places from `at` on.
+    fn enqueue_dense(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        engine: CudaEngine,
+        which: Batch,
+        longest: usize,
+        (at, k): (usize, usize),
+    ) -> Result<(), GpuError> {
+        let (device, stream) = (self.device.clone(), lane.stream.clone());
+        let failed = device.doing("launching a kernel").failed();
+        let (rows, excluded) = (lane.queries(), lane.excluded());
+        let Lane { scores, dense, found, counts, list, .. } = lane;
+        let scores =
+            scores.get(&device, &stream, which.count as usize * part.rows.count as usize)?;
+        let which = Which {
+            first: which.first,
+            count: which.count,
+            list: which.listed.then(|| list.made()),
+        };
+        let most = self.options.query_terms.unwrap_or(4_096);
+        let most = most.min(number(device.info().shared_per_block / 8)).max(1);
+        // No more shared memory than the longest query needs: more blocks fit.
+        let room = number(longest.next_multiple_of(32).max(32)).min(most);
+        match engine {
+            CudaEngine::Base { threads } => {
+                let terms = self.training.cols();
+                let batch = ((1usize << 28) / (terms * 4).max(1)).clamp(1, which.count as usize);
+                let fresh = dense.len() < batch * terms;
+                let dense = dense.get(&device, &stream, batch * terms)?;
+                if fresh {
+                    stream.memset_zeros(dense).map_err(&failed)?;
+                }
+                for first in (0..which.count as usize).step_by(batch) {
+                    let count = batch.min(which.count as usize - first);
+                    let some = (which.first + number(first), number(count));
+                    let scatter = |dense: &mut _, clear| {
+                        launch::base_scatter(
+                            &self.kernels,
+                            &stream,
+                            &rows,
+                            some,
+                            (terms, clear),
+                            dense,
+                        )
+                    };
+                    scatter(dense, false).map_err(&failed)?;
+                    for query in 0..count {
+                        let place = (query, first + query, terms);
+                        launch::base(
+                            &self.kernels,
+                            &stream,
+                            &part.rows,
+                            dense,
+                            place,
+                            scores,
+                            threads,
+                        )
+                        .map_err(&failed)?;
+                    }
+                    scatter(dense, true).map_err(&failed)?;
+                }
+            }
+            CudaEngine::Shared { threads } => {
+                for query in 0..which.count as usize {
+                    let (place, shape) = ((which.first, query), (threads, room));
+                    launch::shared(&self.kernels, &stream, &part.rows, &rows, place, scores, shape)
+                        .map_err(&failed)?;
+                }
+            }
+            CudaEngine::Grid { threads, memory: GridMemory::Texture, .. }
+                if !part.textures.is_empty() =>
+            {
+                for texture in &part.textures {
+                    let shape = (threads, room);
+                    launch::grid_texture(
+                        &self.kernels,
+                        &stream,
+                        &part.rows,
+                        texture,
+                        &rows,
+                        which,
+                        scores,
+                        shape,
+                    )
+                    .map_err(&failed)?;
+                }
+            }
+            CudaEngine::Grid { .. } | CudaEngine::Fused => {
+                let threads = match engine {
+                    CudaEngine::Grid { threads, .. } => threads,
+                    _ => GENERAL_THREADS,
+                };
+                let shape = (threads, room);
+                launch::grid_ldg(&self.kernels, &stream, &part.rows, &rows, which, scores, shape)
+                    .map_err(&failed)?;
+            }
+        }
+        let count = at + which.count as usize;
+        let mut place = Found {
+            keys: found.get(&device, &stream, count * k)?,
+            at,
+            counts: counts.get(&device, &stream, count)?,
+        };
+        let rows = (part.rows.count, part.first_row);
+        launch::select(&self.kernels, &stream, rows, scores, which, excluded, number(k), &mut place)
+            .map_err(&failed)
+    }
+
+    /// Waits for a batch, answers what the fused kernel could not, and hands the neighbors out.
+    pub(super) fn finish(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        sent: &Sent,
+        k: usize,
+        found: &mut Out<'_>,
+    ) -> Result<(), GpuError> {
+        lane.wait()?;
+        let fused = self.is_fused(part, k);
+        let count = sent.count;
+        let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
+        let (keys, counts) = (lane.host_found.get(count * k)?, lane.host_counts.get(count)?);
+        let sorted = fused || k <= SELECT_SORTED as usize;
+        self.threads.run(|| found.fill(keys, k, counts, sorted));
+        if open.is_empty() {
+            return Ok(());
+        }
+        let batch = self.dense_batch(part);
+        for some in open.chunks(batch) {
+            lane.send_list(some)?;
+            let which = Batch { first: 0, count: number(some.len()), listed: true };
+            self.enqueue_dense(part, lane, CudaEngine::Fused, which, sent.longest, (0, k))?;
+            lane.fetch(some.len(), k, false)?;
+            lane.wait()?;
+            let keys = lane.host_found.get(some.len() * k)?;
+            let counts = lane.host_counts.get(some.len())?;
+            for ((&query, keys), &count) in some.iter().zip(keys.chunks(k)).zip(&*counts) {
+                let sorted = k <= SELECT_SORTED as usize;
+                found.set(query as usize, &keys[..count as usize], sorted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Seconds that the GPU takes for queries that are on it already, by its own events: one figure a
+    /// run. What cannot be answered at once is answered too; copies are not counted.
+    ///
+    /// # Errors
+    /// If the GPU fails, or rows or queries do not fit its memory at once.
+    pub fn device_seconds(
+        &self,
+        queries: Queries<'_>,
+        k: NonZeroUsize,
+        runs: usize,
+    ) -> Result<Vec<f64>, SearchError> {
+        queries.check_shape(self.training.cols())?;
+        let loaded = self.loaded();
+        let Residence::Resident(part) = &loaded.rows else {
+            let bytes = part::bytes(&self.training, &(0..self.training.rows()), self.needs());
+            self.device.reserve("all training rows at once", bytes)?;
+            return Ok(Vec::new());
+        };
+        let count = queries.rows.rows();
+        let k = k.get().min(part.rows.count as usize).max(1);
+        let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
+        let sent = self.threads.run(|| lane.send(&queries, 0..count))?;
+        let (start, end) = (self.device.timer()?, self.device.timer()?);
+        let failed = self.device.doing("measuring").failed();
+        let mut seconds = Vec::new();
+        for _ in 0..runs {
+            lane.wait()?;
+            start.record(&lane.stream).map_err(&failed)?;
+            self.enqueue(part, &mut lane, &sent, k)?;
+            end.record(&lane.stream).map_err(&failed)?;
+            lane.wait()?;
+            let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
+            if self.is_fused(part, k) {
+                // Which queries are open is asked in between: that is a copy, and not counted.
+                let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
+                let open = sent.open(&status.map_err(&failed)?);
+                start.record(&lane.stream).map_err(&failed)?;
+                self.enqueue_open(part, &mut lane, &open, (sent.longest, k))?;
+                end.record(&lane.stream).map_err(&failed)?;
+                lane.wait()?;
+                if !open.is_empty() {
+                    taken += start.elapsed_ms(&end).map_err(&failed)?;
+                }
+            }
+            seconds.push(f64::from(taken) / 1_000.0);
+        }
+        self.lanes.put(lane);
+        Ok(seconds)
+    }
+
+    /// Answers open queries, for measurements: what is found stays on the GPU.
+    fn enqueue_open(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        open: &[u32],
+        (longest, k): (usize, usize),
+    ) -> Result<(), GpuError> {
+        for some in open.chunks(self.dense_batch(part)) {
+            lane.send_list(some)?;
+            let which = Batch { first: 0, count: number(some.len()), listed: true };
+            self.enqueue_dense(part, lane, CudaEngine::Fused, which, longest, (0, k))?;
+        }
+        Ok(())
+    }
+}
+
+impl Sent {
+    /// The queries that the fused kernels have not answered.
+    fn open(&self, status: &[u32]) -> Vec<u32> {
+        let refused = (0..self.count).filter(|&query| status[query] != 0);
+        let mut open: Vec<u32> = refused.chain(self.negative.iter().copied()).map(number).collect();
+        open.sort_unstable();
+        open.dedup();
+        open
+    }
+}
+
+/// The candidates that a fused block has room for.
+pub(super) fn room(k: usize) -> u32 {
+    number(3 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("batches are cut below 2^32")
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a size")]
+pub(super) fn share(bytes: usize, share: f64) -> usize {
+    (bytes as f64 * share) as usize
+}

@@ -112,7 +112,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Sets the neighbors of all queries: those of query q are the first counts[q] of
+    /// Sets the neighbors of all queries: those of query `q` are the first `counts[q]` of
     /// `keys[q * k..]`. Call it on the threads that are to work.
     pub(super) fn fill(&mut self, keys: &[u64], k: usize, counts: &[u32], sorted: bool) {
         const PIECE: usize = 256;

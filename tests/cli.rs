@@ -93,7 +93,27 @@ fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
     let devices = run_without_gpu(&["devices"]);
     assert_eq!(devices.code, 0);
     assert!(devices.out.starts_with("no GPU: ") && devices.out.contains("inverted on the CPU"));
-    assert_eq!(run_without_gpu(&["bench", "paper"]).code, 5);
+    assert_eq!(run_without_gpu(&["bench", "paper", "--gpu", "0"]).code, 5);
+}
+
+#[test]
+fn the_papers_bench_reads_files_and_measures_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = folder.path().join("rcv1");
+    let (json, svg) = (folder.path().join("a.json"), folder.path().join("a.svg"));
+    ok(&["generate", "rcv1-like", "-q", "--documents", "600", "-o", text(&corpus)]);
+    let arguments = ["bench", "paper", text(&corpus), "--runs", "1", "--json", text(&json)];
+    let run = run_without_gpu(&[&arguments[..], &["--svg", text(&svg)]].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.err.contains("CPU are measured alone"), "{}", run.err);
+    assert!(run.out.starts_with("no GPU; ") && run.out.contains("300 training rows"));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["schema"], "classify.bench-paper/1");
+    assert_eq!(report["sizes"], serde_json::json!([10, 100]));
+    let names: Vec<&str> =
+        report["lines"].as_array().unwrap().iter().map(|l| l["engine"].as_str().unwrap()).collect();
+    assert_eq!(names, ["exhaustive", "inverted"]);
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
 }
 
 const TRAIN: &str = "corpora/sample/train.jsonl";

@@ -250,25 +250,29 @@ fn a_corpus_of_the_size_of_rcv1() {
     assert_eq!(first, bits(&engine.top_k(Queries::new(&view), k).unwrap()), "two runs");
 }
 
+/// Somebody else has nearly all memory: plans for more than there is fail, smaller ones follow, then the CPU.
 #[test]
 #[ignore = "needs a GPU"]
 fn memory_that_runs_out_changes_no_answer() {
-    let rows = rcv1_like_rows(2_000, 100, 3);
+    let rows = rcv1_like_rows(20_000, 20_000, 3);
     let said = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&said);
     let warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
-    // More than any GPU has: the first plan fails, smaller ones follow, then the CPU.
-    let options = CudaOptions {
-        memory: Some(1 << 50),
-        chunk: Some(1 << 40),
-        ..CudaOptions::new(CudaEngine::Fused)
-    };
     let device = Device::open(0).unwrap();
-    let threads = Threads::available().unwrap();
-    let engine = Cuda::new(&rows.training, device, options, threads.clone(), warn).unwrap();
-    let oracle = Inverted::new(&rows.training, threads).unwrap();
+    let stream = device.stream().unwrap();
+    let engine = {
+        let options = CudaOptions { memory: Some(1 << 40), ..CudaOptions::new(CudaEngine::Fused) };
+        let threads = Threads::available().unwrap();
+        Cuda::new(&rows.training, device.clone(), options, threads, warn).unwrap()
+    };
+    let taken = device.free().unwrap().saturating_sub(64 << 20);
+    let others = stream.alloc_zeros::<u8>(taken).unwrap();
+    stream.synchronize().unwrap();
+    let oracle = Inverted::new(&rows.training, Threads::available().unwrap()).unwrap();
     let view = rows.test.view();
-    let k = NonZeroUsize::new(2_000).unwrap();
+    let k = NonZeroUsize::new(1_000).unwrap();
     let expected = bits(&oracle.top_k(Queries::new(&view), k).unwrap());
     assert_eq!(bits(&engine.top_k(Queries::new(&view), k).unwrap()), expected);
+    drop(others);
+    assert!(!said.lock().unwrap().is_empty(), "the memory did not run out");
 }

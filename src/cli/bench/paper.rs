@@ -75,8 +75,10 @@ pub(crate) struct Paper {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
-    device: String,
-    driver_cuda: i32,
+    /// The GPU, if there is one.
+    device: Option<String>,
+    /// The newest CUDA that its driver knows: 13000 is 13.0.
+    driver_cuda: Option<i32>,
     corpus: String,
     training_rows: usize,
     terms: usize,
@@ -100,39 +102,47 @@ pub(super) struct Line {
 impl Paper {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
         let device = match self.gpu {
-            Some(ordinal) => Device::open(ordinal),
-            None => Device::open_best(),
+            Some(ordinal) => {
+                let device = Device::open(ordinal);
+                Some(device.map_err(|error| Failure::Gpu(error.into()))?)
+            }
+            None => match Device::open_best() {
+                Ok(device) => Some(device),
+                Err(error) => {
+                    talk.say(&format!("{error}: the engines of the CPU are measured alone"));
+                    None
+                }
+            },
         };
-        let device = device.map_err(|error| Failure::Gpu(error.into()))?;
         let (rows, corpus) = self.rows(threads, seed, talk)?;
         let sizes: Vec<usize> = SIZES
             .into_iter()
             .filter(|&size| size <= self.most && size <= rows.test.rows())
             .collect();
+        let one = Threads::new(NonZeroUsize::MIN);
+        let one = one.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
+        let sequential = Engines::exhaustive(&one);
         let mut lines =
-            vec![self.line("BaseCSR", EngineKind::Exhaustive, &rows, &sizes, |_| {
-                let one = NonZeroUsize::MIN;
-                let one =
-                    Threads::new(one).map_err(|error| Failure::Resource(error.to_string()))?;
-                Ok(Engines::exhaustive(&one))
-            })?];
+            vec![self.line("BaseCSR", EngineKind::Exhaustive, &sequential, &rows, &sizes)?];
         for (name, kind) in settings() {
             if !self.only.is_empty() && !self.only.contains(&kind) && kind != EngineKind::FUSED {
                 continue;
             }
-            talk.say(&format!("measuring {name}"));
-            lines.push(self.line(&name, kind, &rows, &sizes, |kind| match kind {
-                EngineKind::Cuda(engine) => {
+            let engines = match (kind, &device) {
+                (EngineKind::Cuda(_), None) => continue,
+                (EngineKind::Cuda(engine), Some(device)) => {
                     let warn = Arc::new(move |text: &str| talk.say(text));
-                    Ok(Engines::cuda(engine, device.clone(), threads, warn))
+                    Engines::cuda(engine, device.clone(), threads, warn)
                 }
-                _ => Ok(Engines::cpu(threads)),
-            })?);
+                _ => Engines::cpu(threads),
+            };
+            talk.say(&format!("measuring {name}"));
+            lines.push(self.line(&name, kind, &engines, &rows, &sizes)?);
         }
         let report = Report {
             schema: "classify.bench-paper/1",
-            device: device.info().name.clone(),
-            driver_cuda: device.info().driver,
+            device: device.as_ref().map(|device| device.info().name.clone()),
+            driver_cuda: device.as_ref().map(|device| device.info().driver),
             corpus,
             training_rows: rows.training.rows(),
             terms: rows.training.cols(),
@@ -193,11 +203,11 @@ impl Paper {
         &self,
         name: &str,
         kind: EngineKind,
+        engines: &Engines,
         rows: &Rows,
         sizes: &[usize],
-        engines: impl Fn(EngineKind) -> Result<Engines, Failure>,
     ) -> Result<Line, Failure> {
-        let engine = engines(kind)?.engine(&rows.training)?;
+        let engine = engines.engine(&rows.training)?;
         let mut seconds: Vec<Option<f64>> = Vec::new();
         let (mut last, mut last_size) = (0.0, 0);
         for &size in sizes {
@@ -255,11 +265,14 @@ fn settings() -> Vec<(String, EngineKind)> {
 
 impl Report {
     fn text(&self) -> String {
+        let gpu = match (&self.device, self.driver_cuda) {
+            (Some(name), Some(cuda)) => {
+                format!("{name}, CUDA {}.{}", cuda / 1_000, cuda % 1_000 / 10)
+            }
+            _ => "no GPU".to_owned(),
+        };
         let mut text = format!(
-            "{}, CUDA {}.{}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds a query\n\n",
-            self.device,
-            self.driver_cuda / 1_000,
-            self.driver_cuda % 1_000 / 10,
+            "{gpu}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds a query\n\n",
             self.corpus,
             self.training_rows,
             self.terms,
@@ -279,7 +292,7 @@ impl Report {
         for (name, seconds) in &self.paper {
             row(&mut text, name, seconds.iter().take(self.sizes.len()).map(|&s| Some(s)));
         }
-        if let Some(fused) = self.lines.last() {
+        if let Some(fused) = self.lines.last().filter(|line| line.engine == "fused") {
             let best = |start: &str, at: usize| {
                 let lines = self.lines.iter().filter(|line| line.name.starts_with(start));
                 lines.filter_map(|line| line.seconds[at]).min_by(f64::total_cmp)

@@ -6,7 +6,7 @@ use super::paper::Line;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 84.0;
 const RIGHT: f64 = 170.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;

@@ -75,12 +75,17 @@ impl DeviceInfo {
 /// All GPUs that the driver lists, by ordinal.
 ///
 /// # Errors
-/// [`GpuError::NoDriver`] where there is no driver, [`GpuError::NoDevice`] where it lists no GPU.
+/// [`GpuError::NoDriver`] where there is no driver, [`GpuError::NoDevice`] where it lists no GPU,
+/// [`GpuError::StaticBuild`] in a static binary.
 pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
     (0..count()?).map(|ordinal| Ok(Device::open(ordinal)?.info)).collect()
 }
 
 fn count() -> Result<usize, GpuError> {
+    // A program without a dynamic loader of its own must not load the driver's library.
+    if cfg!(target_feature = "crt-static") {
+        return Err(GpuError::StaticBuild);
+    }
     #[expect(unsafe_code, reason = "cudarc's probe for the driver's library is unsafe")]
     // SAFETY: loading the driver's library runs its initializers, which any process may do.
     let present = unsafe { cudarc::driver::sys::is_culib_present() };

@@ -91,7 +91,9 @@ impl Searching {
             }
             (DeviceArgument::Auto, None) => match Device::open_best() {
                 Ok(device) => Ok(device),
-                Err(GpuError::NoDriver | GpuError::NoDevice) => return Ok(on_cpu()),
+                Err(GpuError::NoDriver | GpuError::NoDevice | GpuError::StaticBuild) => {
+                    return Ok(on_cpu());
+                }
                 Err(error) => {
                     talk.say(&format!("{error}; searching on the CPU"));
                     return Ok(on_cpu());

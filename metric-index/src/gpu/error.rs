@@ -10,6 +10,9 @@ pub enum GpuError {
     /// No driver on this machine.
     #[error("there is no NVIDIA driver on this machine (libcuda.so.1 was not found)")]
     NoDriver,
+    /// A program that cannot load the driver.
+    #[error("this is a static build, which cannot load the NVIDIA driver; a dynamic one can")]
+    StaticBuild,
     /// A driver, but no GPU.
     #[error("the NVIDIA driver lists no GPU")]
     NoDevice,

@@ -103,6 +103,22 @@ fn agree_with(
     }
 }
 
+/// A slice of a matrix keeps the pointers of the whole.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_slice_of_queries() {
+    let training = random(1, 50, 12, 30, small_integer);
+    let queries = random(2, 40, 12, 30, small_integer);
+    let slice = queries.slice_outer(11..40);
+    let oracle = Exhaustive::new(&training, Threads::available().unwrap()).unwrap();
+    let k = NonZeroUsize::new(7).unwrap();
+    let expected = bits(&oracle.top_k(Queries::new(&slice), k).unwrap());
+    for options in all_options() {
+        let engine = cuda(&training, options);
+        assert_eq!(bits(&engine.top_k(Queries::new(&slice), k).unwrap()), expected, "{options:?}");
+    }
+}
+
 fn agree(training: &Csr, queries: &Csr, ks: &[usize]) {
     let oracle = Exhaustive::new(training, Threads::available().unwrap()).unwrap();
     agree_with(&oracle, training, queries, ks, &all_options());

@@ -35,6 +35,9 @@ use cudarc::driver::{CudaContext, CudaModule};
 
 /// The least compute capability that the kernels run on.
 pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
+/// The oldest driver that reads the kernels' PTX, by the newest CUDA that it knows: 12000 is 12.0, of the
+/// drivers from 525 on.
+pub const LEAST_DRIVER: i32 = 12_000;
 
 /// What a GPU is and how much of everything it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,17 +71,44 @@ pub struct DeviceInfo {
 impl DeviceInfo {
     /// Whether the kernels run on it.
     pub fn is_supported(&self) -> bool {
-        self.capability >= LEAST_CAPABILITY
+        self.check().is_ok()
+    }
+
+    /// Refuses a GPU that the kernels do not run on.
+    ///
+    /// # Errors
+    /// [`GpuError::TooOld`] or [`GpuError::OldDriver`].
+    pub fn check(&self) -> Result<(), GpuError> {
+        if self.capability < LEAST_CAPABILITY {
+            let (name, capability) = (self.name.clone(), self.capability);
+            return Err(GpuError::TooOld { name, capability });
+        }
+        if self.driver < LEAST_DRIVER {
+            return Err(GpuError::OldDriver { cuda: self.driver });
+        }
+        Ok(())
     }
 }
 
-/// All GPUs that the driver lists, by ordinal.
+/// The GPUs that the driver lists and opens, by ordinal.
 ///
 /// # Errors
+/// The first GPU's if none can be opened (one that others keep for themselves, or whose memory is full);
 /// [`GpuError::NoDriver`] where there is no driver, [`GpuError::NoDevice`] where it lists no GPU,
 /// [`GpuError::StaticBuild`] in a static binary.
 pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
-    (0..count()?).map(|ordinal| Ok(Device::open(ordinal)?.info)).collect()
+    let mut found = Vec::new();
+    let mut first_error = None;
+    for ordinal in 0..count()? {
+        match Device::open(ordinal) {
+            Ok(device) => found.push(device.info),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    match first_error {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
 }
 
 fn count() -> Result<usize, GpuError> {
@@ -134,11 +164,13 @@ impl Device {
     /// If there is none.
     pub fn open_best() -> Result<Self, GpuError> {
         let found = devices()?;
-        let first = found[0].clone();
-        let best = found.into_iter().filter(DeviceInfo::is_supported).max_by_key(|info| info.free);
-        match best {
-            Some(info) => Self::open(info.ordinal),
-            None => Err(GpuError::TooOld { name: first.name, capability: first.capability }),
+        let best = found.iter().filter(|info| info.is_supported()).max_by_key(|info| info.free);
+        match best.or(found.first()) {
+            Some(info) => {
+                info.check()?;
+                Self::open(info.ordinal)
+            }
+            None => Err(GpuError::NoDevice),
         }
     }
 
@@ -166,6 +198,9 @@ impl Device {
     /// # Errors
     /// [`GpuError::Memory`] if fewer than `needed` bytes are free.
     pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
+        // What was freed in streams is free when they have come that far.
+        let doing = Doing::new(self.info.ordinal, "waiting for it");
+        self.context.synchronize().map_err(doing.failed())?;
         let free = self.free()?;
         if needed > free {
             return Err(GpuError::Memory { ordinal: self.info.ordinal, what, needed, free });
@@ -185,12 +220,9 @@ impl Device {
     /// Loads PTX: the driver compiles it for this GPU.
     ///
     /// # Errors
-    /// [`GpuError::TooOld`] below compute capability 7.5, or the driver's refusal.
+    /// If the GPU or its driver is too old, or the driver refuses the PTX.
     pub fn load(&self, ptx: &str) -> Result<Module, GpuError> {
-        if !self.info.is_supported() {
-            let (name, capability) = (self.info.name.clone(), self.info.capability);
-            return Err(GpuError::TooOld { name, capability });
-        }
+        self.info.check()?;
         let doing = Doing::new(self.info.ordinal, "loading its kernels");
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(doing.failed())?;
         Ok(Module { module, ordinal: self.info.ordinal })

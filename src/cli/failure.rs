@@ -113,7 +113,10 @@ impl From<ModelError> for Failure {
 
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
-        Self::Search(error)
+        match error {
+            SearchError::Gpu(_) => Self::Gpu(error),
+            error => Self::Search(error),
+        }
     }
 }
 
@@ -121,7 +124,7 @@ impl From<ClassifyError> for Failure {
     fn from(error: ClassifyError) -> Self {
         match error {
             ClassifyError::Document(error) => Self::Corpus(error),
-            ClassifyError::Search(error) => Self::Search(error),
+            ClassifyError::Search(error) => error.into(),
         }
     }
 }

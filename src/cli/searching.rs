@@ -100,6 +100,7 @@ impl Searching {
                 }
             },
         };
+        let device = device.and_then(|device| device.info().check().map(|()| device));
         let device = device.map_err(|error| Failure::Gpu(error.into()))?;
         let Some(EngineKind::Cuda(engine)) = self.engine.or(Some(EngineKind::FUSED)) else {
             return Ok(on_cpu());

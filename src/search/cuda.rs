@@ -5,9 +5,9 @@
 //! algorithms of Bresler et al. 2011, which compute every similarity and then select: a row of scores a
 //! query. All return the same neighbors and the same bits as the engines on the CPU.
 //!
-//! Rows and queries of any number and length are taken. Where the fused kernel cannot answer a query
-//! (too many candidates, as among equal documents; a negative weight; k above 1,200), the GPU computes
-//! all its similarities. Training rows that do not fit the GPU's memory go through it part by part.
+//! Rows and queries of any number and length are taken. Where the fused kernels cannot answer a query
+//! (too many candidates, as among equal documents; a negative weight; k above 1,200; more than 8,192
+//! terms; weights near the ends of the range of f32), the GPU computes all its similarities. Training rows that do not fit the GPU's memory go through it part by part.
 //! If the GPU runs out of memory the parts become smaller; if it fails, the CPU goes on.
 
 use std::num::NonZeroUsize;
@@ -84,6 +84,21 @@ pub enum CudaEngine {
     },
     /// The project's own: fixed-point sums over an inverted index.
     Fused,
+}
+
+impl CudaEngine {
+    /// The same with sizes that a GPU can launch.
+    fn clamped(self) -> Self {
+        let size = |size: u32| size.clamp(1, 1_024);
+        match self {
+            Self::Base { threads } => Self::Base { threads: size(threads) },
+            Self::Shared { threads } => Self::Shared { threads: size(threads) },
+            Self::Grid { documents, threads, memory } => {
+                Self::Grid { documents: size(documents), threads: size(threads), memory }
+            }
+            Self::Fused => Self::Fused,
+        }
+    }
 }
 
 /// How the GPU is used. The defaults are right unless a limit is to be tried out.
@@ -171,10 +186,11 @@ enum Residence {
 }
 
 impl<'a> Cuda<'a> {
-    /// Puts training rows on a GPU.
+    /// Puts training rows on a GPU. Threads and documents of the paper's engines are taken as 1 to 1,024.
     ///
     /// # Errors
-    /// If a weight is not finite, or the GPU fails and `options.fall_back` is not set.
+    /// If a weight is not finite, if the kernels cannot be loaded, or if the GPU fails later and
+    /// `options.fall_back` is not set.
     pub fn new(
         training: &'a Csr,
         device: Device,
@@ -189,6 +205,7 @@ impl<'a> Cuda<'a> {
             Some(bytes) => bytes,
             None => share(device.free()?, MEMORY_SHARE),
         };
+        let options = CudaOptions { engine: options.engine.clamped(), ..options };
         let nonnegative = view.data().iter().all(|&weight| weight >= 0.0);
         let mut engine = Self {
             training: view,
@@ -277,24 +294,33 @@ impl<'a> Cuda<'a> {
 
     /// After a failure: goes on with less memory if that can help, otherwise with the CPU.
     fn mend(&self, error: &GpuError) -> Result<(), SearchError> {
-        if error.is_out_of_memory() {
-            for _ in 0..TRIES {
-                if self.shrink(error).is_ok() {
-                    return Ok(());
-                }
+        let mut error = error.clone();
+        for _ in 0..TRIES {
+            if !error.is_out_of_memory() {
+                break;
+            }
+            match self.shrink(&error) {
+                Ok(()) => return Ok(()),
+                Err(next) => error = next,
             }
         }
-        self.rescue_from(error)
+        self.rescue_from(&error)
     }
 
-    /// Goes on with half the memory.
+    /// Goes on with half the memory, or with what is free if that is less.
     fn shrink(&self, error: &GpuError) -> Result<(), GpuError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
-        let budget = loaded.budget / 2;
-        (self.warn)(&format!("{error}; going on with {} MiB of its memory", budget >> 20));
+        let half = loaded.budget / 2;
         self.lanes.clear();
-        // The rows leave the GPU before they are planned anew.
-        *loaded = Arc::new(Loaded { rows: Residence::Streamed(Vec::new()), budget });
+        // The rows leave the GPU before they are planned anew. Should that fail, who searches meanwhile
+        // tries to load them whole.
+        let all = || Residence::Streamed(std::iter::once(0..self.training.rows()).collect());
+        *loaded = Arc::new(Loaded { rows: all(), budget: half });
+        // Waits until what was freed is free.
+        self.device.reserve("nothing", 0)?;
+        let budget = half.min(share(self.device.free()?, MEMORY_SHARE));
+        (self.warn)(&format!("{error}; going on with {} MiB of its memory", budget >> 20));
+        *loaded = Arc::new(Loaded { rows: all(), budget });
         *loaded = Arc::new(self.load(budget)?);
         Ok(())
     }
@@ -349,7 +375,8 @@ impl<'a> Cuda<'a> {
     ) -> Result<(), SearchError> {
         let k = k.min(part.rows.count as usize);
         if k == 0 {
-            return Ok(());
+            // No row to find; what the CPU refuses is refused all the same.
+            return queries.check(self.training.cols(), &self.threads);
         }
         let chunks = self.chunks(part, budget, queries, k);
         let lanes = chunks.len().min(LANES);
@@ -416,9 +443,12 @@ impl<'a> Cuda<'a> {
         let most = self.options.chunk.unwrap_or(if fused { CHUNK } else { DENSE_CHUNK });
         // Three tenths of the budget for what is found, and one for the queries and scores.
         let bytes = k * 8 + room(k) as usize * 4 + 32;
+        // An entry is a column, a weight, and up to three times the tasks that it makes in the mean.
+        let tasks = part.tiles.iter().map(|tile| tile.cuts.mean).fold(0.0, f64::max);
         let affordable = (budget / 10 * 3 / lanes / bytes).max(1);
         let most = most.clamp(1, affordable);
-        let entries = (budget / 20 / lanes / 8).clamp(1, CHUNK_ENTRIES);
+        let entries = share(budget / 20 / lanes, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
+        let entries = entries.clamp(1, CHUNK_ENTRIES);
         let indptr = queries.rows.indptr();
         let indptr = indptr.raw_storage();
         let mut chunks = Vec::new();
@@ -436,7 +466,7 @@ impl<'a> Cuda<'a> {
 
 impl Cuda<'_> {
     /// [`Search::top_k`] into lists that are used again: where millions of queries are searched, making a
-    /// list for each takes longer than finding what is in it.
+    /// list for each takes longer than finding what is in it. After an error they hold part of the answers.
     ///
     /// # Errors
     /// If the queries do not fit the training rows, or the GPU fails and nothing may take its place.

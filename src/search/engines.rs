@@ -110,6 +110,8 @@ pub struct Engines {
     device: Option<Device>,
     threads: Threads,
     warn: Warn,
+    /// Whether the CPU goes on where the GPU fails.
+    fall_back: bool,
 }
 
 impl fmt::Debug for Engines {
@@ -122,7 +124,8 @@ impl Engines {
     /// The [`Inverted`] engine.
     pub fn cpu(threads: &Threads) -> Self {
         let warn = std::sync::Arc::new(|_: &str| ());
-        Self { kind: EngineKind::Inverted, device: None, threads: threads.clone(), warn }
+        let kind = EngineKind::Inverted;
+        Self { kind, device: None, threads: threads.clone(), warn, fall_back: true }
     }
 
     /// The [`Exhaustive`] engine.
@@ -133,7 +136,13 @@ impl Engines {
     /// An engine of a GPU; `warn` is told where the GPU fails and the CPU goes on.
     pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads, warn: Warn) -> Self {
         let kind = EngineKind::Cuda(engine);
-        Self { kind, device: Some(device), threads: threads.clone(), warn }
+        Self { kind, device: Some(device), threads: threads.clone(), warn, fall_back: true }
+    }
+
+    /// The same without the CPU to go on where the GPU fails: for measurements.
+    #[must_use]
+    pub fn without_fall_back(self) -> Self {
+        Self { fall_back: false, ..self }
     }
 
     /// The threads.
@@ -160,14 +169,23 @@ impl Engines {
     /// An engine over training rows.
     ///
     /// # Errors
-    /// If a weight is not finite.
+    /// If a weight is not finite; without anything to fall back on, if the GPU fails.
     pub fn engine<'a>(&self, training: &'a Csr) -> Result<Box<dyn Search + 'a>, SearchError> {
         let threads = self.threads.clone();
         Ok(match (self.kind, &self.device) {
             (EngineKind::Cuda(engine), Some(device)) => {
-                let options = CudaOptions::new(engine);
+                let fall_back = self.fall_back;
+                let options = CudaOptions { fall_back, ..CudaOptions::new(engine) };
                 let warn = std::sync::Arc::clone(&self.warn);
-                Box::new(Cuda::new(training, device.clone(), options, threads, warn)?)
+                match Cuda::new(training, device.clone(), options, threads.clone(), warn) {
+                    Ok(engine) => Box::new(engine),
+                    // Its kernels could not be loaded, say.
+                    Err(SearchError::Gpu(error)) if fall_back => {
+                        (self.warn)(&format!("{error}; going on with the CPU"));
+                        Box::new(Inverted::new(training, threads)?)
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             (EngineKind::Exhaustive, _) => Box::new(Exhaustive::new(training, threads)?),
             _ => Box::new(Inverted::new(training, threads)?),

@@ -32,6 +32,12 @@ pub enum GpuError {
         /// Its compute capability.
         capability: (i32, i32),
     },
+    /// A driver that does not know the kernels' PTX.
+    #[error("the NVIDIA driver knows CUDA {}.{}, 12.0 is needed: a driver from 525 on", cuda / 1_000, cuda % 1_000 / 10)]
+    OldDriver {
+        /// The newest CUDA that it knows: 11040 is 11.4.
+        cuda: i32,
+    },
     /// Too little memory, found before allocating.
     #[error("GPU {ordinal}: {what} needs {needed} bytes, {free} are free")]
     Memory {

@@ -19,7 +19,7 @@ use classify::decide::Decision;
 use classify::generate::{DOCUMENTS, Rows, TRAINING, rcv1_like_rows};
 use classify::matrix::{Csr, CsrBuilder};
 use classify::model::{FeatureSpec, InputSpec, TrainSettings};
-use classify::search::{EngineKind, Engines, Queries};
+use classify::search::{EngineKind, Engines, Queries, SearchError};
 use classify::threads::Threads;
 use metric_index::gpu::Device;
 use serde::Serialize;
@@ -122,8 +122,13 @@ impl Paper {
         let one = Threads::new(NonZeroUsize::MIN);
         let one = one.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
         let sequential = Engines::exhaustive(&one);
-        let mut lines =
-            vec![self.line("BaseCSR", EngineKind::Exhaustive, &sequential, &rows, &sizes)?];
+        let mut lines = vec![self.line(
+            "BaseCSR",
+            EngineKind::Exhaustive,
+            &sequential,
+            (&rows, &sizes),
+            talk,
+        )?];
         for (name, kind) in settings() {
             if !self.only.is_empty() && !self.only.contains(&kind) && kind != EngineKind::FUSED {
                 continue;
@@ -132,12 +137,12 @@ impl Paper {
                 (EngineKind::Cuda(_), None) => continue,
                 (EngineKind::Cuda(engine), Some(device)) => {
                     let warn = Arc::new(move |text: &str| talk.say(text));
-                    Engines::cuda(engine, device.clone(), threads, warn)
+                    Engines::cuda(engine, device.clone(), threads, warn).without_fall_back()
                 }
                 _ => Engines::cpu(threads),
             };
             talk.say(&format!("measuring {name}"));
-            lines.push(self.line(&name, kind, &engines, &rows, &sizes)?);
+            lines.push(self.line(&name, kind, &engines, (&rows, &sizes), talk)?);
         }
         let report = Report {
             schema: "classify.bench-paper/1",
@@ -198,23 +203,36 @@ impl Paper {
         Ok((rows, folder.display().to_string()))
     }
 
-    /// Measures an engine at each size, until it would take too long.
+    /// Measures an engine at each size, until it would take too long or the GPU fails.
     fn line(
         &self,
         name: &str,
         kind: EngineKind,
         engines: &Engines,
+        (rows, sizes): (&Rows, &[usize]),
+        talk: Talk,
+    ) -> Result<Line, Failure> {
+        let mut seconds = vec![None; sizes.len()];
+        match self.measure(engines, rows, sizes, &mut seconds) {
+            Err(SearchError::Gpu(error)) => talk.say(&format!("{name}: {error}")),
+            outcome => outcome?,
+        }
+        Ok(Line { name: name.to_owned(), engine: kind.to_string(), seconds })
+    }
+
+    fn measure(
+        &self,
+        engines: &Engines,
         rows: &Rows,
         sizes: &[usize],
-    ) -> Result<Line, Failure> {
+        seconds: &mut [Option<f64>],
+    ) -> Result<(), SearchError> {
         let engine = engines.engine(&rows.training)?;
-        let mut seconds: Vec<Option<f64>> = Vec::new();
         let (mut last, mut last_size) = (0.0, 0);
-        for &size in sizes {
+        for (&size, seconds) in sizes.iter().zip(seconds) {
             let expected = if last_size == 0 { 0.0 } else { last * size as f64 / last_size as f64 };
             if expected > self.limit {
-                seconds.push(None);
-                continue;
+                break;
             }
             let queries = first(&rows.test, size);
             let view = queries.view();
@@ -234,9 +252,9 @@ impl Paper {
             }
             times.sort_by(f64::total_cmp);
             (last, last_size) = (times[times.len() / 2], size);
-            seconds.push(Some(last));
+            *seconds = Some(last);
         }
-        Ok(Line { name: name.to_owned(), engine: kind.to_string(), seconds })
+        Ok(())
     }
 }
 

@@ -144,9 +144,11 @@ impl Lane {
         const PIECE: usize = 16_384;
         let count = range.len();
         let indptr = queries.rows.indptr();
+        // A slice of a matrix keeps the pointers of the whole.
+        let base = indptr.raw_storage()[0];
         let indptr = &indptr.raw_storage()[range.start..=range.end];
-        let start = usize::try_from(indptr[0]).expect("in memory");
-        let nonzeros = usize::try_from(indptr[count]).expect("in memory") - start;
+        let start = usize::try_from(indptr[0] - base).expect("in memory");
+        let nonzeros = usize::try_from(indptr[count] - indptr[0]).expect("in memory");
         let ptr = self.host_ptr.get(count + 1)?;
         for (to, &from) in ptr.iter_mut().zip(indptr) {
             #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]

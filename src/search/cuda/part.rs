@@ -76,7 +76,10 @@ impl Part {
         let mut tiles = Vec::new();
         if let Some(most) = needs.tile_rows {
             // A few at a time: their lists are in host memory only until they are on the GPU.
-            let cuts: Vec<Range<usize>> = cuts(range.len(), most);
+            let entries = |cut: &Range<usize>| {
+                nonzeros(training, &(range.start + cut.start..range.start + cut.end))
+            };
+            let cuts = cuts(range.len(), most, &entries);
             for some in cuts.chunks(threads.count().max(1)) {
                 let made: Vec<TileIndex> = threads.run(|| {
                     let index = |cut: &Range<usize>| {
@@ -101,12 +104,27 @@ impl Part {
     }
 }
 
-/// `count` rows in tiles of about the same size, at most `most` rows, multiples of eight.
-fn cuts(count: usize, most: usize) -> Vec<Range<usize>> {
+/// `count` rows in tiles of about the same size, at most `most` rows, multiples of eight; tiles of too many
+/// entries for 32-bit places are halved.
+fn cuts(count: usize, most: usize, entries: &dyn Fn(&Range<usize>) -> usize) -> Vec<Range<usize>> {
     let tiles = count.div_ceil(most.max(1)).max(1);
     let size = count.div_ceil(tiles).next_multiple_of(8).min(most.max(1)).max(1);
-    (0..count).step_by(size).map(|start| start..(start + size).min(count)).collect()
+    let mut open: Vec<Range<usize>> =
+        (0..count).step_by(size).map(|start| start..(start + size).min(count)).rev().collect();
+    let mut cuts = Vec::new();
+    while let Some(cut) = open.pop() {
+        if cut.len() > 1 && entries(&cut) > TILE_ENTRIES {
+            let middle = cut.start + cut.len() / 2;
+            open.extend([middle..cut.end, cut.start..middle]);
+        } else {
+            cuts.push(cut);
+        }
+    }
+    cuts
 }
+
+/// The most entries of a tile of several rows.
+const TILE_ENTRIES: usize = 1 << 30;
 
 fn csr(
     device: &Device,
@@ -194,10 +212,15 @@ mod tests {
     #[test]
     fn tiles_are_of_like_size_and_hold_every_row_once() {
         for (count, most) in [(0, 8), (1, 8), (17, 8), (23_149, 24_000), (23_149, 8_000), (9, 3)] {
-            let cuts = cuts(count, most);
+            let cuts = cuts(count, most, &|_| 0);
             assert!(cuts.iter().all(|cut| !cut.is_empty() && cut.len() <= most));
             let rows: Vec<usize> = cuts.into_iter().flatten().collect();
             assert_eq!(rows, (0..count).collect::<Vec<_>>());
         }
+        // Rows 4 to 7 have too many entries to be together.
+        let entries =
+            |cut: &Range<usize>| if cut.start < 8 && cut.end > 4 { cut.len() << 29 } else { 0 };
+        let cuts = cuts(16, 8, &entries);
+        assert_eq!(cuts, [0..4, 4..6, 6..8, 8..16].map(|cut: Range<usize>| cut));
     }
 }

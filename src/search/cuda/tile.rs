@@ -257,6 +257,64 @@ mod tests {
         }
     }
 
+    /// The bound that kernels/fused.cuh proves, with its numbers: sums in units of `scale` are never below
+    /// the similarity, at most `error` above it, and fit 16 bits.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small, not negative"
+    )]
+    #[test]
+    fn sums_are_above_the_similarity_by_less_than_the_error() {
+        let mut state = 7u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99_991);
+            (state >> 40) as f64 / f64::from(1u32 << 24)
+        };
+        for sharpness in [0.2, 1.0, 6.0, 30.0] {
+            let (rows, terms) = (300usize, 40u32);
+            let mut draw = |share: f64| -> Vec<(u32, f32)> {
+                let entry =
+                    |term| (random() < share).then(|| (term, random().powf(sharpness) as f32));
+                (0..terms).filter_map(entry).collect()
+            };
+            let training: Vec<Vec<(u32, f32)>> = (0..rows).map(|_| draw(0.4)).collect();
+            let query = draw(0.7);
+            let mut builder = CsrBuilder::default();
+            for row in &training {
+                builder.push_row(row.iter().copied());
+            }
+            let tile = TileIndex::new(&builder.build(terms as usize).view(), 0..rows);
+            let greatest = |term: u32| f64::from(f32::from_bits(tile.lists[term as usize][2]));
+            let products: f64 = query.iter().map(|&(t, w)| f64::from(w) * greatest(t)).sum();
+            let squares: f64 = query.iter().map(|&(_, w)| f64::from(w).powi(2)).sum();
+            let most = (squares.sqrt() * f64::from(tile.longest)).min(products);
+            let count = query.len() as f64;
+            let scale = (65_530.0 - 1.25 * count) / ((most + products / 8_190.0) * 1.000_002);
+            let error = scale * products / 8_190.0 + 1.1875 * count;
+            let mut sums = vec![0u32; rows];
+            for &(term, weight) in &query {
+                let mult =
+                    (f64::from(weight) * greatest(term) * scale * 65_536.0 / STEPS).ceil() as u32;
+                let [start, vectors, ..] = tile.lists[term as usize];
+                for &posting in &tile.postings[4 * start as usize..4 * (start + vectors) as usize] {
+                    let row = (posting >> 2 & 0x7fff) as usize * 2 + (posting & 1) as usize;
+                    sums[row] += ((posting >> 17) * mult + 0xffff) >> 16;
+                }
+            }
+            for (row, &sum) in training.iter().zip(&sums) {
+                let weight = |term| query.iter().find(|entry| entry.0 == term).map_or(0.0, |e| e.1);
+                let similarity: f64 =
+                    row.iter().map(|&(term, w)| f64::from(w) * f64::from(weight(term))).sum();
+                let (sum, exact) = (f64::from(sum), similarity * scale);
+                assert!(
+                    sum >= exact && sum <= exact + error && sum < 65_536.0,
+                    "{sum} {exact} {error}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn a_row_is_at_most_as_long_as_the_longest() {
         let (tile, _) = index(3, 2, |row, _| if row == 1 { 3.0 } else { 0.5 });

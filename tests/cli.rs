@@ -116,6 +116,34 @@ fn the_papers_bench_reads_files_and_measures_what_there_is() {
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
 }
 
+/// A failure does not wait for a source that stays open.
+#[test]
+fn evaluate_ends_when_a_document_does_not_fit_though_more_may_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, model) = (folder.path().join("two.svm"), folder.path().join("two.model"));
+    std::fs::write(&corpus, "1 1:1 2:1\n2 3:1\n").unwrap();
+    ok(&["train", text(&corpus), "-o", text(&model), "-q"]);
+    let mut child = command(&["evaluate", text(&model), "-", "--format", "jsonl", "-q"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    // More than a batch of either engine; the pipe breaks when the program ends.
+    let line = "{\"text\": \"a b\", \"label\": \"x\"}\n";
+    let _ = pipe.write_all(line.repeat(20_000).as_bytes());
+    let ended = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        child.try_wait().unwrap().is_some()
+    });
+    if !ended {
+        child.kill().unwrap();
+    }
+    assert_eq!((ended, child.wait().unwrap().code()), (true, Some(3)));
+    drop(pipe);
+}
+
 const TRAIN: &str = "corpora/sample/train.jsonl";
 const TEST: &str = "corpora/sample/test.jsonl";
 const GOLDEN: &str = "models/golden-v1.model";

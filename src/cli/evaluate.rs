@@ -267,7 +267,7 @@ type Found = (Vec<Document>, Vectors, Vec<Vec<Neighbor>>);
 fn evaluate(
     classifier: &Classifier<'_>,
     evaluator: &mut Evaluator<'_>,
-    mut test: Test,
+    test: Test,
     batch: usize,
     mut stages: Stages,
     talk: Talk,
@@ -279,26 +279,27 @@ fn evaluate(
     let one_more = classifier.k.saturating_add(1);
     let whole = classifier.decision.needs_batch();
     let batch_size = if whole { usize::MAX } else { batch_size(batch, one_more) };
-    let documents = &mut test.documents;
-    let tested = std::thread::scope(|scope| {
-        let (to_vectorize, batches) = sync_channel::<Result<Vec<Document>, Failure>>(QUEUE);
-        let reading = scope.spawn(move || {
-            let mut stage = Stage::empty("test: read");
-            loop {
-                let start = Instant::now();
-                let batch: Result<Vec<Document>, CorpusError> =
-                    documents.by_ref().take(batch_size).collect();
-                let count = batch.as_ref().map_or(0, Vec::len);
-                stage.add(count as u64, start);
-                let last = count == 0;
-                if batch.as_ref().is_ok_and(Vec::is_empty)
-                    || to_vectorize.send(batch.map_err(Failure::from)).is_err()
-                    || last
-                {
-                    return stage;
-                }
+    let (to_vectorize, batches) = sync_channel::<Result<Vec<Document>, Failure>>(QUEUE);
+    // Not of the scope: a reader that waits for input must not hold up the end after a failure.
+    let mut documents = test.documents;
+    let reading = std::thread::spawn(move || {
+        let mut stage = Stage::empty("test: read");
+        loop {
+            let start = Instant::now();
+            let batch: Result<Vec<Document>, CorpusError> =
+                documents.by_ref().take(batch_size).collect();
+            let count = batch.as_ref().map_or(0, Vec::len);
+            stage.add(count as u64, start);
+            let last = count == 0;
+            if batch.as_ref().is_ok_and(Vec::is_empty)
+                || to_vectorize.send(batch.map_err(Failure::from)).is_err()
+                || last
+            {
+                return stage;
             }
-        });
+        }
+    });
+    let tested = std::thread::scope(|scope| {
         let (to_search, vectorized) =
             sync_channel::<Result<(Vec<Document>, Vectors), Failure>>(QUEUE);
         let vectorizing = scope.spawn(move || {
@@ -310,7 +311,8 @@ fn evaluate(
                     stage.add(batch.len() as u64, start);
                     Ok((batch, vectors))
                 });
-                if to_search.send(made).is_err() {
+                let failed = made.is_err();
+                if to_search.send(made).is_err() || failed {
                     break;
                 }
             }
@@ -326,7 +328,8 @@ fn evaluate(
                     stage.add(batch.len() as u64, start);
                     Ok((batch, vectors, neighbors))
                 });
-                if to_vote.send(made).is_err() {
+                let failed = made.is_err();
+                if to_vote.send(made).is_err() || failed {
                     break;
                 }
             }
@@ -353,15 +356,18 @@ fn evaluate(
         }
         // Threads that wait to hand something over end.
         drop(found);
-        let ended = [reading.join(), vectorizing.join(), searching.join()];
+        let ended = [vectorizing.join(), searching.join()];
         let ended = ended.map(|stage| stage.unwrap_or_else(|panic| resume_unwind(panic)));
         outcome.map(|()| ended)
     })?;
+    // Nothing came any more: the reader has ended.
+    let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
     if vote.documents == 0 {
         let place = Place { source: test.name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
     let count = vote.documents;
+    stages.0.push(read);
     stages.0.extend(tested);
     stages.0.push(vote);
     stages.push("test: all of it, stages side by side", count, start);

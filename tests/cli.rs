@@ -123,16 +123,17 @@ fn evaluate_ends_when_a_document_does_not_fit_though_more_may_come() {
     let (corpus, model) = (folder.path().join("two.svm"), folder.path().join("two.model"));
     std::fs::write(&corpus, "1 1:1 2:1\n2 3:1\n").unwrap();
     ok(&["train", text(&corpus), "-o", text(&model), "-q"]);
-    let mut child = command(&["evaluate", text(&model), "-", "--format", "jsonl", "-q"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command(&["evaluate", text(&model), "-", "--format", "jsonl", "-q", "--device", "cpu"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // More than a batch of either engine; the pipe breaks when the program ends.
+    // More than one batch of the CPU's and less than two: the next one never comes.
     let line = "{\"text\": \"a b\", \"label\": \"x\"}\n";
-    let _ = pipe.write_all(line.repeat(20_000).as_bytes());
+    let _ = pipe.write_all(line.repeat(5_000).as_bytes());
     let ended = (0..600).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
         child.try_wait().unwrap().is_some()

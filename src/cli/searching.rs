@@ -57,14 +57,10 @@ impl Searching {
         let engines = self.chosen(threads, talk)?;
         let line = format!("search: {}", engines.describe());
         // What everybody has need not be said.
-        if talk.verbose || self.is_gpu(&engines) {
+        if talk.verbose || engines.is_gpu() {
             talk.say(&line);
         }
         Ok(engines)
-    }
-
-    fn is_gpu(self, engines: &Engines) -> bool {
-        engines.describe().contains("GPU") || matches!(self.device, DeviceArgument::Cuda(_))
     }
 
     fn chosen(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {

@@ -150,6 +150,11 @@ impl Engines {
         &self.threads
     }
 
+    /// Whether a GPU searches.
+    pub fn is_gpu(&self) -> bool {
+        self.device.is_some()
+    }
+
     /// What runs, and where, in words.
     pub fn describe(&self) -> String {
         match &self.device {
@@ -163,7 +168,7 @@ impl Engines {
 
     /// How many queries an engine should be given at a time, to be busy with.
     pub fn batch(&self) -> usize {
-        if self.device.is_some() { 16_384 } else { 4_096 }
+        if self.is_gpu() { 16_384 } else { 4_096 }
     }
 
     /// An engine over training rows.

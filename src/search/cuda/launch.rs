@@ -28,7 +28,7 @@ pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 7_424;
 /// The most blocks of a grid in y.
 const GRID_Y: u32 = 65_535;
 
-/// The kernels, loaded. Each module when it is first needed: the driver compiles PTX.
+/// The kernels, loaded: the driver compiles their PTX, and keeps what it compiled for the next time.
 #[derive(Debug)]
 pub(super) struct Kernels {
     pub(super) base: CudaFunction,

@@ -183,11 +183,15 @@ extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 9)
     __shared__ __align__(16) TermTable table;
     __shared__ u32 valid;
     const u32 tid = threadIdx.x, at = blockIdx.x, query = first + at;
-    if (status[at]) {
+    // What is read here and what depends on it is on its way while the table is made: this kernel waits
+    // for memory more than for anything else.
+    const u32* mine = candidates + (u64)room * at;
+    const u32 refused = status[at], fresh_ones = candidate_counts[at], earlier = fresh ? 0 : counts[at];
+    const u32 begin = queries.ptr[query], terms = queries.ptr[query + 1] - begin;
+    if (refused) {
         if (tid == 0) counts[at] = 0;
         return;
     }
-    const u32 fresh_ones = candidate_counts[at], earlier = fresh ? 0 : counts[at];
     if (fresh_ones > room) {
         __syncthreads();
         if (tid == 0) {
@@ -200,24 +204,46 @@ extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 9)
         if (fresh && tid == 0) counts[at] = 0;
         return;
     }
-    clear_table(table, tid, RESCORE_THREADS);
-    if (tid == 0) valid = earlier;
-    const u32 begin = queries.ptr[query], terms = queries.ptr[query + 1] - begin;
+    u32 place = tid / 8;
+    u32 row = place < fresh_ones ? mine[place] : 0;
+    u64 from = tile.row_ptr[row], to = tile.row_end[row];
     u64* best = found + (u64)k * at;
-    __syncthreads();
-    hash_terms(table, queries, begin, terms, tid, RESCORE_THREADS);
     for (u32 known = tid; known < earlier; known += RESCORE_THREADS) keys[known] = best[known];
-    __syncthreads();
-    spill_terms(table, terms, tid, RESCORE_THREADS);
-    __syncthreads();
+    if (tid == 0) valid = earlier;
     const u32 out = excluded ? excluded[query] : NO_ROW, total = earlier + fresh_ones;
-    for (u32 place = tid / 8; place < fresh_ones; place += RESCORE_THREADS / 8) {
-        u32 row = candidates[(u64)room * at + place];
-        float similarity = score_row(tile, row, table, begin, terms, queries);
-        if ((tid & 7) == 0) {
-            bool counts_too = similarity > 0.0f && tile.first_row + row != out;
-            keys[earlier + place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
-            if (counts_too) atomicAdd(&valid, 1);
+    for (u32 done = 0; done < terms; done += TABLE_TERMS) {
+        const u32 some = min(terms - done, TABLE_TERMS);
+        if (done) {
+            // A query of many terms: another round.
+            __syncthreads();
+            place = tid / 8;
+        }
+        make_table<RESCORE_THREADS>(table, queries, begin + done, some);
+        while (place < fresh_ones) {
+            if (done) {
+                row = mine[place];
+                from = tile.row_ptr[row];
+                to = tile.row_end[row];
+            }
+            const u32 later = place + RESCORE_THREADS / 8, next = later < fresh_ones ? mine[later] : 0;
+            double sum = row_sum(tile, from, to, table, queries, begin + done, some);
+            u64& key = keys[earlier + place]; // the sum until it is settled
+            if (done) sum += __longlong_as_double(key);
+            __syncwarp(0xffu << (tid & 24)); // all eight have read what one replaces
+            if (done + some == terms) {
+                const float similarity = settled(sum, tile, from, to, queries, begin, terms);
+                if ((tid & 7) == 0) {
+                    bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+                    key = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
+                    if (counts_too) atomicAdd(&valid, 1);
+                }
+            } else if ((tid & 7) == 0) {
+                key = __double_as_longlong(sum);
+            }
+            place = later;
+            row = next;
+            from = tile.row_ptr[row];
+            to = tile.row_end[row];
         }
     }
     __syncthreads();

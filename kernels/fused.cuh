@@ -27,6 +27,7 @@ struct Tile {
     const u64* row_ptr; // of the tile's first row on
     const u64* row_end;
     const u32* cols;
+    const u16* narrow_cols; // the same in 16 bits, or null where the vocabulary is larger
     const float* vals;
     float longest; // at least the greatest Euclidean length of a row
     u32 rows;
@@ -307,59 +308,73 @@ __device__ __forceinline__ void exclude(uint4* memory, const Tile& tile, u32 row
     if (local < tile.rows && (local / 8) % THREADS == threadIdx.x) ((u16*)memory)[local] = 0;
 }
 
-// A query's terms, to be looked up: a byte for each hash, the number of a term that has it or 0. Terms
-// whose byte went to another term are in a list of their own.
-const u32 HASHED_TERMS = 255; // longer queries are bisected in global memory
-const u32 SLOTS = 8192;
-const u32 SPILLED = 32;
+// Terms of a query, to be looked up: two bytes for each hash, the numbers of terms that have it or 0.
+// Further terms of that hash are in a list of their own. A query of more terms is looked up in rounds.
+const u32 TABLE_TERMS = 255;
+const u32 BUCKETS = 4096;
+const u32 SPILLED = 16;
 
 struct TermTable {
-    unsigned char slots[SLOTS];
-    uint2 terms[HASHED_TERMS + 1]; // column and the bits of the weight, from 1; 0 is no term
+    unsigned char slots[2 * BUCKETS];
+    uint2 terms[TABLE_TERMS + 1]; // column and the bits of the weight, from 1; 0 is no term
     u32 spilled[SPILLED];
     u32 spills;
 };
 
-__device__ __forceinline__ u32 slot_of(u32 col) { return (col * 2654435761u) >> 19; }
+__device__ __forceinline__ u32 bucket_of(u32 col) { return (col * 2654435761u) >> 20; }
 
-// Empties a table: threads first, first + step, ...; a barrier must follow.
+// A table is made in four steps with a barrier after each, in which threads first, first + step, ... take
+// part: cleared; each term in the first byte of its bucket, of which one stays; the others in the
+// second; those that are in neither in the list.
 __device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 step) {
-    for (u32 at = first; at < SLOTS / 16; at += step) ((uint4*)table.slots)[at] = make_uint4(0, 0, 0, 0);
+    for (u32 at = first; at < BUCKETS / 8; at += step) ((uint4*)table.slots)[at] = make_uint4(0, 0, 0, 0);
     if (first == 0) {
         table.terms[0] = make_uint2(NO_ROW, 0);
         table.spills = 0;
     }
 }
 
-// Puts a query's terms into an empty table; a barrier must follow, then `spill_terms` and a barrier.
-__device__ __forceinline__ void hash_terms(TermTable& table, const Queries& queries, u32 begin,
-                                           u32 terms, u32 first, u32 step) {
-    if (terms > HASHED_TERMS) return;
+__device__ __forceinline__ void put_first(TermTable& table, const Queries& queries, u32 begin, u32 terms,
+                                          u32 first, u32 step) {
     for (u32 number = first; number < terms; number += step) {
         u32 col = queries.col(begin + number);
         table.terms[number + 1] = make_uint2(col, __float_as_uint(queries.vals[begin + number]));
-        table.slots[slot_of(col)] = (unsigned char)(number + 1);
+        table.slots[2 * bucket_of(col)] = (unsigned char)(number + 1);
     }
 }
 
-__device__ __forceinline__ void spill_terms(TermTable& table, u32 terms, u32 first, u32 step) {
-    if (terms > HASHED_TERMS) return;
+__device__ __forceinline__ void put_second(TermTable& table, u32 terms, u32 first, u32 step) {
     for (u32 number = first; number < terms; number += step) {
-        if (table.slots[slot_of(table.terms[number + 1].x)] != number + 1) {
+        u32 bucket = bucket_of(table.terms[number + 1].x);
+        if (table.slots[2 * bucket] != number + 1) table.slots[2 * bucket + 1] = (unsigned char)(number + 1);
+    }
+}
+
+__device__ __forceinline__ void put_spilled(TermTable& table, u32 terms, u32 first, u32 step) {
+    for (u32 number = first; number < terms; number += step) {
+        u32 bucket = bucket_of(table.terms[number + 1].x);
+        if (table.slots[2 * bucket] != number + 1 && table.slots[2 * bucket + 1] != number + 1) {
             u32 place = atomicAdd(&table.spills, 1);
             if (place < SPILLED) table.spilled[place] = number + 1;
         }
     }
 }
 
-// The query's weight of a term; 0 if it lacks it.
-__device__ __forceinline__ float weight_of(const TermTable& table, u32 col, u32 begin, u32 terms,
-                                           const Queries& queries) {
-    if (terms <= HASHED_TERMS && table.spills <= SPILLED) {
-        uint2 term = table.terms[table.slots[slot_of(col)]];
-        for (u32 at = 0; term.x != col && at < table.spills; at++) term = table.terms[table.spilled[at]];
-        return term.x == col ? __uint_as_float(term.y) : 0.0f;
-    }
+// All four steps; all threads call it, after a barrier.
+template <u32 THREADS>
+__device__ __forceinline__ void make_table(TermTable& table, const Queries& queries, u32 begin, u32 terms) {
+    clear_table(table, threadIdx.x, THREADS);
+    __syncthreads();
+    put_first(table, queries, begin, terms, threadIdx.x, THREADS);
+    __syncthreads();
+    put_second(table, terms, threadIdx.x, THREADS);
+    __syncthreads();
+    put_spilled(table, terms, threadIdx.x, THREADS);
+    __syncthreads();
+}
+
+// The query's weight of a term, by bisection in global memory; 0 if it lacks it.
+__device__ __forceinline__ float weight_of(const Queries& queries, u32 begin, u32 terms, u32 col) {
     u32 low = begin, high = begin + terms;
     while (low < high) {
         u32 middle = (low + high) / 2;
@@ -368,31 +383,50 @@ __device__ __forceinline__ float weight_of(const TermTable& table, u32 col, u32 
     return low < begin + terms && queries.col(low) == col ? queries.vals[low] : 0.0f;
 }
 
-// The sum of a row's products with the query in order of the terms; one lane.
-__device__ __forceinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, const TermTable& table,
-                                            u32 begin, u32 terms, const Queries& queries) {
+// The sum of a row's products with the query in order of the terms.
+__device__ __forceinline__ double sum_in_order(const Tile& tile, u64 from, u64 to, const Queries& queries,
+                                               u32 begin, u32 terms) {
     double sum = 0.0;
     for (u64 entry = from; entry < to; entry++) {
-        float weight = weight_of(table, tile.cols[entry], begin, terms, queries);
+        float weight = weight_of(queries, begin, terms, tile.cols[entry]);
         if (weight != 0.0f) sum = fma((double)tile.vals[entry], (double)weight, sum);
     }
     return sum;
 }
 
-// The products of a row with the query, every eighth vector of four entries. `SPILLED`: the table has
-// one spilled term.
-template <bool SPILLED>
-__device__ __forceinline__ double products_of(const uint4* cols, const float4* vals, u32 fours, u32 lane,
+// Four columns of a row.
+struct WideCols {
+    const uint4* cols;
+    __device__ __forceinline__ uint4 four(u32 at) const { return __ldg(cols + at); }
+};
+
+struct NarrowCols {
+    const uint2* cols;
+    __device__ __forceinline__ uint4 four(u32 at) const {
+        const uint2 two = __ldg(cols + at);
+        return make_uint4(two.x & 0xffff, two.x >> 16, two.y & 0xffff, two.y >> 16);
+    }
+};
+
+// The products of a row with the terms of a table, every eighth vector of four entries.
+template <bool SPILLS, class Cols>
+__device__ __forceinline__ double products_of(const Cols& cols, const float4* vals, u32 fours, u32 lane,
                                               const TermTable& table) {
-    const uint2 spilled = table.terms[SPILLED ? table.spilled[0] : 0];
+    const u16* buckets = (const u16*)table.slots;
     double sum = 0.0;
     for (u32 four = lane; four < fours; four += 8) {
-        const uint4 col = __ldg(cols + four);
+        const uint4 col = cols.four(four);
         const float4 val = __ldg(vals + four);
         auto product = [&](u32 col, float val) {
-            const uint2 term = table.terms[table.slots[slot_of(col)]];
+            const u32 numbers = buckets[bucket_of(col)];
+            uint2 term = table.terms[numbers & 255];
+            if (numbers > 255 && term.x != col) term = table.terms[numbers >> 8];
+            if (SPILLS) {
+                for (u32 at = 0; term.x != col && at < table.spills; at++) {
+                    term = table.terms[table.spilled[at]];
+                }
+            }
             float weight = term.x == col ? __uint_as_float(term.y) : 0.0f;
-            if (SPILLED && col == spilled.x) weight = __uint_as_float(spilled.y);
             sum = fma((double)val, (double)weight, sum);
         };
         product(col.x, val.x);
@@ -403,33 +437,41 @@ __device__ __forceinline__ double products_of(const uint4* cols, const float4* v
     return sum;
 }
 
-// The similarity of a row of the tile by the formula: eight lanes of a warp call it, all get it.
-__device__ __forceinline__ float score_row(const Tile& tile, u32 row, const TermTable& table, u32 begin,
-                                           u32 terms, const Queries& queries) {
+// The sum of the products of the row of the entries from .. to with the terms of a table, which are
+// `terms` from `begin` on: eight lanes of a warp call it, all get it. Entries between rows have weight 0.
+__device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to, const TermTable& table,
+                                          const Queries& queries, u32 begin, u32 terms) {
     const u32 lane = threadIdx.x & 31, eight = 0xffu << (lane & 24);
-    const u64 from = tile.row_ptr[row], to = tile.row_end[row];
-    const uint4* cols = (const uint4*)(tile.cols + from);
     const float4* vals = (const float4*)(tile.vals + from);
     const u32 fours = (u32)(to - from + 3) / 4, spills = table.spills;
     double sum = 0.0;
-    if (terms <= HASHED_TERMS && spills == 0) {
-        sum = products_of<false>(cols, vals, fours, lane & 7, table);
-    } else if (terms <= HASHED_TERMS && spills == 1) {
-        sum = products_of<true>(cols, vals, fours, lane & 7, table);
-    } else {
+    if (spills > SPILLED) {
         for (u64 entry = from + (lane & 7); entry < to; entry += 8) {
-            float weight = weight_of(table, tile.cols[entry], begin, terms, queries);
+            float weight = weight_of(queries, begin, terms, tile.cols[entry]);
             sum = fma((double)tile.vals[entry], (double)weight, sum);
         }
+    } else if (tile.narrow_cols) {
+        const NarrowCols cols = {(const uint2*)(tile.narrow_cols + from)};
+        sum = spills ? products_of<true>(cols, vals, fours, lane & 7, table)
+                     : products_of<false>(cols, vals, fours, lane & 7, table);
+    } else {
+        const WideCols cols = {(const uint4*)(tile.cols + from)};
+        sum = spills ? products_of<true>(cols, vals, fours, lane & 7, table)
+                     : products_of<false>(cols, vals, fours, lane & 7, table);
     }
 #pragma unroll
     for (u32 step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(eight, sum, step);
-    // The order of these additions is not that of the terms. Where that can change the rounding to
-    // f32, the sum is made again in their order.
+    return sum;
+}
+
+// The similarity of a row by the formula, of its sum with a query's `terms` from `begin` on. The additions
+// were not in order of the terms: where that can change the rounding to f32, they are made again.
+__device__ __forceinline__ float settled(double sum, const Tile& tile, u64 from, u64 to,
+                                         const Queries& queries, u32 begin, u32 terms) {
     double doubt = sum * ((2.0 * terms + 8.0) * 1.1102230246251565e-16);
     float similarity = rounded(sum - doubt);
     if (similarity != rounded(sum + doubt)) {
-        similarity = rounded(sum_in_order(tile, from, to, table, begin, terms, queries));
+        similarity = rounded(sum_in_order(tile, from, to, queries, begin, terms));
     }
     return similarity;
 }

@@ -1,17 +1,17 @@
 // fused_small, fused_medium: the k best neighbors of each query among the rows of one tile, in one kernel: less
 // latency than `prepare`, `accumulate` and `rescore` where there are few queries.
 //
-// A block takes one query after the other (queries first + blockIdx.x, + gridDim.x,
-// ...). The bound that makes it exact is proved in fused.cuh. found, counts and status as in fused.cu.
+// A block a query of the batch. The bound that makes it exact is proved in fused.cuh. found, counts and status as in fused.cu.
 // Dynamic shared memory: ceil(rows / 8) * 16 + 24576 + 8 * room bytes; `room` keys, a power of two, at
 // least 3 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
 const u32 LARGE_TASKS = 1024;
 const u32 SMALL_TASKS = 2048;
+const u32 ROUND_SUMS = 1024; // of candidates, for queries that are looked up in rounds
 
 template <u32 THREADS>
-__device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, u32 first, u32 count,
-                                            const u32* excluded, u32 k, u32 rank, u32 room, u32 fresh,
-                                            u64* found, u32* counts, u32* status) {
+__device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, const u32* excluded,
+                                            u32 k, u32 rank, u32 room, u32 fresh, u64* found,
+                                            u32* counts, u32* status) {
     const u32 WARPS = THREADS / 32;
     extern __shared__ uint4 memory[];
     __shared__ float squares[WARPS], products[WARPS];
@@ -30,159 +30,180 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     TermTable& table = *(TermTable*)large; // the query's terms, when its tasks are done
     for (u32 vector = tid; vector < vectors; vector += THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
 
-    for (u32 at = blockIdx.x; at < count; at += gridDim.x) {
-        const u32 query = first + at;
-        if (!fresh && status[at]) continue;
-        const u32 begin = queries.ptr[query], end = queries.ptr[query + 1], terms = end - begin;
-        const u32 active_warps = min(WARPS, (terms + 31) / 32);
+    const u32 query = blockIdx.x;
+    if (!fresh && status[query]) return;
+    const u32 begin = queries.ptr[query], end = queries.ptr[query + 1], terms = end - begin;
+    const u32 active_warps = min(WARPS, (terms + 31) / 32);
 
-        // The bound on sums.
-        Term term = term_of(tile, queries, begin + tid, end);
-        float square = term.square, product = term.product;
-        for (u32 further = begin + tid + THREADS; further < end; further += THREADS) {
-            Term other = term_of(tile, queries, further, end);
-            square = __fadd_ru(square, other.square);
-            product = __fadd_ru(product, other.product);
-        }
-        if (warp < active_warps) {
-            square = warp_sum_up(square);
-            product = warp_sum_up(product);
-        }
-        if (lane == 0) {
-            squares[warp] = square;
-            products[warp] = product;
-        }
+    // The bound on sums.
+    Term term = term_of(tile, queries, begin + tid, end);
+    float square = term.square, product = term.product;
+    for (u32 further = begin + tid + THREADS; further < end; further += THREADS) {
+        Term other = term_of(tile, queries, further, end);
+        square = __fadd_ru(square, other.square);
+        product = __fadd_ru(product, other.product);
+    }
+    if (warp < active_warps) {
+        square = warp_sum_up(square);
+        product = warp_sum_up(product);
+    }
+    if (lane == 0) {
+        squares[warp] = square;
+        products[warp] = product;
+    }
 
-        // Tasks, as many as fit, until all terms had theirs.
-        Scale scale = {0.0f, 0, true};
-        u32 chunk = 0;
-        do {
-            if (chunk) term = term_of(tile, queries, begin + chunk + tid, end);
-            const u32 own = large_tasks(term.length) << 16 | small_tasks(term.length);
-            u32 until = own;
-            if (chunk + warp * 32 < terms) {
-                for (u32 step = 1; step < 32; step *= 2) {
-                    u32 other = __shfl_up_sync(FULL, until, step);
-                    if (lane >= step) until += other;
-                }
+    // Tasks, as many as fit, until all terms had theirs.
+    Scale scale = {0.0f, 0, true};
+    u32 chunk = 0;
+    do {
+        if (chunk) term = term_of(tile, queries, begin + chunk + tid, end);
+        const u32 own = large_tasks(term.length) << 16 | small_tasks(term.length);
+        u32 until = own;
+        if (chunk + warp * 32 < terms) {
+            for (u32 step = 1; step < 32; step *= 2) {
+                u32 other = __shfl_up_sync(FULL, until, step);
+                if (lane >= step) until += other;
             }
-            if (lane == 31) task_sums[warp] = until;
-            if (tid == 0) larges = smalls = 0;
-            __syncthreads();
-            if (chunk == 0) {
-                square = product = 0.0f;
-                for (u32 other = 0; other < active_warps; other++) {
-                    square = __fadd_ru(square, squares[other]);
-                    product = __fadd_ru(product, products[other]);
-                }
-                scale = scale_of(square, product, terms, tile.longest);
-                if (!scale.holds) break;
-            }
-            for (u32 other = 0; other < min(warp, active_warps); other++) until += task_sums[other];
-            // Tiles have at most 32,000 rows: 1,024 terms have at most 63 large tasks and 4 small ones
-            // each, and both counts fit 16 bits.
-            bool fits = (until >> 16) <= LARGE_TASKS && (until & 0xffff) <= SMALL_TASKS;
-            if (fits && own) {
-                u32 before = until - own;
-                write_tasks(term, mult_of(term.product, scale.scale), large + (before >> 16),
-                            small + (before & 0xffff));
-                atomicMax(&larges, until >> 16);
-                atomicMax(&smalls, until & 0xffff);
-            }
-            chunk += __syncthreads_count(fits);
-            add_tasks(sums, tile.postings, large, larges, small, smalls, warp, WARPS, lane);
-            __syncthreads();
-        } while (chunk < terms);
-        if (!scale.holds) {
-            if (tid == 0) {
-                status[at] = 1;
-                counts[at] = 0;
-            }
-            __syncthreads();
-            continue;
         }
-
-        // The greatest sums of groups of rows.
-        const u32 earlier = fresh ? 0 : counts[at];
-        u64* best = found + (u64)k * at;
-        const u32 out = excluded ? excluded[query] : NO_ROW;
-        exclude<THREADS>(memory, tile, out);
-        const u32 greatest = greatest_of<THREADS>(memory, vectors);
-        write_maxima<THREADS>(greatest, maxima);
-        clear_table(table, tid, THREADS);
-        for (u32 known = tid; known < earlier; known += THREADS) keys[known] = best[known];
+        if (lane == 31) task_sums[warp] = until;
+        if (tid == 0) larges = smalls = 0;
+        __syncthreads();
+        if (chunk == 0) {
+            square = product = 0.0f;
+            for (u32 other = 0; other < active_warps; other++) {
+                square = __fadd_ru(square, squares[other]);
+                product = __fadd_ru(product, products[other]);
+            }
+            scale = scale_of(square, product, terms, tile.longest);
+            if (!scale.holds) break;
+        }
+        for (u32 other = 0; other < min(warp, active_warps); other++) until += task_sums[other];
+        // Tiles have at most 32,000 rows: 1,024 terms have at most 63 large tasks and 4 small ones
+        // each, and both counts fit 16 bits.
+        bool fits = (until >> 16) <= LARGE_TASKS && (until & 0xffff) <= SMALL_TASKS;
+        if (fits && own) {
+            u32 before = until - own;
+            write_tasks(term, mult_of(term.product, scale.scale), large + (before >> 16),
+                        small + (before & 0xffff));
+            atomicMax(&larges, until >> 16);
+            atomicMax(&smalls, until & 0xffff);
+        }
+        chunk += __syncthreads_count(fits);
+        add_tasks(sums, tile.postings, large, larges, small, smalls, warp, WARPS, lane);
+        __syncthreads();
+    } while (chunk < terms);
+    if (!scale.holds) {
         if (tid == 0) {
-            hots = candidates = 0;
-            valid = earlier;
+            status[query] = 1;
+            counts[query] = 0;
         }
-        __syncthreads();
+        return;
+    }
 
-        // The threshold; meanwhile the query becomes a hash table.
-        u32 kth = 0;
-        if (k > GROUPED_K) {
-            kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, groups);
-        } else if (warp == 0) {
-            kth = kth_maximum(maxima, k, lane);
-        }
+    // The greatest sums of groups of rows.
+    const u32 earlier = fresh ? 0 : counts[query];
+    u64* best = found + (u64)k * query;
+    const u32 out = excluded ? excluded[query] : NO_ROW;
+    exclude<THREADS>(memory, tile, out);
+    const u32 greatest = greatest_of<THREADS>(memory, vectors);
+    write_maxima<THREADS>(greatest, maxima);
+    clear_table(table, tid, THREADS);
+    for (u32 known = tid; known < earlier; known += THREADS) keys[known] = best[known];
+    if (tid == 0) {
+        hots = candidates = 0;
+        valid = earlier;
+    }
+    __syncthreads();
+
+    // The threshold; meanwhile the query becomes a hash table.
+    u32 kth = 0;
+    if (k > GROUPED_K) {
+        kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, groups);
+    } else if (warp == 0) {
+        kth = kth_maximum(maxima, k, lane);
+    }
+    if (tid == 0) {
+        float worst = earlier == k ? __uint_as_float((u32)(best[k - 1] >> 32)) : 0.0f;
+        threshold = cut_of(kth, scale.error, scale.scale, worst);
+    } else if (warp > 0) {
+        put_first(table, queries, begin, min(terms, TABLE_TERMS), tid - 32, THREADS - 32);
+    }
+    __syncthreads();
+
+    const u32 cut = threshold;
+    clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
+    put_second(table, min(terms, TABLE_TERMS), tid, THREADS);
+    __syncthreads();
+    take_hot<THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
+        u32 place = earlier + atomicAdd(&candidates, __popc(rows));
+        for (; rows && place < room; rows &= rows - 1) keys[place++] = row + __ffs(rows) - 1;
+    });
+    put_spilled(table, min(terms, TABLE_TERMS), tid, THREADS);
+    __syncthreads();
+    const u32 total = earlier + candidates;
+    if (total > room) {
         if (tid == 0) {
-            float worst = earlier == k ? __uint_as_float((u32)(best[k - 1] >> 32)) : 0.0f;
-            threshold = cut_of(kth, scale.error, scale.scale, worst);
-        } else if (warp > 0) {
-            hash_terms(table, queries, begin, terms, tid - 32, THREADS - 32);
+            status[query] = 1;
+            counts[query] = 0;
         }
-        __syncthreads();
-
-        const u32 cut = threshold;
-        clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
-        __syncthreads();
-        take_hot<THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
-            u32 place = earlier + atomicAdd(&candidates, __popc(rows));
-            for (; rows && place < room; rows &= rows - 1) keys[place++] = row + __ffs(rows) - 1;
-        });
-        spill_terms(table, terms, tid, THREADS);
-        __syncthreads();
-        const u32 total = earlier + candidates;
-        if (total > room) {
-            if (tid == 0) {
-                status[at] = 1;
-                counts[at] = 0;
-            }
+        return;
+    }
+    // Sums of rounds, behind the table. Where there is no room for them, queries are bisected.
+    double* rounds = (double*)((char*)large + (sizeof(TermTable) + 7) / 8 * 8);
+    const bool fits = total - earlier <= ROUND_SUMS;
+    for (u32 done = 0; done < terms; done += TABLE_TERMS) {
+        const u32 some = min(terms - done, TABLE_TERMS);
+        const bool is_last = !fits || done + some == terms;
+        if (done) {
             __syncthreads();
-            continue;
+            make_table<THREADS>(table, queries, begin + done, some);
         }
         for (u32 place = earlier + tid / 8; place < total; place += THREADS / 8) {
-            u32 row = (u32)keys[place];
-            float similarity = score_row(tile, row, table, begin, terms, queries);
-            __syncwarp(0xffu << (lane & 24)); // all eight have read the row that one replaces
-            if ((lane & 7) == 0) {
-                bool counts_too = similarity > 0.0f && tile.first_row + row != out;
-                keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
-                if (counts_too) atomicAdd(&valid, 1);
+            const u32 row = (u32)keys[place];
+            const u64 from = tile.row_ptr[row], to = tile.row_end[row];
+            double sum = 0.0;
+            if (fits || terms <= TABLE_TERMS) {
+                sum = row_sum(tile, from, to, table, queries, begin + done, some);
+            }
+            if (done) sum += rounds[place - earlier];
+            __syncwarp(0xffu << (lane & 24)); // all eight have read what one replaces
+            if (is_last) {
+                const float similarity =
+                    fits || terms <= TABLE_TERMS
+                        ? settled(sum, tile, from, to, queries, begin, terms)
+                        : rounded(sum_in_order(tile, from, to, queries, begin, terms));
+                if ((lane & 7) == 0) {
+                    bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+                    keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
+                    if (counts_too) atomicAdd(&valid, 1);
+                }
+            } else if ((lane & 7) == 0) {
+                rounds[place - earlier] = sum;
             }
         }
-        __syncthreads();
-        const u32 last = valid;
-        rank_keys<THREADS>(keys, total, last, k, best);
-        if (tid == 0) {
-            counts[at] = min(k, last);
-            if (fresh) status[at] = 0;
-        }
-        __syncthreads();
+        if (is_last) break;
+    }
+    __syncthreads();
+    const u32 last = valid;
+    rank_keys<THREADS>(keys, total, last, k, best);
+    if (tid == 0) {
+        counts[query] = min(k, last);
+        if (fresh) status[query] = 0;
     }
 }
 
 // The whole multiprocessor for one query.
 extern "C" __global__ void __launch_bounds__(1024, 1)
-    fused_small(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
-                u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<1024>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts,
+    fused_small(Tile tile, Queries queries, const u32* excluded,
+                u32 k, u32 rank, u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
+    fused_block<1024>(tile, queries, excluded, k, rank, room, fresh, found, counts,
                       status);
 }
 
 // Two queries a multiprocessor.
 extern "C" __global__ void __launch_bounds__(512, 2)
-    fused_medium(Tile tile, Queries queries, u32 first, u32 count, const u32* excluded, u32 k, u32 rank,
-                 u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<512>(tile, queries, first, count, excluded, k, rank, room, fresh, found, counts,
+    fused_medium(Tile tile, Queries queries, const u32* excluded,
+                 u32 k, u32 rank, u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
+    fused_block<512>(tile, queries, excluded, k, rank, room, fresh, found, counts,
                      status);
 }

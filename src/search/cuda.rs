@@ -31,7 +31,7 @@ mod tile;
 
 use batch::{room, share};
 use lane::Lane;
-use launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels};
+use launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels, WARP};
 use part::{Needs, Part};
 
 /// Queries that go through the GPU together, so that copies of some run beside others' search.
@@ -65,7 +65,7 @@ pub enum GridMemory {
 pub enum CudaEngine {
     /// The CSR kernel of Bell and Garland 2008: a dense query a launch.
     Base {
-        /// Threads of a block.
+        /// Threads of a block, taken as whole warps.
         threads: u32,
     },
     /// Algorithm 2 of Bresler et al. 2011: a sparse query in shared memory a launch.
@@ -91,7 +91,7 @@ impl CudaEngine {
     fn clamped(self) -> Self {
         let size = |size: u32| size.clamp(1, 1_024);
         match self {
-            Self::Base { threads } => Self::Base { threads: size(threads) },
+            Self::Base { threads } => Self::Base { threads: size(threads).next_multiple_of(WARP) },
             Self::Shared { threads } => Self::Shared { threads: size(threads) },
             Self::Grid { documents, threads, memory } => {
                 Self::Grid { documents: size(documents), threads: size(threads), memory }
@@ -427,7 +427,7 @@ impl<'a> Cuda<'a> {
     ) -> Result<(), SearchError> {
         let sent = self.threads.run(|| lane.send(queries, chunk))?;
         self.enqueue(part, lane, &sent, k)?;
-        lane.fetch(sent.count, k, self.is_fused(part, k))?;
+        lane.fetch(sent.count, k, self.is_fused(part, k), found.pinned(k))?;
         Ok(self.finish(part, lane, &sent, k, found)?)
     }
 
@@ -476,7 +476,9 @@ impl Cuda<'_> {
         k: NonZeroUsize,
         lists: &mut NeighborLists,
     ) -> Result<(), SearchError> {
-        lists.reset(queries.rows.rows(), k.get().min(self.training.rows()));
+        let (count, most) = (queries.rows.rows(), k.get().min(self.training.rows()));
+        // Without page-locked memory the copies take longer, no more.
+        let _ = lists.reset_for(&self.device, count, most);
         self.search_or_mend(queries, k, &mut |this, queries, k| {
             this.search(queries, k, Out::of(lists))
         })?

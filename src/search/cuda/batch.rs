@@ -15,8 +15,6 @@ use super::{
     Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, Out, Queries, Residence, SearchError,
 };
 
-/// Batches of at most so many queries a place for a block are searched by blocks that go all the way.
-const MEDIUM_ROUNDS: usize = 1;
 /// Threads of a block where the fused engine needs all similarities of a query.
 const GENERAL_THREADS: u32 = 128;
 
@@ -35,8 +33,8 @@ impl Cuda<'_> {
     }
 
     /// Threads of the block that goes all the way with a query, where that is faster than three kernels
-    /// and fits; and how many such blocks there are at once.
-    fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<(u32, u32)> {
+    /// and fits.
+    fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.device.info();
         let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
             + FUSED_SMALL_STATIC_BYTES
@@ -46,11 +44,9 @@ impl Cuda<'_> {
         }
         let medium = (info.shared_per_multiprocessor / bytes).min(2);
         match count {
-            _ if count <= info.multiprocessors => {
-                Some((FUSED_SMALL_THREADS, number(info.multiprocessors)))
-            }
-            _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
-                Some((FUSED_MEDIUM_THREADS, number(medium * info.multiprocessors)))
+            _ if count <= info.multiprocessors => Some(FUSED_SMALL_THREADS),
+            _ if count <= medium * info.multiprocessors => {
+                Some(FUSED_MEDIUM_THREADS)
             }
             _ => None,
         }
@@ -117,7 +113,7 @@ impl Cuda<'_> {
                 + info.shared_reserved;
             let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
-            shape.blocks = one_block.map_or(number(blocks * info.multiprocessors), |block| block.1);
+            shape.blocks = number(blocks * info.multiprocessors);
             // Three times the mean, if no more can be.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
@@ -130,7 +126,7 @@ impl Cuda<'_> {
                 counts: counts.get(&device, &stream, count)?,
             };
             let status = status.get(&device, &stream, count)?;
-            let launched = if let Some((threads, _)) = one_block {
+            let launched = if let Some(threads) = one_block {
                 launch::fused_small(
                     &self.kernels,
                     &stream,

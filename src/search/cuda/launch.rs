@@ -7,12 +7,20 @@ use metric_index::gpu::{
     LaunchConfig, PushKernelArg, Texture,
 };
 
+/// Threads of a warp.
+pub(super) const WARP: u32 = 32;
 /// Threads of a block of `accumulate`.
 pub(super) const ACCUMULATE_THREADS: u32 = 512;
 /// Threads of a block of `prepare`: four queries.
 const PREPARE_THREADS: u32 = 128;
 /// Threads of a block of `rescore`.
-const RESCORE_THREADS: u32 = 160;
+const RESCORE_THREADS: u32 = 96;
+/// Threads of a block of `rescore_many`.
+const RESCORE_MANY_THREADS: u32 = 256;
+/// The greatest k that `rescore` is faster for.
+const RESCORE_K: u32 = 64;
+/// Bits of a query's table of terms in `rescore` and `fused_small`.
+const TABLE_PLACES: usize = 65_536;
 /// Threads of a block of `fused_small`.
 pub(super) const FUSED_SMALL_THREADS: u32 = 1024;
 /// Threads of a block of `fused_medium`.
@@ -40,6 +48,7 @@ pub(super) struct Kernels {
     pub(super) prepare: CudaFunction,
     pub(super) accumulate: CudaFunction,
     pub(super) rescore: CudaFunction,
+    pub(super) rescore_many: CudaFunction,
     pub(super) fused_small: CudaFunction,
     pub(super) fused_medium: CudaFunction,
 }
@@ -64,6 +73,7 @@ impl Kernels {
             prepare: fused.kernel("prepare", 0)?,
             accumulate: fused.kernel("accumulate", most - ACCUMULATE_STATIC_BYTES)?,
             rescore: fused.kernel("rescore", 0)?,
+            rescore_many: fused.kernel("rescore_many", 0)?,
             fused_small: small.kernel("fused_small", most - FUSED_SMALL_STATIC_BYTES)?,
             fused_medium: small.kernel("fused_medium", most - FUSED_SMALL_STATIC_BYTES)?,
         })
@@ -120,6 +130,8 @@ pub(super) struct Rows {
     pub(super) row_ptr: CudaSlice<u64>,
     pub(super) row_end: CudaSlice<u64>,
     pub(super) cols: CudaSlice<u32>,
+    /// The same in 16 bits, for the fused engine, where the vocabulary allows it.
+    pub(super) narrow_cols: Option<CudaSlice<u16>>,
     pub(super) vals: CudaSlice<f32>,
 }
 
@@ -132,14 +144,16 @@ pub(super) struct TileRows {
     row_ptr: u64,
     row_end: u64,
     cols: u64,
+    narrow_cols: u64,
     vals: u64,
     longest: f32,
     rows: u32,
     first_row: u32,
+    shift: u32,
 }
 
 #[expect(unsafe_code, reason = "a kernel's argument")]
-// SAFETY: the fields are those of `Tile`, in order and in size: six pointers, f32, two u32.
+// SAFETY: the fields are those of `Tile`, in order and in size: seven pointers, f32, three u32.
 unsafe impl DeviceRepr for TileRows {}
 
 /// The lists of a tile on the GPU.
@@ -156,18 +170,22 @@ impl TileRows {
         lists: &Lists,
         part: &Rows,
         (part_row, first, rows): (u32, u32, u32),
-        longest: f32,
+        (longest, columns): (f32, usize),
     ) -> Self {
+        // Columns are 32-bit numbers.
+        let places = columns.div_ceil(TABLE_PLACES).next_power_of_two();
         Self {
             lists: lists.lists.device_ptr(stream).0,
             postings: lists.postings.device_ptr(stream).0,
             row_ptr: part.row_ptr.device_ptr(stream).0 + 8 * u64::from(first),
             row_end: part.row_end.device_ptr(stream).0 + 8 * u64::from(first),
             cols: part.cols.device_ptr(stream).0,
+            narrow_cols: part.narrow_cols.as_ref().map_or(0, |cols| cols.device_ptr(stream).0),
             vals: part.vals.device_ptr(stream).0,
             longest,
             rows,
             first_row: part_row + first,
+            shift: places.trailing_zeros(),
         }
     }
 
@@ -222,6 +240,7 @@ pub(super) fn base_scatter(
 }
 
 /// `base`: one dense query, `dense[query * terms..]`, against all rows; the scores go to row `at`.
+/// `threads` are whole warps.
 pub(super) fn base(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
@@ -243,7 +262,8 @@ pub(super) fn base(
     #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `base`")]
     // SAFETY: the arguments are those of the kernel, in order and type; it reads `terms` values of
     // the query (columns are below it) and writes one score a row.
-    unsafe { launch.launch(config((rows.count.div_ceil(threads), 1), threads, 0)) }.map(|_| ())
+    unsafe { launch.launch(config((rows.count.div_ceil(threads / WARP), 1), threads, 0)) }
+        .map(|_| ())
 }
 
 /// `shared`: query `first + at` against all rows, into the scores of row `at`.
@@ -350,7 +370,7 @@ pub(super) fn grid_texture(
     Ok(())
 }
 
-/// What `select` and `fused` write: `k` neighbor keys a query and how many are there.
+/// What `select` and `fused` write: `k` neighbors a query and how many are there.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) keys: &'a mut CudaSlice<u64>,
@@ -400,6 +420,8 @@ pub(super) struct FusedShape {
     pub(super) room: u32,
     /// Whether nothing was found yet.
     pub(super) fresh: bool,
+    /// Whether no tile comes after: neighbors are written, not keys.
+    pub(super) last: bool,
     /// Blocks that are resident at once.
     pub(super) blocks: u32,
 }
@@ -487,11 +509,17 @@ pub(super) fn fused(
     // a row; it writes `room` candidates a query at most, and their count.
     unsafe { launch.launch(accumulate) }?;
 
-    let mut launch = stream.launch_builder(&kernels.rescore);
-    launch.arg(tile).arg(queries).arg(&first).arg(&excluded).arg(&k).arg(&room).arg(&fresh);
+    let (kernel, threads) = match k {
+        0..=RESCORE_K => (&kernels.rescore, RESCORE_THREADS),
+        _ => (&kernels.rescore_many, RESCORE_MANY_THREADS),
+    };
+    let mut launch = stream.launch_builder(kernel);
+    let last = u32::from(shape.last);
+    launch.arg(tile).arg(queries).arg(&first).arg(&excluded).arg(&k).arg(&room);
+    launch.arg(&fresh).arg(&last);
     launch.arg(&*between.candidates).arg(&*between.candidate_counts);
     launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
-    let rescore = config((count, 1), RESCORE_THREADS, shape.room as usize * 8);
+    let rescore = config((count, 1), threads, shape.room as usize * 8);
     #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `rescore`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `room + k` keys fit the shared
     // memory; it writes `k` keys a query at most, a count and a status.
@@ -519,13 +547,13 @@ pub(super) fn fused_small(
     if count == 0 || tile.rows == 0 {
         return Ok(());
     }
-    let (first, fresh, excluded) = (0u32, u32::from(shape.fresh), excluded.0);
+    let (fresh, last, excluded) = (u32::from(shape.fresh), u32::from(shape.last), excluded.0);
     let mut launch = stream.launch_builder(kernel);
-    launch.arg(tile).arg(queries).arg(&first).arg(&count).arg(&excluded);
-    launch.arg(&k).arg(&rank).arg(&room).arg(&fresh);
+    launch.arg(tile).arg(queries).arg(&excluded);
+    launch.arg(&k).arg(&rank).arg(&room).arg(&fresh).arg(&last);
     launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
     let bytes = fused_small_bytes(tile.rows, room);
-    let config = config((count.min(shape.blocks), 1), threads, bytes);
+    let config = config((count, 1), threads, bytes);
     #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `fused_small`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `k` keys, a count and a
     // status a query; the shared memory is what the kernel's comment says.

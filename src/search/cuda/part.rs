@@ -48,7 +48,13 @@ pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -
     let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
     // The two halves of a list are padded to four postings each.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
-    csr + if tiles > 0 { padded * 4 + tiles * (training.cols() + 1) * 16 } else { 0 }
+    let narrow = if is_narrow(training) { (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 2 } else { 0 };
+    csr + if tiles > 0 { narrow + padded * 4 + tiles * (training.cols() + 1) * 16 } else { 0 }
+}
+
+/// Whether columns fit 16 bits.
+fn is_narrow(training: &CsrView<'_>) -> bool {
+    training.cols() <= usize::from(u16::MAX) + 1
 }
 
 pub(super) fn nonzeros(training: &CsrView<'_>, rows: &Range<usize>) -> usize {
@@ -68,7 +74,7 @@ impl Part {
     ) -> Result<Self, GpuError> {
         let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
         let first_row = narrow(range.start);
-        let (rows, row_ptr) = csr(device, stream, training, &range)?;
+        let (rows, row_ptr) = csr(device, stream, training, &range, needs.tile_rows.is_some())?;
         let textures = match needs.texture_width {
             Some(width) => textures(device, &rows, &row_ptr, width)?,
             None => Vec::new(),
@@ -131,6 +137,7 @@ fn csr(
     stream: &Arc<CudaStream>,
     training: &CsrView<'_>,
     range: &Range<usize>,
+    tiles: bool,
 ) -> Result<(Rows, Vec<u64>), GpuError> {
     let (mut row_ptr, mut row_end) = (Vec::new(), Vec::new());
     let entries = nonzeros(training, range) + 3 * range.len();
@@ -144,7 +151,15 @@ fn csr(
         cols.resize(cols.len().next_multiple_of(ROW_ALIGNED), NO_ROW);
         vals.resize(cols.len(), 0.0);
     }
+    let narrow_cols = if tiles && is_narrow(training) {
+        #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits, or are none")]
+        let narrow: Vec<u16> = cols.iter().map(|&col| col as u16).collect();
+        Some(upload(device, stream, &narrow)?)
+    } else {
+        None
+    };
     let rows = Rows {
+        narrow_cols,
         count: u32::try_from(range.len()).expect("row numbers are checked"),
         row_ptr: upload(device, stream, &row_ptr)?,
         row_end: upload(device, stream, &row_end)?,

@@ -3,7 +3,8 @@
 //   prepare     a warp a query: the scale of its sums, its lists cut into tasks
 //   accumulate  a block a query: sums, threshold, candidates; persistent, the next query's tasks are
 //               read meanwhile
-//   rescore     a block a query: candidates by the formula, ranked with what earlier tiles found
+//   rescore     a block a query: candidates by the formula, ranked with what earlier tiles found; for
+//               large k rescore_many, with larger blocks
 //
 // The bound that makes them exact is proved in fused.cuh. Reference: src/search/exhaustive.rs.
 //
@@ -84,22 +85,22 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
 // candidate_counts[q] of them, or more than `room` if they do not fit.
 // Blocks of 512 threads, four a multiprocessor; dynamic shared memory: ceil(rows / 8) * 16 bytes.
 // found and counts: what earlier tiles found, unless `fresh`. rank: see `reached_sum`. Launcher: `fused`.
-const u32 THREADS = 512;
+const u32 ACCUMULATE_THREADS = 512;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 4)
+extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
     accumulate(Tile tile, u32 first, u32 count, const u32* excluded, u32 k, u32 rank, u32 room, u32 fresh,
                const uint4* records, const uint2* tasks, const u64* found, const u32* counts,
                u32* candidates, u32* candidate_counts) {
     extern __shared__ uint4 memory[];
-    __shared__ uint2 own_tasks[THREADS];
+    __shared__ uint2 own_tasks[ACCUMULATE_THREADS];
     __shared__ u32 maxima[GROUPS];
-    __shared__ u16 hot[THREADS];
+    __shared__ u16 hot[ACCUMULATE_THREADS];
     __shared__ uint4 record;
     __shared__ float scale; // of the query, when `record` is already the next one
     __shared__ u32 error, hots, threshold, collected;
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
     const u32 vectors = (tile.rows + 7) / 8;
-    for (u32 vector = tid; vector < vectors; vector += THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
+    for (u32 vector = tid; vector < vectors; vector += ACCUMULATE_THREADS) memory[vector] = make_uint4(0, 0, 0, 0);
     u32 at = blockIdx.x;
     if (at >= count) return;
     if (tid == 0) record = records[at];
@@ -109,24 +110,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     while (true) {
         {
             const u32 large = record.y >> 16, all = large + (record.y & 0xffff);
-            for (u32 start = 0; start < all; start += THREADS) {
+            for (u32 start = 0; start < all; start += ACCUMULATE_THREADS) {
                 if (start > 0) {
                     // More tasks than the block has threads: long queries.
                     __syncthreads();
                     if (start + tid < all) own_tasks[tid] = tasks[record.x + start + tid];
                     __syncthreads();
                 }
-                const u32 larges = min(max(large, start) - start, THREADS);
-                const u32 smalls = min(all - start, THREADS) - larges;
+                const u32 larges = min(max(large, start) - start, ACCUMULATE_THREADS);
+                const u32 smalls = min(all - start, ACCUMULATE_THREADS) - larges;
                 add_tasks((u32*)memory, tile.postings, own_tasks, larges, own_tasks + larges,
-                                 smalls, warp, THREADS / 32, lane);
+                                 smalls, warp, ACCUMULATE_THREADS / 32, lane);
             }
         }
         __syncthreads();
 
-        if (excluded) exclude<THREADS>(memory, tile, excluded[first + at]);
-        const u32 greatest = greatest_of<THREADS>(memory, vectors);
-        write_maxima<THREADS>(greatest, maxima);
+        if (excluded) exclude<ACCUMULATE_THREADS>(memory, tile, excluded[first + at]);
+        const u32 greatest = greatest_of<ACCUMULATE_THREADS>(memory, vectors);
+        write_maxima<ACCUMULATE_THREADS>(greatest, maxima);
         const u32 later = at + gridDim.x;
         if (tid == 0) {
             hots = collected = 0;
@@ -138,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
 
         u32 kth = 0;
         if (k > GROUPED_K) {
-            kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, (u32*)own_tasks);
+            kth = reached_sum<ACCUMULATE_THREADS>(memory, vectors, greatest, k, rank, (u32*)own_tasks);
         } else if (warp == 0) {
             kth = kth_maximum(maxima, k, lane);
         }
@@ -155,10 +156,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
         uint2 task = make_uint2(0, 0);
         if (tid < (record.y >> 16) + (record.y & 0xffff)) task = __ldg(tasks + record.x + tid);
         const u32 cut = threshold;
-        clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
+        clear_or_mark<ACCUMULATE_THREADS>(memory, vectors, greatest, cut, hot, &hots);
         __syncthreads();
         u32* mine = candidates + (u64)room * at;
-        take_hot<THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
+        take_hot<ACCUMULATE_THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
             u32 place = atomicAdd(&collected, __popc(rows));
             for (; rows && place < room; rows &= rows - 1) mine[place++] = row + __ffs(rows) - 1;
         });
@@ -170,21 +171,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-// rescore: found[q * k ..] = the best neighbors of query first + q, of the candidates and of what was
-// found before (unless `fresh`), best first; counts[q] of them.
-// Blocks of 160 threads, one a query: twenty candidates at a time; dynamic shared memory: `keys_room` keys of 8 bytes, a power of
-// two, at least room + k. Launcher: `fused`.
-const u32 RESCORE_THREADS = 160;
-
-extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 9)
-    rescore(Tile tile, Queries queries, u32 first, const u32* excluded, u32 k, u32 room, u32 fresh,
-            const u32* candidates, const u32* candidate_counts, u64* found, u32* counts, u32* status) {
+// rescore, rescore_many: found[q * k ..] = the best neighbors of query first + q, of the candidates and of
+// what was found before (unless `fresh`), best first; counts[q] of them.
+// `last`: as neighbors instead of keys. A block a query; dynamic shared memory: a power of two of keys of 8
+// bytes, at least room + k.
+// Launcher: `fused`.
+template <u32 THREADS>
+__device__ __forceinline__ void
+rescore_block(const Tile& tile, const Queries& queries, u32 first, const u32* excluded, u32 k, u32 room,
+              u32 fresh, u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
+              u32* status) {
     extern __shared__ u64 keys[];
     __shared__ __align__(16) TermTable table;
     __shared__ u32 valid;
     const u32 tid = threadIdx.x, at = blockIdx.x, query = first + at;
-    // What is read here and what depends on it is on its way while the table is made: this kernel waits
-    // for memory more than for anything else.
+    // What is read here and what depends on it is on its way while the table is made.
     const u32* mine = candidates + (u64)room * at;
     const u32 refused = status[at], fresh_ones = candidate_counts[at], earlier = fresh ? 0 : counts[at];
     const u32 begin = queries.ptr[query], terms = queries.ptr[query + 1] - begin;
@@ -200,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 9)
         }
         return;
     }
-    if (fresh_ones == 0) {
+    if (fresh_ones == 0 && (fresh || !last)) {
         if (fresh && tid == 0) counts[at] = 0;
         return;
     }
@@ -208,46 +209,48 @@ extern "C" __global__ void __launch_bounds__(RESCORE_THREADS, 9)
     u32 row = place < fresh_ones ? mine[place] : 0;
     u64 from = tile.row_ptr[row], to = tile.row_end[row];
     u64* best = found + (u64)k * at;
-    for (u32 known = tid; known < earlier; known += RESCORE_THREADS) keys[known] = best[known];
+#pragma unroll 1
+    for (u32 known = tid; known < earlier; known += THREADS) keys[known] = best[known];
     if (tid == 0) valid = earlier;
     const u32 out = excluded ? excluded[query] : NO_ROW, total = earlier + fresh_ones;
-    for (u32 done = 0; done < terms; done += TABLE_TERMS) {
-        const u32 some = min(terms - done, TABLE_TERMS);
-        if (done) {
-            // A query of many terms: another round.
-            __syncthreads();
-            place = tid / 8;
+    clear_table(table, tid, THREADS);
+    __syncthreads();
+    fill_table(table, queries, tile.shift, begin, terms, tid, THREADS);
+    __syncthreads();
+    while (place < fresh_ones) {
+        const u32 later = place + THREADS / 8, next = later < fresh_ones ? mine[later] : 0;
+        const double sum = row_sum(tile, from, to, table, queries, begin, terms);
+        const float similarity = settled(sum, tile, from, to, queries, begin, terms);
+        if ((tid & 7) == 0) {
+            bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+            keys[earlier + place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
+            if (counts_too) atomicAdd(&valid, 1);
         }
-        make_table<RESCORE_THREADS>(table, queries, begin + done, some);
-        while (place < fresh_ones) {
-            if (done) {
-                row = mine[place];
-                from = tile.row_ptr[row];
-                to = tile.row_end[row];
-            }
-            const u32 later = place + RESCORE_THREADS / 8, next = later < fresh_ones ? mine[later] : 0;
-            double sum = row_sum(tile, from, to, table, queries, begin + done, some);
-            u64& key = keys[earlier + place]; // the sum until it is settled
-            if (done) sum += __longlong_as_double(key);
-            __syncwarp(0xffu << (tid & 24)); // all eight have read what one replaces
-            if (done + some == terms) {
-                const float similarity = settled(sum, tile, from, to, queries, begin, terms);
-                if ((tid & 7) == 0) {
-                    bool counts_too = similarity > 0.0f && tile.first_row + row != out;
-                    key = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
-                    if (counts_too) atomicAdd(&valid, 1);
-                }
-            } else if ((tid & 7) == 0) {
-                key = __double_as_longlong(sum);
-            }
-            place = later;
-            row = next;
-            from = tile.row_ptr[row];
-            to = tile.row_end[row];
-        }
+        place = later;
+        row = next;
+        from = tile.row_ptr[row];
+        to = tile.row_end[row];
     }
     __syncthreads();
-    const u32 last = valid;
-    rank_keys<RESCORE_THREADS>(keys, total, last, k, best);
-    if (tid == 0) counts[at] = min(k, last);
+    const u32 kept = valid;
+    rank_keys<THREADS>(keys, total, kept, k, last, best);
+    if (tid == 0) counts[at] = min(k, kept);
+}
+
+// Twelve candidates at a time.
+extern "C" __global__ void __launch_bounds__(96, 13)
+    rescore(Tile tile, Queries queries, u32 first, const u32* excluded, u32 k, u32 room, u32 fresh,
+            u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
+            u32* status) {
+    rescore_block<96>(tile, queries, first, excluded, k, room, fresh, last, candidates, candidate_counts,
+                      found, counts, status);
+}
+
+// 32 candidates at a time.
+extern "C" __global__ void __launch_bounds__(256, 5)
+    rescore_many(Tile tile, Queries queries, u32 first, const u32* excluded, u32 k, u32 room, u32 fresh,
+                 u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
+                 u32* status) {
+    rescore_block<256>(tile, queries, first, excluded, k, room, fresh, last, candidates, candidate_counts,
+                       found, counts, status);
 }

@@ -32,6 +32,7 @@ struct Tile {
     float longest; // at least the greatest Euclidean length of a row
     u32 rows;
     u32 first_row; // the number of the tile's first row
+    u32 shift;     // columns are below PLACES << shift
 };
 
 const u32 WARP_VECTORS = 32; // of a piece of a large task
@@ -308,69 +309,38 @@ __device__ __forceinline__ void exclude(uint4* memory, const Tile& tile, u32 row
     if (local < tile.rows && (local / 8) % THREADS == threadIdx.x) ((u16*)memory)[local] = 0;
 }
 
-// Terms of a query, to be looked up: two bytes for each hash, the numbers of terms that have it or 0.
-// Further terms of that hash are in a list of their own. A query of more terms is looked up in rounds.
-const u32 TABLE_TERMS = 255;
-const u32 BUCKETS = 4096;
-const u32 SPILLED = 16;
+// Terms of a query, to be looked up: a bit for each column, or for each 2^shift columns where the
+// vocabulary is larger than PLACES, and for each word of bits the number of its first term. The number of a
+// term is that and the bits before its own; where several share a bit, a step or two more.
+const u32 PLACES = 65536;
+const u32 WORDS = PLACES / 32;
+const u32 SHORT_TERMS = 256; // terms of longer queries are read from global memory
 
 struct TermTable {
-    unsigned char slots[2 * BUCKETS];
-    uint2 terms[TABLE_TERMS + 1]; // column and the bits of the weight, from 1; 0 is no term
-    u32 spilled[SPILLED];
-    u32 spills;
+    u32 bits[WORDS];
+    u16 first[WORDS]; // only of words that are not 0
+    uint2 terms[SHORT_TERMS]; // column and the bits of the weight
 };
 
-__device__ __forceinline__ u32 bucket_of(u32 col) { return (col * 2654435761u) >> 20; }
-
-// A table is made in four steps with a barrier after each, in which threads first, first + step, ... take
-// part: cleared; each term in the first byte of its bucket, of which one stays; the others in the
-// second; those that are in neither in the list.
+// A table is made in two steps with a barrier after each, in which threads first, first + step, ... take
+// part: it is cleared and filled.
 __device__ __forceinline__ void clear_table(TermTable& table, u32 first, u32 step) {
-    for (u32 at = first; at < BUCKETS / 8; at += step) ((uint4*)table.slots)[at] = make_uint4(0, 0, 0, 0);
-    if (first == 0) {
-        table.terms[0] = make_uint2(NO_ROW, 0);
-        table.spills = 0;
-    }
+#pragma unroll 1
+    for (u32 at = first; at < WORDS / 4; at += step) ((uint4*)table.bits)[at] = make_uint4(0, 0, 0, 0);
 }
 
-__device__ __forceinline__ void put_first(TermTable& table, const Queries& queries, u32 begin, u32 terms,
-                                          u32 first, u32 step) {
+__device__ __forceinline__ void fill_table(TermTable& table, const Queries& queries, u32 shift, u32 begin,
+                                           u32 terms, u32 first, u32 step) {
+#pragma unroll 1
     for (u32 number = first; number < terms; number += step) {
-        u32 col = queries.col(begin + number);
-        table.terms[number + 1] = make_uint2(col, __float_as_uint(queries.vals[begin + number]));
-        table.slots[2 * bucket_of(col)] = (unsigned char)(number + 1);
-    }
-}
-
-__device__ __forceinline__ void put_second(TermTable& table, u32 terms, u32 first, u32 step) {
-    for (u32 number = first; number < terms; number += step) {
-        u32 bucket = bucket_of(table.terms[number + 1].x);
-        if (table.slots[2 * bucket] != number + 1) table.slots[2 * bucket + 1] = (unsigned char)(number + 1);
-    }
-}
-
-__device__ __forceinline__ void put_spilled(TermTable& table, u32 terms, u32 first, u32 step) {
-    for (u32 number = first; number < terms; number += step) {
-        u32 bucket = bucket_of(table.terms[number + 1].x);
-        if (table.slots[2 * bucket] != number + 1 && table.slots[2 * bucket + 1] != number + 1) {
-            u32 place = atomicAdd(&table.spills, 1);
-            if (place < SPILLED) table.spilled[place] = number + 1;
+        const u32 col = queries.col(begin + number), place = col >> shift;
+        const u32 before = number ? queries.col(begin + number - 1) >> shift : NO_ROW;
+        if (before / 32 != place / 32) table.first[place / 32] = (u16)number;
+        atomicOr(&table.bits[place / 32], 1u << place % 32);
+        if (number < SHORT_TERMS) {
+            table.terms[number] = make_uint2(col, __float_as_uint(queries.vals[begin + number]));
         }
     }
-}
-
-// All four steps; all threads call it, after a barrier.
-template <u32 THREADS>
-__device__ __forceinline__ void make_table(TermTable& table, const Queries& queries, u32 begin, u32 terms) {
-    clear_table(table, threadIdx.x, THREADS);
-    __syncthreads();
-    put_first(table, queries, begin, terms, threadIdx.x, THREADS);
-    __syncthreads();
-    put_second(table, terms, threadIdx.x, THREADS);
-    __syncthreads();
-    put_spilled(table, terms, threadIdx.x, THREADS);
-    __syncthreads();
 }
 
 // The query's weight of a term, by bisection in global memory; 0 if it lacks it.
@@ -397,37 +367,54 @@ __device__ __forceinline__ double sum_in_order(const Tile& tile, u64 from, u64 t
 // Four columns of a row.
 struct WideCols {
     const uint4* cols;
-    __device__ __forceinline__ uint4 four(u32 at) const { return __ldg(cols + at); }
+    __device__ __forceinline__ uint4 load(u32 at) const { return __ldg(cols + at); }
+    static __device__ __forceinline__ uint4 four(uint4 loaded) { return loaded; }
 };
 
 struct NarrowCols {
     const uint2* cols;
-    __device__ __forceinline__ uint4 four(u32 at) const {
-        const uint2 two = __ldg(cols + at);
-        return make_uint4(two.x & 0xffff, two.x >> 16, two.y & 0xffff, two.y >> 16);
+    __device__ __forceinline__ uint2 load(u32 at) const { return __ldg(cols + at); }
+    static __device__ __forceinline__ uint4 four(uint2 loaded) {
+        return make_uint4(loaded.x & 0xffff, loaded.x >> 16, loaded.y & 0xffff, loaded.y >> 16);
     }
 };
 
-// The products of a row with the terms of a table, every eighth vector of four entries.
-template <bool SPILLS, class Cols>
+// Whether rows have 32-bit columns: then a bit may stand for several.
+__device__ __forceinline__ constexpr bool is_wide(const WideCols&) { return true; }
+__device__ __forceinline__ constexpr bool is_wide(const NarrowCols&) { return false; }
+
+// The products of a row with the query, every eighth vector of four entries. `LONG`: the query has more
+// than SHORT_TERMS terms.
+template <bool LONG, class Cols>
 __device__ __forceinline__ double products_of(const Cols& cols, const float4* vals, u32 fours, u32 lane,
-                                              const TermTable& table) {
-    const u16* buckets = (const u16*)table.slots;
+                                              const TermTable& table, const Queries& queries, u32 shift,
+                                              u32 begin, u32 terms) {
     double sum = 0.0;
+#pragma unroll 1
     for (u32 four = lane; four < fours; four += 8) {
-        const uint4 col = cols.four(four);
+        const uint4 col = Cols::four(cols.load(four));
         const float4 val = __ldg(vals + four);
         auto product = [&](u32 col, float val) {
-            const u32 numbers = buckets[bucket_of(col)];
-            uint2 term = table.terms[numbers & 255];
-            if (numbers > 255 && term.x != col) term = table.terms[numbers >> 8];
-            if (SPILLS) {
-                for (u32 at = 0; term.x != col && at < table.spills; at++) {
-                    term = table.terms[table.spilled[at]];
+            const u32 place = is_wide(cols) ? (col >> shift) % PLACES : col; // NO_ROW has a place, too
+            // The bit of the place is moved to the top, those above it are dropped.
+            const u32 bits = __funnelshift_l(0, table.bits[place / 32], ~place);
+            u32 weight = 0;
+            if ((int)bits < 0) {
+                u32 number = table.first[place / 32] + __popc(bits) - 1;
+                auto term = [&]() {
+                    return LONG ? make_uint2(queries.col(begin + number),
+                                             __float_as_uint(queries.vals[begin + number]))
+                                : table.terms[number];
+                };
+                uint2 found = term();
+                if (is_wide(cols)) {
+                    while (found.x < col && ++number < terms) found = term();
+                    weight = found.x == col ? found.y : 0;
+                } else {
+                    weight = found.y;
                 }
             }
-            float weight = term.x == col ? __uint_as_float(term.y) : 0.0f;
-            sum = fma((double)val, (double)weight, sum);
+            sum = fma((double)val, (double)__uint_as_float(weight), sum);
         };
         product(col.x, val.x);
         product(col.y, val.y);
@@ -437,27 +424,23 @@ __device__ __forceinline__ double products_of(const Cols& cols, const float4* va
     return sum;
 }
 
-// The sum of the products of the row of the entries from .. to with the terms of a table, which are
-// `terms` from `begin` on: eight lanes of a warp call it, all get it. Entries between rows have weight 0.
+// The sum of the products of the row of the entries from .. to with a query whose `terms` from `begin` on
+// are in the table: eight lanes of a warp call it, all get it. Entries between rows have weight 0.
 __device__ __forceinline__ double row_sum(const Tile& tile, u64 from, u64 to, const TermTable& table,
                                           const Queries& queries, u32 begin, u32 terms) {
-    const u32 lane = threadIdx.x & 31, eight = 0xffu << (lane & 24);
+    const u32 lane = threadIdx.x & 7, eight = 0xffu << (threadIdx.x & 24), shift = tile.shift;
     const float4* vals = (const float4*)(tile.vals + from);
-    const u32 fours = (u32)(to - from + 3) / 4, spills = table.spills;
-    double sum = 0.0;
-    if (spills > SPILLED) {
-        for (u64 entry = from + (lane & 7); entry < to; entry += 8) {
-            float weight = weight_of(queries, begin, terms, tile.cols[entry]);
-            sum = fma((double)tile.vals[entry], (double)weight, sum);
-        }
-    } else if (tile.narrow_cols) {
+    const u32 fours = (u32)(to - from + 3) / 4;
+    const bool is_long = terms > SHORT_TERMS;
+    double sum;
+    if (tile.narrow_cols) {
         const NarrowCols cols = {(const uint2*)(tile.narrow_cols + from)};
-        sum = spills ? products_of<true>(cols, vals, fours, lane & 7, table)
-                     : products_of<false>(cols, vals, fours, lane & 7, table);
+        sum = is_long ? products_of<true>(cols, vals, fours, lane, table, queries, shift, begin, terms)
+                      : products_of<false>(cols, vals, fours, lane, table, queries, shift, begin, terms);
     } else {
         const WideCols cols = {(const uint4*)(tile.cols + from)};
-        sum = spills ? products_of<true>(cols, vals, fours, lane & 7, table)
-                     : products_of<false>(cols, vals, fours, lane & 7, table);
+        sum = is_long ? products_of<true>(cols, vals, fours, lane, table, queries, shift, begin, terms)
+                      : products_of<false>(cols, vals, fours, lane, table, queries, shift, begin, terms);
     }
 #pragma unroll
     for (u32 step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(eight, sum, step);
@@ -476,10 +459,11 @@ __device__ __forceinline__ float settled(double sum, const Tile& tile, u64 from,
     return similarity;
 }
 
-// Writes the k greatest of `total` keys in shared memory to `best`; keys of 0 do not count. `room`:
-// the power of two that they have room for.
+// Writes the k greatest of `total` keys in shared memory to `best`, of which `valid` are not 0: as keys,
+// or as neighbors if nothing comes after (`last`).
 template <u32 THREADS>
-__device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k, u64* best) {
+__device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k, u32 last,
+                                          u64* best) {
     const u32 tid = threadIdx.x, lane = tid & 31;
     if (total <= 256) {
         const u32 four = 0xfu << (lane & 28);
@@ -489,7 +473,7 @@ __device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k
             for (u32 other = lane & 3; other < total; other += 4) better += keys[other] > key;
             better += __shfl_xor_sync(four, better, 1);
             better += __shfl_xor_sync(four, better, 2);
-            if ((lane & 3) == 0 && key != 0 && better < k) best[better] = key;
+            if ((lane & 3) == 0 && key != 0 && better < k) best[better] = last ? neighbor_of(key) : key;
         }
         return;
     }
@@ -498,5 +482,7 @@ __device__ __forceinline__ void rank_keys(u64* keys, u32 total, u32 valid, u32 k
     for (u32 place = total + tid; place < size; place += THREADS) keys[place] = 0;
     __syncthreads();
     sort_descending(keys, size);
-    for (u32 place = tid; place < min(k, valid); place += THREADS) best[place] = keys[place];
+    for (u32 place = tid; place < min(k, valid); place += THREADS) {
+        best[place] = last ? neighbor_of(keys[place]) : keys[place];
+    }
 }

@@ -1,16 +1,15 @@
 // fused_small, fused_medium: the k best neighbors of each query among the rows of one tile, in one kernel: less
 // latency than `prepare`, `accumulate` and `rescore` where there are few queries.
 //
-// A block a query of the batch. The bound that makes it exact is proved in fused.cuh. found, counts and status as in fused.cu.
-// Dynamic shared memory: ceil(rows / 8) * 16 + 24576 + 8 * room bytes; `room` keys, a power of two, at
-// least 3 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
+// A block a query of the batch. The bound that makes it exact is proved in fused.cuh; found, counts, status,
+// fresh and last are as in fused.cu. Dynamic shared memory: ceil(rows / 8) * 16 + 24576 + 8 * room bytes;
+// `room` keys, a power of two, at least 3 k. Reference: src/search/exhaustive.rs. Launcher: `fused_small`.
 const u32 LARGE_TASKS = 1024;
 const u32 SMALL_TASKS = 2048;
-const u32 ROUND_SUMS = 1024; // of candidates, for queries that are looked up in rounds
 
 template <u32 THREADS>
 __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, const u32* excluded,
-                                            u32 k, u32 rank, u32 room, u32 fresh, u64* found,
+                                            u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
                                             u32* counts, u32* status) {
     const u32 WARPS = THREADS / 32;
     extern __shared__ uint4 memory[];
@@ -126,19 +125,17 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         float worst = earlier == k ? __uint_as_float((u32)(best[k - 1] >> 32)) : 0.0f;
         threshold = cut_of(kth, scale.error, scale.scale, worst);
     } else if (warp > 0) {
-        put_first(table, queries, begin, min(terms, TABLE_TERMS), tid - 32, THREADS - 32);
+        fill_table(table, queries, tile.shift, begin, terms, tid - 32, THREADS - 32);
     }
     __syncthreads();
 
     const u32 cut = threshold;
     clear_or_mark<THREADS>(memory, vectors, greatest, cut, hot, &hots);
-    put_second(table, min(terms, TABLE_TERMS), tid, THREADS);
     __syncthreads();
     take_hot<THREADS>(memory, vectors, cut, hot, hots, [&](u32 row, u32 rows) {
         u32 place = earlier + atomicAdd(&candidates, __popc(rows));
         for (; rows && place < room; rows &= rows - 1) keys[place++] = row + __ffs(rows) - 1;
     });
-    put_spilled(table, min(terms, TABLE_TERMS), tid, THREADS);
     __syncthreads();
     const u32 total = earlier + candidates;
     if (total > room) {
@@ -148,46 +145,23 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         }
         return;
     }
-    // Sums of rounds, behind the table. Where there is no room for them, queries are bisected.
-    double* rounds = (double*)((char*)large + (sizeof(TermTable) + 7) / 8 * 8);
-    const bool fits = total - earlier <= ROUND_SUMS;
-    for (u32 done = 0; done < terms; done += TABLE_TERMS) {
-        const u32 some = min(terms - done, TABLE_TERMS);
-        const bool is_last = !fits || done + some == terms;
-        if (done) {
-            __syncthreads();
-            make_table<THREADS>(table, queries, begin + done, some);
+    for (u32 place = earlier + tid / 8; place < total; place += THREADS / 8) {
+        const u32 row = (u32)keys[place];
+        const u64 from = tile.row_ptr[row], to = tile.row_end[row];
+        const double sum = row_sum(tile, from, to, table, queries, begin, terms);
+        const float similarity = settled(sum, tile, from, to, queries, begin, terms);
+        __syncwarp(0xffu << (lane & 24)); // all eight have read the row that one replaces
+        if ((lane & 7) == 0) {
+            bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+            keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
+            if (counts_too) atomicAdd(&valid, 1);
         }
-        for (u32 place = earlier + tid / 8; place < total; place += THREADS / 8) {
-            const u32 row = (u32)keys[place];
-            const u64 from = tile.row_ptr[row], to = tile.row_end[row];
-            double sum = 0.0;
-            if (fits || terms <= TABLE_TERMS) {
-                sum = row_sum(tile, from, to, table, queries, begin + done, some);
-            }
-            if (done) sum += rounds[place - earlier];
-            __syncwarp(0xffu << (lane & 24)); // all eight have read what one replaces
-            if (is_last) {
-                const float similarity =
-                    fits || terms <= TABLE_TERMS
-                        ? settled(sum, tile, from, to, queries, begin, terms)
-                        : rounded(sum_in_order(tile, from, to, queries, begin, terms));
-                if ((lane & 7) == 0) {
-                    bool counts_too = similarity > 0.0f && tile.first_row + row != out;
-                    keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
-                    if (counts_too) atomicAdd(&valid, 1);
-                }
-            } else if ((lane & 7) == 0) {
-                rounds[place - earlier] = sum;
-            }
-        }
-        if (is_last) break;
     }
     __syncthreads();
-    const u32 last = valid;
-    rank_keys<THREADS>(keys, total, last, k, best);
+    const u32 kept = valid;
+    rank_keys<THREADS>(keys, total, kept, k, last, best);
     if (tid == 0) {
-        counts[query] = min(k, last);
+        counts[query] = min(k, kept);
         if (fresh) status[query] = 0;
     }
 }
@@ -195,15 +169,15 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
 // The whole multiprocessor for one query.
 extern "C" __global__ void __launch_bounds__(1024, 1)
     fused_small(Tile tile, Queries queries, const u32* excluded,
-                u32 k, u32 rank, u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<1024>(tile, queries, excluded, k, rank, room, fresh, found, counts,
+                u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found, u32* counts, u32* status) {
+    fused_block<1024>(tile, queries, excluded, k, rank, room, fresh, last, found, counts,
                       status);
 }
 
 // Two queries a multiprocessor.
 extern "C" __global__ void __launch_bounds__(512, 2)
     fused_medium(Tile tile, Queries queries, const u32* excluded,
-                 u32 k, u32 rank, u32 room, u32 fresh, u64* found, u32* counts, u32* status) {
-    fused_block<512>(tile, queries, excluded, k, rank, room, fresh, found, counts,
+                 u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found, u32* counts, u32* status) {
+    fused_block<512>(tile, queries, excluded, k, rank, room, fresh, last, found, counts,
                      status);
 }

@@ -1,6 +1,6 @@
 // select: the k best neighbors of each row of dense scores, k from 1 to `rows`.
 //
-// A block of 1024 threads a row of scores. found[b * k ..] = neighbor keys of the rows
+// A block of 1024 threads a row of scores. found[b * k ..] = neighbors, of the rows
 // first_row + r, best first if k <= sorted, otherwise in order of rows; counts[b] = how many.
 // Only scores above 0 count; the row excluded[query] is left out. A radix selection (11, 11 and 10
 // bits) finds the k-th greatest score, one ordered pass takes what is above it, and of those equal to
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         u32 at = taken + mores_before + min(ties_before, wanted) - min(equal, wanted);
         if (take) {
             u64 key = neighbor_key(value, first_row + row);
-            if (k <= sorted) keys[at] = key; else mine[at] = key;
+            if (k <= sorted) keys[at] = key; else mine[at] = neighbor_of(key);
         }
         u32 new_equal = equal + (total >> 16);
         taken += (total & 0xffff) + min(new_equal, wanted) - min(equal, wanted);
@@ -101,6 +101,6 @@ extern "C" __global__ void __launch_bounds__(1024)
         for (u32 at = taken + tid; at < size; at += 1024) keys[at] = 0;
         __syncthreads();
         sort_descending(keys, size);
-        for (u32 at = tid; at < taken; at += 1024) mine[at] = keys[at];
+        for (u32 at = tid; at < taken; at += 1024) mine[at] = neighbor_of(keys[at]);
     }
 }

@@ -33,7 +33,8 @@ pub use inverted::Inverted;
 pub use lists::NeighborLists;
 
 /// A training row and its similarity to a query.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
 pub struct Neighbor {
     /// The training row, from 0.
     pub row: u32,

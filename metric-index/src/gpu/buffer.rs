@@ -1,5 +1,6 @@
 //! Pinned host memory, and a pool of things that are costly to make.
 
+use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
@@ -11,12 +12,22 @@ use super::{Device, GpuError};
 pub struct Pinned<T> {
     device: Device,
     memory: Option<PinnedHostSlice<T>>,
+    /// The memory's values, so that they can be read without asking the driver.
+    start: NonNull<T>,
+    length: usize,
 }
+
+#[expect(unsafe_code, reason = "a pointer is sent")]
+// SAFETY: the pointer is that of `memory`, which is owned and does not move.
+unsafe impl<T: Send> Send for Pinned<T> {}
+#[expect(unsafe_code, reason = "a pointer is shared")]
+// SAFETY: shared access reads only.
+unsafe impl<T: Sync> Sync for Pinned<T> {}
 
 impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// No memory yet.
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), memory: None }
+        Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
 
     /// `length` values, with what was left in them by their last use. The copies that were put into
@@ -30,7 +41,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let doing = self.device.doing("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
-            self.memory = None;
+            (self.memory, self.start, self.length) = (None, NonNull::dangling(), 0);
             let length = length.next_power_of_two();
             #[expect(unsafe_code, reason = "the driver's memory is not initialized")]
             // SAFETY: it is zeroed below, before anybody reads it.
@@ -42,11 +53,30 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
             unsafe {
                 std::ptr::write_bytes(start, 0, length);
             }
+            self.start = NonNull::new(start).expect("the driver's memory is not null");
+            self.length = length;
             self.memory = Some(fresh);
         }
-        let memory = self.memory.as_mut().expect("allocated above");
-        let values = memory.as_mut_slice().map_err(doing.failed())?;
-        Ok(&mut values[..length])
+        Ok(&mut self.values_mut()[..length])
+    }
+
+    /// All values that there is memory for: as many as were ever asked for, or more. As for
+    /// [`Pinned::get`], no copy may be on its way.
+    pub fn values(&self) -> &[T] {
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: `start` points at `length` initialized values that `memory` owns, or at none.
+        unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr(), self.length)
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn values_mut(&mut self) -> &mut [T] {
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: as in `values`, and it is borrowed mutably.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length)
+        }
     }
 }
 

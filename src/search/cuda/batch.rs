@@ -12,9 +12,12 @@ use super::launch::{
 };
 use super::part::{self, Part};
 use super::{
-    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, Out, Queries, Residence, SearchError,
+    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, Neighbor, Out, Queries, Residence,
+    SearchError,
 };
 
+/// Batches of at most so many queries a place for a block are searched by blocks that go all the way.
+const MEDIUM_ROUNDS: usize = 4;
 /// Threads of a block where the fused engine needs all similarities of a query.
 const GENERAL_THREADS: u32 = 128;
 
@@ -45,7 +48,7 @@ impl Cuda<'_> {
         let medium = (info.shared_per_multiprocessor / bytes).min(2);
         match count {
             _ if count <= info.multiprocessors => Some(FUSED_SMALL_THREADS),
-            _ if count <= medium * info.multiprocessors => {
+            _ if count <= MEDIUM_ROUNDS * medium * info.multiprocessors => {
                 Some(FUSED_MEDIUM_THREADS)
             }
             _ => None,
@@ -104,9 +107,11 @@ impl Cuda<'_> {
             k: number(k),
             room: room(k),
             fresh: true,
+            last: false,
             blocks: 0,
         };
-        for tile in &part.tiles {
+        for (number_of_tile, tile) in part.tiles.iter().enumerate() {
+            shape.last = number_of_tile + 1 == part.tiles.len();
             let one_block = self.one_block(tile, count, k);
             let shared = launch::accumulate_bytes(tile.rows.rows())
                 + ACCUMULATE_STATIC_BYTES
@@ -287,9 +292,14 @@ impl Cuda<'_> {
         let fused = self.is_fused(part, k);
         let count = sent.count;
         let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
-        let (keys, counts) = (lane.host_found.get(count * k)?, lane.host_counts.get(count)?);
         let sorted = fused || k <= SELECT_SORTED as usize;
-        self.threads.run(|| found.fill(keys, k, counts, sorted));
+        let counts = lane.host_counts.get(count)?;
+        if found.pinned(k).is_some() {
+            self.threads.run(|| found.set_counts(counts, sorted));
+        } else {
+            let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
+            self.threads.run(|| found.fill(all, k, counts, sorted));
+        }
         if open.is_empty() {
             return Ok(());
         }
@@ -298,13 +308,13 @@ impl Cuda<'_> {
             lane.send_list(some)?;
             let which = Batch { first: 0, count: number(some.len()), listed: true };
             self.enqueue_dense(part, lane, CudaEngine::Fused, which, sent.longest, (0, k))?;
-            lane.fetch(some.len(), k, false)?;
+            lane.fetch(some.len(), k, false, None)?;
             lane.wait()?;
-            let keys = lane.host_found.get(some.len() * k)?;
+            let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(some.len() * k)?);
             let counts = lane.host_counts.get(some.len())?;
-            for ((&query, keys), &count) in some.iter().zip(keys.chunks(k)).zip(&*counts) {
+            for ((&query, own), &count) in some.iter().zip(all.chunks(k)).zip(&*counts) {
                 let sorted = k <= SELECT_SORTED as usize;
-                found.set(query as usize, &keys[..count as usize], sorted);
+                found.set(query as usize, &own[..count as usize], sorted);
             }
         }
         Ok(())

@@ -242,14 +242,25 @@ impl Lane {
         self.stream.memcpy_htod(queries, to).map_err(failed)
     }
 
-    /// Brings back what was found for `count` queries: asks the stream for it, does not wait.
-    pub(super) fn fetch(&mut self, count: usize, k: usize, status: bool) -> Result<(), GpuError> {
+    /// Brings back what was found for `count` queries, to `places` or to `host_found`: asks the stream for
+    /// it, does not wait.
+    pub(super) fn fetch(
+        &mut self,
+        count: usize,
+        k: usize,
+        status: bool,
+        places: Option<&mut [u64]>,
+    ) -> Result<(), GpuError> {
         let failed = self.device.doing("copying neighbors from it").failed();
         if count == 0 {
             return Ok(());
         }
         let keys = self.found.made().slice(..count * k);
-        self.stream.memcpy_dtoh(&keys, self.host_found.get(count * k)?).map_err(&failed)?;
+        let places = match places {
+            Some(places) => places,
+            None => self.host_found.get(count * k)?,
+        };
+        self.stream.memcpy_dtoh(&keys, places).map_err(&failed)?;
         let counts = self.counts.made().slice(..count);
         self.stream.memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
         if status {

@@ -48,7 +48,8 @@ pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -
     let tiles = needs.tile_rows.map_or(0, |most| rows.len().div_ceil(most.max(1)));
     // The two halves of a list are padded to four postings each.
     let padded = nonzeros + 6 * nonzeros.min(tiles * training.cols());
-    let narrow = if is_narrow(training) { (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 2 } else { 0 };
+    let narrow =
+        if is_narrow(training) { (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 2 } else { 0 };
     csr + if tiles > 0 { narrow + padded * 4 + tiles * (training.cols() + 1) * 16 } else { 0 }
 }
 
@@ -99,7 +100,13 @@ impl Part {
                         postings: upload(device, stream, &index.postings)?,
                     };
                     let place = (first_row, narrow(cut.start), narrow(cut.len()));
-                    let tile = TileRows::new(stream, &lists, &rows, place, index.longest);
+                    let tile = TileRows::new(
+                        stream,
+                        &lists,
+                        &rows,
+                        place,
+                        (index.longest, training.cols()),
+                    );
                     tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
                 }
                 stream.synchronize().map_err(device.doing("copying lists to it").failed())?;

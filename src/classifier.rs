@@ -9,7 +9,7 @@ use crate::analyze::{Analyzer, TermCounter};
 use crate::calibrate::{Abstention, Signals};
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{Counts, Fields, Input, TermLimits, tally};
-use crate::decide::{Decision, decide_batch, margin};
+use crate::decide::{Decision, decide, decide_batch, margin};
 use crate::matrix::{Csr, CsrBuilder, row};
 use crate::model::{InputSpec, Model, Settings, TrainSettings};
 use crate::search::{Inverted, Neighbor, Queries, Search, SearchError};
@@ -86,6 +86,9 @@ pub struct Prediction {
     /// How many of the document's terms (with repetitions) are not in the vocabulary.
     pub unknown_terms: usize,
 }
+
+/// The least documents that a thread votes on.
+const PIECE: usize = 64;
 
 /// Documents as query rows.
 #[derive(Debug)]
@@ -305,34 +308,59 @@ impl<'m> Classifier<'m> {
         let among = self.model.electorate();
         let factors = among.factors(self.vote);
         let count = |found: &Vec<Neighbor>| vote_with(found, self.vote.ballot, &factors, &among);
-        let scores: Vec<Vec<LabelScore>> = neighbors.iter().map(count).collect();
-        let labels = decide_batch(&scores, &self.decision);
         // The curves are those of the votes that they were learnt from.
         let settings = self.model.settings();
         let same_votes = self.vote == settings.vote && self.k == settings.k;
         let calibration = self.model.calibration().filter(|_| same_votes);
-        let votes = neighbors.into_iter().zip(scores).zip(labels);
-        votes
-            .zip(&vectors.terms)
-            .map(|(((neighbors, scores), mut labels), terms)| {
-                let reason = match () {
-                    () if terms.known == 0 => Some(Reason::NoKnownTerm),
-                    () if neighbors.is_empty() => Some(Reason::NoNeighbor),
-                    () if scores.is_empty() => Some(Reason::NoLabel),
-                    () if self.abstains(&neighbors, &scores, *terms) => {
-                        labels.clear();
-                        Some(Reason::Unsure)
-                    }
-                    () => None,
+        let answer = |neighbors: Vec<Neighbor>,
+                      scores: Vec<LabelScore>,
+                      mut labels: Vec<u32>,
+                      terms: TermUse| {
+            let reason = match () {
+                () if terms.known == 0 => Some(Reason::NoKnownTerm),
+                () if neighbors.is_empty() => Some(Reason::NoNeighbor),
+                () if scores.is_empty() => Some(Reason::NoLabel),
+                () if self.abstains(&neighbors, &scores, terms) => {
+                    labels.clear();
+                    Some(Reason::Unsure)
+                }
+                () => None,
+            };
+            self.close(&mut labels);
+            let probabilities = calibration.map_or(Vec::new(), |calibration| {
+                scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
+            });
+            Prediction {
+                labels,
+                scores,
+                probabilities,
+                neighbors,
+                reason,
+                unknown_terms: terms.unknown,
+            }
+        };
+        self.threads.run(|| {
+            let documents = neighbors.into_par_iter().zip(&vectors.terms).with_min_len(PIECE);
+            if !self.decision.needs_batch() {
+                let one = |(neighbors, &terms): (Vec<Neighbor>, _)| {
+                    let scores = count(&neighbors);
+                    let labels = decide(&scores, &self.decision);
+                    answer(neighbors, scores, labels, terms)
                 };
-                self.close(&mut labels);
-                let probabilities = calibration.map_or(Vec::new(), |calibration| {
-                    scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
-                });
-                let unknown_terms = terms.unknown;
-                Prediction { labels, scores, probabilities, neighbors, reason, unknown_terms }
-            })
-            .collect()
+                return documents.map(one).collect();
+            }
+            let counted =
+                documents.map(|(neighbors, &terms)| (count(&neighbors), neighbors, terms));
+            let counted: Vec<(Vec<LabelScore>, Vec<Neighbor>, TermUse)> = counted.collect();
+            let scores: Vec<&[LabelScore]> = counted.iter().map(|(scores, ..)| &**scores).collect();
+            let labels = decide_batch(&scores, &self.decision);
+            let decided = counted.into_par_iter().zip(labels);
+            decided
+                .map(|((scores, neighbors, terms), labels)| {
+                    answer(neighbors, scores, labels, terms)
+                })
+                .collect()
+        })
     }
 
     /// Adds the labels above those given.

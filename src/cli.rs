@@ -22,6 +22,7 @@ mod shell;
 mod tokens;
 mod train;
 mod tuning;
+mod vectorize;
 
 use failure::Failure;
 use progress::Talk;
@@ -77,6 +78,8 @@ enum Command {
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision by leave-one-out
     Tune(tuning::Tune),
+    /// Analyze and weigh documents once, to classify them often
+    Vectorize(vectorize::Vectorize),
     /// List GPUs, and say which engine `--device auto` takes
     Devices(devices::Devices),
     /// Measure the algorithms of the papers beside ours
@@ -140,6 +143,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Evaluate(command) => command.run(&threads, seed, talk),
         Command::Compare(command) => command.run(&threads, seed),
         Command::Tune(command) => command.run(&threads, talk),
+        Command::Vectorize(command) => command.run(&threads, talk),
         Command::Devices(command) => command.run(&threads),
         Command::Bench(command) => command.run(&threads, seed, talk),
         Command::Generate(command) => command.run(seed, talk),

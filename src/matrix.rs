@@ -23,6 +23,22 @@ impl<T: Pod> Array<T> {
         bytemuck::try_cast_slice::<u8, T>(map.get(bytes.clone())?).ok()?;
         Some(Self(Storage::Mapped { map: Arc::clone(map), bytes }))
     }
+
+    /// Some of the values; what lies in a file is not copied.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub(crate) fn slice(&self, values: Range<usize>) -> Self {
+        match &self.0 {
+            Storage::Owned(own) => Self(Storage::Owned(own[values].to_vec())),
+            Storage::Mapped { map, bytes } => {
+                assert!(values.start <= values.end && values.end <= self.len(), "out of range");
+                let at = |value: usize| bytes.start + value * size_of::<T>();
+                let bytes = at(values.start)..at(values.end);
+                Self(Storage::Mapped { map: Arc::clone(map), bytes })
+            }
+        }
+    }
 }
 
 impl<T: Pod> Deref for Array<T> {

@@ -33,10 +33,6 @@ pub use error::{ModelError, ModelProblem};
 /// Bump when a field or an array changes meaning. Older files must load: see `models/`.
 const VERSION: u32 = 2;
 const FORMAT: &str = "classify.model";
-/// The key of the JSON document in the safetensors metadata.
-const KEY: &str = "classify";
-/// The array that holds the CRC-32 of the JSON document.
-const SETTINGS_CRC: &str = "settings.crc32";
 
 /// What the model takes in.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -331,6 +327,20 @@ impl Model {
         &self.arrays.rows
     }
 
+    /// A checksum of everything that a document's vector depends on: analysis, vocabulary, weighting.
+    pub(crate) fn fingerprint(&self) -> String {
+        let Settings { input, fields, weighting, .. } = &self.settings;
+        let mut hasher = crc32fast::Hasher::new();
+        let (terms, offsets) = self.vocabulary().terms().parts();
+        let settings = serde_json::to_vec(&(input, fields, weighting));
+        hasher.update(&settings.expect("settings were read from JSON or will be written as it"));
+        hasher.update(&self.settings.counts.mean_length.to_le_bytes());
+        hasher.update(terms);
+        hasher.update(bytemuck::cast_slice(offsets));
+        hasher.update(bytemuck::cast_slice(&self.arrays.idf));
+        format!("{:08x}", hasher.finalize())
+    }
+
     /// What weighs the terms of queries.
     pub(crate) fn term_weights(&self) -> TermWeights<'_> {
         let mean_length = self.settings.counts.mean_length;
@@ -402,10 +412,6 @@ impl Model {
 #[expect(clippy::cast_possible_truncation, reason = "checked against arrays in memory")]
 fn bounds_of(start: u64, end: u64) -> Range<usize> {
     start as usize..end as usize
-}
-
-fn checksum(bytes: &[u8]) -> String {
-    format!("{:08x}", crc32fast::hash(bytes))
 }
 
 impl Arrays {

@@ -60,6 +60,38 @@ fn run_without_gpu(arguments: &[&str]) -> Run {
 }
 
 #[test]
+fn vectors_give_the_answers_of_their_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (model, vectors) = (at("m.model"), at("test.vectors"));
+    ok(&["train", TRAIN, "-o", &model]);
+    ok(&["vectorize", &model, TEST, "-o", &vectors]);
+    for extra in [&[][..], &["--with", "neighbors,scores"], &["--to", "csv"], &["-k", "3"]] {
+        let predict = |corpus: &str| ok(&[&["predict", &model, corpus], extra].concat()).out;
+        assert_eq!(predict(TEST), predict(&vectors));
+    }
+    for extra in [&[][..], &["--subset", "7"]] {
+        let evaluate = |corpus: &str| {
+            let out = ok(&[&["evaluate", &model, corpus], extra].concat()).out;
+            let lines = out.lines().take_while(|line| !line.starts_with(" stage"));
+            lines
+                .filter(|line| !line.starts_with("peak memory"))
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(evaluate(TEST), evaluate(&vectors));
+    }
+    let other = at("other.model");
+    ok(&["train", TEST, "-o", &other]);
+    let refused = run(&["evaluate", &other, &vectors]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.err.contains("another vocabulary or weighting"), "{}", refused.err);
+    let beside = run(&["predict", &model, &vectors, TEST]);
+    assert_eq!(beside.code, 2);
+    assert!(beside.err.contains("as the only corpus"), "{}", beside.err);
+}
+
+#[test]
 fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
     let evaluate = ["evaluate", "--train", TRAIN, "--test", TEST];
     let with = |extra: &[&str]| run_without_gpu(&[&evaluate, extra].concat());

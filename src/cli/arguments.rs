@@ -22,6 +22,7 @@ use classify::search::Engines;
 use classify::select::Selection;
 use classify::tfidf::Weighting;
 use classify::threads::Threads;
+use classify::vectors::StoredVectors;
 
 use super::deciding::Deciding;
 use super::failure::Failure;
@@ -610,6 +611,11 @@ pub(crate) fn open(
     talk: Talk,
     progress: &Progress,
 ) -> Result<Corpus, Failure> {
+    if let Some(vectors) = paths.iter().find(|path| StoredVectors::is_at(path)) {
+        let what =
+            "a file of `classify vectorize`: predict and evaluate take it, as the only corpus";
+        return Err(Failure::Usage(format!("{}: {what}", vectors.display())));
+    }
     options.bytes_read = Some(progress.bytes());
     Ok(Corpus::open(paths, options)?.on_open(progress.formats(talk)))
 }

@@ -17,6 +17,7 @@ use classify::model::Model;
 use classify::output::write_atomically;
 use classify::search::{Engines, Neighbor};
 use classify::threads::Threads;
+use classify::vectors::{Labeled, StoredVectors};
 
 use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;
@@ -32,7 +33,7 @@ const QUEUE: usize = 2;
        classify evaluate [OPTIONS] --train CORPUS --holdout 20%
        classify evaluate [OPTIONS] --preset NAME FOLDER")]
 pub(crate) struct Evaluate {
-    /// A model and test corpora, or the folder of a preset
+    /// A model and test corpora or a file of `classify vectorize`, or the folder of a preset
     #[arg(value_name = "MODEL CORPUS")]
     paths: Vec<PathBuf>,
     /// Train on these corpora instead of opening a model
@@ -109,9 +110,7 @@ impl Evaluate {
         // A GPU that is not there is missed before anything is read.
         let engines = self.searching.engines(threads, talk)?;
         let (model, mut test) = self.model_and_test(&engines, seed, talk, &mut stages)?;
-        if let Some(count) = self.subset {
-            test.documents = Box::new(test.documents.take(count.get()));
-        }
+        test.limit(self.subset);
         let engine =
             stages.time("index", model.rows().rows() as u64, || engines.engine(model.rows()))?;
         let mut classifier = Classifier::with_engine(&model, engine, threads);
@@ -167,7 +166,11 @@ impl Evaluate {
                 self.trained(&mut *sides.train, &[], first_column, engines, talk, stages)?;
             return Ok((
                 model,
-                Test { documents: sides.test, paths: Vec::new(), name: name(&self.paths) },
+                Test {
+                    source: Source::Documents(sides.test),
+                    paths: Vec::new(),
+                    name: name(&self.paths),
+                },
             ));
         }
         if self.train.is_empty() {
@@ -179,12 +182,23 @@ impl Evaluate {
                 return Err(Failure::Usage("no test corpus after the model".into()));
             }
             self.training.refuse_beside_a_model()?;
+            let start = Instant::now();
             let model = Model::open(path)?;
+            stages.push("open the model", model.rows().rows() as u64, start);
+            if let [vectors] = corpora
+                && StoredVectors::is_at(vectors)
+            {
+                let start = Instant::now();
+                let stored = StoredVectors::open(vectors, &model)?;
+                stages.push("open the vectors", stored.len() as u64, start);
+                let source = Source::Vectors { count: stored.len(), stored: Box::new(stored) };
+                return Ok((model, Test { source, paths: Vec::new(), name: name(corpora) }));
+            }
             fit_to_model(&mut options, &model);
             let progress = Progress::new(talk, "testing", &[]);
             let documents = Box::new(open(corpora, options, talk, &progress)?);
-            let test = Test { documents, paths: corpora.to_vec(), name: name(corpora) };
-            return Ok((model, test));
+            let source = Source::Documents(documents);
+            return Ok((model, Test { source, paths: corpora.to_vec(), name: name(corpora) }));
         }
         let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
         if self.train.iter().any(is_stdin)
@@ -212,7 +226,8 @@ impl Evaluate {
         drop(progress);
         let model = self.trained(&mut *train, &self.train, first_column, engines, talk, stages)?;
         let paths = if self.test.is_empty() { &self.train } else { &self.test };
-        Ok((model, Test { documents: test, paths: paths.clone(), name: name(paths) }))
+        let source = Source::Documents(test);
+        Ok((model, Test { source, paths: paths.clone(), name: name(paths) }))
     }
 
     fn trained(
@@ -236,9 +251,71 @@ impl Evaluate {
 }
 
 struct Test {
-    documents: Documents,
+    source: Source,
     paths: Vec<PathBuf>,
     name: String,
+}
+
+/// Where test documents come from.
+enum Source {
+    Documents(Documents),
+    /// The first `count` of a file.
+    Vectors {
+        stored: Box<StoredVectors>,
+        count: usize,
+    },
+}
+
+impl Test {
+    /// Leaves out all but the first.
+    fn limit(&mut self, most: Option<NonZeroUsize>) {
+        let Some(most) = most else { return };
+        match &mut self.source {
+            Source::Documents(documents) => {
+                let all = std::mem::replace(documents, Box::new(std::iter::empty()));
+                *documents = Box::new(all.take(most.get()));
+            }
+            Source::Vectors { count, .. } => *count = most.get().min(*count),
+        }
+    }
+}
+
+/// A batch that was read.
+enum Batch {
+    Documents(Vec<Document>),
+    Vectors(Vec<Labeled>, Vectors),
+}
+
+impl Batch {
+    fn len(&self) -> usize {
+        match self {
+            Self::Documents(documents) => documents.len(),
+            Self::Vectors(documents, _) => documents.len(),
+        }
+    }
+}
+
+/// The next batches of a source, of at most so many documents; none at the end.
+fn batches(
+    source: Source,
+    most: usize,
+) -> Box<dyn Iterator<Item = Result<Batch, CorpusError>> + Send> {
+    match source {
+        Source::Documents(mut documents) => Box::new(std::iter::from_fn(move || {
+            let batch: Result<Vec<Document>, CorpusError> = documents.by_ref().take(most).collect();
+            match batch {
+                Ok(batch) if batch.is_empty() => None,
+                batch => Some(batch.map(Batch::Documents)),
+            }
+        })),
+        Source::Vectors { stored, count } => {
+            let most = most.min(count).max(1);
+            Box::new((0..count).step_by(most).map(move |start| {
+                let (documents, vectors) = stored.batch(start..(start + most).min(count));
+                Ok(Batch::Vectors(documents, vectors))
+            }))
+        }
+    }
 }
 
 /// The documents that are held out, or those that are not: by a hash of the seed and the
@@ -260,7 +337,7 @@ fn unit(seed: u64, number: u64) -> f64 {
 }
 
 /// A batch on its way: documents, what they became, their neighbors.
-type Found = (Vec<Document>, Vectors, Vec<Vec<Neighbor>>);
+type Found = (Vec<Labeled>, Vectors, Vec<Vec<Neighbor>>);
 
 /// Reads, vectorizes, searches and votes, each on a thread of its own, so that none waits for another
 /// but the slowest: a GPU searches while the next documents are parsed.
@@ -279,37 +356,40 @@ fn evaluate(
     let one_more = classifier.k.saturating_add(1);
     let whole = classifier.decision.needs_batch();
     let batch_size = if whole { usize::MAX } else { batch_size(batch, one_more) };
-    let (to_vectorize, batches) = sync_channel::<Result<Vec<Document>, Failure>>(QUEUE);
+    let (to_vectorize, read) = sync_channel::<Result<Batch, Failure>>(QUEUE);
+    let mut source = batches(test.source, batch_size);
     // Not of the scope: a reader that waits for input must not hold up the end after a failure.
-    let mut documents = test.documents;
     let reading = std::thread::spawn(move || {
         let mut stage = Stage::empty("test: read");
         loop {
             let start = Instant::now();
-            let batch: Result<Vec<Document>, CorpusError> =
-                documents.by_ref().take(batch_size).collect();
-            let count = batch.as_ref().map_or(0, Vec::len);
+            let batch = source.next();
+            let count = batch.as_ref().map_or(0, |batch| batch.as_ref().map_or(0, Batch::len));
             stage.add(count as u64, start);
-            let last = count == 0;
-            if batch.as_ref().is_ok_and(Vec::is_empty)
-                || to_vectorize.send(batch.map_err(Failure::from)).is_err()
-                || last
-            {
+            let Some(batch) = batch else { return stage };
+            let failed = batch.is_err();
+            if to_vectorize.send(batch.map_err(Failure::from)).is_err() || failed {
                 return stage;
             }
         }
     });
     let tested = std::thread::scope(|scope| {
         let (to_search, vectorized) =
-            sync_channel::<Result<(Vec<Document>, Vectors), Failure>>(QUEUE);
+            sync_channel::<Result<(Vec<Labeled>, Vectors), Failure>>(QUEUE);
         let vectorizing = scope.spawn(move || {
             let mut stage = Stage::empty("test: analyze, weigh");
-            for batch in batches {
+            for batch in read {
                 let start = Instant::now();
                 let made = batch.and_then(|batch| {
-                    let vectors = classifier.vectorize(&batch)?;
-                    stage.add(batch.len() as u64, start);
-                    Ok((batch, vectors))
+                    let made = match batch {
+                        Batch::Documents(documents) => {
+                            let vectors = classifier.vectorize(&documents)?;
+                            (documents.into_iter().map(Labeled::from).collect(), vectors)
+                        }
+                        Batch::Vectors(documents, vectors) => (documents, vectors),
+                    };
+                    stage.add(made.0.len() as u64, start);
+                    Ok(made)
                 });
                 let failed = made.is_err();
                 if to_search.send(made).is_err() || failed {
@@ -361,13 +441,13 @@ fn evaluate(
         outcome.map(|()| ended)
     })?;
     // Nothing came any more: the reader has ended.
-    let read = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
+    let reading = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
     if vote.documents == 0 {
         let place = Place { source: test.name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
     let count = vote.documents;
-    stages.0.push(read);
+    stages.0.push(reading);
     stages.0.extend(tested);
     stages.0.push(vote);
     stages.push("test: all of it, stages side by side", count, start);

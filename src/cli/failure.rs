@@ -8,6 +8,7 @@ use classify::classifier::ClassifyError;
 use classify::corpus::CorpusError;
 use classify::model::{ModelError, ModelProblem};
 use classify::search::SearchError;
+use classify::vectors::{VectorsError, VectorsProblem};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) enum Failure {
     Corpus(CorpusError),
     /// A model that cannot be read or written.
     Model(ModelError),
+    /// Vectors that cannot be read or written.
+    Vectors(VectorsError),
     /// The search refused.
     Search(SearchError),
     /// Another file that cannot be written.
@@ -48,12 +51,16 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Corpus(_) | Self::Input { .. } => 3,
             Self::Model(ModelError {
                 problem: ModelProblem::Io { doing: "write", .. }, ..
             })
+            | Self::Vectors(VectorsError {
+                problem: VectorsProblem::Io { doing: "write", .. },
+                ..
+            })
             | Self::Search(_)
             | Self::Output { .. } => 1,
+            Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) => 3,
             Self::Model(_) => 4,
             Self::Gpu(_) | Self::Resource(_) => 5,
             Self::Worse(_) => 6,
@@ -65,6 +72,7 @@ impl Failure {
             Self::Usage(message) => (message.clone(), Some("`classify --help` shows the flags")),
             Self::Corpus(error) => (error.to_string(), error.hint()),
             Self::Model(error) => (error.to_string(), Some(error.hint())),
+            Self::Vectors(error) => (error.to_string(), Some(error.hint())),
             Self::Search(error) => (error.to_string(), None),
             Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
             Self::Output { path, error } => {
@@ -108,6 +116,12 @@ impl From<CorpusError> for Failure {
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         Self::Model(error)
+    }
+}
+
+impl From<VectorsError> for Failure {
+    fn from(error: VectorsError) -> Self {
+        Self::Vectors(error)
     }
 }
 

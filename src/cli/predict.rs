@@ -10,6 +10,7 @@ use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
 use classify::model::Model;
 use classify::output::write_atomically;
 use classify::threads::Threads;
+use classify::vectors::StoredVectors;
 use classify::vote::LabelScore;
 use serde::Serialize;
 
@@ -21,12 +22,15 @@ use super::searching::Searching;
 
 /// Documents that are classified together when they come faster than one by one.
 const BATCH: usize = 1_024;
+/// Vectors from a file that are classified together.
+const STORED_BATCH: usize = 16_384;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Predict {
     /// The model
     model: PathBuf,
-    /// Documents: files, folders, or - for standard input (plain lines or JSONL)
+    /// Documents: files, folders, a file of `classify vectorize`, or - for standard input (plain lines or
+    /// JSONL)
     #[arg(value_name = "CORPUS", default_value = "-")]
     corpora: Vec<PathBuf>,
     /// Where the answers are written [default: standard output]
@@ -86,15 +90,22 @@ impl Predict {
         self.deciding.refuse_learning()?;
         self.deciding.change(&mut classifier)?;
         let progress = Progress::new(talk, "predicting", &self.corpora);
-        let mut options = self.reading.options(LabelUse::Optional)?;
-        fit_to_model(&mut options, &model);
-        let corpus = open(&self.corpora, options, talk, &progress)?;
+        let source = match self.corpora.as_slice() {
+            [vectors] if StoredVectors::is_at(vectors) => {
+                Source::Vectors(Box::new(StoredVectors::open(vectors, &model)?))
+            }
+            corpora => {
+                let mut options = self.reading.options(LabelUse::Optional)?;
+                fit_to_model(&mut options, &model);
+                Source::Corpus(open(corpora, options, talk, &progress)?)
+            }
+        };
         let answers = Answers { classifier: &classifier, command: &self, progress: &progress };
         match output {
             Some(path) => {
                 let mut failure = None;
                 let written = write_atomically(path, |out| {
-                    answers.stream(corpus, out).map_err(|error| match error {
+                    answers.give(source, out).map_err(|error| match error {
                         Failure::Output { error, .. } => error,
                         other => {
                             failure = Some(other);
@@ -107,7 +118,7 @@ impl Predict {
                     None => written.map_err(Failure::output(path)),
                 }
             }
-            None => answers.stream(corpus, BufWriter::new(std::io::stdout().lock())),
+            None => answers.give(source, BufWriter::new(std::io::stdout().lock())),
         }
     }
 }
@@ -120,12 +131,42 @@ struct Answers<'a> {
 
 type Read = Result<Document, CorpusError>;
 
+/// Where documents come from.
+enum Source {
+    Corpus(Corpus),
+    Vectors(Box<StoredVectors>),
+}
+
 impl Answers<'_> {
+    fn give(&self, source: Source, mut out: impl Write) -> Result<(), Failure> {
+        self.header(&mut out).map_err(Failure::stdout)?;
+        match source {
+            Source::Corpus(corpus) => self.stream(corpus, out),
+            Source::Vectors(stored) => self.answer_stored(&stored, &mut out),
+        }
+    }
+
+    fn answer_stored(&self, stored: &StoredVectors, out: &mut impl Write) -> Result<(), Failure> {
+        let (classifier, count) = (self.classifier, stored.len());
+        let whole = classifier.decision.needs_batch();
+        let batch = if whole { count.max(1) } else { batch_size(STORED_BATCH, classifier.k) };
+        for start in (0..count).step_by(batch) {
+            let end = (start + batch).min(count);
+            let (documents, vectors) = stored.batch(start..end);
+            let neighbors = classifier.neighbors(&vectors, classifier.k)?;
+            let predictions = classifier.predict(&vectors, neighbors);
+            for (document, prediction) in documents.iter().zip(&predictions) {
+                self.write(out, &document.id, prediction).map_err(Failure::stdout)?;
+            }
+            self.progress.tick(end as u64);
+        }
+        out.flush().map_err(Failure::stdout)
+    }
+
     /// Reads, classifies and writes: documents that are there already go together, so that a
     /// slow source gets each answer at once and a fast one full batches.
     fn stream(&self, corpus: Corpus, mut out: impl Write) -> Result<(), Failure> {
         let (sender, receiver) = sync_channel::<Read>(BATCH / 4);
-        self.header(&mut out).map_err(Failure::stdout)?;
         // Not joined: a reader that waits for input must not hold up the end after a failure.
         std::thread::spawn(move || {
             for document in corpus {
@@ -163,7 +204,7 @@ impl Answers<'_> {
                 }
             };
             for (document, prediction) in documents.iter().zip(&predictions) {
-                self.write(out, document, prediction).map_err(Failure::stdout)?;
+                self.write(out, &document.id, prediction).map_err(Failure::stdout)?;
             }
             out.flush().map_err(Failure::stdout)?;
             answered += documents.len() as u64;
@@ -213,10 +254,10 @@ impl Answers<'_> {
     fn write(
         &self,
         out: &mut impl Write,
-        document: &Document,
+        id: &str,
         prediction: &Prediction,
     ) -> std::io::Result<()> {
-        let answer = self.answer(document, prediction);
+        let answer = self.answer(id, prediction);
         match self.command.to {
             Form::Jsonl => {
                 serde_json::to_writer(&mut *out, &answer)?;
@@ -253,7 +294,7 @@ impl Answers<'_> {
         }
     }
 
-    fn answer<'a>(&'a self, document: &'a Document, prediction: &'a Prediction) -> Answer<'a> {
+    fn answer<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
         let model = self.classifier.model();
         let label = |label: u32| model.labels().get(label as usize).unwrap_or_default();
         let scores = (self.has(Extra::Scores) || self.command.top.is_some()).then(|| {
@@ -274,7 +315,7 @@ impl Answers<'_> {
             neighbors.collect()
         });
         Answer {
-            id: &document.id,
+            id,
             labels: prediction.labels.iter().map(|&l| label(l)).collect(),
             score: prediction.scores.first().map(|score| score.score),
             probability: prediction.probabilities.first().copied(),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::VERSION;
+use crate::container::ContainerProblem;
 
 /// Why a model cannot be written or opened.
 #[derive(Debug, thiserror::Error)]
@@ -96,4 +97,20 @@ impl ModelError {
 
 pub(super) fn invalid(array: &'static str) -> impl Fn(String) -> ModelProblem {
     move |what| ModelProblem::Invalid { array, what }
+}
+
+impl From<ContainerProblem> for ModelProblem {
+    fn from(problem: ContainerProblem) -> Self {
+        match problem {
+            ContainerProblem::Damaged(what) => Self::NotAModel(what),
+            ContainerProblem::Json => {
+                invalid("settings")("their checksum differs: they are damaged".into())
+            }
+            ContainerProblem::Missing { array } => Self::MissingArray { array },
+            ContainerProblem::WrongType { array, found, expected } => {
+                Self::WrongType { array, found, expected }
+            }
+            ContainerProblem::Strings { array, what } => Self::Invalid { array, what },
+        }
+    }
 }

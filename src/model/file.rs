@@ -1,28 +1,17 @@
 //! The model file: written in one piece, read by mapping it into memory.
 
-use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use bytemuck::Pod;
 use memmap2::Mmap;
-use safetensors::tensor::{Metadata, TensorInfo};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
 
 use super::error::invalid;
-use super::{
-    Arrays, FORMAT, InputSpec, KEY, Model, ModelError, ModelProblem, SETTINGS_CRC, Settings,
-    VERSION, checksum,
-};
+use super::{Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION};
 use crate::calibrate::Calibration;
+use crate::container::{self, Container, checksum};
 use crate::matrix::{Array, csr};
-use crate::output::write_atomically;
-use crate::strings::Strings;
 use crate::vocabulary::{TermKind, Vocabulary};
-
-/// The arrays begin at a multiple of this many bytes.
-const ALIGNMENT: usize = 64;
 
 impl Model {
     /// Writes the model: whole or not at all, the same bytes for the same model.
@@ -39,31 +28,11 @@ impl Model {
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
-        let mut arrays = self.arrays.list();
+        let arrays = self.arrays.list();
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
         let settings = Settings { version: VERSION, checksums, ..self.settings.clone() };
-        let json = serde_json::to_string(&settings)?;
-        let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
-        arrays.push((SETTINGS_CRC, Dtype::U32, &crc));
-        // The format leaves no gaps: wide types first, and every array is aligned to its own.
-        arrays.sort_by_key(|&(name, dtype, _)| (std::cmp::Reverse(dtype.bitsize()), name));
-        let mut end = 0;
-        let infos = arrays.iter().map(|&(name, dtype, bytes)| {
-            let start = end;
-            end += bytes.len();
-            let shape = vec![bytes.len() / (dtype.bitsize() / 8)];
-            (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
-        });
-        let metadata = HashMap::from([(KEY.to_owned(), json)]);
-        let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(io::Error::other)?;
-        let mut header = serde_json::to_vec(&metadata)?;
-        header.resize((header.len() + 8).next_multiple_of(ALIGNMENT) - 8, b' ');
-        write_atomically(path, |out| {
-            out.write_all(&(header.len() as u64).to_le_bytes())?;
-            out.write_all(&header)?;
-            arrays.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
-        })
+        container::write(path, serde_json::to_string(&settings)?, arrays)
     }
 
     /// Opens a model file and checks all of it.
@@ -72,18 +41,11 @@ impl Model {
     /// If the file cannot be read or is not, in every byte, a model that this program wrote.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
         let fail = |problem| ModelError { path: path.to_owned(), problem };
-        let io = |source: io::Error| match source.kind() {
+        let map = Container::map(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => fail(ModelProblem::NotFound),
+            io::ErrorKind::InvalidInput => fail(ModelProblem::NotAModel(source.to_string())),
             _ => fail(ModelProblem::Io { doing: "read", source }),
-        };
-        let file = std::fs::File::open(path).map_err(io)?;
-        if !file.metadata().map_err(io)?.is_file() {
-            return Err(fail(ModelProblem::NotAModel("it is no regular file".into())));
-        }
-        #[expect(unsafe_code, reason = "memory-mapping the model")]
-        // SAFETY: the map is read-only. Models are replaced by renaming, never written in place,
-        // so the mapped bytes do not change while the map lives.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        })?;
         Self::of_map(map).map_err(fail)
     }
 
@@ -100,24 +62,12 @@ impl Model {
     }
 
     fn of_map(map: Mmap) -> Result<Self, ModelProblem> {
-        let damaged =
-            |error: safetensors::SafeTensorError| ModelProblem::NotAModel(error.to_string());
-        let (header, metadata) = SafeTensors::read_metadata(&map).map_err(damaged)?;
-        let text = metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY));
-        let text = text.ok_or_else(|| {
-            ModelProblem::NotAModel("a safetensors file, but not of this program".into())
-        })?;
-        let settings = settings(text)?;
-        let map = Arc::new(map);
-        let mut file =
-            ModelFile { map: &map, start: 8 + header, metadata: &metadata, unread: Vec::new() };
-        file.unread = metadata.tensors().into_keys().collect();
-        let crc = file.array::<u32>(SETTINGS_CRC, Dtype::U32)?;
-        if *crc != [crc32fast::hash(text.as_bytes())] {
-            return Err(invalid("settings")("their checksum differs: they are damaged".into()));
-        }
+        let mut file = Container::new(map)?;
+        let text = file.json()?;
+        let settings = settings(&text)?;
+        file.check_json(&text)?;
         let arrays = Arrays::read(&mut file, &settings)?;
-        if let Some(name) = file.unread.first() {
+        if let Some(name) = file.first_unread() {
             return Err(ModelProblem::NotAModel(format!("unknown array `{name}`")));
         }
         let label_sizes = arrays.label_sizes();
@@ -148,40 +98,8 @@ fn settings(text: &str) -> Result<Settings, ModelProblem> {
     serde_json::from_value(value).map_err(json)
 }
 
-/// The arrays of a mapped file that are still to be read.
-struct ModelFile<'a> {
-    map: &'a Arc<Mmap>,
-    /// Where the arrays begin.
-    start: usize,
-    metadata: &'a Metadata,
-    unread: Vec<String>,
-}
-
-impl ModelFile<'_> {
-    fn array<T: Pod>(&mut self, name: &str, dtype: Dtype) -> Result<Array<T>, ModelProblem> {
-        let missing = || ModelProblem::MissingArray { array: name.into() };
-        let info = self.metadata.info(name).ok_or_else(missing)?;
-        let wrong = || ModelProblem::WrongType {
-            array: name.into(),
-            found: format!("{:?} of shape {:?}", info.dtype, info.shape),
-            expected: format!("{dtype:?}"),
-        };
-        if info.dtype != dtype || info.shape.len() != 1 {
-            return Err(wrong());
-        }
-        self.unread.retain(|unread| unread != name);
-        let (start, end) = info.data_offsets;
-        Array::mapped(self.map, self.start + start..self.start + end).ok_or_else(wrong)
-    }
-
-    fn strings(&mut self, text: &'static str, offsets: &str) -> Result<Strings, ModelProblem> {
-        let bytes = self.array(text, Dtype::U8)?;
-        Strings::new(bytes, self.array::<u64>(offsets, Dtype::U64)?).map_err(invalid(text))
-    }
-}
-
 impl Arrays {
-    fn read(file: &mut ModelFile<'_>, settings: &Settings) -> Result<Self, ModelProblem> {
+    fn read(file: &mut Container, settings: &Settings) -> Result<Self, ModelProblem> {
         let kind = match settings.input {
             InputSpec::Text(_) => TermKind::Text,
             InputSpec::Features(_) => TermKind::Columns,
@@ -197,9 +115,10 @@ impl Arrays {
             return Err(invalid("rows.indptr")("it does not begin with 0".into()));
         }
         let rows = csr(vocabulary.len(), indptr, indices, data).map_err(invalid("rows.indptr"))?;
-        let has_texts = file.unread.iter().any(|name| name == "documents.text");
-        let texts = has_texts.then(|| file.strings("documents.text", "documents.text_offsets"));
-        let calibration = if file.unread.iter().any(|name| name.starts_with("calibration.")) {
+        let texts = file
+            .has("documents.text")
+            .then(|| file.strings("documents.text", "documents.text_offsets"));
+        let calibration = if file.has("calibration.") {
             Some(Calibration {
                 curves: file.array("calibration.curves", Dtype::U32)?,
                 starts: file.array("calibration.starts", Dtype::U64)?,

@@ -1,0 +1,90 @@
+//! Files of vectors: what they give back, and that a damaged one is never taken for a sound one.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::Path;
+
+use classify::classifier::{Classifier, Vectors};
+use classify::corpus::{Corpus, Document, ReadOptions};
+use classify::model::Model;
+use classify::threads::Threads;
+use classify::vectors::{StoredVectors, VectorsProblem, VectorsWriter};
+
+fn model(name: &str) -> Model {
+    Model::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)).unwrap()
+}
+
+const LINES: &str = r#"{"id": "a", "text": "bake bread with basil", "labels": ["cooking", "home"]}
+{"id": "b", "text": "qwerty", "labels": []}
+{"id": "ü", "text": "comet stars, stars and bread", "labels": ["home"]}"#;
+
+fn vectorized(model: &Model) -> (Vec<Document>, Vectors, VectorsWriter) {
+    let corpus = Corpus::from_bytes("lines", LINES.into(), ReadOptions::default()).unwrap();
+    let documents: Vec<Document> = corpus.collect::<Result<_, _>>().unwrap();
+    let classifier = Classifier::new(model, &Threads::available().unwrap()).unwrap();
+    let vectors = classifier.vectorize(&documents).unwrap();
+    let mut writer = VectorsWriter::new(model);
+    // In two pieces.
+    for some in [&documents[..1], &documents[1..]] {
+        writer.push(some, &classifier.vectorize(some).unwrap());
+    }
+    (documents, vectors, writer)
+}
+
+#[test]
+fn what_was_written_comes_back_in_any_pieces() {
+    let model = model("golden-v1.model");
+    let (documents, vectors, writer) = vectorized(&model);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vectors");
+    assert_eq!(writer.len(), 3);
+    writer.save(&path).unwrap();
+    assert!(StoredVectors::is_at(&path));
+    assert!(!StoredVectors::is_at(folder.path()) && !StoredVectors::is_at(Path::new("Cargo.toml")));
+    let stored = StoredVectors::open(&path, &model).unwrap();
+    for cut in 0..=3 {
+        let mut number = 0;
+        for range in [0..cut, cut..3] {
+            let (labeled, some) = stored.batch(range);
+            for (row, (document, terms)) in
+                some.rows.outer_iterator().zip(labeled.iter().zip(&some.terms))
+            {
+                assert_eq!(row, vectors.rows.outer_view(number).unwrap());
+                assert_eq!(*terms, vectors.terms[number]);
+                assert_eq!(
+                    (&document.id, &document.labels),
+                    (&documents[number].id, &documents[number].labels)
+                );
+                number += 1;
+            }
+        }
+        assert_eq!(number, 3);
+    }
+    let first = std::fs::read(&path).unwrap();
+    vectorized(&model).2.save(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), first, "the same bytes for the same vectors");
+}
+
+#[test]
+fn another_model_and_every_damage_are_refused() {
+    let own = model("golden-v1.model");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.vectors");
+    vectorized(&own).2.save(&path).unwrap();
+    let other = StoredVectors::open(&path, &model("golden-v2.model")).unwrap_err();
+    assert!(matches!(other.problem, VectorsProblem::OtherModel), "{other}");
+    let sound = std::fs::read(&path).unwrap();
+    for at in 0..sound.len() {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &damaged).unwrap();
+        // A blank of the header's padding may become another one; anything else is noticed.
+        if let Ok(stored) = StoredVectors::open(&path, &own) {
+            assert!(sound[at] == b' ' && stored.len() == 3, "byte {at}");
+        }
+    }
+    for length in (0..sound.len()).step_by(7) {
+        std::fs::write(&path, &sound[..length]).unwrap();
+        StoredVectors::open(&path, &own).unwrap_err();
+    }
+}

@@ -528,14 +528,16 @@ impl<'m> Evaluator<'m> {
         number
     }
 
-    /// The measures of all predictions taken. `seed` draws the documents of the intervals.
+    /// The measures of all predictions taken; what that takes is one more stage. `seed` draws the documents
+    /// of the intervals.
     pub fn finish(
         self,
         (k, vote): (usize, String),
         seed: u64,
         threads: &Threads,
-        stages: Vec<Stage>,
+        mut stages: Vec<Stage>,
     ) -> Evaluation {
+        let start = Instant::now();
         let documents = self.documents.test as f64;
         let mean = |sum: f64| if documents > 0.0 { sum / documents } else { 0.0 };
         let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
@@ -573,7 +575,7 @@ impl<'m> Evaluator<'m> {
         let confusion = self.confusions();
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
-        Evaluation {
+        let mut evaluation = Evaluation {
             schema: "classify.evaluation/1",
             method: Method {
                 k,
@@ -616,9 +618,14 @@ impl<'m> Evaluator<'m> {
             worst_errors: self.worst,
             tuning: self.settings.tuning.clone(),
             per_document: self.per_document,
-            stages,
+            stages: Vec::new(),
             peak_memory_bytes: peak_memory(),
-        }
+        };
+        let mut stage = Stage::empty("measures, intervals");
+        stage.add(self.documents.test, start);
+        stages.push(stage);
+        evaluation.stages = stages;
+        evaluation
     }
 
     /// The measures of the labels of each level of the hierarchy.

@@ -163,7 +163,17 @@ fn wild(x: u64) -> f32 {
 fn every_kernel_on_a_small_case() {
     let training = random(3, 150, 14, 30, small_integer);
     let queries = random(5, 9, 14, 30, small_integer);
-    agree(&training, &queries, &[2, 65, 1_000]);
+    let oracle = Exhaustive::new(&training, Threads::available().unwrap()).unwrap();
+    let fused = CudaOptions { fall_back: false, ..CudaOptions::new(CudaEngine::Fused) };
+    let options = [
+        fused,
+        CudaOptions { tile_rows: Some(24), small_batch: Some(0), ..fused },
+        CudaOptions { engine: BASE, ..fused },
+        CudaOptions { engine: SHARED, query_terms: Some(3), ..fused },
+        CudaOptions { engine: grid(GridMemory::Texture), texture_width: Some(300), ..fused },
+        CudaOptions { engine: grid(GridMemory::ReadOnly), ..fused },
+    ];
+    agree_with(&oracle, &training, &queries, &[2, 65, 1_000], &options);
 }
 
 #[test]
@@ -228,6 +238,21 @@ fn long_queries_and_wide_vocabularies() {
     let training = matrix(&training, 100_000);
     for length in [255, 256, 257, 600, 1_500, 8_192, 8_193] {
         agree(&training, &matrix(&long(length, 11), 100_000), &[1, 10]);
+    }
+    // Terms that share a bit of a query's table: 64 columns each.
+    let apart = |rows: &Csr| {
+        let far = |column: usize| u32::try_from(column).unwrap() + 2_000_000;
+        let rows = rows.outer_iterator();
+        let rows: Rows = rows.map(|row| row.iter().map(|(c, &w)| (far(c), w)).collect()).collect();
+        matrix(&rows, 4_000_000)
+    };
+    let training = apart(&random(7, 120, 400, 15, small_integer));
+    for fill in [5, 50, 95] {
+        let queries = apart(&random(fill, 12, 400, fill, small_integer));
+        let fused = CudaOptions::new(CudaEngine::Fused);
+        let small = CudaOptions { small_batch: Some(0), ..fused };
+        let oracle = Exhaustive::new(&training, Threads::available().unwrap()).unwrap();
+        agree_with(&oracle, &training, &queries, &[1, 10, 100], &[fused, small]);
     }
 }
 

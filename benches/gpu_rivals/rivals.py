@@ -4,7 +4,8 @@
     python3 benches/gpu_rivals/rivals.py DIR [K [QUERIES]]
 
 * CuPy: `queries @ training.T` (cuSPARSE SpGEMM), then the k best of each row of the sparse product: by
-  what CuPy has (row, similarity and column packed into 64 bits and sorted), and by a kernel written for it.
+  what CuPy has (row, similarity and column packed into 64 bits and sorted), by a kernel written for it,
+  and in the plain way, by dense rows and `argpartition`.
 * A dense product: blocks of bf16 queries and training rows through the tensor cores, f32 sums, top-k.
   It is not exact (bf16 weights); how many of the neighbors it finds is printed.
 
@@ -126,6 +127,17 @@ def main():
     def by_sorting(batch):
         return lambda: [sorted_top(part @ transposed, k) for part in parts[batch]]
 
+    def plainly(batch):
+        def work():
+            found = []
+            for part in parts[batch]:
+                scores = (part @ transposed).toarray()
+                best = cupy.argpartition(-scores, k, axis=1)[:, :k]
+                order = cupy.argsort(-cupy.take_along_axis(scores, best, axis=1), axis=1)
+                found.append(cupy.take_along_axis(best, order, axis=1))
+            return found
+        return work
+
     def product_only(batch):
         def work():
             for part in parts[batch]:
@@ -150,7 +162,9 @@ def main():
         some = [(first, min(first + batch, queries)) for first in range(0, queries, batch)]
         parts[batch] = [on_gpu(*test, first, last) for first, last in some]
         runs = 1 if queries > 100_000 else 3
-        for name, way in (("the product alone", product_only), (f"top-{k} by CuPy's sort", by_sorting),
+        for name, way in (("the product alone", product_only),
+                          (f"top-{k} of dense rows by argpartition", plainly),
+                          (f"top-{k} by CuPy's sort", by_sorting),
                           (f"top-{k} by a kernel written for it", spgemm)):
             seconds, found = timed(way(batch), runs)
             print(f"cupy csr @ csr.T, {name}, batches of {batch}: {seconds * 1e3:.1f} ms, "

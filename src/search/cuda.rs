@@ -183,6 +183,8 @@ enum Residence {
     Resident(Box<Part>),
     /// Part by part, again for each search.
     Streamed(Vec<Range<usize>>),
+    /// Not there any more: the GPU failed, and the CPU goes on.
+    Gone(GpuError),
 }
 
 impl<'a> Cuda<'a> {
@@ -295,6 +297,9 @@ impl<'a> Cuda<'a> {
     /// After a failure: goes on with less memory if that can help, otherwise with the CPU.
     fn mend(&self, error: &GpuError) -> Result<(), SearchError> {
         let mut error = error.clone();
+        if self.rescue.get().is_some() {
+            return Ok(());
+        }
         for _ in 0..TRIES {
             if !error.is_out_of_memory() {
                 break;
@@ -335,6 +340,10 @@ impl<'a> Cuda<'a> {
             let engine = Inverted::new(self.matrix, self.threads.clone())?;
             // Another thread may have been first: its engine is as good.
             let _ = self.rescue.set(engine);
+            // The memory of the GPU is for others. Who searches there yet finds nothing, and looks again.
+            self.lanes.clear();
+            let gone = Loaded { rows: Residence::Gone(error.clone()), budget: 0 };
+            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gone);
         }
         Ok(())
     }
@@ -346,6 +355,7 @@ impl<'a> Cuda<'a> {
                 return self.search_part(part, loaded.budget, queries, k, out);
             }
             Residence::Streamed(parts) => parts,
+            Residence::Gone(error) => return Err(error.clone().into()),
         };
         let mut found: Vec<Vec<Neighbor>> = vec![Vec::new(); queries.rows.rows()];
         let mut of_part = found.clone();

@@ -12,7 +12,7 @@ use super::launch::{
 };
 use super::part::{self, Part};
 use super::{
-    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, Neighbor, Out, Queries, Residence,
+    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, LANES, Neighbor, Out, Queries, Residence,
     SearchError,
 };
 
@@ -197,7 +197,9 @@ impl Cuda<'_> {
         match engine {
             CudaEngine::Base { threads } => {
                 let terms = self.training.cols();
-                let batch = ((1usize << 28) / (terms * 4).max(1)).clamp(1, which.count as usize);
+                // Dense queries take a twentieth of the budget at most.
+                let bytes = (self.loaded().budget / 20 / LANES).min(1 << 28);
+                let batch = (bytes / (terms * 4).max(1)).clamp(1, which.count as usize);
                 let fresh = dense.len() < batch * terms;
                 let dense = dense.get(&device, &stream, batch * terms)?;
                 if fresh {

@@ -83,11 +83,14 @@ impl Part {
         let mut tiles = Vec::new();
         if let Some(most) = needs.tile_rows {
             // A few at a time: their lists are in host memory only until they are on the GPU.
+            const HOST_BYTES: usize = 1 << 30;
             let entries = |cut: &Range<usize>| {
                 nonzeros(training, &(range.start + cut.start..range.start + cut.end))
             };
             let cuts = cuts(range.len(), most, &entries);
-            for some in cuts.chunks(threads.count().max(1)) {
+            let of_tile = bytes(training, &range, needs) / cuts.len().max(1);
+            let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
+            for some in cuts.chunks(at_once) {
                 let made: Vec<TileIndex> = threads.run(|| {
                     let index = |cut: &Range<usize>| {
                         TileIndex::new(training, range.start + cut.start..range.start + cut.end)

@@ -1,14 +1,14 @@
 //! What an index refuses.
 
-/// Why a point or a query is refused.
+/// Why points or a query are refused.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A distance that is negative, infinite or not a number: the points or the metric are wrong.
-    #[error("the distance to point {point} is {distance}, which is no distance")]
+    #[error("the distance to point {point} is {distance}, expected a finite number from 0")]
     NoDistance {
         /// The point.
-        point: usize,
+        point: u32,
         /// What the metric gave.
         distance: f32,
     },
@@ -18,10 +18,38 @@ pub enum Error {
         /// What was given.
         radius: f32,
     },
-    /// A point that the metric cannot measure.
-    #[error("point {point} holds a coordinate that is not finite")]
-    NotFinite {
+    /// A point without a distance of 0 from itself, as a vector with a NaN.
+    #[error("point {point} has the distance {distance} from itself, expected 0: is it finite?")]
+    NotItself {
         /// The point.
-        point: usize,
+        point: u32,
+        /// What the metric gave.
+        distance: f32,
+    },
+    /// A query without a distance of 0 from itself.
+    #[error("the query has the distance {distance} from itself, expected 0: is it finite?")]
+    Query {
+        /// What the metric gave.
+        distance: f32,
+    },
+    /// More points than 32-bit numbers.
+    #[error("{count} points, expected fewer than 2^32 - 1")]
+    TooMany {
+        /// How many there are.
+        count: usize,
+    },
+    /// Values that make no whole number of rows.
+    #[error("{values} values are no vectors of {dimension} dimensions")]
+    Shape {
+        /// How many values there are.
+        values: usize,
+        /// Values of a vector.
+        dimension: usize,
+    },
+    /// A set whose numbers do not rise.
+    #[error("set {point} is not rising")]
+    NotRising {
+        /// The set.
+        point: u32,
     },
 }

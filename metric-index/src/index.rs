@@ -1,5 +1,342 @@
-//! Indexes.
+//! Indexes, and the one way in which all of them are searched.
+//!
+//! A search is a stack of [`Task`]s: a task names a region of the index (a node, a cluster, a block of a
+//! table) and where in it to go on. [`Index::step`] works on one task; what is left of it, and what it
+//! opens, goes back onto the stack. These are the requirements of Barrientos 2011 (section 3.2): a search can stop after
+//! any number of distance evaluations, and its tasks can be worked on by other threads.
+
+use crate::collector::{Collector, Nearest, Within};
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::neighbor::Neighbor;
+use crate::points::Points;
 
 mod brute_force;
+mod kd_tree;
+mod list_of_clusters;
+mod sss_index;
+mod sss_tree;
+mod vp_tree;
 
 pub use brute_force::BruteForce;
+pub use kd_tree::KdTree;
+pub use list_of_clusters::{ClusterSize, ListOfClusters};
+pub use sss_index::{Pivots, SssIndex};
+pub use sss_tree::SssTree;
+pub use vp_tree::VpTree;
+
+/// A piece of work of a search.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Task {
+    /// A node, a cluster or a block.
+    pub region: u32,
+    /// Where in the region to go on.
+    pub at: u32,
+    /// No point of the region is nearer than this.
+    pub bound: f32,
+    /// The distance of the query from the region's center, if it has one.
+    pub distance: f32,
+}
+
+/// A query on its way through an index: it measures distances, counts them, and offers points.
+#[derive(Debug)]
+pub struct Probe<'a, S: Points, M, C> {
+    points: &'a S,
+    metric: &'a M,
+    query: &'a S::Point,
+    collector: C,
+    evaluations: u64,
+    limit: u64,
+    failed: Option<Error>,
+}
+
+impl<S: Points, M: Metric<S::Point>, C: Collector> Probe<'_, S, M, C> {
+    /// The query.
+    pub fn query(&self) -> &S::Point {
+        self.query
+    }
+
+    /// How far to look.
+    pub fn radius(&self) -> f32 {
+        self.collector.radius()
+    }
+
+    /// The distance of the query from a point, which is offered.
+    pub fn visit(&mut self, point: u32) -> f32 {
+        self.evaluations += 1;
+        let distance = self.metric.distance(self.query, self.points.point(point));
+        self.offer(point, distance);
+        distance
+    }
+
+    /// Offers a point, if its distance from the query is within the radius.
+    pub fn visit_within(&mut self, point: u32) {
+        self.evaluations += 1;
+        let (radius, at) = (self.collector.radius(), self.points.point(point));
+        if let Some(distance) = self.metric.distance_within(self.query, at, radius) {
+            self.offer(point, distance);
+        }
+    }
+
+    fn offer(&mut self, point: u32, distance: f32) {
+        if (0.0..f32::INFINITY).contains(&distance) {
+            self.collector.offer(Neighbor { point, distance });
+        } else {
+            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
+        }
+    }
+
+    /// Whether a step is to stop here, and to put what is left of its task back.
+    pub fn is_tired(&self) -> bool {
+        self.evaluations >= self.limit || self.failed.is_some()
+    }
+}
+
+/// What a search has cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// Distances that were evaluated, the query's from itself among them.
+    pub evaluations: u64,
+    /// Tasks that were worked on.
+    pub tasks: u64,
+}
+
+/// An exact index over points of a metric space.
+///
+/// [`within`](Index::within) and [`nearest`](Index::nearest) search it; the rest is for what runs
+/// searches.
+pub trait Index: Sync + Sized {
+    /// Where the points lie.
+    type Points: Points;
+    /// The distance.
+    type Metric: Metric<<Self::Points as Points>::Point>;
+
+    /// The points, numbered as they were given.
+    fn points(&self) -> &Self::Points;
+
+    /// The distance.
+    fn metric(&self) -> &Self::Metric;
+
+    /// Begins a search: puts its first tasks onto the stack, and gives what all of them read (distances
+    /// from pivots).
+    fn start<C: Collector>(
+        &self,
+        probe: &mut Probe<'_, Self::Points, Self::Metric, C>,
+        tasks: &mut Vec<Task>,
+    ) -> Box<[f32]>;
+
+    /// Works on a task until it is done or the probe [is tired](Probe::is_tired). The tasks that it puts
+    /// onto the stack are worked on from the last to the first.
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        shared: &[f32],
+        probe: &mut Probe<'_, Self::Points, Self::Metric, C>,
+        tasks: &mut Vec<Task>,
+    );
+
+    /// The points at distance `<= radius` from `query`, nearest first, ties by lower point.
+    ///
+    /// # Errors
+    /// If the radius is negative or NaN, or the query is none or has no distance from a point.
+    fn within(
+        &self,
+        query: &<Self::Points as Points>::Point,
+        radius: f32,
+    ) -> Result<Vec<Neighbor>, Error> {
+        if radius.is_nan() || radius < 0.0 {
+            return Err(Error::Radius { radius });
+        }
+        let (found, _) = search(self, query, Within::new(radius))?;
+        Ok(found.into_sorted())
+    }
+
+    /// The `k` points nearest to `query` (all if there are fewer), nearest first, ties by lower point. The
+    /// radius of the search begins at infinity and shrinks.
+    ///
+    /// # Errors
+    /// If the query is none (a vector with a NaN), or has no distance from a point.
+    fn nearest(
+        &self,
+        query: &<Self::Points as Points>::Point,
+        k: usize,
+    ) -> Result<Vec<Neighbor>, Error> {
+        let (found, _) = search(self, query, Nearest::new(k))?;
+        Ok(found.into_sorted())
+    }
+
+    /// The same as [`nearest`](Index::nearest) by range queries of radius `first`, `first · factor`,
+    /// `first · factor²`, … until one finds k points.
+    ///
+    /// # Errors
+    /// If the query is none or has no distance from a point, or `first` is not above 0 or `factor` not above 1.
+    fn nearest_by_ranges(
+        &self,
+        query: &<Self::Points as Points>::Point,
+        k: usize,
+        first: f32,
+        factor: f32,
+    ) -> Result<Vec<Neighbor>, Error> {
+        for (number, low) in [(first, 0.0), (factor, 1.0)] {
+            if number.is_nan() || number <= low {
+                return Err(Error::Radius { radius: number });
+            }
+        }
+        let (k, mut radius) = (k.min(self.points().len()), first);
+        loop {
+            let mut found = self.within(query, radius)?;
+            if found.len() >= k || radius == f32::INFINITY {
+                found.truncate(k);
+                return Ok(found);
+            }
+            // A factor that is lost in rounding would never end.
+            radius = (radius * factor).max(radius.next_up());
+        }
+    }
+}
+
+/// Searches an index: what was collected, and what it cost.
+///
+/// # Errors
+/// If the query has no distance of 0 from itself, or none from a point.
+///
+/// ```
+/// use metric_index::collector::Nearest;
+/// use metric_index::index::{VpTree, search};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(words, Edit)?;
+/// let (found, cost) = search(&tree, "masa", Nearest::new(1))?;
+/// assert_eq!(found.into_sorted()[0].point, 0);
+/// assert!(cost.evaluations <= 5);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+pub fn search<I: Index, C: Collector>(
+    index: &I,
+    query: &<I::Points as Points>::Point,
+    collector: C,
+) -> Result<(C, Cost), Error> {
+    let mut search = Search::start(index, query, collector)?;
+    search.work(u64::MAX)?;
+    Ok(search.into_parts())
+}
+
+/// A search that can stop and go on.
+///
+/// ```
+/// use metric_index::collector::Within;
+/// use metric_index::index::{BruteForce, Search};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let index = BruteForce::new(words, Edit)?;
+/// let mut search = Search::start(&index, "casa", Within::new(1.0))?;
+/// assert!(!search.work(2)?, "two distances are not enough");
+/// assert!(search.work(2)?);
+/// assert_eq!(search.into_parts().0.into_sorted().len(), 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+pub struct Search<'a, I: Index, C> {
+    index: &'a I,
+    probe: Probe<'a, I::Points, I::Metric, C>,
+    shared: Box<[f32]>,
+    tasks: Vec<Task>,
+    worked_on: u64,
+}
+
+impl<I: Index, C> std::fmt::Debug for Search<'_, I, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Search")
+            .field("tasks", &self.tasks)
+            .field("evaluations", &self.probe.evaluations)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a, I: Index, C: Collector> Search<'a, I, C> {
+    /// Begins a search; an index of pivots measures the query's distances from them.
+    ///
+    /// # Errors
+    /// If the query has no distance of 0 from itself.
+    pub fn start(
+        index: &'a I,
+        query: &'a <I::Points as Points>::Point,
+        collector: C,
+    ) -> Result<Self, Error> {
+        let distance = index.metric().distance(query, query);
+        if distance != 0.0 {
+            return Err(Error::Query { distance });
+        }
+        let mut probe = Probe {
+            points: index.points(),
+            metric: index.metric(),
+            query,
+            collector,
+            evaluations: 1, // of the query from itself
+            limit: u64::MAX,
+            failed: None,
+        };
+        let mut tasks = Vec::new();
+        let shared = index.start(&mut probe, &mut tasks);
+        Ok(Self { index, probe, shared, tasks, worked_on: 0 })
+    }
+
+    /// Goes on for at most so many distance evaluations. Whether the search is done.
+    ///
+    /// # Errors
+    /// If the query has no distance from a point.
+    pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
+        self.probe.limit = self.probe.evaluations.saturating_add(evaluations);
+        loop {
+            if let Some(error) = self.probe.failed {
+                return Err(error);
+            }
+            let Some(task) = self.tasks.pop() else { return Ok(true) };
+            if task.bound > self.probe.radius() {
+                continue;
+            }
+            if self.probe.is_tired() {
+                self.tasks.push(task);
+                return Ok(false);
+            }
+            self.index.step(task, &self.shared, &mut self.probe, &mut self.tasks);
+            self.worked_on += 1;
+        }
+    }
+
+    /// What was collected, and what it cost.
+    pub fn into_parts(self) -> (C, Cost) {
+        (self.probe.collector, Cost { evaluations: self.probe.evaluations, tasks: self.worked_on })
+    }
+}
+
+/// Checks that points are points of the metric's space: each at distance 0 from itself.
+fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> Result<u32, Error> {
+    let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
+    let count = count.ok_or(Error::TooMany { count: points.len() })?;
+    for point in 0..count {
+        let distance = metric.distance(points.point(point), points.point(point));
+        if distance != 0.0 {
+            return Err(Error::NotItself { point, distance });
+        }
+    }
+    Ok(count)
+}
+
+/// The distance of two points of an index that is built.
+fn between<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    a: u32,
+    b: u32,
+) -> Result<f32, Error> {
+    let distance = metric.distance(points.point(a), points.point(b));
+    if (0.0..f32::INFINITY).contains(&distance) {
+        Ok(distance)
+    } else {
+        Err(Error::NoDistance { point: b, distance })
+    }
+}

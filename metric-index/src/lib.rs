@@ -4,27 +4,37 @@
 //! points ─▶ metric ─▶ index ─▶ range or nearest-neighbor query ─▶ neighbors
 //! ```
 //!
-//! A [`Metric`](metric::Metric) gives distances, an index answers queries with them. Two kinds of
-//! queries, both exact: all points within a radius (closed balls), and the k nearest points.
-//! Neighbors come by rising distance, equal ones by rising point.
+//! A [`Metric`](metric::Metric) gives distances of [`Points`](points::Points), an [`Index`](index::Index)
+//! answers queries with them. Two kinds of queries, both exact: all points within a radius (closed balls),
+//! and the k nearest points. Neighbors come by rising distance, equal ones by rising point.
 //!
-//! | index | needs | build | query | source |
+//! | index | needs | distances to build | distances of a query | source |
 //! |---|---|---|---|---|
-//! | [`BruteForce`](index::BruteForce) | any distance | nothing | n distances | — |
+//! | [`BruteForce`](index::BruteForce) | any metric | n | n | — |
+//! | [`ListOfClusters`](index::ListOfClusters) | any metric | n² / 2 size | few where dimensions are many | Chávez & Navarro 2005 |
+//! | [`SssIndex`](index::SssIndex) | any metric, 4 bytes a point and pivot | n · pivots | pivots + few | Pedreira & Brisaboa 2007 |
+//! | [`SssTree`](index::SssTree) | any metric | n · centers of a node, a level | few where clusters are apart | Brisaboa et al. 2008 |
+//! | [`VpTree`](index::VpTree) | any metric | n log₂ n | few where dimensions are few | Yianilos 1993 |
+//! | [`KdTree`](index::KdTree) | vectors, a Minkowski metric | n | few where dimensions are few | Bentley 1975 |
 //!
 //! ```
-//! use metric_index::index::BruteForce;
+//! use metric_index::index::{Index, VpTree};
 //! use metric_index::metric::Edit;
+//! use metric_index::points::{Points, Strings};
 //!
-//! let words = ["casa", "cosa", "caso", "pez"];
-//! let index = BruteForce::new(words.iter().copied(), Edit)?;
+//! let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+//! let index = VpTree::build(words, Edit)?;
 //! let found = index.within("casa", 1.0)?;
-//! assert_eq!(found.iter().map(|neighbor| words[neighbor.point]).collect::<Vec<_>>(), ["casa", "cosa", "caso"]);
+//! let found: Vec<&str> = found.iter().map(|near| index.points().point(near.point)).collect();
+//! assert_eq!(found, ["casa", "cosa", "caso"]);
 //! # Ok::<(), metric_index::error::Error>(())
 //! ```
 
 pub mod error;
 pub mod metric;
+pub mod points;
 pub mod neighbor;
+pub mod collector;
+mod prune;
 pub mod index;
 pub mod gpu;

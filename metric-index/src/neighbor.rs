@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 #[derive(Debug, Clone, Copy)]
 pub struct Neighbor {
     /// The point's number, from 0, in the order in which the index was given the points.
-    pub point: usize,
+    pub point: u32,
     /// The distance, finite and at least 0.
     pub distance: f32,
 }

@@ -1,22 +1,40 @@
-//! The axioms of every metric, and queries against their definition.
+//! The axioms of every metric, and every index against brute force, bit for bit.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fmt::Debug;
+
+use metric_index::collector::{Collector, Nearest, Within};
 use metric_index::error::Error;
-use metric_index::index::BruteForce;
-use metric_index::metric::{Edit, Euclidean, Metric};
+use metric_index::index::{
+    BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, Search, SssIndex, SssTree,
+    VpTree, search,
+};
+use metric_index::metric::{
+    Angular, Chebyshev, Coordinates, Counted, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric,
+    Minkowski,
+};
+use metric_index::neighbor::Neighbor;
+use metric_index::points::{Items, Points, Sets, Strings, Vectors};
 use proptest::prelude::*;
 
-/// Small integers on a line and in the plane: distances that tie.
+/// Small integers in the plane: distances that tie. `/ 10`: distances that are rounded.
 fn vector() -> impl Strategy<Value = Vec<f32>> {
-    prop::collection::vec((-4i8..4).prop_map(f32::from), 2)
+    let whole = (-4i8..4).prop_map(f32::from);
+    prop::collection::vec(prop_oneof![whole.clone(), whole.prop_map(|x| x / 10.0)], 3)
 }
 
-fn axioms<P: ?Sized>(metric: &impl Metric<P>, a: &P, b: &P, c: &P) -> Result<(), TestCaseError> {
+fn axioms<P: ?Sized>(metric: &impl Metric<P>, [a, b, c]: [&P; 3]) -> Result<(), TestCaseError> {
     let d = |x, y| metric.distance(x, y);
     prop_assert_eq!(d(a, a).to_bits(), 0f32.to_bits());
     prop_assert!(d(a, b) >= 0.0);
     prop_assert_eq!(d(a, b).to_bits(), d(b, a).to_bits());
     let slack = 1.0 + 4.0 * metric.relative_error();
-    prop_assert!(d(a, c) <= (d(a, b) + d(b, c)) * slack);
+    prop_assert!(d(a, c) <= (d(a, b) + d(b, c)) * slack + 4.0 * metric.absolute_error());
+    for radius in [0.0, 1.0, 2.5, d(a, b), d(a, b).next_down()] {
+        let within = metric.distance_within(a, b, radius).map(f32::to_bits);
+        prop_assert_eq!(within, (d(a, b) <= radius).then_some(d(a, b).to_bits()));
+    }
     Ok(())
 }
 
@@ -33,17 +51,171 @@ fn edit_by_definition(a: &[char], b: &[char]) -> usize {
     }
 }
 
+/// The table of Wagner and Fischer.
+fn edit_by_table(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for a in a.chars() {
+        let mut next = vec![row[0] + 1];
+        for (j, &b) in b.iter().enumerate() {
+            let substituted = row[j] + usize::from(a != b);
+            next.push(substituted.min(row[j + 1] + 1).min(next[j] + 1));
+        }
+        row = next;
+    }
+    row[b.len()]
+}
+
+/// Each distance once, and between and beside them: radii on the boundary.
+fn radii(all: &[Neighbor]) -> Vec<f32> {
+    let mut radii = vec![0.0, f32::MAX, f32::INFINITY];
+    for neighbor in all.iter().step_by(all.len() / 5 + 1) {
+        let distance = neighbor.distance;
+        radii.extend([distance, distance.next_up()]);
+        radii.extend((distance > 0.0).then(|| distance.next_down()));
+    }
+    radii
+}
+
+/// Every kind of query, and a search that stops after each distance.
+fn agrees<I: Index>(
+    index: &I,
+    oracle: &impl Index<Points = I::Points, Metric = I::Metric>,
+    queries: &[&<I::Points as Points>::Point],
+) where
+    <I::Points as Points>::Point: Debug,
+{
+    let count = oracle.points().len();
+    for query in queries {
+        let all = oracle.nearest(query, usize::MAX).unwrap();
+        assert_eq!(all.len(), count);
+        assert!(all.is_sorted());
+        for k in [0, 1, 2, 7, count.saturating_sub(1), count, usize::MAX] {
+            let expected = &all[..k.min(count)];
+            assert_eq!(index.nearest(query, k).unwrap(), expected, "k = {k} of {query:?}");
+            let grown = index.nearest_by_ranges(query, k, 0.3, 1.7).unwrap();
+            assert_eq!(grown, expected, "k = {k} of {query:?}, by ranges");
+        }
+        for radius in radii(&all) {
+            let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
+            let found = index.within(query, radius).unwrap();
+            assert_eq!(found, &all[..inside], "radius {radius} of {query:?}");
+        }
+        let mut stopping = Search::start(index, query, Own(Nearest::new(3))).unwrap();
+        let mut stops = 0;
+        while !stopping.work(1).unwrap() {
+            stops += 1;
+        }
+        let (found, cost) = stopping.into_parts();
+        assert_eq!(found.0.into_sorted(), &all[..3.min(count)]);
+        assert!(stops <= cost.evaluations, "{stops} stops, {cost:?}");
+        // Pivots may be measured beside every point.
+        assert!(cost.evaluations <= 2 * count as u64 + 1, "{cost:?} for {count} points");
+    }
+}
+
+/// A collector that is somebody else's.
+struct Own(Nearest);
+
+impl Collector for Own {
+    fn radius(&self) -> f32 {
+        self.0.radius()
+    }
+
+    fn offer(&mut self, candidate: Neighbor) {
+        self.0.offer(candidate);
+    }
+}
+
+/// Every index that takes any metric.
+fn all_agree<S: Points + Clone, M: Metric<S::Point> + Clone>(
+    points: &S,
+    metric: &M,
+    queries: &[&S::Point],
+) where
+    S::Point: Debug,
+{
+    let (p, m) = (|| points.clone(), || metric.clone());
+    let oracle = BruteForce::new(p(), m()).unwrap();
+    agrees(&oracle, &oracle, queries);
+    for size in [ClusterSize::Points(0), ClusterSize::Points(4), ClusterSize::Points(1_000)] {
+        agrees(&ListOfClusters::build(p(), m(), size).unwrap(), &oracle, queries);
+    }
+    for radius in [0.0, 1.0, 1e30] {
+        let size = ClusterSize::Radius(radius);
+        agrees(&ListOfClusters::build(p(), m(), size).unwrap(), &oracle, queries);
+    }
+    for pivots in [Pivots::Spread(0.4), Pivots::Spread(0.0), Pivots::Count(0), Pivots::Count(3)] {
+        agrees(&SssIndex::build(p(), m(), pivots).unwrap(), &oracle, queries);
+    }
+    for share in [0.0, 0.4, 2.0] {
+        agrees(&SssTree::build(p(), m(), share).unwrap(), &oracle, queries);
+    }
+    agrees(&VpTree::build(p(), m()).unwrap(), &oracle, queries);
+}
+
+fn vectors_agree<M: Coordinates + Clone>(points: &[Vec<f32>], metric: &M, queries: &[&[f32]]) {
+    let points = Vectors::new(points.concat(), 3).unwrap();
+    all_agree(&points, metric, queries);
+    let oracle = BruteForce::new(points.clone(), metric.clone()).unwrap();
+    agrees(&KdTree::build(points, metric.clone()).unwrap(), &oracle, queries);
+}
+
 proptest! {
     #[test]
-    fn euclidean_axioms(a in vector(), b in vector(), c in vector()) {
-        axioms::<[f32]>(&Euclidean, &a, &b, &c)?;
-        prop_assert_eq!(Euclidean.distance(&a, &b) == 0.0, a == b);
+    fn axioms_of_vectors(a in vector(), b in vector(), c in vector()) {
+        let points = [&a[..], &b[..], &c[..]];
+        axioms(&Euclidean, points)?;
+        axioms(&Manhattan, points)?;
+        axioms(&Chebyshev, points)?;
+        axioms(&Hamming, points)?;
+        for p in [1.0, 1.5, 3.0, 1e6] {
+            axioms(&Minkowski::new(p).unwrap(), points)?;
+        }
+        prop_assert_eq!(Euclidean.distance(&a[..], &b[..]) == 0.0, a == b);
+        if points.iter().all(|point| point.iter().any(|&x| x != 0.0)) {
+            axioms(&Angular, points)?;
+        }
     }
 
     #[test]
-    fn edit_axioms(a in "[aé東]{0,6}", b in "[aé東]{0,6}", c in "[aé東]{0,6}") {
-        axioms::<str>(&Edit, &a, &b, &c)?;
+    fn axioms_of_bytes(a in prop::collection::vec(any::<u8>(), 20), b in prop::collection::vec(any::<u8>(), 20), c in prop::collection::vec(any::<u8>(), 20)) {
+        let points = [&a[..], &b[..], &c[..]];
+        axioms(&Euclidean, points)?;
+        axioms(&Manhattan, points)?;
+        axioms(&Chebyshev, points)?;
+        axioms(&Hamming, points)?;
+        axioms(&Minkowski::new(2.5).unwrap(), points)?;
+        let floats = |v: &[u8]| v.iter().map(|&x| f32::from(x)).collect::<Vec<_>>();
+        prop_assert_eq!(Euclidean.distance(&a[..], &b[..]).to_bits(), Euclidean.distance(&floats(&a)[..], &floats(&b)[..]).to_bits());
+    }
+
+    /// Lengths around the eight lanes, against the sum in order: only the last bits may differ.
+    #[test]
+    fn lanes(values in prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..40)) {
+        let (a, b): (Vec<f32>, Vec<f32>) = values.iter().copied().unzip();
+        let differences = || values.iter().map(|&(a, b)| (f64::from(a) - f64::from(b)).abs());
+        let close = |found: f32, expected: f64| (f64::from(found) - expected).abs() <= 1e-7 * expected;
+        prop_assert!(close(Euclidean.distance(&a[..], &b[..]), differences().map(|d| d * d).sum::<f64>().sqrt()));
+        prop_assert!(close(Manhattan.distance(&a[..], &b[..]), differences().sum()));
+        prop_assert!(close(Chebyshev.distance(&a[..], &b[..]), differences().fold(0.0, f64::max)));
+        let sevenths = differences().map(|d| d.powi(7)).sum::<f64>().powf(1.0 / 7.0);
+        prop_assert!(close(Minkowski::new(7.0).unwrap().distance(&a[..], &b[..]), sevenths));
+    }
+
+    #[test]
+    fn axioms_of_words(a in "[aé東]{0,6}", b in "[aé東]{0,6}", c in "[aé東]{0,6}") {
+        axioms(&Edit, [&*a, &*b, &*c])?;
         prop_assert_eq!(Edit.distance(&a, &b) == 0.0, a == b);
+    }
+
+    #[test]
+    fn axioms_of_sets(a in prop::collection::btree_set(0u32..12, 0..8), b in prop::collection::btree_set(0u32..12, 0..8), c in prop::collection::btree_set(0u32..12, 0..8)) {
+        let sets = [&a, &b, &c].map(|set| set.iter().copied().collect::<Vec<u32>>());
+        axioms(&Jaccard, [&sets[0][..], &sets[1], &sets[2]])?;
+        let (common, all) = (a.intersection(&b).count(), a.union(&b).count());
+        let expected = if all == 0 { 0.0 } else { 1.0 - common as f64 / all as f64 };
+        prop_assert!((f64::from(Jaccard.distance(&sets[0], &sets[1])) - expected).abs() < 1e-7);
     }
 
     #[test]
@@ -52,25 +224,165 @@ proptest! {
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (edit_by_definition(&x, &y) as f32).to_bits());
     }
 
+    /// Lengths around the 64 bits of a word.
     #[test]
-    fn nearest_and_within_agree(points in prop::collection::vec(vector(), 0..30), query in vector(), k in 0usize..40, radius in 0u8..6) {
-        let radius = f32::from(radius);
-        let index = BruteForce::<[f32], _, _>::new(&points, Euclidean).unwrap();
-        let all = index.nearest(&query, usize::MAX).unwrap();
-        prop_assert_eq!(all.len(), points.len());
-        prop_assert!(all.is_sorted());
-        prop_assert_eq!(&index.nearest(&query, k).unwrap()[..], &all[..k.min(all.len())]);
-        let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
-        prop_assert_eq!(&index.within(&query, radius).unwrap()[..], &all[..inside]);
+    fn edit_of_long_words(a in "[abé]{0,70}", b in "[abé]{60,70}", most in 0usize..80) {
+        let expected = edit_by_table(&a, &b);
+        prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (expected as f32).to_bits());
+        let within = Edit.distance_within(&b, &a, most as f32);
+        prop_assert_eq!(within.is_some(), expected <= most);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn indexes_of_vectors(points in prop::collection::vec(vector(), 0..90), queries in prop::collection::vec(vector(), 2)) {
+        let mut queries: Vec<&[f32]> = queries.iter().map(Vec::as_slice).collect();
+        queries.extend(points.first().map(Vec::as_slice));
+        vectors_agree(&points, &Euclidean, &queries);
+        vectors_agree(&points, &Manhattan, &queries);
+        vectors_agree(&points, &Chebyshev, &queries);
+        vectors_agree(&points, &Minkowski::new(3.0).unwrap(), &queries);
+        all_agree(&Vectors::new(points.concat(), 3).unwrap(), &Hamming, &queries);
+    }
+
+    #[test]
+    fn indexes_of_directions(points in prop::collection::vec(vector(), 0..60), query in vector()) {
+        let nonzero = |point: &Vec<f32>| point.iter().any(|&x| x != 0.0);
+        let points: Vec<Vec<f32>> = points.into_iter().filter(nonzero).collect();
+        prop_assume!(nonzero(&query));
+        all_agree(&Items::<[f32], _>::new(points), &Angular, &[&query[..]]);
+    }
+
+    #[test]
+    fn indexes_of_words(words in prop::collection::vec("[abc]{0,5}", 0..80), queries in prop::collection::vec("[abcd]{0,6}", 2)) {
+        let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+        all_agree(&words.iter().collect::<Strings>(), &Edit, &queries);
+    }
+
+    #[test]
+    fn indexes_of_sets(sets in prop::collection::vec(prop::collection::btree_set(0u32..9, 0..6), 0..60), query in prop::collection::btree_set(0u32..9, 0..6)) {
+        let sets = sets.iter().map(|set| set.iter().copied().collect::<Vec<u32>>());
+        let query: Vec<u32> = query.into_iter().collect();
+        all_agree(&Sets::new(sets).unwrap(), &Jaccard, &[&query[..]]);
+    }
+}
+
+/// Points in the plane on a grid of tenths: bounds that are rounded the wrong way lose ties here.
+#[test]
+fn rounding_loses_no_tie() {
+    let grid = |x: u16| f32::from(x) / 10.0;
+    let points: Vec<f32> = (0..1_200u16)
+        .flat_map(|i| [grid(i * 7 % 31), grid(i * 11 % 29), grid(i * 5 % 23)])
+        .collect();
+    let points = Vectors::new(points, 3).unwrap();
+    let queries: Vec<[f32; 3]> =
+        (0..12u16).map(|i| [grid(i * 3), grid(30 - i), grid(i * 5 % 7)]).collect();
+    let queries: Vec<&[f32]> = queries.iter().map(|query| &query[..]).collect();
+    all_agree(&points, &Euclidean, &queries);
+    let oracle = BruteForce::new(points.clone(), Euclidean).unwrap();
+    agrees(&KdTree::build(points, Euclidean).unwrap(), &oracle, &queries);
+}
+
+/// A metric of the user's, on a type of the user's.
+#[test]
+fn an_own_metric() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    struct Hour(u8);
+    #[derive(Clone, Copy)]
+    struct Clock;
+    impl Metric<Hour> for Clock {
+        fn distance(&self, a: &Hour, b: &Hour) -> f32 {
+            let apart = a.0.abs_diff(b.0);
+            f32::from(apart.min(24 - apart))
+        }
+
+        fn relative_error(&self) -> f32 {
+            0.0
+        }
+    }
+    let hours: Vec<Hour> = (0..96).map(|i| Hour(i % 48 * 5 % 24)).collect();
+    all_agree(&Items::<Hour, Hour>::new(hours), &Clock, &[&Hour(0), &Hour(13), &Hour(23)]);
+}
+
+#[test]
+fn indexes_save_distances() {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        f32::from(u16::try_from(state >> 48).unwrap()) / 65_536.0
+    };
+    let points = Vectors::new((0..6_000).map(|_| next()).collect(), 2).unwrap();
+    let counted = Counted::new(Euclidean);
+    let tree = VpTree::build(&points, &counted).unwrap();
+    let clusters = ListOfClusters::build(&points, &counted, ClusterSize::Points(32)).unwrap();
+    let table = SssIndex::build(&points, &counted, Pivots::Spread(0.4)).unwrap();
+    let sss_tree = SssTree::build(&points, &counted, 0.4).unwrap();
+    let boxes = KdTree::build(&points, &counted).unwrap();
+    let query = [0.3, 0.7];
+    let cost =
+        |found: Result<(Within, metric_index::index::Cost), Error>| found.unwrap().1.evaluations;
+    let before = counted.calls();
+    let evaluations = [
+        cost(search(&tree, &query[..], Within::new(0.02))),
+        cost(search(&clusters, &query[..], Within::new(0.02))),
+        cost(search(&table, &query[..], Within::new(0.02))),
+        cost(search(&sss_tree, &query[..], Within::new(0.02))),
+        cost(search(&boxes, &query[..], Within::new(0.02))),
+    ];
+    assert_eq!(
+        counted.calls() - before,
+        evaluations.iter().sum::<u64>(),
+        "what is told is what was done"
+    );
+    assert!(evaluations.iter().all(|&evaluations| evaluations < 1_000), "{evaluations:?} of 3,000");
+}
+
+fn refuses_bad_queries<I: Index<Points = Vectors<f32>>>(index: &I) {
+    assert_eq!(index.within(&[1.0], -1.0).unwrap_err(), Error::Radius { radius: -1.0 });
+    assert!(matches!(index.within(&[1.0], f32::NAN), Err(Error::Radius { .. })));
+    assert!(matches!(index.nearest_by_ranges(&[1.0], 1, 0.0, 2.0), Err(Error::Radius { .. })));
+    assert!(matches!(index.nearest_by_ranges(&[1.0], 1, 1.0, 1.0), Err(Error::Radius { .. })));
+    for bad in [&[f32::NAN][..], &[f32::INFINITY], &[f32::NAN, 1.0]] {
+        assert!(matches!(index.nearest(bad, 1), Err(Error::Query { .. })), "{bad:?}");
+        assert!(matches!(index.within(bad, 5.0), Err(Error::Query { .. })), "{bad:?}");
+    }
+    for bad in [&[1.0, 2.0][..], &[]] {
+        assert!(matches!(index.nearest(bad, 1), Err(Error::NoDistance { .. })), "{bad:?}");
+        assert!(matches!(index.within(bad, 5.0), Err(Error::NoDistance { .. })), "{bad:?}");
     }
 }
 
 #[test]
 fn refused_at_the_door() {
-    let nan = vec![vec![0.0], vec![f32::NAN]];
-    let refused = BruteForce::<[f32], _, _>::new(&nan, Euclidean).unwrap_err();
-    assert_eq!(refused, Error::NotFinite { point: 1 });
-    let index = BruteForce::<[f32], _, _>::new([[0.0f32]], Euclidean).unwrap();
-    assert_eq!(index.within(&[1.0], -1.0).unwrap_err(), Error::Radius { radius: -1.0 });
-    assert!(matches!(index.nearest(&[f32::NAN], 1), Err(Error::NoDistance { point: 0, .. })));
+    let nan = || Vectors::new(vec![0.0, f32::NAN], 1).unwrap();
+    let refused = |error: Error| matches!(error, Error::NotItself { point: 1, .. });
+    assert!(refused(BruteForce::new(nan(), Euclidean).unwrap_err()));
+    assert!(refused(ListOfClusters::build(nan(), Euclidean, ClusterSize::Points(1)).unwrap_err()));
+    assert!(refused(SssIndex::build(nan(), Euclidean, Pivots::Count(1)).unwrap_err()));
+    assert!(refused(SssTree::build(nan(), Euclidean, 0.4).unwrap_err()));
+    assert!(refused(VpTree::build(nan(), Euclidean).unwrap_err()));
+    assert!(refused(KdTree::build(nan(), Euclidean).unwrap_err()));
+    let infinite = Vectors::new(vec![f32::MAX, f32::MIN], 1).unwrap();
+    let too_far = ListOfClusters::build(infinite, Euclidean, ClusterSize::Points(1)).unwrap_err();
+    assert!(matches!(too_far, Error::NoDistance { .. }), "{too_far}");
+    let mixed = Items::<[f32], _>::new(vec![vec![1.0], vec![1.0, 2.0]]);
+    assert_eq!(
+        KdTree::build(mixed, Euclidean).unwrap_err(),
+        Error::Shape { values: 2, dimension: 1 }
+    );
+    let zero = Vectors::new(vec![0.0f32, 0.0], 2).unwrap();
+    assert!(matches!(BruteForce::new(zero, Angular).unwrap_err(), Error::NotItself { .. }));
+
+    let points = Vectors::new((0..100u8).map(f32::from).collect(), 1).unwrap();
+    refuses_bad_queries(&BruteForce::new(points.clone(), Euclidean).unwrap());
+    refuses_bad_queries(
+        &ListOfClusters::build(points.clone(), Euclidean, ClusterSize::Points(7)).unwrap(),
+    );
+    refuses_bad_queries(&SssIndex::build(points.clone(), Euclidean, Pivots::Spread(0.4)).unwrap());
+    refuses_bad_queries(&SssTree::build(points.clone(), Euclidean, 0.4).unwrap());
+    refuses_bad_queries(&VpTree::build(points.clone(), Euclidean).unwrap());
+    refuses_bad_queries(&KdTree::build(points, Euclidean).unwrap());
 }

@@ -1,70 +1,61 @@
 //! No index: every query against every point. The oracle of every other index.
 
-use std::marker::PhantomData;
-
+use super::{Index, Probe, Task, check};
+use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
-use crate::neighbor::Neighbor;
+use crate::points::Points;
 
 /// Points and a metric.
 #[derive(Debug, Clone)]
-pub struct BruteForce<P: ?Sized, B, M> {
-    points: Vec<B>,
+pub struct BruteForce<S, M> {
+    points: S,
     metric: M,
-    point: PhantomData<fn(&P)>,
 }
 
-impl<P: ?Sized, B: AsRef<P>, M: Metric<P>> BruteForce<P, B, M> {
+impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// An index of points.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself, as a vector with a NaN.
-    pub fn new(points: impl IntoIterator<Item = B>, metric: M) -> Result<Self, Error> {
-        let points: Vec<B> = points.into_iter().collect();
-        for (number, point) in points.iter().enumerate() {
-            let distance = metric.distance(point.as_ref(), point.as_ref());
-            if distance != 0.0 {
-                return Err(Error::NotFinite { point: number });
+    pub fn new(points: S, metric: M) -> Result<Self, Error> {
+        check(&points, &metric)?;
+        Ok(Self { points, metric })
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
+    type Points = S;
+    type Metric = M;
+
+    fn points(&self) -> &S {
+        &self.points
+    }
+
+    fn metric(&self) -> &M {
+        &self.metric
+    }
+
+    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
+        tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+        Box::default()
+    }
+
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        _: &[f32],
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) {
+        #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
+        let count = self.points.len() as u32;
+        for point in task.at..count {
+            if probe.is_tired() {
+                tasks.push(Task { at: point, ..task });
+                return;
             }
+            probe.visit_within(point);
         }
-        Ok(Self { points, metric, point: PhantomData })
-    }
-
-    /// The points at distance `<= radius` from `query`, nearest first, ties by lower point.
-    ///
-    /// # Errors
-    /// If the radius is negative or NaN, or the query has no distance to a point.
-    pub fn within(&self, query: &P, radius: f32) -> Result<Vec<Neighbor>, Error> {
-        if radius.is_nan() || radius < 0.0 {
-            return Err(Error::Radius { radius });
-        }
-        let mut neighbors = self.all(query)?;
-        neighbors.retain(|neighbor| neighbor.distance <= radius);
-        neighbors.sort_unstable();
-        Ok(neighbors)
-    }
-
-    /// The `k` points nearest to `query` (all if there are fewer), nearest first, ties by lower
-    /// point.
-    ///
-    /// # Errors
-    /// If the query has no distance to a point.
-    pub fn nearest(&self, query: &P, k: usize) -> Result<Vec<Neighbor>, Error> {
-        let mut neighbors = self.all(query)?;
-        neighbors.sort_unstable();
-        neighbors.truncate(k);
-        Ok(neighbors)
-    }
-
-    fn all(&self, query: &P) -> Result<Vec<Neighbor>, Error> {
-        let neighbor = |(number, point): (usize, &B)| {
-            let distance = self.metric.distance(query, point.as_ref());
-            if distance.is_finite() && distance >= 0.0 {
-                Ok(Neighbor { point: number, distance })
-            } else {
-                Err(Error::NoDistance { point: number, distance })
-            }
-        };
-        self.points.iter().enumerate().map(neighbor).collect()
     }
 }

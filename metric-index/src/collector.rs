@@ -1,0 +1,87 @@
+//! How far to look: the only thing in which range and nearest-neighbor queries differ.
+
+use std::collections::BinaryHeap;
+
+use crate::neighbor::Neighbor;
+
+/// Takes the points that a search comes by.
+pub trait Collector {
+    /// No point farther than this can enter the answer. It never grows during a search. Below 0: none can.
+    fn radius(&self) -> f32;
+
+    /// Takes a point if it belongs in the answer.
+    fn offer(&mut self, candidate: Neighbor);
+}
+
+/// All points within a radius: a closed ball.
+#[derive(Debug, Clone)]
+pub struct Within {
+    radius: f32,
+    found: Vec<Neighbor>,
+}
+
+impl Within {
+    /// Nothing yet.
+    pub fn new(radius: f32) -> Self {
+        Self { radius, found: Vec::new() }
+    }
+
+    /// What was found, nearest first.
+    pub fn into_sorted(mut self) -> Vec<Neighbor> {
+        self.found.sort_unstable();
+        self.found
+    }
+}
+
+impl Collector for Within {
+    fn radius(&self) -> f32 {
+        self.radius
+    }
+
+    fn offer(&mut self, candidate: Neighbor) {
+        if candidate.distance <= self.radius {
+            self.found.push(candidate);
+        }
+    }
+}
+
+/// The k nearest points, of equally distant ones those of lower number. The radius shrinks with what is
+/// found.
+#[derive(Debug, Clone)]
+pub struct Nearest {
+    k: usize,
+    /// The worst on top.
+    found: BinaryHeap<Neighbor>,
+}
+
+impl Nearest {
+    /// Nothing yet.
+    pub fn new(k: usize) -> Self {
+        Self { k, found: BinaryHeap::new() }
+    }
+
+    /// What was found, nearest first.
+    pub fn into_sorted(self) -> Vec<Neighbor> {
+        self.found.into_sorted_vec()
+    }
+}
+
+impl Collector for Nearest {
+    fn radius(&self) -> f32 {
+        match self.found.peek() {
+            _ if self.k == 0 => -1.0,
+            Some(worst) if self.found.len() == self.k => worst.distance,
+            _ => f32::INFINITY,
+        }
+    }
+
+    fn offer(&mut self, candidate: Neighbor) {
+        if self.found.len() < self.k {
+            self.found.push(candidate);
+        } else if let Some(mut worst) = self.found.peek_mut()
+            && candidate < *worst
+        {
+            *worst = candidate;
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! KD-tree (Bentley 1975; Karelis 2020).
+
+use std::ops::Range;
+
+use super::{Index, Probe, Task, check};
+use crate::collector::Collector;
+use crate::error::Error;
+use crate::metric::Coordinates;
+use crate::points::Points;
+use crate::prune::Bounds;
+
+/// Nodes of at most so many points are not cut further.
+const LEAF: usize = 16;
+
+#[derive(Debug, Clone, Default)]
+struct Node {
+    /// Where its points stand in the order of the tree.
+    places: Range<u32>,
+    /// The nodes of its halves; none of a leaf.
+    halves: Option<[u32; 2]>,
+}
+
+/// A balanced tree of vectors: each node is cut in halves at the median of the coordinate in which its
+/// points spread most, and keeps the box around its points.
+#[derive(Debug, Clone)]
+pub struct KdTree<S, M> {
+    points: S,
+    metric: M,
+    bounds: Bounds,
+    dimension: usize,
+    order: Vec<u32>,
+    nodes: Vec<Node>,
+    /// The box of node i is `boxes[2 i dimension ..]`: the least coordinates, then the greatest.
+    boxes: Vec<f32>,
+}
+
+impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
+    /// Builds the tree, its halves side by side. No distance is measured beside each point's from itself.
+    ///
+    /// # Errors
+    /// If a point has no distance of 0 from itself, or is of another dimension than the first.
+    pub fn build(points: S, metric: M) -> Result<Self, Error> {
+        let count = check(&points, &metric)?;
+        let dimension = if count == 0 { 0 } else { points.point(0).len() };
+        for point in 0..count {
+            let values = points.point(point).len();
+            if values != dimension {
+                return Err(Error::Shape { values, dimension });
+            }
+        }
+        let mut order: Vec<u32> = (0..count).collect();
+        let mut nodes = vec![Node::default(); nodes_of(order.len())];
+        let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
+        cut(&points, dimension, (&mut order, 0), (&mut nodes, &mut boxes, 0));
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
+    }
+}
+
+fn nodes_of(count: usize) -> usize {
+    match count {
+        0 => 0,
+        1..=LEAF => 1,
+        _ => 1 + nodes_of(count / 2) + nodes_of(count - count / 2),
+    }
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 points")
+}
+
+/// Makes a node of some places of the order, and the nodes below it; each with the number of the first.
+fn cut<S: Points<Point = [f32]>>(
+    points: &S,
+    dimension: usize,
+    (order, place): (&mut [u32], usize),
+    (nodes, boxes, first): (&mut [Node], &mut [f32], usize),
+) {
+    let Some((node, below)) = nodes.split_first_mut() else { return };
+    let (own, boxes) = boxes.split_at_mut(2 * dimension);
+    node.places = number(place)..number(place + order.len());
+    let (low, high) = own.split_at_mut(dimension);
+    low.fill(f32::INFINITY);
+    high.fill(f32::NEG_INFINITY);
+    for &point in &*order {
+        for ((low, high), &value) in low.iter_mut().zip(&mut *high).zip(points.point(point)) {
+            *low = low.min(value);
+            *high = high.max(value);
+        }
+    }
+    if order.len() <= LEAF {
+        return;
+    }
+    let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
+    let wider = |&a: &usize, &b: &usize| spread(a).total_cmp(&spread(b)).then(b.cmp(&a));
+    let axis = (0..dimension).max_by(wider).unwrap_or(0);
+    let value = |point: u32| points.point(point).get(axis).copied().unwrap_or(0.0);
+    let half = order.len() / 2;
+    order.select_nth_unstable_by(half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
+    let (left, right) = order.split_at_mut(half);
+    let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half));
+    let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
+    let (left_first, right_first) = (first + 1, first + 1 + left_nodes.len());
+    node.halves = Some([number(left_first), number(right_first)]);
+    rayon::join(
+        || cut(points, dimension, (left, place), (left_nodes, left_boxes, left_first)),
+        || cut(points, dimension, (right, place + half), (right_nodes, right_boxes, right_first)),
+    );
+}
+
+impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
+    /// How near a query can be to the points of a node.
+    fn bound(&self, query: &[f32], node: u32) -> f32 {
+        let (start, size) = (node as usize * 2 * self.dimension, self.dimension);
+        let (low, high) =
+            (&self.boxes[start..start + size], &self.boxes[start + size..start + 2 * size]);
+        let distance = self.metric.distance_from_box(query, low, high);
+        // The nearest point of the box is no nearer than any of its points.
+        self.bounds.gap(distance, 0.0)
+    }
+}
+
+impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
+    type Points = S;
+    type Metric = M;
+
+    fn points(&self) -> &S {
+        &self.points
+    }
+
+    fn metric(&self) -> &M {
+        &self.metric
+    }
+
+    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
+        if !self.nodes.is_empty() {
+            tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+        }
+        Box::default()
+    }
+
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        _: &[f32],
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) {
+        let node = &self.nodes[task.region as usize];
+        // A query of another dimension meets a point, which has no distance from it.
+        let halves = node.halves.filter(|_| probe.query().len() == self.dimension);
+        if let Some(halves) = halves {
+            let mut bounds = halves.map(|half| (self.bound(probe.query(), half), half));
+            // The nearer half comes first, which is the last.
+            bounds.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+            for (bound, region) in bounds {
+                if bound <= probe.radius() {
+                    tasks.push(Task { region, at: 0, bound, distance: 0.0 });
+                }
+            }
+            return;
+        }
+        for place in node.places.start + task.at..node.places.end {
+            if probe.is_tired() {
+                tasks.push(Task { at: place - node.places.start, ..task });
+                return;
+            }
+            probe.visit_within(self.order[place as usize]);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! List of Clusters (Chávez & Navarro 2005; Barrientos 2011, section 2.2.3.5, algorithms 6 and 7).
+
+use rayon::prelude::*;
+
+use super::{Index, Probe, Task, between, check};
+use crate::collector::Collector;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::points::Points;
+use crate::prune::Bounds;
+
+/// How large clusters are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ClusterSize {
+    /// So many points beside the center: the variant of the thesis.
+    Points(u32),
+    /// The points within a radius of the center.
+    Radius(f32),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Cluster {
+    center: u32,
+    /// Of the farthest point of the bucket; the points of later clusters are at least as far.
+    radius: f32,
+    /// The bucket ends here and begins where the last one ends.
+    end: u32,
+}
+
+/// Clusters, each a center and the points next to it of those that no earlier cluster has. The next center
+/// is the point that is farthest from all earlier centers, in the sum.
+///
+/// Each point of a bucket keeps its distance from the center, which excludes points without measuring them; the
+/// thesis measures the whole bucket.
+#[derive(Debug, Clone)]
+pub struct ListOfClusters<S, M> {
+    points: S,
+    metric: M,
+    bounds: Bounds,
+    clusters: Vec<Cluster>,
+    /// Points of buckets, nearest to their center first, and their distances from it.
+    bucket: Vec<(u32, f32)>,
+}
+
+impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
+    /// Builds the list: about n² / (2 size) distances, for each center side by side.
+    ///
+    /// # Errors
+    /// If a point has no distance from itself of 0 or none from a center, or the size is a radius that is
+    /// negative or NaN.
+    pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
+        let count = check(&points, &metric)?;
+        if let ClusterSize::Radius(radius) = size
+            && (radius.is_nan() || radius < 0.0)
+        {
+            return Err(Error::Radius { radius });
+        }
+        let mut list = Self {
+            bounds: Bounds::of(&metric),
+            clusters: Vec::new(),
+            bucket: Vec::with_capacity(count as usize),
+            points,
+            metric,
+        };
+        // A point that is left: its number and the sum of its distances from the centers.
+        let mut left: Vec<(u32, f64)> = (0..count).map(|point| (point, 0.0)).collect();
+        loop {
+            // Of equal ones the first.
+            let farthest = |&a: &usize, &b: &usize| left[a].1.total_cmp(&left[b].1).then(b.cmp(&a));
+            let Some(place) = (0..left.len()).max_by(farthest) else { break };
+            let (center, _) = left.remove(place);
+            list.add(center, &mut left, size)?;
+        }
+        Ok(list)
+    }
+
+    /// Adds the cluster of a center, of the points that are left.
+    fn add(
+        &mut self,
+        center: u32,
+        left: &mut Vec<(u32, f64)>,
+        size: ClusterSize,
+    ) -> Result<(), Error> {
+        let (points, metric) = (&self.points, &self.metric);
+        let measured = left.par_iter_mut().with_min_len(256).map(|(point, sum)| {
+            let distance = between(points, metric, center, *point)?;
+            *sum += f64::from(distance);
+            Ok((distance, *point))
+        });
+        let mut near: Vec<(f32, u32)> = measured.collect::<Result<_, Error>>()?;
+        let order = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        match size {
+            ClusterSize::Points(most) => {
+                let most = most as usize;
+                if most < near.len() {
+                    near.select_nth_unstable_by(most, order);
+                    near.truncate(most);
+                }
+            }
+            ClusterSize::Radius(radius) => near.retain(|&(distance, _)| distance <= radius),
+        }
+        near.sort_unstable_by(order);
+        let mut taken: Vec<u32> = near.iter().map(|&(_, point)| point).collect();
+        taken.sort_unstable();
+        left.retain(|(point, _)| taken.binary_search(point).is_err());
+        // Where no point is near the center, the next ones can be at any distance.
+        let radius = near.last().map_or(0.0, |&(distance, _)| distance);
+        self.bucket.extend(near.into_iter().map(|(distance, point)| (point, distance)));
+        let end = u32::try_from(self.bucket.len()).expect("fewer than 2^32 points");
+        self.clusters.push(Cluster { center, radius, end });
+        Ok(())
+    }
+
+    /// How many clusters there are.
+    pub fn clusters(&self) -> usize {
+        self.clusters.len()
+    }
+
+    fn bucket(&self, cluster: u32) -> &[(u32, f32)] {
+        let cluster = cluster as usize;
+        let start = cluster.checked_sub(1).map_or(0, |before| self.clusters[before].end);
+        &self.bucket[start as usize..self.clusters[cluster].end as usize]
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
+    type Points = S;
+    type Metric = M;
+
+    fn points(&self) -> &S {
+        &self.points
+    }
+
+    fn metric(&self) -> &M {
+        &self.metric
+    }
+
+    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
+        if !self.clusters.is_empty() {
+            tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+        }
+        Box::default()
+    }
+
+    /// `at` 0 is the center, then come the points of the bucket.
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        _: &[f32],
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) {
+        let cluster = self.clusters[task.region as usize];
+        let (mut distance, mut at) = (task.distance, task.at);
+        if at == 0 {
+            if probe.is_tired() {
+                tasks.push(task);
+                return;
+            }
+            distance = probe.visit(cluster.center);
+            let next = task.region + 1;
+            if (next as usize) < self.clusters.len() {
+                // Later points are outside of this ball.
+                let bound = self.bounds.gap(cluster.radius, distance).max(task.bound);
+                tasks.push(Task { region: next, at: 0, bound, distance: 0.0 });
+            }
+            at = 1;
+            let bound = self.bounds.gap(distance, cluster.radius);
+            if bound > probe.radius() {
+                return;
+            }
+            // The bucket comes before the later clusters: what it gives shrinks the radius for them.
+        }
+        for &(point, from_center) in &self.bucket(task.region)[at as usize - 1..] {
+            if self.bounds.outside(distance, from_center, from_center) <= probe.radius() {
+                if probe.is_tired() {
+                    tasks.push(Task { at, bound: 0.0, distance, ..task });
+                    return;
+                }
+                probe.visit_within(point);
+            }
+            at += 1;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! SSS-Tree (Brisaboa, Pedreira et al. 2008; Barrientos 2011, section 2.2.3.4, algorithm 5).
+
+use super::sss_index::spread;
+use super::{Index, Probe, Task, between, check};
+use crate::collector::Collector;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::points::Points;
+use crate::prune::Bounds;
+
+/// Nodes of at most so many points are not cut further.
+const BUCKET: usize = 16;
+/// The node of a center without points of its own.
+const NO_NODE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Center {
+    point: u32,
+    /// The distance of the farthest point of its cluster.
+    radius: f32,
+    /// Its cluster.
+    node: u32,
+}
+
+/// A tree whose nodes are cut into as many clusters as their points suggest: centers are chosen as
+/// pivots of [`SssIndex`](super::SssIndex) are, the other points go to the nearest one, which keeps its covering
+/// radius.
+#[derive(Debug, Clone)]
+pub struct SssTree<S, M> {
+    points: S,
+    metric: M,
+    bounds: Bounds,
+    /// Where the centers of each node end; they begin where those of the last node end.
+    ends: Vec<u32>,
+    centers: Vec<Center>,
+}
+
+impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
+    /// Builds the tree. `share`: how far centers are apart, of the estimated greatest distance of a node's
+    /// points; around 0.4 in the literature.
+    ///
+    /// # Errors
+    /// If a point has no distance of 0 from itself or none from a center, or the share is negative or NaN.
+    pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
+        let count = check(&points, &metric)?;
+        let mut tree = Self {
+            bounds: Bounds::of(&metric),
+            points,
+            metric,
+            ends: Vec::new(),
+            centers: Vec::new(),
+        };
+        let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
+        // Clusters that are still to become nodes, and the centers that they belong to.
+        let mut open = std::collections::VecDeque::from([((0..count).collect::<Vec<u32>>(), None)]);
+        while let Some((cluster, owner)) = open.pop_front() {
+            let node = number(tree.ends.len())?;
+            if let Some(owner) = owner {
+                let center: &mut Center = &mut tree.centers[owner];
+                center.node = node;
+            }
+            for (center, own) in tree.cut(&cluster, share)? {
+                let mut radius = 0.0f32;
+                for &(_, distance) in &own {
+                    radius = radius.max(distance);
+                }
+                if !own.is_empty() {
+                    let own = own.into_iter().map(|(point, _)| point).collect();
+                    open.push_back((own, Some(tree.centers.len())));
+                }
+                tree.centers.push(Center { point: center, radius, node: NO_NODE });
+            }
+            tree.ends.push(number(tree.centers.len())?);
+        }
+        Ok(tree)
+    }
+
+    /// A node's centers, each with the points of its cluster and their distances from it.
+    #[expect(clippy::type_complexity, reason = "said in words above")]
+    fn cut(&self, cluster: &[u32], share: f32) -> Result<Vec<(u32, Vec<(u32, f32)>)>, Error> {
+        if cluster.len() <= BUCKET {
+            return Ok(cluster.iter().map(|&point| (point, Vec::new())).collect());
+        }
+        let centers = spread(&self.points, &self.metric, cluster, share)?;
+        let mut cut: Vec<(u32, Vec<(u32, f32)>)> =
+            centers.iter().map(|&center| (center, Vec::new())).collect();
+        let mut sorted = centers.clone();
+        sorted.sort_unstable();
+        for &point in cluster.iter().filter(|point| sorted.binary_search(point).is_err()) {
+            let mut best = (f32::INFINITY, 0);
+            for (number, &center) in centers.iter().enumerate() {
+                let distance = between(&self.points, &self.metric, center, point)?;
+                if distance < best.0 {
+                    best = (distance, number);
+                }
+            }
+            cut[best.1].1.push((point, best.0));
+        }
+        Ok(cut)
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
+    type Points = S;
+    type Metric = M;
+
+    fn points(&self) -> &S {
+        &self.points
+    }
+
+    fn metric(&self) -> &M {
+        &self.metric
+    }
+
+    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
+        tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+        Box::default()
+    }
+
+    /// `at` is the place of a center in its node.
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        _: &[f32],
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) {
+        let node = task.region as usize;
+        let start = node.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let first = tasks.len();
+        for at in start + task.at..self.ends[node] {
+            if probe.is_tired() {
+                tasks.push(Task { at: at - start, ..task });
+                break;
+            }
+            let center = self.centers[at as usize];
+            let distance = probe.visit(center.point);
+            if center.node != NO_NODE {
+                let bound = self.bounds.gap(distance, center.radius);
+                tasks.push(Task { region: center.node, at: 0, bound, distance });
+            }
+        }
+        // The nearest cluster comes first, which is the last.
+        tasks[first..]
+            .sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
+    }
+}

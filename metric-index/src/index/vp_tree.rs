@@ -1,0 +1,180 @@
+//! VP-tree (Yianilos 1993; Karelis 2020).
+
+use std::ops::Range;
+
+use super::{Index, Probe, Task, between, check};
+use crate::collector::Collector;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::points::Points;
+use crate::prune::Bounds;
+
+/// Nodes of at most so many points are not cut further.
+const LEAF: usize = 16;
+
+/// The points of a node on one side of its vantage point: the nearest and the farthest distance from it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Side {
+    node: u32,
+    low: f32,
+    high: f32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Node {
+    /// Where its points stand in the order of the tree: the vantage point, the inner side, the outer side.
+    places: Range<u32>,
+    /// None of a leaf.
+    sides: Option<[Side; 2]>,
+}
+
+/// A balanced tree: each node has a vantage point, and the nearer half of its other points on the inner
+/// side, the farther half on the outer side. Each side keeps the interval of its distances.
+///
+/// The vantage point of a node is the last of its points, as in Karelis 2020.
+#[derive(Debug, Clone)]
+pub struct VpTree<S, M> {
+    points: S,
+    metric: M,
+    bounds: Bounds,
+    order: Vec<u32>,
+    /// The distance of each point of the order from the vantage point of the node above its own.
+    above: Vec<f32>,
+    nodes: Vec<Node>,
+}
+
+/// A point and its distance from the vantage point above.
+type Placed = (f32, u32);
+
+impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
+    /// Builds the tree, its sides side by side: about n log₂ n distances.
+    ///
+    /// # Errors
+    /// If a point has no distance of 0 from itself or none from a vantage point.
+    pub fn build(points: S, metric: M) -> Result<Self, Error> {
+        let count = check(&points, &metric)?;
+        let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();
+        let mut nodes = vec![Node::default(); nodes_of(order.len())];
+        cut(&points, &metric, (&mut order, 0), (&mut nodes, 0))?;
+        let (above, order) = order.into_iter().unzip();
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, order, above, nodes })
+    }
+}
+
+/// How many nodes so many points have: halves are cut by rank, so their sizes are known.
+fn nodes_of(count: usize) -> usize {
+    match count {
+        0 => 0,
+        1..=LEAF => 1,
+        _ => {
+            let inner = (count - 1) / 2;
+            1 + nodes_of(inner) + nodes_of(count - 1 - inner)
+        }
+    }
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("fewer than 2^32 points")
+}
+
+/// Makes a node of some places of the order, and the nodes below it; both with the number of the first.
+fn cut<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    (order, place): (&mut [Placed], usize),
+    (nodes, first): (&mut [Node], usize),
+) -> Result<(), Error> {
+    let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
+    node.places = number(place)..number(place + order.len());
+    if order.len() <= LEAF {
+        return Ok(());
+    }
+    // The last point becomes the first; the others get their distances from it.
+    order.swap(0, order.len() - 1);
+    let (vantage, others) = order.split_first_mut().expect("a node has points");
+    for (distance, point) in others.iter_mut() {
+        *distance = between(points, metric, vantage.1, *point)?;
+    }
+    let half = others.len() / 2;
+    others.select_nth_unstable_by(half, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (inner, outer) = others.split_at_mut(half);
+    let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half));
+    let (inner_first, outer_first) = (first + 1, first + 1 + inner_nodes.len());
+    let side = |points: &[Placed], node: usize| Side {
+        node: number(node),
+        low: points.iter().map(|&(distance, _)| distance).fold(f32::INFINITY, f32::min),
+        high: points.iter().map(|&(distance, _)| distance).fold(0.0, f32::max),
+    };
+    node.sides = Some([side(inner, inner_first), side(outer, outer_first)]);
+    let (a, b) = rayon::join(
+        || cut(points, metric, (inner, place + 1), (inner_nodes, inner_first)),
+        || cut(points, metric, (outer, place + 1 + half), (outer_nodes, outer_first)),
+    );
+    a.and(b)
+}
+
+impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
+    type Points = S;
+    type Metric = M;
+
+    fn points(&self) -> &S {
+        &self.points
+    }
+
+    fn metric(&self) -> &M {
+        &self.metric
+    }
+
+    fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
+        if !self.nodes.is_empty() {
+            // No vantage point is above the root: this distance excludes nothing.
+            tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: f32::NAN });
+        }
+        Box::default()
+    }
+
+    /// `distance` is that of the query from the vantage point above the node.
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        _: &[f32],
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) {
+        let node = &self.nodes[task.region as usize];
+        let Some(mut sides) = node.sides else {
+            for place in node.places.start + task.at..node.places.end {
+                let from_above = self.above[place as usize];
+                if !task.distance.is_nan()
+                    && self.bounds.outside(task.distance, from_above, from_above) > probe.radius()
+                {
+                    continue;
+                }
+                if probe.is_tired() {
+                    tasks.push(Task { at: place - node.places.start, ..task });
+                    return;
+                }
+                probe.visit_within(self.order[place as usize]);
+            }
+            return;
+        };
+        if probe.is_tired() {
+            tasks.push(task);
+            return;
+        }
+        let distance = probe.visit(self.order[node.places.start as usize]);
+        // The side that is nearer comes first, which is the last; of equal ones that with the nearer middle.
+        let bound = |side: &Side| self.bounds.outside(distance, side.low, side.high);
+        let middle = |side: &Side| (distance - f32::midpoint(side.low, side.high)).abs();
+        let nearer = |a: &Side, b: &Side| {
+            bound(b).total_cmp(&bound(a)).then(middle(b).total_cmp(&middle(a)))
+        };
+        sides.sort_by(nearer);
+        for side in sides {
+            let bound = bound(&side);
+            if bound <= probe.radius() {
+                tasks.push(Task { region: side.node, at: 0, bound, distance });
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Counting distances.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Coordinates, Metric};
+
+/// A metric that counts how often it is asked: the cost that papers on metric spaces give.
+///
+/// ```
+/// use metric_index::metric::{Counted, Edit, Metric};
+///
+/// let counted = Counted::new(Edit);
+/// counted.distance("a", "b");
+/// assert_eq!(counted.calls(), 1);
+/// ```
+#[derive(Debug, Default)]
+pub struct Counted<M> {
+    metric: M,
+    calls: AtomicU64,
+}
+
+impl<M> Counted<M> {
+    /// No call yet.
+    pub fn new(metric: M) -> Self {
+        Self { metric, calls: AtomicU64::new(0) }
+    }
+
+    /// How many distances were asked for.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+impl<P: ?Sized, M: Metric<P>> Metric<P> for Counted<M> {
+    fn distance(&self, a: &P, b: &P) -> f32 {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.metric.distance(a, b)
+    }
+
+    fn relative_error(&self) -> f32 {
+        self.metric.relative_error()
+    }
+
+    fn absolute_error(&self) -> f32 {
+        self.metric.absolute_error()
+    }
+
+    fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.metric.distance_within(a, b, radius)
+    }
+}
+
+impl<M: Coordinates> Coordinates for Counted<M> {
+    /// Not counted: a box is no point.
+    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        self.metric.distance_from_box(point, low, high)
+    }
+}

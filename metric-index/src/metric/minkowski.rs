@@ -1,0 +1,193 @@
+//! The Minkowski distances: Manhattan, Euclidean, Chebyshev and what lies between.
+//!
+//! Differences are exact in `f64`. They are added in eight sums, one for each place modulo 8, which are
+//! added at the end, two by two: the same bits on every machine, with vector instructions or without.
+
+use multiversion::multiversion;
+
+use super::{Coordinates, Metric};
+
+const LANES: usize = 8;
+
+/// Combines the places of two vectors in eight lanes, and the lanes two by two.
+macro_rules! kernel {
+    ($name:ident, $point:ty, |$a:ident, $b:ident| $term:expr, $combine:expr) => {
+        #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
+        fn $name(a: &[$point], b: &[$point]) -> f64 {
+            let combine: fn(f64, f64) -> f64 = $combine;
+            let mut lanes = [0.0f64; LANES];
+            let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+            for (a, b) in a.iter().zip(b) {
+                for ((lane, &$a), &$b) in lanes.iter_mut().zip(a).zip(b) {
+                    let ($a, $b) = (f64::from($a), f64::from($b));
+                    *lane = combine(*lane, $term);
+                }
+            }
+            for ((lane, &$a), &$b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
+                let ($a, $b) = (f64::from($a), f64::from($b));
+                *lane = combine(*lane, $term);
+            }
+            joined(lanes, combine)
+        }
+    };
+}
+
+fn joined(l: [f64; LANES], combine: fn(f64, f64) -> f64) -> f64 {
+    let four = [combine(l[0], l[4]), combine(l[1], l[5]), combine(l[2], l[6]), combine(l[3], l[7])];
+    combine(combine(four[0], four[2]), combine(four[1], four[3]))
+}
+
+kernel!(squares, f32, |a, b| (a - b) * (a - b), |x, y| x + y);
+kernel!(squares_of_bytes, u8, |a, b| (a - b) * (a - b), |x, y| x + y);
+kernel!(absolutes, f32, |a, b| (a - b).abs(), |x, y| x + y);
+kernel!(absolutes_of_bytes, u8, |a, b| (a - b).abs(), |x, y| x + y);
+kernel!(greatest, f32, |a, b| (a - b).abs(), greater);
+kernel!(greatest_of_bytes, u8, |a, b| (a - b).abs(), greater);
+
+/// The greater one; NaN if one is NaN.
+fn greater(x: f64, y: f64) -> f64 {
+    if x >= y || x.is_nan() { x } else { y }
+}
+
+/// The differences of a point from the nearest point of a box, combined by `of`.
+fn from_box(
+    point: &[f32],
+    low: &[f32],
+    high: &[f32],
+    of: impl FnOnce(&mut dyn Iterator<Item = f64>) -> f64,
+) -> f64 {
+    let mut differences = point.iter().zip(low.iter().zip(high)).map(|(&x, (&low, &high))| {
+        let (x, low, high) = (f64::from(x), f64::from(low), f64::from(high));
+        (low - x).max(x - high).max(0.0)
+    });
+    of(&mut differences)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+fn rounded(distance: f64) -> f32 {
+    distance as f32
+}
+
+/// Implements a metric on vectors of one type of number.
+macro_rules! metric {
+    ($metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr) => {
+        impl Metric<[$point]> for $metric {
+            fn distance(&$self, $a: &[$point], $b: &[$point]) -> f32 {
+                if $a.len() == $b.len() { rounded($distance) } else { f32::NAN }
+            }
+
+            fn relative_error(&self) -> f32 {
+                f32::EPSILON
+            }
+
+            // Below the least normal number rounding is absolute.
+            fn absolute_error(&self) -> f32 {
+                f32::MIN_POSITIVE
+            }
+        }
+    };
+}
+
+/// `√Σ (aᵢ − bᵢ)²` of vectors of the same length. Summed in `f64`, rounded once to `f32`.
+///
+/// ```
+/// use metric_index::metric::{Euclidean, Metric};
+///
+/// assert_eq!(Euclidean.distance(&[0u8, 0][..], &[3, 4][..]), 5.0);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Euclidean;
+
+metric!(Euclidean, f32, |self, a, b| squares(a, b).sqrt());
+metric!(Euclidean, u8, |self, a, b| squares_of_bytes(a, b).sqrt());
+
+impl Coordinates for Euclidean {
+    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        rounded(from_box(point, low, high, |all| all.map(|d| d * d).sum::<f64>().sqrt()))
+    }
+}
+
+/// `Σ |aᵢ − bᵢ|` of vectors of the same length. Summed in `f64`, rounded once to `f32`.
+///
+/// ```
+/// use metric_index::metric::{Manhattan, Metric};
+///
+/// assert_eq!(Manhattan.distance(&[0.0f32, 0.0][..], &[3.0, -4.0][..]), 7.0);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Manhattan;
+
+metric!(Manhattan, f32, |self, a, b| absolutes(a, b));
+metric!(Manhattan, u8, |self, a, b| absolutes_of_bytes(a, b));
+
+impl Coordinates for Manhattan {
+    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        rounded(from_box(point, low, high, |all| all.sum()))
+    }
+}
+
+/// `max |aᵢ − bᵢ|` of vectors of the same length, rounded once to `f32`.
+///
+/// ```
+/// use metric_index::metric::{Chebyshev, Metric};
+///
+/// assert_eq!(Chebyshev.distance(&[0.0f32, 0.0][..], &[3.0, -4.0][..]), 4.0);
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Chebyshev;
+
+metric!(Chebyshev, f32, |self, a, b| greatest(a, b));
+metric!(Chebyshev, u8, |self, a, b| greatest_of_bytes(a, b));
+
+impl Coordinates for Chebyshev {
+    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        rounded(from_box(point, low, high, |all| all.fold(0.0, f64::max)))
+    }
+}
+
+/// `(Σ |aᵢ − bᵢ|ᵖ)^(1/p)` of vectors of the same length, p from 1. Scaled by the greatest difference so that no power
+/// overflows, summed in `f64`, rounded once to `f32`.
+///
+/// ```
+/// use metric_index::metric::{Metric, Minkowski};
+///
+/// let cubic = Minkowski::new(3.0).ok_or("p is below 1")?;
+/// assert_eq!(cubic.distance(&[0.0f32, 0.0][..], &[2.0, 2.0][..]), 16f32.powf(1.0 / 3.0));
+/// assert!(Minkowski::new(0.5).is_none(), "not a metric");
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Minkowski {
+    p: f64,
+}
+
+impl Minkowski {
+    /// The distance of a finite power from 1; below, the triangle inequality fails.
+    pub fn new(p: f32) -> Option<Self> {
+        (p.is_finite() && p >= 1.0).then(|| Self { p: p.into() })
+    }
+
+    fn norm(self, differences: impl Iterator<Item = f64>, greatest: f64) -> f64 {
+        if greatest == 0.0 || !greatest.is_finite() {
+            return greatest;
+        }
+        let sum: f64 = differences.map(|difference| libm::pow(difference / greatest, self.p)).sum();
+        greatest * libm::pow(sum, 1.0 / self.p)
+    }
+}
+
+metric!(Minkowski, f32, |self, a, b| {
+    let differences = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
+    self.norm(differences, greatest(a, b))
+});
+metric!(Minkowski, u8, |self, a, b| {
+    let differences = a.iter().zip(b).map(|(&a, &b)| f64::from(a.abs_diff(b)));
+    self.norm(differences, greatest_of_bytes(a, b))
+});
+
+impl Coordinates for Minkowski {
+    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        let greatest = from_box(point, low, high, |all| all.fold(0.0, f64::max));
+        rounded(from_box(point, low, high, |all| self.norm(all, greatest)))
+    }
+}

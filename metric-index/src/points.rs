@@ -1,0 +1,210 @@
+//! Where points lie.
+
+use std::borrow::Borrow;
+use std::marker::PhantomData;
+
+use crate::error::Error;
+
+/// Points by number, from 0.
+pub trait Points: Sync {
+    /// What a point is.
+    type Point: ?Sized;
+
+    /// How many points there are.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Point `number`.
+    ///
+    /// # Panics
+    /// If there is no such point.
+    fn point(&self, number: u32) -> &Self::Point;
+}
+
+impl<S: Points> Points for &S {
+    type Point = S::Point;
+
+    fn len(&self) -> usize {
+        (*self).len()
+    }
+
+    fn point(&self, number: u32) -> &Self::Point {
+        (*self).point(number)
+    }
+}
+
+/// Vectors of the same dimension, row after row.
+///
+/// ```
+/// use metric_index::points::{Points, Vectors};
+///
+/// let vectors = Vectors::new(vec![0.0f32, 1.0, 2.0, 3.0], 2)?;
+/// assert_eq!(vectors.point(1), [2.0, 3.0]);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Vectors<T> {
+    values: Vec<T>,
+    dimension: usize,
+}
+
+impl<T> Vectors<T> {
+    /// `values`, `dimension` a vector.
+    ///
+    /// # Errors
+    /// If that does not come out even.
+    pub fn new(values: Vec<T>, dimension: usize) -> Result<Self, Error> {
+        if dimension == 0 || !values.len().is_multiple_of(dimension) {
+            return Err(Error::Shape { values: values.len(), dimension });
+        }
+        Ok(Self { values, dimension })
+    }
+
+    /// Values of a vector.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+}
+
+impl<T: Sync> Points for Vectors<T> {
+    type Point = [T];
+
+    fn len(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    fn point(&self, number: u32) -> &[T] {
+        let start = number as usize * self.dimension;
+        &self.values[start..start + self.dimension]
+    }
+}
+
+/// Strings end to end in one.
+///
+/// ```
+/// use metric_index::points::{Points, Strings};
+///
+/// let words: Strings = ["casa", "cosa"].into_iter().collect();
+/// assert_eq!((words.len(), words.point(1)), (2, "cosa"));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Strings {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl<S: AsRef<str>> FromIterator<S> for Strings {
+    fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
+        let mut all = Self::default();
+        for string in strings {
+            all.text.push_str(string.as_ref());
+            all.ends.push(all.text.len());
+        }
+        all
+    }
+}
+
+impl Points for Strings {
+    type Point = str;
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn point(&self, number: u32) -> &str {
+        let number = number as usize;
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[start..self.ends[number]]
+    }
+}
+
+/// Sets of numbers end to end, each a rising sequence.
+///
+/// ```
+/// use metric_index::points::{Points, Sets};
+///
+/// let sets = Sets::new([&[1, 5][..], &[], &[2]])?;
+/// assert_eq!((sets.len(), sets.point(0)), (3, &[1, 5][..]));
+/// assert!(Sets::new([[2, 2]]).is_err());
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Sets {
+    members: Vec<u32>,
+    ends: Vec<usize>,
+}
+
+impl Sets {
+    /// These sets.
+    ///
+    /// # Errors
+    /// If the numbers of one do not rise.
+    pub fn new<S: AsRef<[u32]>>(sets: impl IntoIterator<Item = S>) -> Result<Self, Error> {
+        let mut all = Self::default();
+        for (set, point) in sets.into_iter().zip(0u32..) {
+            if !set.as_ref().is_sorted_by(|a, b| a < b) {
+                return Err(Error::NotRising { point });
+            }
+            all.members.extend_from_slice(set.as_ref());
+            all.ends.push(all.members.len());
+        }
+        Ok(all)
+    }
+}
+
+impl Points for Sets {
+    type Point = [u32];
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn point(&self, number: u32) -> &[u32] {
+        let number = number as usize;
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.members[start..self.ends[number]]
+    }
+}
+
+/// Points of any type, one by one: for types of your own.
+///
+/// ```
+/// use metric_index::points::{Items, Points};
+///
+/// let items = Items::<[f32], _>::new(vec![vec![1.0], vec![2.0]]);
+/// assert_eq!(items.point(1), [2.0]);
+/// ```
+#[derive(Debug)]
+pub struct Items<P: ?Sized, B> {
+    items: Vec<B>,
+    point: PhantomData<fn(&P)>,
+}
+
+impl<P: ?Sized, B: Clone> Clone for Items<P, B> {
+    fn clone(&self) -> Self {
+        Self { items: self.items.clone(), point: PhantomData }
+    }
+}
+
+impl<P: ?Sized, B: Borrow<P> + Sync> Items<P, B> {
+    /// These points.
+    pub fn new(items: Vec<B>) -> Self {
+        Self { items, point: PhantomData }
+    }
+}
+
+impl<P: ?Sized, B: Borrow<P> + Sync> Points for Items<P, B> {
+    type Point = P;
+
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    fn point(&self, number: u32) -> &P {
+        self.items[number as usize].borrow()
+    }
+}

@@ -114,7 +114,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     }
     __syncthreads();
 
-    // The threshold; meanwhile the query becomes a hash table.
+    // The threshold; meanwhile the query becomes a table.
     u32 kth = 0;
     if (k > GROUPED_K) {
         kth = reached_sum<THREADS>(memory, vectors, greatest, k, rank, groups);

@@ -5,7 +5,7 @@
 //! and a fingerprint of the model's vocabulary and weighting: with another model the numbers would mean
 //! something else, so it is refused.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,9 @@ pub enum VectorsProblem {
         /// The file's version.
         found: u32,
     },
+    /// Labels are needed, and no document has one.
+    #[error("no document has a label: there is nothing to compare predictions with")]
+    NoLabels,
     /// They were made with another model.
     #[error("the vectors were made with a model of another vocabulary or weighting")]
     OtherModel,
@@ -81,6 +84,9 @@ impl VectorsError {
                 "is there room, and may you write in that folder?"
             }
             VectorsProblem::Io { .. } => "may you read this file?",
+            VectorsProblem::NoLabels => {
+                "make them of a corpus with labels: `classify vectorize` takes --label-column and --qrels"
+            }
             _ => "make them again: `classify vectorize MODEL CORPUS -o FILE`",
         }
     }
@@ -248,16 +254,18 @@ pub struct StoredVectors {
 }
 
 impl StoredVectors {
-    /// Whether there is a file of vectors at `path`, sound or not.
+    /// Whether there is a file of vectors at `path`, sound or not. What is no regular file is not touched: a
+    /// pipe can be read only once.
     pub fn is_at(path: &Path) -> bool {
         const BEGIN: u64 = 4_096;
-        let regular = path.metadata().is_ok_and(|metadata| metadata.is_file());
+        if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return false;
+        }
         let mut begin = Vec::new();
         let opened = std::fs::File::open(path);
         let read = opened.and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
         // The length of a JSON header, and the header: no text begins so.
-        regular
-            && read.is_ok()
+        read.is_ok()
             && begin.get(4..9) == Some(b"\0\0\0\0{")
             && begin.windows(FORMAT.len()).any(|some| some == FORMAT.as_bytes())
     }
@@ -347,12 +355,26 @@ impl StoredVectors {
         if self.known.len() != documents || self.unknown.len() != documents {
             return Err("term counts that do not fit the documents".into());
         }
+        // Beyond, sums of them would not be numbers of terms any more.
+        if self.known.iter().chain(&*self.unknown).any(|&terms| terms > 1 << 52) {
+            return Err("more terms than a document can have".into());
+        }
         let labels = self.label_names.len();
+        let names: HashSet<&str> = self.label_names.iter().collect();
+        if names.len() != labels {
+            return Err("a label's name twice".into());
+        }
         if self.label_indices.iter().any(|&label| label as usize >= labels) {
             return Err("labels without a name".into());
         }
         if !self.data.iter().all(|weight| weight.is_finite()) {
             return Err("a weight that is not finite".into());
+        }
+        for bounds in self.label_indptr.windows(2) {
+            let own = &self.label_indices[range(bounds[0], bounds[1])];
+            if (1..own.len()).any(|at| own[..at].contains(&own[at])) {
+                return Err("a document with a label twice".into());
+            }
         }
         let rows = self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1]));
         for row in rows {
@@ -373,6 +395,11 @@ impl StoredVectors {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Whether any document has a label.
+    pub fn has_labels(&self) -> bool {
+        !self.label_indices.is_empty()
     }
 
     /// Some of the documents. Their rows are not copied.

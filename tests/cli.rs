@@ -89,6 +89,29 @@ fn vectors_give_the_answers_of_their_text() {
     let beside = run(&["predict", &model, &vectors, TEST]);
     assert_eq!(beside.code, 2);
     assert!(beside.err.contains("as the only corpus"), "{}", beside.err);
+    let flag = run(&["predict", &model, &vectors, "--text-column", "body"]);
+    assert_eq!(flag.code, 2);
+    assert!(flag.err.contains("--text-column goes with `classify vectorize`"), "{}", flag.err);
+    // Without labels there is nothing to evaluate.
+    let (lines, unlabeled) = (at("lines.txt"), at("unlabeled.vectors"));
+    std::fs::write(&lines, "tighten the derailleur cable\n").unwrap();
+    ok(&["vectorize", &model, &lines, "-o", &unlabeled]);
+    let unlabeled = run(&["evaluate", &model, &unlabeled]);
+    assert_eq!(unlabeled.code, 3);
+    assert!(unlabeled.err.contains("no document has a label"), "{}", unlabeled.err);
+}
+
+/// A pipe by its name is read once, and whole.
+#[cfg(unix)]
+#[test]
+fn a_pipe_with_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("m.model").to_str().unwrap().to_owned();
+    ok(&["train", TRAIN, "-o", &model]);
+    let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(TEST)).unwrap();
+    let expected = ok(&["predict", &model, TEST]).out;
+    let piped = run_with(&["predict", &model, "/dev/stdin"], &text);
+    assert_eq!((piped.code, piped.out), (0, expected), "{}", piped.err);
 }
 
 #[test]

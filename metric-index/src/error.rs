@@ -18,6 +18,12 @@ pub enum Error {
         /// What was given.
         radius: f32,
     },
+    /// A share that is none.
+    #[error("share {share}, expected 0 to 1")]
+    Share {
+        /// What was given.
+        share: f32,
+    },
     /// A point without a distance of 0 from itself, as a vector with a NaN.
     #[error("point {point} has the distance {distance} from itself, expected 0: is it finite?")]
     NotItself {

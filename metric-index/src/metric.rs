@@ -22,6 +22,8 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 ///
 /// Cosine "distance" and squared Euclidean distance break the third: use [`Angular`] and [`Euclidean`].
 /// Points that have no distance, as vectors of different lengths, get NaN, which every index refuses.
+/// Distances beyond the range of `f32` are infinite: an index refuses them where it measures them, which
+/// depends on the index.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric};

@@ -41,6 +41,23 @@ impl Bounds {
         if f64::from(rounded) > least { rounded.next_down() } else { rounded }
     }
 
+    /// The distances from a pivot that exclude a point, where the query's is `distance`: up to the first, and
+    /// from the second on, [`gap`](Self::gap) is above the radius. (Near them it may be above, too.)
+    #[expect(clippy::cast_possible_truncation, reason = "what is rounded is checked")]
+    pub(crate) fn excluded(self, distance: f32, radius: f32) -> (f32, f32) {
+        let Self { relative: e, absolute: a } = self;
+        // The gap is rounded down: it must reach the next number.
+        let (d, r) = (f64::from(distance), f64::from(radius.next_up()));
+        let apart = (r + a) / (1.0 - e);
+        let below = (((d - a) * (1.0 - e) - apart) / (1.0 + 2.0 * e) - a) as f32;
+        let above = ((apart + (d + a) * (1.0 + 2.0 * e)) / (1.0 - e) + a) as f32;
+        let (below, above) = (below.next_down().next_down(), above.next_up().next_up());
+        (
+            if below >= 0.0 && self.gap(distance, below) > radius { below } else { -1.0 },
+            if self.gap(above, distance) > radius { above } else { f32::INFINITY },
+        )
+    }
+
     /// What the distance of a query is at least to points whose distances from a pivot are `low` to `high`.
     /// The query's is `distance`.
     pub(crate) fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
@@ -62,6 +79,22 @@ mod tests {
         let plane = Bounds::of::<[f32]>(&Euclidean);
         for (far, near) in [(1e-40, 0.0), (1.0, 1.0 - f32::EPSILON), (3e38, 1e38), (0.3, 0.1)] {
             assert!(plane.gap(far, near) <= far - near);
+        }
+        for bounds in [words, plane] {
+            for distance in [0.0, 1e-3, 1.0, 2.0, 3.0, 77.7, 1e30] {
+                for radius in [0.0, 1e-3, 1.0, 2.0, 77.0, f32::MAX, f32::INFINITY] {
+                    let (below, above) = bounds.excluded(distance, radius);
+                    assert!(below < 0.0 || bounds.outside(distance, below, below) > radius);
+                    assert!(above.is_infinite() || bounds.outside(distance, above, above) > radius);
+                    // A little nearer to the query nothing is excluded.
+                    if distance < 100.0 && (1.0..100.0).contains(&radius) {
+                        for from in [below + 1e-3, above - 1e-3] {
+                            assert!(from < 0.0 || bounds.outside(distance, from, from) <= radius);
+                        }
+                        assert!(above.is_finite() && (below >= 0.0) == (distance > radius + 1e-3));
+                    }
+                }
+            }
         }
         // A bound of infinity excludes nothing that is not infinitely far.
         assert_eq!(plane.gap(1.0, f32::INFINITY).to_bits(), 0);

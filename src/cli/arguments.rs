@@ -104,20 +104,44 @@ impl ValueEnum for FormatArgument {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SplitArgument {
     All,
     Train,
     Test,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnBadUtf8Argument {
     Error,
     Replace,
 }
 
 impl Reading {
+    /// Refuses flags that a file of vectors has no use for: its documents were read when it was made.
+    pub(crate) fn refuse_beside_vectors(&self) -> Result<(), Failure> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--text-column", !self.text_column.is_empty()),
+            ("--label-column", self.label_column.is_some()),
+            ("--id-column", self.id_column.is_some()),
+            ("--weight-column", self.weight_column.is_some()),
+            ("--group-column", self.group_column.is_some()),
+            ("--label-separator", self.label_separator.is_some()),
+            ("--qrels", self.qrels.is_some()),
+            ("--first-column", self.first_column.is_some()),
+            ("--split", self.split != SplitArgument::All),
+            ("--encoding", self.encoding.is_some()),
+            ("--on-bad-utf8", self.on_bad_utf8 != OnBadUtf8Argument::Error),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::Usage(format!(
+                "{flag} goes with `classify vectorize`: the documents of a file of vectors are read already"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// The options that the flags stand for.
     pub(crate) fn options(&self, labels: LabelUse) -> Result<ReadOptions, Failure> {
         let qrels = match &self.qrels {

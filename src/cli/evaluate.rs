@@ -17,7 +17,7 @@ use classify::model::Model;
 use classify::output::write_atomically;
 use classify::search::{Engines, Neighbor};
 use classify::threads::Threads;
-use classify::vectors::{Labeled, StoredVectors};
+use classify::vectors::{Labeled, StoredVectors, VectorsError, VectorsProblem};
 
 use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;
@@ -188,8 +188,13 @@ impl Evaluate {
             if let [vectors] = corpora
                 && StoredVectors::is_at(vectors)
             {
+                self.reading.refuse_beside_vectors()?;
                 let start = Instant::now();
                 let stored = StoredVectors::open(vectors, &model)?;
+                if !stored.has_labels() {
+                    let (path, problem) = (vectors.clone(), VectorsProblem::NoLabels);
+                    return Err(VectorsError { path, problem }.into());
+                }
                 stages.push("open the vectors", stored.len() as u64, start);
                 let source = Source::Vectors { count: stored.len(), stored: Box::new(stored) };
                 return Ok((model, Test { source, paths: Vec::new(), name: name(corpora) }));

@@ -92,6 +92,7 @@ impl Predict {
         let progress = Progress::new(talk, "predicting", &self.corpora);
         let source = match self.corpora.as_slice() {
             [vectors] if StoredVectors::is_at(vectors) => {
+                self.reading.refuse_beside_vectors()?;
                 Source::Vectors(Box::new(StoredVectors::open(vectors, &model)?))
             }
             corpora => {

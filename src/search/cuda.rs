@@ -117,7 +117,7 @@ pub struct CudaOptions {
     /// Queries that go through the GPU together; `None`: 32,768.
     pub chunk: Option<usize>,
     /// The most queries that are searched by one kernel, which has less latency, instead of three;
-    /// `None`: as many as there are places for its blocks.
+    /// `None`: four times as many as there are places for its blocks.
     pub small_batch: Option<usize>,
     /// Whether the CPU goes on where the GPU fails.
     pub fall_back: bool,
@@ -315,6 +315,10 @@ impl<'a> Cuda<'a> {
     /// Goes on with half the memory, or with what is free if that is less.
     fn shrink(&self, error: &GpuError) -> Result<(), GpuError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(loaded.rows, Residence::Gone(_)) {
+            // Another thread has meanwhile handed over to the CPU.
+            return Ok(());
+        }
         let half = loaded.budget / 2;
         self.lanes.clear();
         // The rows leave the GPU before they are planned anew. Should that fail, who searches meanwhile

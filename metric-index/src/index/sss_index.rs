@@ -12,7 +12,7 @@ use crate::prune::Bounds;
 /// Which points are pivots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
-    /// Each point that is at least this share of the greatest distance away from all earlier pivots; around
+    /// Each point that is at least this share (0 to 1; 0 makes every point a pivot) of the greatest distance away from all earlier pivots; around
     /// 0.4 in the literature. The greatest distance is estimated: of the point that is farthest from the
     /// first, from the one that is farthest from it.
     Spread(f32),
@@ -38,7 +38,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// Chooses pivots and fills the table: n distances for each pivot.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a pivot, or the share is negative or NaN.
+    /// If a point has no distance of 0 from itself or none from a pivot, or the share is not 0 to 1.
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let all: Vec<u32> = (0..count).collect();
@@ -72,8 +72,8 @@ pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     among: &[u32],
     share: f32,
 ) -> Result<Vec<u32>, Error> {
-    if share.is_nan() || share < 0.0 {
-        return Err(Error::Radius { radius: share });
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Error::Share { share });
     }
     let Some(&first) = among.first() else { return Ok(Vec::new()) };
     let farthest = |from: u32| -> Result<(f32, u32), Error> {
@@ -89,6 +89,10 @@ pub(super) fn spread<S: Points, M: Metric<S::Point>>(
     let (greatest, _) = farthest(farthest(first)?.1)?;
     let apart = greatest * share;
     let mut pivots = vec![first];
+    if greatest == 0.0 {
+        // All are the same point.
+        return Ok(pivots);
+    }
     for &point in &among[1..] {
         let mut is_apart = true;
         for &pivot in &pivots {
@@ -166,14 +170,17 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
         let count = self.points.len() as u32;
         let start = task.region * BLOCK;
+        // The radius may shrink within the block: then these exclude a little less than they could.
+        let radius = probe.radius();
+        let excluded: Vec<(f32, f32)> =
+            shared.iter().map(|&own| self.bounds.excluded(own, radius)).collect();
         for at in task.at..BLOCK.min(count - start) {
             let point = start + at;
             let row = &self.table[point as usize * self.pivots.len()..][..self.pivots.len()];
-            let radius = probe.radius();
-            let excluded =
-                |(&from, &own): (&f32, &f32)| self.bounds.outside(own, from, from) > radius;
+            let is_excluded =
+                |(&from, &(below, above)): (&f32, &(f32, f32))| from <= below || from >= above;
             // A pivot was offered when the search began; it is at distance 0 from itself, and then only.
-            if row.iter().zip(shared).any(excluded) || self.is_pivot(point, row) {
+            if row.iter().zip(&excluded).any(is_excluded) || self.is_pivot(point, row) {
                 continue;
             }
             if probe.is_tired() {

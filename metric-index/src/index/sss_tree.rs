@@ -37,12 +37,15 @@ pub struct SssTree<S, M> {
 
 impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// Builds the tree. `share`: how far centers are apart, of the estimated greatest distance of a node's
-    /// points; around 0.4 in the literature.
+    /// points; around 0.4 in the literature, and far above 0.5 the tree may become as deep as there are points.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a center, or the share is negative or NaN.
+    /// If a point has no distance of 0 from itself or none from a center, or the share is not 0 to 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::Share { share });
+        }
         let mut tree = Self {
             bounds: Bounds::of(&metric),
             points,
@@ -82,6 +85,16 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
             return Ok(cluster.iter().map(|&point| (point, Vec::new())).collect());
         }
         let centers = spread(&self.points, &self.metric, cluster, share)?;
+        if let [center] = centers[..] {
+            // The same point many times: a tree of it would be as deep as there are.
+            let mut same = true;
+            for &point in cluster {
+                same &= between(&self.points, &self.metric, center, point)? == 0.0;
+            }
+            if same {
+                return Ok(cluster.iter().map(|&point| (point, Vec::new())).collect());
+            }
+        }
         let mut cut: Vec<(u32, Vec<(u32, f32)>)> =
             centers.iter().map(|&center| (center, Vec::new())).collect();
         let mut sorted = centers.clone();

@@ -33,7 +33,10 @@ impl Metric<str> for Edit {
         if radius < 0.0 {
             return None;
         }
-        edit(a, b, radius as usize).map(|distance| distance as f32).filter(|&d| d <= radius)
+        // A radius above 2^24 stands for its neighbors, too.
+        edit(a, b, radius.next_up() as usize)
+            .map(|distance| distance as f32)
+            .filter(|&d| d <= radius)
     }
 }
 

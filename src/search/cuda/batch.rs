@@ -335,6 +335,9 @@ impl Cuda<'_> {
     ) -> Result<Vec<f64>, SearchError> {
         queries.check_shape(self.training.cols())?;
         let loaded = self.loaded();
+        if let Residence::Gone(error) = &loaded.rows {
+            return Err(error.clone().into());
+        }
         let Residence::Resident(part) = &loaded.rows else {
             let bytes = part::bytes(&self.training, &(0..self.training.rows()), self.needs());
             self.device.reserve("all training rows at once", bytes)?;

@@ -1,0 +1,196 @@
+//! Distance evaluations and time of every index, as shares of brute force: what the papers on metric spaces
+//! give. One thread.
+//!
+//! `cargo bench -p metric-index --bench evaluations -- words FILE` (one word a line; every fiftieth word is
+//! held out and, half of them with one letter changed, a query), or `-- clustered [N]` (N vectors of 20
+//! dimensions around 200 centers, seed 0, as many as the thesis has by default, 120,000).
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::time::Instant;
+
+use metric_index::collector::{Collector, Nearest, Within};
+use metric_index::index::{
+    BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, SssIndex, SssTree, VpTree,
+    search,
+};
+use metric_index::metric::{Edit, Euclidean, Metric};
+use metric_index::neighbor::Neighbor;
+use metric_index::points::{Points, Strings, Vectors};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["words", file] => words(&std::fs::read_to_string(file)?),
+        ["clustered"] => clustered(120_000),
+        ["clustered", count] => clustered(count.parse()?),
+        _ => {
+            println!("evaluations: name what to measure: words FILE, clustered [N]");
+            Ok(())
+        }
+    }
+}
+
+/// Numbers of `SplitMix64` (Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    }
+
+    /// In [-1, 1), more often near 0.
+    fn spread(&mut self) -> f32 {
+        let mut unit = || f32::from(u16::try_from(self.next() >> 48).unwrap_or(0)) / 65_536.0;
+        unit() + unit() - unit() - unit()
+    }
+}
+
+fn words(text: &str) -> Outcome<()> {
+    let mut random = Random(0);
+    let (mut points, mut queries) = (Vec::new(), Vec::new());
+    for (number, word) in text.lines().map(str::trim).filter(|word| !word.is_empty()).enumerate() {
+        if number % 50 != 0 {
+            points.push(word);
+            continue;
+        }
+        let mut letters: Vec<char> = word.chars().collect();
+        if number % 100 == 0 {
+            let place = usize::try_from(random.next() % letters.len() as u64)?;
+            letters[place] = char::from(b'a' + u8::try_from(random.next() % 26)?);
+        }
+        queries.push(letters.into_iter().collect::<String>());
+    }
+    queries.truncate(100);
+    let points: Strings = points.into_iter().collect();
+    let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+    println!("{} words, {} queries, edit distance", points.len(), queries.len());
+    let oracle = BruteForce::new(&points, Edit)?;
+    let base = measured("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
+    of_any_metric(&points, Edit, &queries, &base, &[1.0, 2.0, 3.0], 32)
+}
+
+fn clustered(count: usize) -> Outcome<()> {
+    const DIMENSION: usize = 20;
+    let mut random = Random(0);
+    let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| random.spread()).collect();
+    let mut some = |count: usize| -> Outcome<Vec<f32>> {
+        let mut values = Vec::with_capacity(count * DIMENSION);
+        for _ in 0..count {
+            let center = usize::try_from(random.next() % 200)? * DIMENSION;
+            let near = centers[center..center + DIMENSION].iter();
+            values.extend(near.map(|x| x + 0.25 * random.spread()));
+        }
+        Ok(values)
+    };
+    let points = Vectors::new(some(count)?, DIMENSION)?;
+    let queries = Vectors::new(some(200)?, DIMENSION)?;
+    let queries: Vec<&[f32]> = (0..200).map(|number| queries.point(number)).collect();
+    println!("{count} vectors of {DIMENSION} dimensions, {} queries, Euclidean", queries.len());
+    let oracle = BruteForce::new(&points, Euclidean)?;
+    // Radii that give .01 %, .1 % and 1 % of the points, in the mean over some queries.
+    let mut radii = [0.0f32; 3];
+    for (radius, share) in radii.iter_mut().zip([10_000, 1_000, 100]) {
+        let rank = (count / share).max(1);
+        let mut sum = 0.0;
+        for query in &queries[..20] {
+            sum += oracle.nearest(query, rank)?.last().map_or(0.0, |last| last.distance);
+        }
+        *radius = sum / 20.0;
+    }
+    println!("radii {radii:?}");
+    let base = measured("brute force", &oracle, &queries, None, &radii)?;
+    of_any_metric(&points, Euclidean, &queries, &base, &radii, 64)?;
+    built("KD-tree", || KdTree::build(&points, Euclidean), &queries, &base, &radii)
+}
+
+fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(
+    points: &S,
+    metric: M,
+    queries: &[&S::Point],
+    base: &Measured,
+    radii: &[f32],
+    bucket: u32,
+) -> Outcome<()> {
+    let clusters = ClusterSize::Points(bucket);
+    built("LC", || ListOfClusters::build(points, metric, clusters), queries, base, radii)?;
+    for pivots in [Pivots::Spread(0.4), Pivots::Spread(0.6), Pivots::Count(32)] {
+        let name = format!("SSS-Index {pivots:?}");
+        built(&name, || SssIndex::build(points, metric, pivots), queries, base, radii)?;
+    }
+    built("SSS-Tree 0.4", || SssTree::build(points, metric, 0.4), queries, base, radii)?;
+    built("VP-tree", || VpTree::build(points, metric), queries, base, radii)
+}
+
+fn built<I: Index, E: std::error::Error + 'static>(
+    name: &str,
+    build: impl FnOnce() -> Result<I, E>,
+    queries: &[&<I::Points as Points>::Point],
+    base: &Measured,
+    radii: &[f32],
+) -> Outcome<()> {
+    let start = Instant::now();
+    let index = build()?;
+    println!("{name}: built in {:.2} s", start.elapsed().as_secs_f64());
+    measured(name, &index, queries, Some(base), radii).map(|_| ())
+}
+
+/// What was found, and seconds and evaluations, by kind of query.
+type Measured = Vec<(Vec<Vec<Neighbor>>, f64, u64)>;
+
+fn measured<I: Index>(
+    name: &str,
+    index: &I,
+    queries: &[&<I::Points as Points>::Point],
+    base: Option<&Measured>,
+    radii: &[f32],
+) -> Outcome<Measured> {
+    let mut all = Measured::new();
+    for &radius in radii {
+        let finished = |collector: Within| collector.into_sorted();
+        all.push(run(index, queries, || Within::new(radius), finished)?);
+        told(name, &format!("r = {radius:.4}"), queries.len(), &all, base);
+    }
+    for k in [8, 16, 32] {
+        all.push(run(index, queries, || Nearest::new(k), Nearest::into_sorted)?);
+        told(name, &format!("k = {k}"), queries.len(), &all, base);
+    }
+    Ok(all)
+}
+
+fn run<I: Index, C: Collector>(
+    index: &I,
+    queries: &[&<I::Points as Points>::Point],
+    collector: impl Fn() -> C,
+    finished: impl Fn(C) -> Vec<Neighbor>,
+) -> Outcome<(Vec<Vec<Neighbor>>, f64, u64)> {
+    let start = Instant::now();
+    let (mut found, mut evaluations) = (Vec::new(), 0);
+    for query in queries {
+        let (collected, cost) = search(index, query, collector())?;
+        found.push(finished(collected));
+        evaluations += cost.evaluations;
+    }
+    Ok((found, start.elapsed().as_secs_f64(), evaluations))
+}
+
+fn told(name: &str, kind: &str, queries: usize, all: &Measured, base: Option<&Measured>) {
+    let (found, seconds, evaluations) = &all[all.len() - 1];
+    let of_base = base.map(|base| &base[all.len() - 1]);
+    let right = of_base.is_none_or(|(expected, ..)| expected == found);
+    let (slow, many) = of_base.map_or((*seconds, *evaluations), |&(_, s, e)| (s, e));
+    println!(
+        "{name:28} {kind:12} {:9.0} evaluations a query ({:5.1} %), {:9.1} us, {:6.2} x{}",
+        *evaluations as f64 / queries as f64,
+        100.0 * *evaluations as f64 / many as f64,
+        seconds / queries as f64 * 1e6,
+        slow / seconds,
+        if right { "" } else { "  NOT WHAT BRUTE FORCE FOUND" },
+    );
+}

@@ -270,20 +270,34 @@ proptest! {
     }
 }
 
-/// Points in the plane on a grid of tenths: bounds that are rounded the wrong way lose ties here.
+/// Points on a grid of tenths, on few lines: bounds that are not rounded outward lose ties here.
 #[test]
 fn rounding_loses_no_tie() {
-    let grid = |x: u16| f32::from(x) / 10.0;
-    let points: Vec<f32> = (0..1_200u16)
-        .flat_map(|i| [grid(i * 7 % 31), grid(i * 11 % 29), grid(i * 5 % 23)])
-        .collect();
-    let points = Vectors::new(points, 3).unwrap();
-    let queries: Vec<[f32; 3]> =
-        (0..12u16).map(|i| [grid(i * 3), grid(30 - i), grid(i * 5 % 7)]).collect();
-    let queries: Vec<&[f32]> = queries.iter().map(|query| &query[..]).collect();
-    all_agree(&points, &Euclidean, &queries);
-    let oracle = BruteForce::new(points.clone(), Euclidean).unwrap();
-    agrees(&KdTree::build(points, Euclidean).unwrap(), &oracle, &queries);
+    let mut state = 7u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        f32::from(u8::try_from((state >> 33) % below).unwrap()) / 10.0
+    };
+    for _ in 0..1_500 {
+        let points: Vec<f32> = (0..40).flat_map(|_| [next(60), next(2), next(2)]).collect();
+        let points = Vectors::new(points, 3).unwrap();
+        let oracle = BruteForce::new(&points, Euclidean).unwrap();
+        let tree = VpTree::build(&points, Euclidean).unwrap();
+        let clusters = ListOfClusters::build(&points, Euclidean, ClusterSize::Points(4)).unwrap();
+        let table = SssIndex::build(&points, Euclidean, Pivots::Count(3)).unwrap();
+        let boxes = KdTree::build(&points, Euclidean).unwrap();
+        let query = [next(60), next(2), next(2)];
+        let all = oracle.nearest(&query, usize::MAX).unwrap();
+        for at in [0, 3, 11, 30] {
+            let radius = all[at].distance;
+            let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
+            assert_eq!(tree.within(&query, radius).unwrap(), &all[..inside]);
+            assert_eq!(clusters.within(&query, radius).unwrap(), &all[..inside]);
+            assert_eq!(table.within(&query, radius).unwrap(), &all[..inside]);
+            assert_eq!(boxes.within(&query, radius).unwrap(), &all[..inside]);
+            assert_eq!(tree.nearest(&query, at).unwrap(), &all[..at]);
+        }
+    }
 }
 
 /// A metric of the user's, on a type of the user's.

@@ -4,6 +4,36 @@
 //! It is a safetensors file like the model, with the weighted rows, the documents' identifiers and labels,
 //! and a fingerprint of the model's vocabulary and weighting: with another model the numbers would mean
 //! something else, so it is refused.
+//!
+//! ```
+//! use classify::classifier::{Classifier, train};
+//! use classify::corpus::{Corpus, Document, ReadOptions};
+//! use classify::decide::Decision;
+//! use classify::model::{InputSpec, TrainSettings};
+//! use classify::threads::Threads;
+//! use classify::vectors::{StoredVectors, VectorsWriter};
+//!
+//! let lines = "{\"text\": \"bake the bread\", \"label\": \"cooking\"}
+//! {\"text\": \"the guitar strings\", \"label\": \"music\"}";
+//! let corpus = || Corpus::from_bytes("two lines", lines.into(), ReadOptions::default());
+//! let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+//! let threads = Threads::available()?;
+//! let model = train(&mut corpus()?, settings, Default::default(), &threads)?;
+//! let classifier = Classifier::new(&model, &threads)?;
+//!
+//! let documents: Vec<Document> = corpus()?.collect::<Result<_, _>>()?;
+//! let mut writer = VectorsWriter::new(&model);
+//! writer.push(&documents, &classifier.vectorize(&documents)?);
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("two.vectors");
+//! writer.save(&path)?;
+//!
+//! let (labeled, vectors) = StoredVectors::open(&path, &model)?.batch(0..1);
+//! let neighbors = classifier.neighbors(&vectors, classifier.k)?;
+//! let prediction = &classifier.predict(&vectors, neighbors)[0];
+//! assert_eq!(model.labels().get(prediction.labels[0] as usize), Some(&*labeled[0].labels[0]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};

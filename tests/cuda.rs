@@ -227,7 +227,7 @@ fn equal_documents_and_near_duplicates() {
 #[test]
 #[ignore = "needs a GPU"]
 fn long_queries_and_wide_vocabularies() {
-    // Longer than the hash table, than a block's threads, and than the fused kernel takes.
+    // Longer than the terms of a query's table, than a block's threads, and than the fused kernel takes.
     let long = |count: u32, step: u32| -> Rows {
         vec![(0..count).map(|t| (t * step, 0.01 + small_integer(u64::from(t)))).collect()]
     };

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use metric_index::collector::{Collector, Nearest, Within};
 use metric_index::index::{
-    BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, SssIndex, SssTree, VpTree,
-    search,
+    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree, Pivots,
+    SssIndex, SssTree, VpTree, search,
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
 use metric_index::neighbor::Neighbor;
@@ -125,6 +125,9 @@ fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(
         built(&name, || SssIndex::build(points, metric, pivots), queries, base, radii)?;
     }
     built("SSS-Tree 0.4", || SssTree::build(points, metric, 0.4), queries, base, radii)?;
+    let options = EgnatOptions::default();
+    built("EGNAT", || Egnat::build(points, metric, options), queries, base, radii)?;
+    built("M-tree", || MTree::build(points, metric, 32), queries, base, radii)?;
     built("VP-tree", || VpTree::build(points, metric), queries, base, radii)
 }
 

@@ -44,6 +44,16 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// A number that is out of the range of an option.
+    #[error("{option} {value}, expected {expected}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What was given.
+        value: u32,
+        /// Its range.
+        expected: &'static str,
+    },
     /// Values that make no whole number of rows.
     #[error("{values} values are no vectors of {dimension} dimensions")]
     Shape {
@@ -56,6 +66,6 @@ pub enum Error {
     #[error("set {point} is not rising")]
     NotRising {
         /// The set.
-        point: u32,
+        point: usize,
     },
 }

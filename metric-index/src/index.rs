@@ -12,15 +12,19 @@ use crate::neighbor::Neighbor;
 use crate::points::Points;
 
 mod brute_force;
+mod egnat;
 mod kd_tree;
 mod list_of_clusters;
+mod m_tree;
 mod sss_index;
 mod sss_tree;
 mod vp_tree;
 
 pub use brute_force::BruteForce;
+pub use egnat::{Egnat, EgnatOptions};
 pub use kd_tree::KdTree;
 pub use list_of_clusters::{ClusterSize, ListOfClusters};
+pub use m_tree::MTree;
 pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
 pub use vp_tree::VpTree;
@@ -36,6 +40,19 @@ pub struct Task {
     pub bound: f32,
     /// The distance of the query from the region's center, if it has one.
     pub distance: f32,
+    /// What of the region is known to be of no use: a bit an entry.
+    pub mask: u32,
+}
+
+impl Task {
+    /// All of a region.
+    ///
+    /// ```
+    /// assert_eq!(metric_index::index::Task::new(3, 0.5, 2.0).at, 0);
+    /// ```
+    pub fn new(region: u32, bound: f32, distance: f32) -> Self {
+        Self { region, at: 0, bound, distance, mask: 0 }
+    }
 }
 
 /// A query on its way through an index: it measures distances, counts them, and offers points.
@@ -59,6 +76,16 @@ impl<S: Points, M: Metric<S::Point>, C: Collector> Probe<'_, S, M, C> {
     /// How far to look.
     pub fn radius(&self) -> f32 {
         self.collector.radius()
+    }
+
+    /// The distance of the query from a point that is not offered.
+    pub fn measure(&mut self, point: u32) -> f32 {
+        self.evaluations += 1;
+        let distance = self.metric.distance(self.query, self.points.point(point));
+        if !(0.0..f32::INFINITY).contains(&distance) {
+            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
+        }
+        distance
     }
 
     /// The distance of the query from a point, which is offered.
@@ -111,8 +138,18 @@ pub trait Index: Sync + Sized {
     /// The distance.
     type Metric: Metric<<Self::Points as Points>::Point>;
 
-    /// The points, numbered as they were given.
+    /// The points, numbered as they were given; those that were removed are still among them.
     fn points(&self) -> &Self::Points;
+
+    /// How many points it answers with: all that were not removed.
+    fn len(&self) -> usize {
+        self.points().len()
+    }
+
+    /// Whether it has no point to answer with.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 
     /// The distance.
     fn metric(&self) -> &Self::Metric;
@@ -182,7 +219,7 @@ pub trait Index: Sync + Sized {
                 return Err(Error::Radius { radius: number });
             }
         }
-        let (k, mut radius) = (k.min(self.points().len()), first);
+        let (k, mut radius) = (k.min(self.len()), first);
         loop {
             let mut found = self.within(query, radius)?;
             if found.len() >= k || radius == f32::INFINITY {
@@ -193,6 +230,23 @@ pub trait Index: Sync + Sized {
             radius = (radius * factor).max(radius.next_up());
         }
     }
+}
+
+/// An index that points can be added to and removed from. Those of the other kinds are built anew.
+pub trait Dynamic: Index {
+    /// Adds a point, and gives its number: that of the last point and one more.
+    ///
+    /// # Errors
+    /// If the point has no distance of 0 from itself or none from a point that it is compared with, is none of the points'
+    /// space, or has a number that is too high. The index is as it was before.
+    fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
+
+    /// Removes a point from all answers; whether it was there. Its number is never given again, and its
+    /// place in [`Index::points`] stays taken.
+    ///
+    /// # Errors
+    /// If two points of the index have no distance. The index is as it was before.
+    fn remove(&mut self, point: u32) -> Result<bool, Error>;
 }
 
 /// Searches an index: what was collected, and what it cost.
@@ -326,6 +380,36 @@ fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> Result<u32, 
     Ok(count)
 }
 
+/// The number that a new point gets, if it is a point of the metric's space.
+fn check_new<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    point: &S::Point,
+) -> Result<u32, Error> {
+    let number = u32::try_from(points.len()).ok().filter(|&number| number < u32::MAX - 1);
+    let number = number.ok_or(Error::TooMany { count: points.len() + 1 })?;
+    let distance = metric.distance(point, point);
+    if distance != 0.0 {
+        return Err(Error::NotItself { point: number, distance });
+    }
+    Ok(number)
+}
+
+/// The distance of a point of an index from one that is new.
+fn to_new<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    point: u32,
+    new: &S::Point,
+) -> Result<f32, Error> {
+    let distance = metric.distance(points.point(point), new);
+    if (0.0..f32::INFINITY).contains(&distance) {
+        Ok(distance)
+    } else {
+        Err(Error::NoDistance { point, distance })
+    }
+}
+
 /// The distance of two points of an index that is built.
 fn between<S: Points, M: Metric<S::Point>>(
     points: &S,
@@ -333,10 +417,5 @@ fn between<S: Points, M: Metric<S::Point>>(
     a: u32,
     b: u32,
 ) -> Result<f32, Error> {
-    let distance = metric.distance(points.point(a), points.point(b));
-    if (0.0..f32::INFINITY).contains(&distance) {
-        Ok(distance)
-    } else {
-        Err(Error::NoDistance { point: b, distance })
-    }
+    to_new(points, metric, b, points.point(a))
 }

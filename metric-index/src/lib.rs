@@ -14,6 +14,8 @@
 //! | [`ListOfClusters`](index::ListOfClusters) | any metric | n² / 2 size | few where dimensions are many | Chávez & Navarro 2005 |
 //! | [`SssIndex`](index::SssIndex) | any metric, 4 bytes a point and pivot | n · pivots | pivots + few | Pedreira & Brisaboa 2007 |
 //! | [`SssTree`](index::SssTree) | any metric | n · centers of a node, a level | few where clusters are apart | Brisaboa et al. 2008 |
+//! | [`Egnat`](index::Egnat) | any metric; grows and shrinks | n · centers of a node, a level | few, fewer with small radii | Navarro & Uribe 2011 |
+//! | [`MTree`](index::MTree) | any metric; grows and shrinks | n · entries of a page, a level | few where clusters are apart | Ciaccia et al. 1997 |
 //! | [`VpTree`](index::VpTree) | any metric | n log₂ n | few where dimensions are few | Yianilos 1993 |
 //! | [`KdTree`](index::KdTree) | vectors, a Minkowski metric | n | few where dimensions are few | Bentley 1975 |
 //!

@@ -25,6 +25,24 @@ pub trait Points: Sync {
     fn point(&self, number: u32) -> &Self::Point;
 }
 
+/// Points to which more can be added: what an index needs that [grows](crate::index::Dynamic).
+///
+/// ```
+/// use metric_index::points::{Growing, Points, Strings};
+///
+/// let mut words = Strings::default();
+/// words.push("casa")?;
+/// assert_eq!(words.point(0), "casa");
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+pub trait Growing: Points {
+    /// Adds a point, whose number is what [`len`](Points::len) was.
+    ///
+    /// # Errors
+    /// If it is no such point: a vector of another dimension, a set whose numbers do not rise.
+    fn push(&mut self, point: &Self::Point) -> Result<(), Error>;
+}
+
 impl<S: Points> Points for &S {
     type Point = S::Point;
 
@@ -83,6 +101,16 @@ impl<T: Sync> Points for Vectors<T> {
     }
 }
 
+impl<T: Sync + Clone> Growing for Vectors<T> {
+    fn push(&mut self, point: &[T]) -> Result<(), Error> {
+        if point.len() != self.dimension {
+            return Err(Error::Shape { values: point.len(), dimension: self.dimension });
+        }
+        self.values.extend_from_slice(point);
+        Ok(())
+    }
+}
+
 /// Strings end to end in one.
 ///
 /// ```
@@ -122,6 +150,14 @@ impl Points for Strings {
     }
 }
 
+impl Growing for Strings {
+    fn push(&mut self, point: &str) -> Result<(), Error> {
+        self.text.push_str(point);
+        self.ends.push(self.text.len());
+        Ok(())
+    }
+}
+
 /// Sets of numbers end to end, each a rising sequence.
 ///
 /// ```
@@ -145,14 +181,21 @@ impl Sets {
     /// If the numbers of one do not rise.
     pub fn new<S: AsRef<[u32]>>(sets: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let mut all = Self::default();
-        for (set, point) in sets.into_iter().zip(0u32..) {
-            if !set.as_ref().is_sorted_by(|a, b| a < b) {
-                return Err(Error::NotRising { point });
-            }
-            all.members.extend_from_slice(set.as_ref());
-            all.ends.push(all.members.len());
+        for set in sets {
+            all.push(set.as_ref())?;
         }
         Ok(all)
+    }
+}
+
+impl Growing for Sets {
+    fn push(&mut self, point: &[u32]) -> Result<(), Error> {
+        if !point.is_sorted_by(|a, b| a < b) {
+            return Err(Error::NotRising { point: self.ends.len() });
+        }
+        self.members.extend_from_slice(point);
+        self.ends.push(self.members.len());
+        Ok(())
     }
 }
 
@@ -206,5 +249,12 @@ impl<P: ?Sized, B: Borrow<P> + Sync> Points for Items<P, B> {
 
     fn point(&self, number: u32) -> &P {
         self.items[number as usize].borrow()
+    }
+}
+
+impl<P: ?Sized + ToOwned<Owned: Sync>> Growing for Items<P, P::Owned> {
+    fn push(&mut self, point: &P) -> Result<(), Error> {
+        self.items.push(point.to_owned());
+        Ok(())
     }
 }

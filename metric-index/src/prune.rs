@@ -41,6 +41,17 @@ impl Bounds {
         if f64::from(rounded) > least { rounded.next_down() } else { rounded }
     }
 
+    /// What the distance of two points is at most, one of which is `first` from a third point, or nearer, and
+    /// the other `second`, or nearer.
+    #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
+    pub(crate) fn reach(self, first: f32, second: f32) -> f32 {
+        let Self { relative: e, absolute: a } = self;
+        let most = (f64::from(first) + a + f64::from(second) + a) * (1.0 + 2.0 * e);
+        let most = most * (1.0 + 2.0 * e) + a;
+        let rounded = most as f32;
+        if f64::from(rounded) < most { rounded.next_up() } else { rounded }
+    }
+
     /// The distances from a pivot that exclude a point, where the query's is `distance`: up to the first, and
     /// from the second on, [`gap`](Self::gap) is above the radius. (Near them it may be above, too.)
     #[expect(clippy::cast_possible_truncation, reason = "what is rounded is checked")]
@@ -95,6 +106,12 @@ mod tests {
                     }
                 }
             }
+        }
+        // What is far at most is not near at least.
+        for (first, second) in [(0.0, 0.0), (1.0, 2.0), (1e-40, 1e30), (f32::MAX, f32::MAX)] {
+            let reach = plane.reach(first, second);
+            assert!(reach >= first + second && plane.gap(reach, second) >= first);
+            assert!(words.reach(first, second) >= first + second);
         }
         // A bound of infinity excludes nothing that is not infinitely far.
         assert_eq!(plane.gap(1.0, f32::INFINITY).to_bits(), 0);

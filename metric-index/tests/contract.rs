@@ -7,15 +7,15 @@ use std::fmt::Debug;
 use metric_index::collector::{Collector, Nearest, Within};
 use metric_index::error::Error;
 use metric_index::index::{
-    BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, Search, SssIndex, SssTree,
-    VpTree, search,
+    BruteForce, ClusterSize, Dynamic, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree,
+    Pivots, Search, SssIndex, SssTree, VpTree, search,
 };
 use metric_index::metric::{
     Angular, Chebyshev, Coordinates, Counted, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric,
     Minkowski,
 };
 use metric_index::neighbor::Neighbor;
-use metric_index::points::{Items, Points, Sets, Strings, Vectors};
+use metric_index::points::{Growing, Items, Points, Sets, Strings, Vectors};
 use proptest::prelude::*;
 
 /// Small integers in the plane: distances that tie. `/ 10`: distances that are rounded.
@@ -109,8 +109,8 @@ fn agrees<I: Index>(
         let (found, cost) = stopping.into_parts();
         assert_eq!(found.0.into_sorted(), &all[..3.min(count)]);
         assert!(stops <= cost.evaluations, "{stops} stops, {cost:?}");
-        // Pivots may be measured beside every point.
-        assert!(cost.evaluations <= 2 * count as u64 + 1, "{cost:?} for {count} points");
+        // Pivots and routing objects may be measured beside every point.
+        assert!(cost.evaluations <= 3 * count as u64 + 1, "{cost:?} for {count} points");
     }
 }
 
@@ -152,6 +152,101 @@ fn all_agree<S: Points + Clone, M: Metric<S::Point> + Clone>(
         agrees(&SssTree::build(p(), m(), share).unwrap(), &oracle, queries);
     }
     agrees(&VpTree::build(p(), m()).unwrap(), &oracle, queries);
+    for options in EGNATS {
+        agrees(&Egnat::build(p(), m(), options).unwrap(), &oracle, queries);
+    }
+    for page in [4, 5, 32] {
+        agrees(&MTree::build(p(), m(), page).unwrap(), &oracle, queries);
+    }
+}
+
+const EGNATS: [EgnatOptions; 4] = [
+    EgnatOptions { arity: 2, bucket: 1 },
+    EgnatOptions { arity: 3, bucket: 2 },
+    EgnatOptions { arity: 5, bucket: 7 },
+    EgnatOptions { arity: 32, bucket: 20 },
+];
+
+/// What is asked of an index that grows and shrinks: a point to add (one of these) or to remove.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Insert(prop::sample::Index),
+    Remove(prop::sample::Index),
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let change = prop_oneof![
+        4 => any::<prop::sample::Index>().prop_map(Change::Insert),
+        3 => any::<prop::sample::Index>().prop_map(Change::Remove)
+    ];
+    prop::collection::vec(change, 0..160)
+}
+
+/// An index that changes, against a list of its points.
+fn follows<I: Dynamic>(
+    index: &mut I,
+    of: &I::Points,
+    changes: &[Change],
+    queries: &[&<I::Points as Points>::Point],
+) where
+    I::Points: Clone,
+    <I::Points as Points>::Point: Debug,
+{
+    let mut alive: Vec<u32> = (0..u32::try_from(index.points().len()).unwrap()).collect();
+    for (step, change) in changes.iter().enumerate() {
+        match change {
+            Change::Insert(which) if !of.is_empty() => {
+                let point = of.point(u32::try_from(which.index(of.len())).unwrap());
+                let number = u32::try_from(index.points().len()).unwrap();
+                assert_eq!(index.insert(point).unwrap(), number);
+                alive.push(number);
+            }
+            Change::Remove(which) if !alive.is_empty() => {
+                let point = alive.remove(which.index(alive.len()));
+                assert!(index.remove(point).unwrap());
+                assert!(!index.remove(point).unwrap(), "removed twice");
+            }
+            _ => assert!(!index.remove(u32::MAX).unwrap() && !index.remove(1 << 20).unwrap()),
+        }
+        assert_eq!((index.len(), index.is_empty()), (alive.len(), alive.is_empty()));
+        if step % 20 != 19 && step + 1 != changes.len() {
+            continue;
+        }
+        for query in queries {
+            let distance = |point| index.metric().distance(query, index.points().point(point));
+            let near = |&point: &u32| Neighbor { point, distance: distance(point) };
+            let mut all: Vec<Neighbor> = alive.iter().map(near).collect();
+            all.sort_unstable();
+            for k in [1, 4, alive.len(), usize::MAX] {
+                assert_eq!(index.nearest(query, k).unwrap(), &all[..k.min(all.len())], "k = {k}");
+                let grown = index.nearest_by_ranges(query, k, 0.3, 1.7).unwrap();
+                assert_eq!(grown, &all[..k.min(all.len())], "k = {k}, by ranges");
+            }
+            for radius in radii(&all) {
+                let inside = all.iter().take_while(|near| near.distance <= radius).count();
+                assert_eq!(index.within(query, radius).unwrap(), &all[..inside], "{radius}");
+            }
+        }
+    }
+}
+
+fn all_follow<S: Growing + Clone, M: Metric<S::Point> + Clone>(
+    before: &S,
+    points: &S,
+    metric: &M,
+    changes: &[Change],
+    queries: &[&S::Point],
+) where
+    S::Point: Debug,
+{
+    for options in EGNATS {
+        let mut tree = Egnat::build(before.clone(), metric.clone(), options).unwrap();
+        follows(&mut tree, points, changes, queries);
+    }
+    for page in [4, 9] {
+        let mut tree = MTree::build(before.clone(), metric.clone(), page).unwrap();
+        follows(&mut tree, points, changes, queries);
+    }
 }
 
 fn vectors_agree<M: Coordinates + Clone>(points: &[Vec<f32>], metric: &M, queries: &[&[f32]]) {
@@ -270,6 +365,58 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn changing_vectors(points in prop::collection::vec(vector(), 1..60), before in 0usize..60, changes in changes(), query in vector()) {
+        let first = points[..before.min(points.len())].concat();
+        let (first, points) = (Vectors::new(first, 3).unwrap(), Vectors::new(points.concat(), 3).unwrap());
+        all_follow(&first, &points, &Euclidean, &changes, &[&query[..], points.point(0)]);
+    }
+
+    #[test]
+    fn changing_words(words in prop::collection::vec("[ab]{0,5}", 1..60), before in 0usize..60, changes in changes(), query in "[abc]{0,6}") {
+        let first: Strings = words.iter().take(before).collect();
+        let words: Strings = words.iter().collect();
+        all_follow(&first, &words, &Edit, &changes, &[&query[..]]);
+    }
+}
+
+fn refuses_to_add<I: Dynamic<Points = Vectors<f32>>>(index: &mut I) {
+    for bad in [&[f32::NAN, 0.0][..], &[f32::MAX, f32::MIN]] {
+        assert!(index.insert(bad).is_err());
+    }
+    for bad in [&[][..], &[1.0], &[1.0, 2.0, 3.0]] {
+        assert!(matches!(index.insert(bad), Err(Error::NoDistance { .. })));
+    }
+    assert_eq!((index.len(), index.points().len()), (100, 100));
+    assert_eq!(index.insert(&[1.0, 2.0]).unwrap(), 100);
+    assert_eq!(index.nearest(&[1.0, 2.0], usize::MAX).unwrap().len(), 101);
+}
+
+/// What is refused is not half in.
+#[test]
+fn what_cannot_be_added_changes_nothing() {
+    let points = || Vectors::new((0..200u8).map(|x| f32::from(x % 50)).collect(), 2).unwrap();
+    let mut egnat = Egnat::build(points(), Euclidean, EGNATS[1]).unwrap();
+    let mut pages = MTree::build(points(), Euclidean, 4).unwrap();
+    refuses_to_add(&mut egnat);
+    refuses_to_add(&mut pages);
+    let none = |options| Egnat::build(points(), Euclidean, options).unwrap_err();
+    for arity in [0, 1, 33] {
+        assert!(matches!(none(EgnatOptions { arity, bucket: 4 }), Error::Option { .. }));
+    }
+    assert!(matches!(none(EgnatOptions { arity: 4, bucket: 0 }), Error::Option { .. }));
+    assert!(matches!(MTree::build(points(), Euclidean, 3), Err(Error::Option { .. })));
+    let mut sets = Sets::default();
+    assert!(sets.push(&[3, 2]).is_err() && sets.is_empty());
+    // The first point of a space of vectors fixes no dimension: its store does.
+    let mut empty = MTree::build(Vectors::new(Vec::new(), 2).unwrap(), Euclidean, 4).unwrap();
+    assert!(matches!(empty.insert(&[1.0]), Err(Error::Shape { .. })));
+    assert!(empty.is_empty() && empty.insert(&[1.0, 2.0]).is_ok());
+}
+
 /// Points on a grid of tenths, on few lines: bounds that are not rounded outward lose ties here.
 #[test]
 fn rounding_loses_no_tie() {
@@ -286,6 +433,9 @@ fn rounding_loses_no_tie() {
         let clusters = ListOfClusters::build(&points, Euclidean, ClusterSize::Points(4)).unwrap();
         let table = SssIndex::build(&points, Euclidean, Pivots::Count(3)).unwrap();
         let boxes = KdTree::build(&points, Euclidean).unwrap();
+        let (near, pages) = (EGNATS[2], 5);
+        let planes = Egnat::build(&points, Euclidean, near).unwrap();
+        let pages = MTree::build(&points, Euclidean, pages).unwrap();
         let query = [next(60), next(2), next(2)];
         let all = oracle.nearest(&query, usize::MAX).unwrap();
         for at in [0, 3, 11, 30] {
@@ -295,6 +445,8 @@ fn rounding_loses_no_tie() {
             assert_eq!(clusters.within(&query, radius).unwrap(), &all[..inside]);
             assert_eq!(table.within(&query, radius).unwrap(), &all[..inside]);
             assert_eq!(boxes.within(&query, radius).unwrap(), &all[..inside]);
+            assert_eq!(planes.within(&query, radius).unwrap(), &all[..inside]);
+            assert_eq!(pages.within(&query, radius).unwrap(), &all[..inside]);
             assert_eq!(tree.nearest(&query, at).unwrap(), &all[..at]);
         }
     }
@@ -330,6 +482,22 @@ fn equal_points() {
     let table = SssIndex::build(&points, &counted, Pivots::Spread(0.4)).unwrap();
     assert_eq!(table.pivots(), [0]);
     assert!(counted.calls() < 600_000, "{}", counted.calls());
+    let before = counted.calls();
+    let options = EgnatOptions { arity: 4, bucket: 10 };
+    let mut planes =
+        Egnat::build(Vectors::new(vec![1.5f32; 60_000], 2).unwrap(), &counted, options).unwrap();
+    planes.insert(&[1.5, 0.5]).unwrap();
+    let mut pages = MTree::build(Vectors::new(Vec::new(), 2).unwrap(), &counted, 8).unwrap();
+    for _ in 0..30_000 {
+        planes.insert(&[1.5, 1.5]).unwrap();
+        pages.insert(&[1.5, 1.5]).unwrap();
+    }
+    assert!(counted.calls() - before < 4_000_000, "{}", counted.calls() - before);
+    for query in [[1.5, 1.5], [0.0, 1.5]] {
+        let expected = BruteForce::new(&points, &counted).unwrap().nearest(&query, 3).unwrap();
+        assert_eq!(pages.nearest(&query, 3).unwrap(), expected);
+        assert_eq!(planes.nearest(&query, 30_000).unwrap().len(), 30_000);
+    }
     for query in [[1.5, 1.5], [0.0, 1.5]] {
         let expected = BruteForce::new(&points, &counted).unwrap().nearest(&query, 3).unwrap();
         assert_eq!(tree.nearest(&query, 3).unwrap(), expected);
@@ -351,6 +519,8 @@ fn indexes_save_distances() {
     let table = SssIndex::build(&points, &counted, Pivots::Spread(0.4)).unwrap();
     let sss_tree = SssTree::build(&points, &counted, 0.4).unwrap();
     let boxes = KdTree::build(&points, &counted).unwrap();
+    let planes = Egnat::build(&points, &counted, EgnatOptions::default()).unwrap();
+    let pages = MTree::build(&points, &counted, 32).unwrap();
     let query = [0.3, 0.7];
     let cost =
         |found: Result<(Within, metric_index::index::Cost), Error>| found.unwrap().1.evaluations;
@@ -361,6 +531,8 @@ fn indexes_save_distances() {
         cost(search(&table, &query[..], Within::new(0.02))),
         cost(search(&sss_tree, &query[..], Within::new(0.02))),
         cost(search(&boxes, &query[..], Within::new(0.02))),
+        cost(search(&planes, &query[..], Within::new(0.02))),
+        cost(search(&pages, &query[..], Within::new(0.02))),
     ];
     assert_eq!(
         counted.calls() - before,
@@ -395,6 +567,8 @@ fn refused_at_the_door() {
     assert!(refused(SssTree::build(nan(), Euclidean, 0.4).unwrap_err()));
     assert!(refused(VpTree::build(nan(), Euclidean).unwrap_err()));
     assert!(refused(KdTree::build(nan(), Euclidean).unwrap_err()));
+    assert!(refused(Egnat::build(nan(), Euclidean, EGNATS[0]).unwrap_err()));
+    assert!(refused(MTree::build(nan(), Euclidean, 4).unwrap_err()));
     let infinite = Vectors::new(vec![f32::MAX, f32::MIN], 1).unwrap();
     let too_far = ListOfClusters::build(infinite, Euclidean, ClusterSize::Points(1)).unwrap_err();
     assert!(matches!(too_far, Error::NoDistance { .. }), "{too_far}");
@@ -420,5 +594,7 @@ fn refused_at_the_door() {
     refuses_bad_queries(&SssIndex::build(points.clone(), Euclidean, Pivots::Spread(0.4)).unwrap());
     refuses_bad_queries(&SssTree::build(points.clone(), Euclidean, 0.4).unwrap());
     refuses_bad_queries(&VpTree::build(points.clone(), Euclidean).unwrap());
+    refuses_bad_queries(&Egnat::build(points.clone(), Euclidean, EGNATS[0]).unwrap());
+    refuses_bad_queries(&MTree::build(points.clone(), Euclidean, 4).unwrap());
     refuses_bad_queries(&KdTree::build(points, Euclidean).unwrap());
 }

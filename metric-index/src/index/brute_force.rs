@@ -37,7 +37,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+        tasks.push(Task::new(0, 0.0, 0.0));
         Box::default()
     }
 

@@ -133,7 +133,7 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         if !self.nodes.is_empty() {
-            tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+            tasks.push(Task::new(0, 0.0, 0.0));
         }
         Box::default()
     }
@@ -154,7 +154,7 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
             bounds.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
             for (bound, region) in bounds {
                 if bound <= probe.radius() {
-                    tasks.push(Task { region, at: 0, bound, distance: 0.0 });
+                    tasks.push(Task::new(region, bound, 0.0));
                 }
             }
             return;

@@ -137,7 +137,7 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         if !self.clusters.is_empty() {
-            tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+            tasks.push(Task::new(0, 0.0, 0.0));
         }
         Box::default()
     }
@@ -150,31 +150,35 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        let cluster = self.clusters[task.region as usize];
-        let (mut distance, mut at) = (task.distance, task.at);
-        if at == 0 {
+        let (Task { mut region, mut at, mut bound, mut distance, .. }, last) =
+            (task, self.clusters.len() - 1);
+        // Centers, up to one whose bucket is to be looked at.
+        while at == 0 {
             if probe.is_tired() {
-                tasks.push(task);
+                tasks.push(Task::new(region, bound, 0.0));
                 return;
             }
+            let cluster = self.clusters[region as usize];
             distance = probe.visit(cluster.center);
-            let next = task.region + 1;
-            if (next as usize) < self.clusters.len() {
-                // Later points are outside of this ball.
-                let bound = self.bounds.gap(cluster.radius, distance).max(task.bound);
-                tasks.push(Task { region: next, at: 0, bound, distance: 0.0 });
-            }
-            at = 1;
-            let bound = self.bounds.gap(distance, cluster.radius);
-            if bound > probe.radius() {
+            // Later points are outside of this ball.
+            bound = self.bounds.gap(cluster.radius, distance).max(bound);
+            let (is_last, is_end) = (region as usize == last, bound > probe.radius());
+            if self.bounds.gap(distance, cluster.radius) <= probe.radius() {
+                // The bucket comes before the later clusters: what it gives shrinks the radius for them.
+                at = 1;
+                if !is_last && !is_end {
+                    tasks.push(Task::new(region + 1, bound, 0.0));
+                }
+            } else if is_last || is_end {
                 return;
+            } else {
+                region += 1;
             }
-            // The bucket comes before the later clusters: what it gives shrinks the radius for them.
         }
-        for &(point, from_center) in &self.bucket(task.region)[at as usize - 1..] {
+        for &(point, from_center) in &self.bucket(region)[at as usize - 1..] {
             if self.bounds.outside(distance, from_center, from_center) <= probe.radius() {
                 if probe.is_tired() {
-                    tasks.push(Task { at, bound: 0.0, distance, ..task });
+                    tasks.push(Task { at, ..Task::new(region, 0.0, distance) });
                     return;
                 }
                 probe.visit_within(point);

@@ -1,5 +1,6 @@
 //! SSS-Index (Pedreira & Brisaboa 2007; Barrientos 2011, section 2.2.3.3, algorithms 3 and 4).
 
+use multiversion::multiversion;
 use rayon::prelude::*;
 
 use super::{Index, Probe, Task, between, check};
@@ -21,21 +22,42 @@ pub enum Pivots {
 }
 
 /// Points of a task.
-const BLOCK: u32 = 512;
+const BLOCK: usize = 512;
+/// The highest code of a distance.
+const HIGHEST: f32 = 65_535.0;
 
 /// A table of the distances of all points from some of them, the pivots.
+///
+/// The distances are kept as 16-bit codes, rounded down: whole numbers up to 65,535 exactly, others to a
+/// 32,768th of the greatest and better. Blocks of points are compared with a pivot at a time, as many as
+/// the machine has lanes.
+///
+/// ```
+/// use metric_index::index::{Index, Pivots, SssIndex};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let index = SssIndex::build(words, Edit, Pivots::Spread(0.4))?;
+/// assert_eq!(index.within("masa", 1.0)?[0].point, 0);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct SssIndex<S, M> {
     points: S,
     metric: M,
     bounds: Bounds,
     pivots: Vec<u32>,
-    /// The distances of point i from the pivots are `table[i * pivots ..]`.
-    table: Vec<f32>,
+    /// The same, rising.
+    sorted: Vec<u32>,
+    /// A code is a distance times this power of two.
+    scale: f32,
+    /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
+    codes: Vec<u16>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
-    /// Chooses pivots and fills the table: n distances for each pivot.
+    /// Chooses pivots and fills the table: n distances for each pivot, twice.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a pivot, or the share is not 0 to 1.
@@ -46,22 +68,67 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
             Pivots::Spread(share) => spread(&points, &metric, &all, share)?,
             Pivots::Count(most) => farthest_first(&points, &metric, count, most)?,
         };
-        let mut table = vec![0.0; all.len() * pivots.len()];
-        table.par_chunks_mut(pivots.len().max(1)).zip(&all).with_min_len(64).try_for_each(
-            |(row, &point)| {
-                for (place, &pivot) in row.iter_mut().zip(&pivots) {
-                    *place = between(&points, &metric, pivot, point)?;
+        let greatest = pivots.par_iter().map(|&pivot| {
+            all.iter().try_fold(0.0f32, |most, &point| {
+                between(&points, &metric, pivot, point).map(|distance| most.max(distance))
+            })
+        });
+        let greatest = greatest.try_reduce(|| 0.0, |a, b| Ok(a.max(b)))?;
+        let scale = scale(greatest);
+        let mut codes = vec![0; all.len().div_ceil(BLOCK) * pivots.len() * BLOCK];
+        let blocks = codes.par_chunks_mut(pivots.len().max(1) * BLOCK).zip(all.par_chunks(BLOCK));
+        blocks.try_for_each(|(codes, block)| {
+            for (column, &pivot) in codes.chunks_mut(BLOCK).zip(&pivots) {
+                for (code, &point) in column.iter_mut().zip(block) {
+                    *code = code_of(between(&points, &metric, pivot, point)?, scale);
                 }
-                Ok::<(), Error>(())
-            },
-        )?;
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, pivots, table })
+            }
+            Ok::<(), Error>(())
+        })?;
+        let mut sorted = pivots.clone();
+        sorted.sort_unstable();
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, pivots, sorted, scale, codes })
     }
 
     /// The pivots.
     pub fn pivots(&self) -> &[u32] {
         &self.pivots
     }
+}
+
+/// The greatest power of two by which no distance is above the highest code: products with it are exact.
+fn scale(greatest: f32) -> f32 {
+    let mut scale = 2f32.powi(100);
+    while greatest * scale > HIGHEST {
+        scale /= 2.0;
+    }
+    scale
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0 and HIGHEST")]
+fn code_of(distance: f32, scale: f32) -> u16 {
+    (distance * scale) as u16
+}
+
+/// The codes of points that are not excluded: from the first to the second. A code stands for all distances
+/// that are rounded down to it.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0 and HIGHEST")]
+fn codes_between((below, above): (f32, f32), scale: f32) -> Option<(u16, u16)> {
+    let (scale, highest) = (f64::from(scale), f64::from(HIGHEST));
+    let first = (f64::from(below).max(0.0) * scale).floor();
+    let last = (f64::from(above) * scale).ceil() - 1.0;
+    (first <= highest && first <= last).then(|| (first as u16, last.min(highest) as u16))
+}
+
+/// Keeps those marks whose code is among `first` to `last`; whether there is one.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
+fn keep(marks: &mut [u16; BLOCK], codes: &[u16; BLOCK], first: u16, last: u16) -> bool {
+    let mut any = 0;
+    for (mark, &code) in marks.iter_mut().zip(codes) {
+        *mark &= if code.wrapping_sub(first) <= last - first { u16::MAX } else { 0 };
+        any |= *mark;
+    }
+    any != 0
 }
 
 /// Algorithm 3: the first point, and each that is at least `share` of the greatest distance away from all
@@ -154,9 +221,8 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
     ) -> Box<[f32]> {
         let distances = self.pivots.iter().map(|&pivot| probe.visit(pivot)).collect();
         #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
-        let blocks = (self.points.len() as u32).div_ceil(BLOCK);
-        let task = |region| Task { region, at: 0, bound: 0.0, distance: 0.0 };
-        tasks.extend((0..blocks).rev().map(task));
+        let blocks = self.points.len().div_ceil(BLOCK) as u32;
+        tasks.extend((0..blocks).rev().map(|region| Task::new(region, 0.0, 0.0)));
         distances
     }
 
@@ -167,20 +233,23 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
-        let count = self.points.len() as u32;
-        let start = task.region * BLOCK;
-        // The radius may shrink within the block: then these exclude a little less than they could.
+        let start = task.region as usize * BLOCK;
+        let size = BLOCK.min(self.points.len() - start);
+        let mut marks = [0; BLOCK];
+        marks[task.at as usize..size].fill(u16::MAX);
+        // The radius may shrink within the block: then this excludes a little less than it could.
         let radius = probe.radius();
-        let excluded: Vec<(f32, f32)> =
-            shared.iter().map(|&own| self.bounds.excluded(own, radius)).collect();
-        for at in task.at..BLOCK.min(count - start) {
-            let point = start + at;
-            let row = &self.table[point as usize * self.pivots.len()..][..self.pivots.len()];
-            let is_excluded =
-                |(&from, &(below, above)): (&f32, &(f32, f32))| from <= below || from >= above;
-            // A pivot was offered when the search began; it is at distance 0 from itself, and then only.
-            if row.iter().zip(&excluded).any(is_excluded) || self.is_pivot(point, row) {
+        let (columns, _) = self.codes[start * shared.len()..].as_chunks::<BLOCK>();
+        for (&distance, codes) in shared.iter().zip(columns) {
+            let left = codes_between(self.bounds.excluded(distance, radius), self.scale);
+            if !left.is_some_and(|(first, last)| keep(&mut marks, codes, first, last)) {
+                return;
+            }
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
+        for (point, at) in (start as u32..).zip(0..size as u32) {
+            // A pivot was offered when the search began.
+            if marks[at as usize] == 0 || self.sorted.binary_search(&point).is_ok() {
                 continue;
             }
             if probe.is_tired() {
@@ -189,11 +258,5 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
             }
             probe.visit_within(point);
         }
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
-    fn is_pivot(&self, point: u32, row: &[f32]) -> bool {
-        row.contains(&0.0) && self.pivots.contains(&point)
     }
 }

@@ -131,7 +131,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
-        tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: 0.0 });
+        tasks.push(Task::new(0, 0.0, 0.0));
         Box::default()
     }
 
@@ -155,7 +155,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
             let distance = probe.visit(center.point);
             if center.node != NO_NODE {
                 let bound = self.bounds.gap(distance, center.radius);
-                tasks.push(Task { region: center.node, at: 0, bound, distance });
+                tasks.push(Task::new(center.node, bound, distance));
             }
         }
         // The nearest cluster comes first, which is the last.

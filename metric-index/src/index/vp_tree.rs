@@ -128,7 +128,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         if !self.nodes.is_empty() {
             // No vantage point is above the root: this distance excludes nothing.
-            tasks.push(Task { region: 0, at: 0, bound: 0.0, distance: f32::NAN });
+            tasks.push(Task::new(0, 0.0, f32::NAN));
         }
         Box::default()
     }
@@ -173,7 +173,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
         for side in sides {
             let bound = bound(&side);
             if bound <= probe.radius() {
-                tasks.push(Task { region: side.node, at: 0, bound, distance });
+                tasks.push(Task::new(side.node, bound, distance));
             }
         }
     }

@@ -13,6 +13,13 @@ pub trait Collector {
     fn offer(&mut self, candidate: Neighbor);
 }
 
+/// A collector that ends with an answer. Parts of an answer, found by several threads, are put together by offering them
+/// to one of them.
+pub trait Answer: Collector + Send {
+    /// What was found, nearest first.
+    fn into_sorted(self) -> Vec<Neighbor>;
+}
+
 /// All points within a radius: a closed ball.
 #[derive(Debug, Clone)]
 pub struct Within {
@@ -30,6 +37,12 @@ impl Within {
     pub fn into_sorted(mut self) -> Vec<Neighbor> {
         self.found.sort_unstable();
         self.found
+    }
+}
+
+impl Answer for Within {
+    fn into_sorted(self) -> Vec<Neighbor> {
+        self.into_sorted()
     }
 }
 
@@ -63,6 +76,12 @@ impl Nearest {
     /// What was found, nearest first.
     pub fn into_sorted(self) -> Vec<Neighbor> {
         self.found.into_sorted_vec()
+    }
+}
+
+impl Answer for Nearest {
+    fn into_sorted(self) -> Vec<Neighbor> {
+        self.into_sorted()
     }
 }
 

@@ -54,6 +54,20 @@ pub enum Error {
         /// Its range.
         expected: &'static str,
     },
+    /// A trace of the arrivals of other queries.
+    #[error("{times} arrivals of {queries} queries")]
+    Trace {
+        /// Arrivals of the trace.
+        times: usize,
+        /// Queries of the run.
+        queries: usize,
+    },
+    /// A trace whose times go back.
+    #[error("query {query} arrives before the one before it")]
+    TraceOrder {
+        /// The query.
+        query: usize,
+    },
     /// Values that make no whole number of rows.
     #[error("{values} values are no vectors of {dimension} dimensions")]
     Shape {

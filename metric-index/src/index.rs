@@ -67,7 +67,42 @@ pub struct Probe<'a, S: Points, M, C> {
     failed: Option<Error>,
 }
 
-impl<S: Points, M: Metric<S::Point>, C: Collector> Probe<'_, S, M, C> {
+impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
+    /// A query that is new: it is at distance 0 from itself, which is evaluated.
+    pub(crate) fn start<I: Index<Points = S, Metric = M>>(
+        index: &'a I,
+        query: &'a S::Point,
+        collector: C,
+        limit: u64,
+    ) -> Result<Self, Error> {
+        let distance = index.metric().distance(query, query);
+        if distance != 0.0 {
+            return Err(Error::Query { distance });
+        }
+        Ok(Self { evaluations: 1, ..Self::resume(index, query, collector, limit) })
+    }
+
+    /// A query that has begun elsewhere.
+    pub(crate) fn resume<I: Index<Points = S, Metric = M>>(
+        index: &'a I,
+        query: &'a S::Point,
+        collector: C,
+        limit: u64,
+    ) -> Self {
+        let (points, metric) = (index.points(), index.metric());
+        Self { points, metric, query, collector, evaluations: 0, limit, failed: None }
+    }
+
+    /// Distances that were evaluated.
+    pub(crate) fn evaluations(&self) -> u64 {
+        self.evaluations
+    }
+
+    /// Why the query has no answer, if that is so.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.failed.map_or(Ok(()), Err)
+    }
+
     /// The query.
     pub fn query(&self) -> &S::Point {
         self.query
@@ -320,19 +355,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         query: &'a <I::Points as Points>::Point,
         collector: C,
     ) -> Result<Self, Error> {
-        let distance = index.metric().distance(query, query);
-        if distance != 0.0 {
-            return Err(Error::Query { distance });
-        }
-        let mut probe = Probe {
-            points: index.points(),
-            metric: index.metric(),
-            query,
-            collector,
-            evaluations: 1, // of the query from itself
-            limit: u64::MAX,
-            failed: None,
-        };
+        let mut probe = Probe::start(index, query, collector, u64::MAX)?;
         let mut tasks = Vec::new();
         let shared = index.start(&mut probe, &mut tasks);
         Ok(Self { index, probe, shared, tasks, worked_on: 0 })
@@ -361,9 +384,15 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         }
     }
 
+    /// What it has cost so far.
+    pub fn cost(&self) -> Cost {
+        Cost { evaluations: self.probe.evaluations, tasks: self.worked_on }
+    }
+
     /// What was collected, and what it cost.
     pub fn into_parts(self) -> (C, Cost) {
-        (self.probe.collector, Cost { evaluations: self.probe.evaluations, tasks: self.worked_on })
+        let cost = self.cost();
+        (self.probe.collector, cost)
     }
 }
 

@@ -39,4 +39,5 @@ pub mod neighbor;
 pub mod collector;
 mod prune;
 pub mod index;
+pub mod strategy;
 pub mod gpu;

@@ -1,0 +1,154 @@
+//! Each thread on its own: `Local`, and distributed data.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use super::measures::{Clock, Measures, Worker};
+use super::{Options, Run, merged};
+use crate::collector::Answer;
+use crate::error::Error;
+use crate::index::{Index, Search};
+use crate::neighbor::Neighbor;
+use crate::points::Points;
+
+/// What a thread has found of a query, and when.
+type Found<C> = Result<C, Error>;
+/// Of the queries of a thread, in their order: what it found, and when.
+type Part<C> = (Worker, Vec<(Found<C>, Duration)>);
+
+/// One thread answers some queries from one index.
+fn answer<I, Q, C>(
+    index: &I,
+    queries: &Q,
+    numbers: impl Iterator<Item = u32>,
+    ask: &(impl Fn(u32) -> C + Sync),
+    arrivals: &[Duration],
+    (evaluations, clock): (NonZero<u64>, &Clock),
+) -> Part<C>
+where
+    I: Index,
+    Q: Points<Point = <I::Points as Points>::Point>,
+    C: Answer,
+{
+    let (mut worker, mut all) = (Worker::default(), Vec::new());
+    for query in numbers {
+        let before = clock.now();
+        if before < arrivals[query as usize] {
+            clock.wait_until(arrivals[query as usize]);
+            worker.idle += clock.now().saturating_sub(before);
+        }
+        worker.queries += 1;
+        let found =
+            Search::start(index, queries.point(query), ask(query)).and_then(|mut search| {
+                let mut before = 0;
+                loop {
+                    let is_done = search.work(evaluations.get());
+                    let now = search.cost().evaluations;
+                    worker.count(now - before, clock);
+                    before = now;
+                    if is_done? {
+                        return Ok(search.into_parts().0);
+                    }
+                }
+            });
+        all.push((found, clock.now()));
+    }
+    (worker, all)
+}
+
+/// Algorithm 8.
+pub(super) fn local<I, Q, C>(
+    index: &I,
+    queries: &Q,
+    ask: &(impl Fn(u32) -> C + Sync),
+    arrivals: &[Duration],
+    options: &Options,
+) -> Run
+where
+    I: Index,
+    Q: Points<Point = <I::Points as Points>::Point>,
+    C: Answer,
+{
+    let (threads, count) = (options.threads.get(), arrivals.len());
+    let clock = Clock::start(options.window);
+    let pace = (options.evaluations, &clock);
+    let parts = side_by_side(threads, |thread| {
+        let numbers = (thread..count).step_by(threads).map(number);
+        answer(index, queries, numbers, ask, arrivals, pace)
+    });
+    let elapsed = clock.now();
+    let (workers, parts): (Vec<Worker>, Vec<_>) = parts.into_iter().unzip();
+    let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for (query, &arrival) in arrivals.iter().enumerate() {
+        let (found, done) = parts[query % threads].next().expect("each query was dealt");
+        answers.push(found.map(Answer::into_sorted));
+        latencies.push(done.saturating_sub(arrival));
+    }
+    Run { answers, measures: Measures { elapsed, workers, latencies } }
+}
+
+/// Section 3.3.2.
+pub(super) fn distributed<I, Q, C>(
+    indexes: &[I],
+    queries: &Q,
+    ask: &(impl Fn(u32) -> C + Sync),
+    arrivals: &[Duration],
+    options: &Options,
+) -> Run
+where
+    I: Index,
+    Q: Points<Point = <I::Points as Points>::Point>,
+    C: Answer,
+{
+    let (threads, count) = (indexes.len(), arrivals.len());
+    let clock = Clock::start(options.window);
+    let pace = (options.evaluations, &clock);
+    let parts = side_by_side(threads, |thread| {
+        answer(&indexes[thread], queries, (0..count).map(number), ask, arrivals, pace)
+    });
+    let elapsed = clock.now();
+    let (workers, parts): (Vec<Worker>, Vec<_>) = parts.into_iter().unzip();
+    let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for (query, &arrival) in arrivals.iter().enumerate() {
+        let (mut found, mut last) = (Vec::with_capacity(threads), Duration::ZERO);
+        for (thread, part) in parts.iter_mut().enumerate() {
+            let (of_thread, done) = part.next().expect("each thread answers each query");
+            last = last.max(done);
+            found
+                .push(of_thread.map(|own| renumbered(own, thread, threads, || ask(number(query)))));
+        }
+        let found: Result<Vec<C>, Error> = found.into_iter().collect();
+        answers.push(found.map(|parts| merged(parts, || ask(number(query)))));
+        latencies.push(last.saturating_sub(arrival));
+    }
+    Run { answers, measures: Measures { elapsed, workers, latencies } }
+}
+
+/// What was found in one share of the points, with the numbers that they have in all.
+fn renumbered<C: Answer>(own: C, share: usize, shares: usize, ask: impl FnOnce() -> C) -> C {
+    let mut all = ask();
+    for Neighbor { point, distance } in own.into_sorted() {
+        all.offer(Neighbor { point: number(point as usize * shares + share), distance });
+    }
+    all
+}
+
+pub(super) fn number(of: usize) -> u32 {
+    u32::try_from(of).expect("checked when the run began")
+}
+
+/// Runs something on so many threads.
+pub(super) fn side_by_side<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, T>| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        threads.into_iter().map(join).collect()
+    })
+}

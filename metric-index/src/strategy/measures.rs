@@ -1,0 +1,173 @@
+//! What a run took.
+
+use std::time::{Duration, Instant};
+
+/// What one thread has done.
+#[derive(Debug, Clone, Default)]
+pub struct Worker {
+    /// Distances that it evaluated, those of queries from themselves among them.
+    pub evaluations: u64,
+    /// Queries that it took from its queue.
+    pub queries: u64,
+    /// Tasks that it sent to other threads.
+    pub messages: u64,
+    /// Supersteps that it took part in.
+    pub supersteps: u64,
+    /// Time without work: for want of queries, or waiting for other threads.
+    pub idle: Duration,
+    /// Distances by [window](super::Options::window).
+    windows: Vec<u64>,
+}
+
+impl Worker {
+    /// Work that was just done.
+    pub(super) fn count(&mut self, evaluations: u64, clock: &Clock) {
+        self.evaluations += evaluations;
+        let window = clock.window();
+        if self.windows.len() <= window {
+            self.windows.resize(window + 1, 0);
+        }
+        self.windows[window] += evaluations;
+    }
+}
+
+/// When a run began, and how long its windows are.
+#[derive(Debug)]
+pub(super) struct Clock {
+    start: Instant,
+    window: Duration,
+}
+
+impl Clock {
+    pub(super) fn start(window: Duration) -> Self {
+        Self { start: Instant::now(), window }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn window(&self) -> usize {
+        let window = self.now().as_nanos() / self.window.as_nanos();
+        // A run of so many windows has no memory for them.
+        usize::try_from(window.min(1 << 20)).unwrap_or(1 << 20)
+    }
+
+    /// Sleeps until a time of the run.
+    pub(super) fn wait_until(&self, time: Duration) {
+        while let Some(left) = time.checked_sub(self.now()).filter(|left| !left.is_zero()) {
+            // A thread that sleeps wakes late.
+            match left.checked_sub(Duration::from_micros(100)) {
+                Some(left) => std::thread::sleep(left),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// What a run took (the measures of Barrientos 2011, section 3.3).
+#[derive(Debug, Clone)]
+pub struct Measures {
+    /// From the begin of the run to its last answer.
+    pub elapsed: Duration,
+    /// What each thread has done.
+    pub workers: Vec<Worker>,
+    /// From the arrival of each query to its answer.
+    pub latencies: Vec<Duration>,
+}
+
+impl Measures {
+    /// Queries answered a second.
+    pub fn throughput(&self) -> f64 {
+        self.latencies.len() as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Distances that all threads evaluated.
+    pub fn evaluations(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.evaluations).sum()
+    }
+
+    /// Tasks that threads sent to others.
+    pub fn messages(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.messages).sum()
+    }
+
+    /// Supersteps; 0 of strategies that have none.
+    pub fn supersteps(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
+    }
+
+    /// The share of the threads' time that they had no work in, 0 to 1.
+    pub fn idle(&self) -> f64 {
+        let idle: f64 = self.workers.iter().map(|worker| worker.idle.as_secs_f64()).sum();
+        (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
+    }
+
+    /// How evenly the distances of the whole run are spread over the threads: their sum as a share of what it were if each had
+    /// evaluated as many as the busiest, `E = (Σ wᵢ / max w) / P`; 1 if there are none.
+    pub fn balance(&self) -> f64 {
+        efficiency(self.workers.iter().map(|worker| worker.evaluations))
+    }
+
+    /// The same E in the mean of the windows in which there was work: it is low, where at any time few threads have work,
+    /// even though each has its turn.
+    pub fn efficiency(&self) -> f64 {
+        let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
+        let of = |window| {
+            let work = |worker: &Worker| worker.windows.get(window).copied().unwrap_or(0);
+            self.workers.iter().map(work).collect::<Vec<u64>>()
+        };
+        let with_work = (0..windows).map(of).filter(|work| work.iter().any(|&w| w > 0));
+        let each: Vec<f64> = with_work.map(|work| efficiency(work.into_iter())).collect();
+        if each.is_empty() { 1.0 } else { each.iter().sum::<f64>() / each.len() as f64 }
+    }
+
+    /// The latency that this share of the queries do not exceed (the nearest rank).
+    ///
+    /// # Panics
+    /// If the share is not 0 to 1.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to the number of queries"
+    )]
+    pub fn latency(&self, share: f64) -> Duration {
+        assert!((0.0..=1.0).contains(&share), "share {share}, expected 0 to 1");
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+    }
+}
+
+fn efficiency(work: impl ExactSizeIterator<Item = u64> + Clone) -> f64 {
+    let (threads, most) = (work.len() as f64, work.clone().max().unwrap_or(0));
+    if most == 0 { 1.0 } else { work.sum::<u64>() as f64 / most as f64 / threads }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_measures_mean() {
+        let worker = |evaluations, windows: &[u64]| Worker {
+            evaluations,
+            idle: Duration::from_secs(1),
+            windows: windows.to_vec(),
+            ..Worker::default()
+        };
+        let measures = Measures {
+            elapsed: Duration::from_secs(4),
+            workers: vec![worker(30, &[10, 0, 20]), worker(30, &[30, 0])],
+            latencies: [4, 1, 3, 2].map(Duration::from_secs).to_vec(),
+        };
+        let is = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found}");
+        is(measures.balance(), 1.0);
+        is(measures.efficiency(), f64::midpoint(40.0 / 60.0, 20.0 / 40.0));
+        is(measures.idle(), 0.25);
+        is(measures.throughput(), 1.0);
+        let seconds = |share| measures.latency(share).as_secs();
+        assert_eq!([0.0, 0.25, 0.5, 0.51, 1.0].map(seconds), [1, 1, 2, 3, 4]);
+    }
+}

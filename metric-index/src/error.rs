@@ -54,6 +54,14 @@ pub enum Error {
         /// Its range.
         expected: &'static str,
     },
+    /// Too few points for an estimate.
+    #[error("{count} points are too few to estimate from, expected {expected} or more")]
+    TooFew {
+        /// How many there are.
+        count: usize,
+        /// How many it takes.
+        expected: usize,
+    },
     /// A trace of the arrivals of other queries.
     #[error("{times} arrivals of {queries} queries")]
     Trace {

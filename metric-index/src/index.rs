@@ -11,6 +11,7 @@ use crate::metric::Metric;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
+mod any;
 mod brute_force;
 mod egnat;
 mod kd_tree;
@@ -20,6 +21,7 @@ mod sss_index;
 mod sss_tree;
 mod vp_tree;
 
+pub use any::{AnyIndex, Kind};
 pub use brute_force::BruteForce;
 pub use egnat::{Egnat, EgnatOptions};
 pub use kd_tree::KdTree;

@@ -40,4 +40,8 @@ pub mod collector;
 mod prune;
 pub mod index;
 pub mod strategy;
+pub mod estimate;
+mod advise;
 pub mod gpu;
+
+pub use advise::{Advice, Advised, Candidate, Question, advise, advise_vectors};

@@ -258,3 +258,59 @@ impl<P: ?Sized + ToOwned<Owned: Sync>> Growing for Items<P, P::Owned> {
         Ok(())
     }
 }
+
+/// Some of the points of a store, as a share or a sample of them.
+///
+/// ```
+/// use metric_index::points::{Points, Strings, Subset};
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let odd = Subset::new(&words, vec![1, 3]);
+/// assert_eq!((odd.len(), odd.point(1)), (2, "pez"));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Subset<S> {
+    points: S,
+    numbers: Vec<u32>,
+}
+
+impl<S: Points> Subset<S> {
+    /// The points of these numbers.
+    ///
+    /// # Panics
+    /// If there is no point of one of them.
+    pub fn new(points: S, numbers: Vec<u32>) -> Self {
+        let count = points.len();
+        for &number in &numbers {
+            assert!((number as usize) < count, "point {number} of {count}");
+        }
+        Self { points, numbers }
+    }
+
+    /// Each `step`th point from `first` on: a share, if all are dealt to `step` shares in a circle.
+    ///
+    /// # Panics
+    /// If `step` is 0, or a number is no 32-bit number.
+    pub fn every(points: S, first: usize, step: usize) -> Self {
+        let number = |point| u32::try_from(point).expect("fewer than 2^32 points");
+        let numbers = (first..points.len()).step_by(step).map(number).collect();
+        Self { points, numbers }
+    }
+
+    /// The numbers that the points have in the store.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
+    }
+}
+
+impl<S: Points> Points for Subset<S> {
+    type Point = S::Point;
+
+    fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    fn point(&self, number: u32) -> &S::Point {
+        self.points.point(self.numbers[number as usize])
+    }
+}

@@ -1,0 +1,156 @@
+//! What a space is like, from a sample of distances.
+
+use crate::collector::{Collector, Nearest};
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::neighbor::Neighbor;
+use crate::points::Points;
+
+/// Numbers of `SplitMix64` (Steele, Lea and Flood 2014).
+#[derive(Debug, Clone)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ (x >> 31)
+    }
+
+    /// A number below another, which is not 0.
+    #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        ((u128::from(self.next()) * count as u128) >> 64) as usize
+    }
+
+    /// So many numbers of `count`, each once, rising.
+    pub(crate) fn sample(&mut self, count: usize, size: usize) -> Vec<u32> {
+        let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
+        let size = size.min(numbers.len());
+        for at in 0..size {
+            let other = at + self.below(count - at);
+            numbers.swap(at, other);
+        }
+        numbers.truncate(size);
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+/// The intrinsic dimension `μ² / 2σ²` of a space, with the mean and the variance of the distances of `pairs` random
+/// pairs of different points (Chávez, Navarro, Baeza-Yates & Marroquín 2001; Barrientos 2011, section 2.2.2).
+///
+/// The higher it is, the more alike all distances are, and the less an index can exclude. Infinite if all
+/// distances are the same.
+///
+/// # Errors
+/// If there are fewer than two points, or points have no distance, or `pairs` is below 2.
+///
+/// ```
+/// use metric_index::estimate::intrinsic_dimension;
+/// use metric_index::metric::Euclidean;
+/// use metric_index::points::Vectors;
+///
+/// let line = Vectors::new((0..1_000u16).map(f32::from).collect(), 1)?;
+/// let dimension = intrinsic_dimension(&line, &Euclidean, 10_000, 0)?;
+/// assert!((dimension - 1.0).abs() < 0.05);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    pairs: usize,
+    seed: u64,
+) -> Result<f64, Error> {
+    let count = points.len();
+    if count < 2 {
+        return Err(Error::TooFew { count, expected: 2 });
+    }
+    if pairs < 2 {
+        let value = u32::try_from(pairs).unwrap_or(0);
+        return Err(Error::Option { option: "pairs", value, expected: "2 or more" });
+    }
+    let mut random = Random(seed);
+    let (mut mean, mut squares) = (0.0, 0.0);
+    for pair in 0..pairs {
+        let a = random.below(count);
+        let b = (a + 1 + random.below(count - 1)) % count;
+        let distance = f64::from(distance(points, metric, number(a), number(b))?);
+        // Welford 1962: no difference of great sums.
+        let from_mean = distance - mean;
+        mean += from_mean / (pair + 1) as f64;
+        squares += from_mean * (distance - mean);
+    }
+    let variance = squares / (pairs - 1) as f64;
+    Ok(mean * mean / (2.0 * variance))
+}
+
+/// The radius whose balls hold a share of the points in the mean: of the distances of `queries` random points from all others, the
+/// one below which this share of them lies.
+///
+/// # Errors
+/// If there are fewer than two points, or points have no distance, or the share is not 0 to 1, or `queries` is 0.
+///
+/// ```
+/// use metric_index::estimate::radius_of_share;
+/// use metric_index::metric::Euclidean;
+/// use metric_index::points::Vectors;
+///
+/// let line = Vectors::new((0..1_000u16).map(f32::from).collect(), 1)?;
+/// let radius = radius_of_share(&line, &Euclidean, 0.01, 100, 0)?;
+/// assert!((4.0..7.0).contains(&radius), "ten points are within 5 of most");
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    share: f32,
+    queries: usize,
+    seed: u64,
+) -> Result<f32, Error> {
+    let count = points.len();
+    if !(0.0..=1.0).contains(&share) {
+        return Err(Error::Share { share });
+    }
+    if count < 2 {
+        return Err(Error::TooFew { count, expected: 2 });
+    }
+    let sample = Random(seed).sample(count, queries);
+    if sample.is_empty() {
+        return Err(Error::Option { option: "queries", value: 0, expected: "1 or more" });
+    }
+    // As many of the least distances as are to lie within.
+    let mut least = Nearest::new(share_of(share, (count - 1) * sample.len()).max(1));
+    for &query in &sample {
+        for point in (0..number(count)).filter(|&point| point != query) {
+            let distance = distance(points, metric, query, point)?;
+            least.offer(Neighbor { point, distance });
+        }
+    }
+    Ok(least.into_sorted().last().map_or(0.0, |last| last.distance))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a usize")]
+fn share_of(share: f32, of: usize) -> usize {
+    (f64::from(share) * of as f64).round() as usize
+}
+
+fn distance<S: Points, M: Metric<S::Point>>(
+    points: &S,
+    metric: &M,
+    a: u32,
+    b: u32,
+) -> Result<f32, Error> {
+    let distance = metric.distance(points.point(a), points.point(b));
+    if (0.0..f32::INFINITY).contains(&distance) {
+        Ok(distance)
+    } else {
+        Err(Error::NoDistance { point: b, distance })
+    }
+}
+
+fn number(point: usize) -> u32 {
+    u32::try_from(point).expect("fewer than 2^32 points")
+}

@@ -1,0 +1,232 @@
+//! An index whose kind is chosen while the program runs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{
+    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, ListOfClusters, MTree, Pivots, Probe,
+    SssIndex, SssTree, Task, VpTree,
+};
+use crate::collector::Collector;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::points::Points;
+
+/// A kind of index that takes any metric, with its parameters; as text, `lc:64`.
+///
+/// ```
+/// use metric_index::index::{Index, Kind};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let kind: Kind = "egnat:16x64".parse()?;
+/// assert_eq!(kind.to_string(), "egnat:16x64");
+/// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
+/// assert_eq!(kind.build(words, Edit)?.within("casa", 1.0)?.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// `brute-force`
+    BruteForce,
+    /// `lc:64`, clusters of 64 points and their center, or `lc:r0.5`, of a radius.
+    ListOfClusters(ClusterSize),
+    /// `sss-index:0.4`, pivots by their spread, or `sss-index:32p`, 32 pivots.
+    SssIndex(Pivots),
+    /// `sss-tree:0.4`
+    SssTree(f32),
+    /// `egnat:16x64`, 16 centers and buckets of 64.
+    Egnat(EgnatOptions),
+    /// `m-tree:32`, 32 entries a page.
+    MTree(u32),
+    /// `vp-tree`
+    VpTree,
+}
+
+impl Kind {
+    /// Each kind once, with parameters that fit most data.
+    ///
+    /// ```
+    /// assert_eq!(metric_index::index::Kind::all().len(), 7);
+    /// ```
+    pub fn all() -> [Self; 7] {
+        [
+            Self::BruteForce,
+            Self::ListOfClusters(ClusterSize::Points(64)),
+            Self::SssIndex(Pivots::Count(32)),
+            Self::SssTree(0.4),
+            Self::Egnat(EgnatOptions::default()),
+            Self::MTree(32),
+            Self::VpTree,
+        ]
+    }
+
+    /// Builds such an index.
+    ///
+    /// # Errors
+    /// As the index of that kind.
+    pub fn build<S: Points, M: Metric<S::Point>>(
+        self,
+        points: S,
+        metric: M,
+    ) -> Result<AnyIndex<S, M>, Error> {
+        Ok(match self {
+            Self::BruteForce => AnyIndex::BruteForce(BruteForce::new(points, metric)?),
+            Self::ListOfClusters(size) => {
+                AnyIndex::ListOfClusters(ListOfClusters::build(points, metric, size)?)
+            }
+            Self::SssIndex(pivots) => AnyIndex::SssIndex(SssIndex::build(points, metric, pivots)?),
+            Self::SssTree(share) => AnyIndex::SssTree(SssTree::build(points, metric, share)?),
+            Self::Egnat(options) => AnyIndex::Egnat(Egnat::build(points, metric, options)?),
+            Self::MTree(page) => AnyIndex::MTree(MTree::build(points, metric, page)?),
+            Self::VpTree => AnyIndex::VpTree(VpTree::build(points, metric)?),
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BruteForce => f.write_str("brute-force"),
+            Self::ListOfClusters(ClusterSize::Points(points)) => write!(f, "lc:{points}"),
+            Self::ListOfClusters(ClusterSize::Radius(radius)) => write!(f, "lc:r{radius}"),
+            Self::SssIndex(Pivots::Spread(share)) => write!(f, "sss-index:{share}"),
+            Self::SssIndex(Pivots::Count(pivots)) => write!(f, "sss-index:{pivots}p"),
+            Self::SssTree(share) => write!(f, "sss-tree:{share}"),
+            Self::Egnat(EgnatOptions { arity, bucket }) => write!(f, "egnat:{arity}x{bucket}"),
+            Self::MTree(page) => write!(f, "m-tree:{page}"),
+            Self::VpTree => f.write_str("vp-tree"),
+        }
+    }
+}
+
+/// What is no kind of index.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no index; expected brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE, sss-index:PIVOTSp, \
+     sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE or vp-tree"
+)]
+pub struct NoKind {
+    text: String,
+}
+
+impl FromStr for Kind {
+    type Err = NoKind;
+
+    /// The parameters may be left out.
+    fn from_str(text: &str) -> Result<Self, NoKind> {
+        let (name, parameter) = text.split_once(':').unwrap_or((text, ""));
+        let read = || -> Option<Self> {
+            let is_bare = !text.contains(':');
+            let share = || if is_bare { Some(0.4) } else { parameter.parse().ok() };
+            Some(match name {
+                "brute-force" if is_bare => Self::BruteForce,
+                "vp-tree" if is_bare => Self::VpTree,
+                "lc" if is_bare => Self::ListOfClusters(ClusterSize::Points(64)),
+                "lc" => Self::ListOfClusters(match parameter.strip_prefix('r') {
+                    Some(radius) => ClusterSize::Radius(radius.parse().ok()?),
+                    None => ClusterSize::Points(parameter.parse().ok()?),
+                }),
+                "sss-index" if is_bare => Self::SssIndex(Pivots::Count(32)),
+                "sss-index" => Self::SssIndex(match parameter.strip_suffix('p') {
+                    Some(pivots) => Pivots::Count(pivots.parse().ok()?),
+                    None => Pivots::Spread(parameter.parse().ok()?),
+                }),
+                "sss-tree" => Self::SssTree(share()?),
+                "egnat" if is_bare => Self::Egnat(EgnatOptions::default()),
+                "egnat" => {
+                    let (arity, bucket) = parameter.split_once('x')?;
+                    let (arity, bucket) = (arity.parse().ok()?, bucket.parse().ok()?);
+                    Self::Egnat(EgnatOptions { arity, bucket })
+                }
+                "m-tree" if is_bare => Self::MTree(32),
+                "m-tree" => Self::MTree(parameter.parse().ok()?),
+                _ => return None,
+            })
+        };
+        read().ok_or_else(|| NoKind { text: text.to_owned() })
+    }
+}
+
+/// An index of any [`Kind`].
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "each is what it is called")]
+pub enum AnyIndex<S, M> {
+    BruteForce(BruteForce<S, M>),
+    ListOfClusters(ListOfClusters<S, M>),
+    SssIndex(SssIndex<S, M>),
+    SssTree(SssTree<S, M>),
+    Egnat(Egnat<S, M>),
+    MTree(MTree<S, M>),
+    VpTree(VpTree<S, M>),
+}
+
+/// Calls the same of whichever index it is.
+macro_rules! each {
+    ($self:ident, $index:ident => $call:expr) => {
+        match $self {
+            AnyIndex::BruteForce($index) => $call,
+            AnyIndex::ListOfClusters($index) => $call,
+            AnyIndex::SssIndex($index) => $call,
+            AnyIndex::SssTree($index) => $call,
+            AnyIndex::Egnat($index) => $call,
+            AnyIndex::MTree($index) => $call,
+            AnyIndex::VpTree($index) => $call,
+        }
+    };
+}
+
+impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
+    type Points = S;
+    type Metric = M;
+
+    fn points(&self) -> &S {
+        each!(self, index => index.points())
+    }
+
+    fn len(&self) -> usize {
+        each!(self, index => index.len())
+    }
+
+    fn metric(&self) -> &M {
+        each!(self, index => index.metric())
+    }
+
+    fn start<C: Collector>(
+        &self,
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) -> Box<[f32]> {
+        each!(self, index => index.start(probe, tasks))
+    }
+
+    fn step<C: Collector>(
+        &self,
+        task: Task,
+        shared: &[f32],
+        probe: &mut Probe<'_, S, M, C>,
+        tasks: &mut Vec<Task>,
+    ) {
+        each!(self, index => index.step(task, shared, probe, tasks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_as_text() {
+        let more = ["lc:r0.5", "sss-index:0.4"].map(|text| text.parse().unwrap());
+        for kind in Kind::all().into_iter().chain(more) {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+            let name = kind.to_string();
+            assert!(name.split(':').next().unwrap().parse::<Kind>().is_ok(), "{name}");
+        }
+        for bad in
+            ["", "lc:", "lc:x", "lc:-1", "egnat:4", "egnat:4x", "vp-tree:3", "kd", "m-tree:4p"]
+        {
+            assert!(bad.parse::<Kind>().unwrap_err().to_string().contains("vp-tree"), "{bad}");
+        }
+    }
+}

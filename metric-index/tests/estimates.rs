@@ -1,0 +1,99 @@
+//! Estimates against what is known or counted.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use metric_index::error::Error;
+use metric_index::estimate::{intrinsic_dimension, radius_of_share};
+use metric_index::index::{BruteForce, Index, Kind};
+use metric_index::metric::{Edit, Euclidean, Hamming};
+use metric_index::points::{Points, Strings, Subset, Vectors};
+use metric_index::{Advised, Question, advise, advise_vectors};
+
+fn plane(count: usize, dimension: usize) -> Vectors<f32> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        f32::from(u16::try_from(state >> 48).unwrap()) / 65_536.0
+    };
+    Vectors::new((0..count * dimension).map(|_| next()).collect(), dimension).unwrap()
+}
+
+#[test]
+fn dimensions() {
+    // Distances on a line: mean 1/3, variance 1/18. In a cube of d dimensions ρ grows as 1.4 d.
+    let of =
+        |dimension| intrinsic_dimension(&plane(2_000, dimension), &Euclidean, 50_000, 7).unwrap();
+    assert!((of(1) - 1.0).abs() < 0.03, "{}", of(1));
+    let (three, twenty) = (of(3), of(20));
+    assert!((3.0..5.0).contains(&three) && (24.0..32.0).contains(&twenty), "{three} {twenty}");
+    assert_eq!(of(3).to_bits(), of(3).to_bits(), "the same seed");
+    // All distances are 1.
+    let corners = Vectors::new(vec![1.0f32, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], 3).unwrap();
+    assert!(intrinsic_dimension(&corners, &Hamming, 100, 0).unwrap().is_infinite());
+}
+
+#[test]
+fn radii() {
+    let points = plane(500, 4);
+    for share in [0.0, 0.0001, 0.01, 0.3, 1.0] {
+        let radius = radius_of_share(&points, &Euclidean, share, 500, 0).unwrap();
+        let index = BruteForce::new(&points, Euclidean).unwrap();
+        // All points are asked: not more than the share, and with the next point more than it.
+        let found = |radius| -> usize {
+            (0..3_000)
+                .map(|query| index.within(points.point(query), radius).unwrap().len() - 1)
+                .sum()
+        };
+        let rank = (f64::from(share) * 499.0 * 500.0).round().max(1.0);
+        assert!(found(radius) as f64 >= rank, "{share}: {}", found(radius));
+        if radius > 0.0 {
+            assert!((found(radius.next_down()) as f64) < rank, "{share}");
+        }
+    }
+}
+
+#[test]
+fn refused() {
+    let (none, one) = (plane(0, 2), plane(1, 2));
+    for few in [&none, &one] {
+        assert!(matches!(intrinsic_dimension(few, &Euclidean, 9, 0), Err(Error::TooFew { .. })));
+        let radius = radius_of_share(few, &Euclidean, 0.5, 9, 0);
+        assert!(matches!(radius, Err(Error::TooFew { .. })));
+    }
+    let some = plane(9, 2);
+    assert!(matches!(intrinsic_dimension(&some, &Euclidean, 1, 0), Err(Error::Option { .. })));
+    let share = |share| radius_of_share(&some, &Euclidean, share, 9, 0);
+    assert!(matches!(share(f32::NAN), Err(Error::Share { .. })));
+    assert!(matches!(share(1.1), Err(Error::Share { .. })));
+    assert!(radius_of_share(&some, &Euclidean, 0.5, 0, 0).is_err());
+    let nan = Vectors::new(vec![f32::NAN; 4], 2).unwrap();
+    assert!(intrinsic_dimension(&nan, &Euclidean, 9, 0).is_err());
+    let question = Question::Within(-1.0);
+    assert!(matches!(advise(&some, &Euclidean, question, 9, 0), Err(Error::Radius { .. })));
+    let few = advise(&some, &Euclidean, Question::Nearest(1), 9, 0).unwrap_err();
+    assert_eq!(few, Error::TooFew { count: 9, expected: 100 });
+}
+
+#[test]
+fn advice() {
+    let points = plane(3_000, 2);
+    let advice = advise_vectors(&points, &Euclidean, Question::Within(0.01), 3_000, 0).unwrap();
+    assert_eq!(advice.sample, 2_970);
+    assert!(advice.candidates.is_sorted_by_key(|candidate| candidate.query));
+    let of = |index| advice.candidates.iter().find(|candidate| candidate.index == index).unwrap();
+    let all = of(Advised::Any(Kind::BruteForce));
+    assert!((all.evaluations - 2_971.0).abs() < 1e-9, "{all:?}");
+    assert_eq!(all.build_evaluations, 2_970);
+    assert!(of(Advised::KdTree).evaluations < 100.0);
+    let words: Strings = (0..400).map(|number| format!("{number:b}")).collect();
+    let advice = advise(&words, &Edit, Question::Nearest(3), 200, 0).unwrap();
+    assert!(advice.candidates.iter().all(|candidate| candidate.index != Advised::KdTree));
+    assert_eq!((advice.sample, advice.candidates.len()), (198, 13));
+}
+
+#[test]
+fn every_share_of_the_points() {
+    let words: Strings = (0..10).map(|number| number.to_string()).collect();
+    assert_eq!(Subset::every(&words, 1, 3).numbers(), [1, 4, 7]);
+    assert_eq!(Subset::every(&words, 12, 3).len(), 0);
+}

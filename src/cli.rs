@@ -159,6 +159,8 @@ fn write_json(path: &std::path::Path, value: &impl serde::Serialize) -> Result<(
     let mut json =
         serde_json::to_string_pretty(value).map_err(|error| Failure::output(path)(error.into()))?;
     json.push('\n');
-    classify::output::write_atomically(path, |out| std::io::Write::write_all(out, json.as_bytes()))
-        .map_err(Failure::output(path))
+    metric_index::output::write_atomically(path, |out| {
+        std::io::Write::write_all(out, json.as_bytes())
+    })
+    .map_err(Failure::output(path))
 }

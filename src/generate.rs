@@ -21,7 +21,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::matrix::{Csr, CsrBuilder};
-use crate::output::write_atomically;
+use metric_index::output::write_atomically;
 
 /// The documents of RCV1-v2.
 pub const DOCUMENTS: u64 = 804_414;

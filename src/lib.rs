@@ -46,8 +46,6 @@ pub mod tune;
 pub mod evaluate;
 pub mod calibrate;
 pub mod classifier;
-mod container;
 pub mod model;
 pub mod vectors;
-pub mod output;
 pub mod generate;

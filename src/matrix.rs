@@ -1,68 +1,6 @@
 //! Sparse matrices: CSR by [`sprs`], over memory that is owned or mapped from a model file.
 
-use std::fmt;
-use std::ops::{Deref, Range};
-use std::sync::Arc;
-
-use bytemuck::Pod;
-use memmap2::Mmap;
-
-/// An array that is owned or lies in a memory-mapped file. It reads as a slice.
-#[derive(Clone)]
-pub struct Array<T>(Storage<T>);
-
-#[derive(Clone)]
-enum Storage<T> {
-    Owned(Vec<T>),
-    Mapped { map: Arc<Mmap>, bytes: Range<usize> },
-}
-
-impl<T: Pod> Array<T> {
-    /// The array in `map[bytes]`, or `None` if it does not lie there whole and aligned.
-    pub(crate) fn mapped(map: &Arc<Mmap>, bytes: Range<usize>) -> Option<Self> {
-        bytemuck::try_cast_slice::<u8, T>(map.get(bytes.clone())?).ok()?;
-        Some(Self(Storage::Mapped { map: Arc::clone(map), bytes }))
-    }
-
-    /// Some of the values; what lies in a file is not copied.
-    ///
-    /// # Panics
-    /// If there are not so many.
-    pub(crate) fn slice(&self, values: Range<usize>) -> Self {
-        match &self.0 {
-            Storage::Owned(own) => Self(Storage::Owned(own[values].to_vec())),
-            Storage::Mapped { map, bytes } => {
-                assert!(values.start <= values.end && values.end <= self.len(), "out of range");
-                let at = |value: usize| bytes.start + value * size_of::<T>();
-                let bytes = at(values.start)..at(values.end);
-                Self(Storage::Mapped { map: Arc::clone(map), bytes })
-            }
-        }
-    }
-}
-
-impl<T: Pod> Deref for Array<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match &self.0 {
-            Storage::Owned(values) => values,
-            Storage::Mapped { map, bytes } => bytemuck::cast_slice(&map[bytes.clone()]),
-        }
-    }
-}
-
-impl<T> From<Vec<T>> for Array<T> {
-    fn from(values: Vec<T>) -> Self {
-        Self(Storage::Owned(values))
-    }
-}
-
-impl<T: Pod + fmt::Debug> fmt::Debug for Array<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{} values]", self.len())
-    }
-}
+pub use metric_index::array::Array;
 
 /// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are legal).
 pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;

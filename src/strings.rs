@@ -1,6 +1,12 @@
 //! Many strings end to end in one array: ids, labels, terms and texts of a model.
 
+use metric_index::container::{Container, ContainerProblem};
+use safetensors::Dtype;
+
 use crate::matrix::Array;
+
+/// The key of the settings in the files of this program.
+pub(crate) const FILE_KEY: &str = "classify";
 
 /// Strings by number, owned or memory-mapped.
 #[derive(Debug, Clone)]
@@ -25,6 +31,18 @@ impl Strings {
             return Err("offsets that fall or cut a character".to_owned());
         }
         Ok(Self { text, offsets })
+    }
+
+    /// Strings, end to end in one array of a file, with their offsets in another.
+    pub(crate) fn read(
+        file: &mut Container,
+        text: &str,
+        offsets: &str,
+    ) -> Result<Self, ContainerProblem> {
+        let bytes: Array<u8> = file.array(text, Dtype::U8)?;
+        let offsets: Array<u64> = file.array(offsets, Dtype::U64)?;
+        let invalid = |what| ContainerProblem::Invalid { array: text.to_owned(), what };
+        Self::new(bytes, offsets).map_err(invalid)
     }
 
     /// How many strings there are.

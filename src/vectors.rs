@@ -40,15 +40,15 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use metric_index::container::{self, Container, ContainerProblem, checksum};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::classifier::{TermUse, Vectors};
-use crate::container::{self, Container, ContainerProblem, checksum};
 use crate::corpus::Document;
 use crate::matrix::{Array, Csr, csr};
 use crate::model::Model;
-use crate::strings::{Strings, StringsBuilder};
+use crate::strings::{FILE_KEY, Strings, StringsBuilder};
 
 const FORMAT: &str = "classify.vectors";
 const VERSION: u32 = 1;
@@ -131,7 +131,7 @@ impl From<ContainerProblem> for VectorsProblem {
             ContainerProblem::WrongType { array, found, expected } => {
                 format!("array `{array}` is {found}, expected a vector of {expected}")
             }
-            ContainerProblem::Strings { array, what } => format!("`{array}` is not valid: {what}"),
+            ContainerProblem::Invalid { array, what } => format!("`{array}` is not valid: {what}"),
         })
     }
 }
@@ -255,7 +255,7 @@ impl VectorsWriter {
             checksums: checksums(&arrays),
         };
         let written = serde_json::to_string(&header).map_err(io::Error::from);
-        written.and_then(|json| container::write(path, json, arrays)).map_err(|source| {
+        written.and_then(|json| container::write(path, FILE_KEY, json, arrays)).map_err(|source| {
             VectorsError {
                 path: path.to_owned(),
                 problem: VectorsProblem::Io { doing: "write", source },
@@ -311,7 +311,7 @@ impl StoredVectors {
     fn read(path: &Path, model: &Model) -> Result<Self, VectorsProblem> {
         let io = |source| VectorsProblem::Io { doing: "read", source };
         let mut file = Container::new(Container::map(path).map_err(io)?)?;
-        let json = file.json()?;
+        let json = file.json(FILE_KEY)?;
         let damaged = |what: String| VectorsProblem::Damaged(what);
         let value: serde_json::Value =
             serde_json::from_str(&json).map_err(|error| damaged(error.to_string()))?;
@@ -336,8 +336,8 @@ impl StoredVectors {
             data: file.array("rows.data", Dtype::F32)?,
             known: file.array("documents.known_terms", Dtype::U64)?,
             unknown: file.array("documents.unknown_terms", Dtype::U64)?,
-            ids: file.strings("documents.id_text", "documents.id_offsets")?,
-            label_names: file.strings("labels.text", "labels.offsets")?,
+            ids: Strings::read(&mut file, "documents.id_text", "documents.id_offsets")?,
+            label_names: Strings::read(&mut file, "labels.text", "labels.offsets")?,
             label_indptr: file.array("documents.label_indptr", Dtype::U64)?,
             label_indices: file.array("documents.label_indices", Dtype::U32)?,
         };

@@ -399,7 +399,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
 }
 
 /// Checks that points are points of the metric's space: each at distance 0 from itself.
-fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> Result<u32, Error> {
+pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> Result<u32, Error> {
     let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
     let count = count.ok_or(Error::TooMany { count: points.len() })?;
     for point in 0..count {

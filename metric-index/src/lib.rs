@@ -33,12 +33,16 @@
 //! ```
 
 pub mod error;
+pub mod array;
+pub mod output;
+pub mod container;
 pub mod metric;
 pub mod points;
 pub mod neighbor;
 pub mod collector;
 mod prune;
 pub mod index;
+pub mod stored;
 pub mod strategy;
 pub mod estimate;
 mod advise;

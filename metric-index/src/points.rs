@@ -3,6 +3,9 @@
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
+use bytemuck::Pod;
+
+use crate::array::Array;
 use crate::error::Error;
 
 /// Points by number, from 0.
@@ -65,21 +68,27 @@ impl<S: Points> Points for &S {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Vectors<T> {
-    values: Vec<T>,
+pub struct Vectors<T: Pod> {
+    values: Array<T>,
     dimension: usize,
 }
 
-impl<T> Vectors<T> {
+impl<T: Pod> Vectors<T> {
     /// `values`, `dimension` a vector.
     ///
     /// # Errors
     /// If that does not come out even.
-    pub fn new(values: Vec<T>, dimension: usize) -> Result<Self, Error> {
+    pub fn new(values: impl Into<Array<T>>, dimension: usize) -> Result<Self, Error> {
+        let values = values.into();
         if dimension == 0 || !values.len().is_multiple_of(dimension) {
             return Err(Error::Shape { values: values.len(), dimension });
         }
         Ok(Self { values, dimension })
+    }
+
+    /// All values, vector after vector.
+    pub fn values(&self) -> &[T] {
+        &self.values
     }
 
     /// Values of a vector.
@@ -88,7 +97,7 @@ impl<T> Vectors<T> {
     }
 }
 
-impl<T: Sync> Points for Vectors<T> {
+impl<T: Pod + Sync> Points for Vectors<T> {
     type Point = [T];
 
     fn len(&self) -> usize {
@@ -101,12 +110,12 @@ impl<T: Sync> Points for Vectors<T> {
     }
 }
 
-impl<T: Sync + Clone> Growing for Vectors<T> {
+impl<T: Pod + Sync> Growing for Vectors<T> {
     fn push(&mut self, point: &[T]) -> Result<(), Error> {
         if point.len() != self.dimension {
             return Err(Error::Shape { values: point.len(), dimension: self.dimension });
         }
-        self.values.extend_from_slice(point);
+        self.values.to_mut().extend_from_slice(point);
         Ok(())
     }
 }
@@ -133,6 +142,17 @@ impl<S: AsRef<str>> FromIterator<S> for Strings {
             all.ends.push(all.text.len());
         }
         all
+    }
+}
+
+impl Strings {
+    /// All text, and where each string ends.
+    pub(crate) fn parts(&self) -> (&str, &[usize]) {
+        (&self.text, &self.ends)
+    }
+
+    pub(crate) fn from_parts(text: String, ends: Vec<usize>) -> Self {
+        Self { text, ends }
     }
 }
 
@@ -185,6 +205,13 @@ impl Sets {
             all.push(set.as_ref())?;
         }
         Ok(all)
+    }
+}
+
+impl Sets {
+    /// All members, and where each set ends.
+    pub(crate) fn parts(&self) -> (&[u32], &[usize]) {
+        (&self.members, &self.ends)
     }
 }
 

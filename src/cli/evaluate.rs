@@ -14,10 +14,10 @@ use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::evaluate::{Evaluator, Stage, html, markdown, terminal};
 use classify::model::Model;
-use classify::output::write_atomically;
 use classify::search::{Engines, Neighbor};
 use classify::threads::Threads;
 use classify::vectors::{Labeled, StoredVectors, VectorsError, VectorsProblem};
+use metric_index::output::write_atomically;
 
 use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;

@@ -8,10 +8,10 @@ use clap::ValueEnum;
 use classify::classifier::{Classifier, Prediction};
 use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
 use classify::model::Model;
-use classify::output::write_atomically;
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
 use classify::vote::LabelScore;
+use metric_index::output::write_atomically;
 use serde::Serialize;
 
 use super::arguments::{Reading, batch_size, fit_to_model, not_an_input, open};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::VERSION;
-use crate::container::ContainerProblem;
+use metric_index::container::ContainerProblem;
 
 /// Why a model cannot be written or opened.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ pub enum ModelProblem {
     #[error("`{array}` is not valid: {what}")]
     Invalid {
         /// The array's name, or `settings`.
-        array: &'static str,
+        array: String,
         /// What is wrong with it.
         what: String,
     },
@@ -96,7 +96,7 @@ impl ModelError {
 }
 
 pub(super) fn invalid(array: &'static str) -> impl Fn(String) -> ModelProblem {
-    move |what| ModelProblem::Invalid { array, what }
+    move |what| ModelProblem::Invalid { array: array.to_owned(), what }
 }
 
 impl From<ContainerProblem> for ModelProblem {
@@ -110,7 +110,7 @@ impl From<ContainerProblem> for ModelProblem {
             ContainerProblem::WrongType { array, found, expected } => {
                 Self::WrongType { array, found, expected }
             }
-            ContainerProblem::Strings { array, what } => Self::Invalid { array, what },
+            ContainerProblem::Invalid { array, what } => Self::Invalid { array, what },
         }
     }
 }

@@ -4,13 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
+use metric_index::container::{self, Container, checksum};
 use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION};
 use crate::calibrate::Calibration;
-use crate::container::{self, Container, checksum};
 use crate::matrix::{Array, csr};
+use crate::strings::{FILE_KEY, Strings};
 use crate::vocabulary::{TermKind, Vocabulary};
 
 impl Model {
@@ -32,7 +33,7 @@ impl Model {
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
         let settings = Settings { version: VERSION, checksums, ..self.settings.clone() };
-        container::write(path, serde_json::to_string(&settings)?, arrays)
+        container::write(path, FILE_KEY, serde_json::to_string(&settings)?, arrays)
     }
 
     /// Opens a model file and checks all of it.
@@ -63,7 +64,7 @@ impl Model {
 
     fn of_map(map: Mmap) -> Result<Self, ModelProblem> {
         let mut file = Container::new(map)?;
-        let text = file.json()?;
+        let text = file.json(FILE_KEY)?;
         let settings = settings(&text)?;
         file.check_json(&text)?;
         let arrays = Arrays::read(&mut file, &settings)?;
@@ -104,7 +105,7 @@ impl Arrays {
             InputSpec::Text(_) => TermKind::Text,
             InputSpec::Features(_) => TermKind::Columns,
         };
-        let terms = file.strings("vocabulary.text", "vocabulary.offsets")?;
+        let terms = Strings::read(file, "vocabulary.text", "vocabulary.offsets")?;
         let frequencies = file.array("vocabulary.document_frequencies", Dtype::U32)?;
         let vocabulary =
             Vocabulary::new(kind, terms, frequencies).map_err(invalid("vocabulary.text"))?;
@@ -117,7 +118,7 @@ impl Arrays {
         let rows = csr(vocabulary.len(), indptr, indices, data).map_err(invalid("rows.indptr"))?;
         let texts = file
             .has("documents.text")
-            .then(|| file.strings("documents.text", "documents.text_offsets"));
+            .then(|| Strings::read(file, "documents.text", "documents.text_offsets"));
         let calibration = if file.has("calibration.") {
             Some(Calibration {
                 curves: file.array("calibration.curves", Dtype::U32)?,
@@ -132,10 +133,10 @@ impl Arrays {
             vocabulary,
             idf: file.array("vocabulary.idf", Dtype::F64)?,
             rows,
-            label_names: file.strings("labels.text", "labels.offsets")?,
+            label_names: Strings::read(file, "labels.text", "labels.offsets")?,
             label_indptr: file.array("documents.label_indptr", Dtype::U64)?,
             label_indices: file.array("documents.label_indices", Dtype::U32)?,
-            ids: file.strings("documents.id_text", "documents.id_offsets")?,
+            ids: Strings::read(file, "documents.id_text", "documents.id_offsets")?,
             weights: file.array("documents.weights", Dtype::F32)?,
             texts: texts.transpose()?,
             calibration,

@@ -11,6 +11,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
+use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
 /// A kind of index that takes any metric, with its parameters; as text, `lc:64`.
 ///
@@ -208,6 +209,32 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
         tasks: &mut Vec<Task>,
     ) {
         each!(self, index => index.step(task, shared, probe, tasks));
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for AnyIndex<S, M> {
+    fn name(&self) -> &'static str {
+        each!(self, index => index.name())
+    }
+
+    fn reads(name: &str) -> bool {
+        Kind::all().iter().any(|kind| kind.to_string().split(':').next() == Some(name))
+    }
+
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        each!(self, index => index.write(parts));
+    }
+
+    fn read(file: &mut Reader, name: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        Ok(match name {
+            "lc" => Self::ListOfClusters(Stored::read(file, name, points, metric)?),
+            "sss-index" => Self::SssIndex(Stored::read(file, name, points, metric)?),
+            "sss-tree" => Self::SssTree(Stored::read(file, name, points, metric)?),
+            "egnat" => Self::Egnat(Stored::read(file, name, points, metric)?),
+            "m-tree" => Self::MTree(Stored::read(file, name, points, metric)?),
+            "vp-tree" => Self::VpTree(Stored::read(file, name, points, metric)?),
+            _ => Self::BruteForce(Stored::read(file, name, points, metric)?),
+        })
     }
 }
 

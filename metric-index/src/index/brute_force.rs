@@ -5,6 +5,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
+use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
 /// Points and a metric.
 #[derive(Debug, Clone)]
@@ -57,5 +58,21 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
             }
             probe.visit_within(point);
         }
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for BruteForce<S, M> {
+    fn name(&self) -> &'static str {
+        "brute-force"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "brute-force"
+    }
+
+    fn write<'a>(&'a self, _: &mut Parts<'a>) {}
+
+    fn read(_: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        Ok(Self { points, metric })
     }
 }

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::metric::Coordinates;
 use crate::points::Points;
 use crate::prune::Bounds;
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
 
 /// Nodes of at most so many points are not cut further.
 const LEAF: usize = 16;
@@ -41,19 +42,25 @@ impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
     /// If a point has no distance of 0 from itself, or is of another dimension than the first.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
-        let dimension = if count == 0 { 0 } else { points.point(0).len() };
-        for point in 0..count {
-            let values = points.point(point).len();
-            if values != dimension {
-                return Err(Error::Shape { values, dimension });
-            }
-        }
+        let dimension = dimension_of(&points)?;
         let mut order: Vec<u32> = (0..count).collect();
         let mut nodes = vec![Node::default(); nodes_of(order.len())];
         let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
         cut(&points, dimension, (&mut order, 0), (&mut nodes, &mut boxes, 0));
         Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
     }
+}
+
+/// What all points have.
+fn dimension_of<S: Points<Point = [f32]>>(points: &S) -> Result<usize, Error> {
+    let dimension = if points.is_empty() { 0 } else { points.point(0).len() };
+    for point in 0..number(points.len()) {
+        let values = points.point(point).len();
+        if values != dimension {
+            return Err(Error::Shape { values, dimension });
+        }
+    }
+    Ok(dimension)
 }
 
 fn nodes_of(count: usize) -> usize {
@@ -167,4 +174,46 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
             probe.visit_within(self.order[place as usize]);
         }
     }
+}
+
+impl<S: Points<Point = [f32]>, M: Coordinates> Stored for KdTree<S, M> {
+    fn name(&self) -> &'static str {
+        "kd-tree"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "kd-tree"
+    }
+
+    /// The shape of the tree follows from the number of points.
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        parts.array("order", &self.order);
+        parts.array("boxes", &self.boxes);
+    }
+
+    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let dimension = dimension_of(&points)?;
+        let order = file.array_of::<u32>("order", points.len())?.to_vec();
+        let mut once = Once::of("order", points.len());
+        order.iter().try_for_each(|&point| once.check(point))?;
+        let mut nodes = vec![Node::default(); nodes_of(points.len())];
+        shape(points.len(), 0, (&mut nodes, 0));
+        let boxes = file.array_of("boxes", nodes.len() * 2 * dimension)?.to_vec();
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
+    }
+}
+
+/// The nodes of so many points.
+fn shape(count: usize, place: usize, (nodes, first): (&mut [Node], usize)) {
+    let Some((node, below)) = nodes.split_first_mut() else { return };
+    node.places = number(place)..number(place + count);
+    if count <= LEAF {
+        return;
+    }
+    let half = count / 2;
+    let (left, right) = below.split_at_mut(nodes_of(half));
+    let (left_first, right_first) = (first + 1, first + 1 + left.len());
+    node.halves = Some([number(left_first), number(right_first)]);
+    shape(half, place, (left, left_first));
+    shape(count - half, place + half, (right, right_first));
 }

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of};
 
 /// How large clusters are.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -185,5 +186,45 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
             }
             at += 1;
         }
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
+    fn name(&self) -> &'static str {
+        "lc"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "lc"
+    }
+
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        let clusters = || self.clusters.iter();
+        parts.made("clusters.centers", clusters().map(|cluster| cluster.center));
+        parts.made("clusters.radii", clusters().map(|cluster| cluster.radius));
+        parts.made("clusters.ends", clusters().map(|cluster| u64::from(cluster.end)));
+        parts.made("bucket.points", self.bucket.iter().map(|&(point, _)| point));
+        parts.made("bucket.distances", self.bucket.iter().map(|&(_, distance)| distance));
+    }
+
+    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let centers = file.array::<u32>("clusters.centers")?;
+        let radii = file.array_of::<f32>("clusters.radii", centers.len())?;
+        let ends = file.array_of::<u64>("clusters.ends", centers.len())?;
+        let bucket = file.array::<u32>("bucket.points")?;
+        let from_center = file.array_of::<f32>("bucket.distances", bucket.len())?;
+        distances(&radii, "clusters.radii")?;
+        distances(&from_center, "bucket.distances")?;
+        let ends = ends_of(&ends, bucket.len(), "clusters.ends")?;
+        let mut once = Once::of("bucket.points", points.len());
+        centers.iter().chain(bucket.iter()).try_for_each(|&point| once.check(point))?;
+        once.is_all()?;
+        let end = |end| u32::try_from(end).expect("not more than points");
+        let clusters = centers.iter().zip(radii.iter()).zip(ends);
+        let clusters =
+            clusters.map(|((&center, &radius), at)| Cluster { center, radius, end: end(at) });
+        let clusters = clusters.collect();
+        let bucket = bucket.iter().copied().zip(from_center.iter().copied()).collect();
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, clusters, bucket })
     }
 }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::{Growing, Points};
 use crate::prune::Bounds;
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
 
 /// No node: above the root, below the entry of a leaf, around a point that was removed.
 const NONE: u32 = u32::MAX;
@@ -353,5 +354,101 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
         tasks[first..]
             .sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
         tasks.extend(rest);
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
+    fn name(&self) -> &'static str {
+        "m-tree"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "m-tree"
+    }
+
+    /// The pages level by level, numbered anew.
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        let mut pages = vec![self.root];
+        let (mut is_leaf, mut ends, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        let mut at = 0;
+        while let Some(&page) = pages.get(at) {
+            let page = &self.pages[page as usize];
+            is_leaf.push(u8::from(page.is_leaf));
+            for &entry in &page.entries {
+                let mut node = NONE;
+                if !page.is_leaf {
+                    node = u32::try_from(pages.len()).expect("fewer pages than points");
+                    pages.push(entry.node);
+                }
+                entries.push(Entry { node, ..entry });
+            }
+            ends.push(entries.len() as u64);
+            at += 1;
+        }
+        parts.made("pages.is_leaf", is_leaf);
+        parts.made("pages.ends", ends);
+        parts.made("entries.points", entries.iter().map(|entry| entry.point));
+        parts.made("entries.distances", entries.iter().map(|entry| entry.from_parent));
+        parts.made("entries.radii", entries.iter().map(|entry| entry.radius));
+        parts.made("entries.pages", entries.iter().map(|entry| entry.node));
+        parts.number("page", u64::from(self.page));
+    }
+
+    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let page = file.small("page")?;
+        if page < 4 {
+            return Err(Error::Option { option: "page", value: page, expected: "4 or more" }.into());
+        }
+        let is_leaf = file.array::<u8>("pages.is_leaf")?;
+        let ends = file.array_of::<u64>("pages.ends", is_leaf.len())?;
+        let all = file.array::<u32>("entries.points")?;
+        let from_parent = file.array_of::<f32>("entries.distances", all.len())?;
+        let radii = file.array_of::<f32>("entries.radii", all.len())?;
+        let below = file.array_of::<u32>("entries.pages", all.len())?;
+        distances(&from_parent, "entries.distances")?;
+        distances(&radii, "entries.radii")?;
+        let ends = ends_of(&ends, all.len(), "pages.ends")?;
+        let mut once = Once::of("entries.points", points.len());
+        let mut pages_once = Once::of("entries.pages", is_leaf.len());
+        let mut home = vec![NONE; points.len()];
+        let mut parents = vec![NONE; is_leaf.len()];
+        let (mut pages, mut start) = (Vec::with_capacity(ends.len()), 0);
+        for ((number, &is_leaf), end) in (0..).zip(is_leaf.iter()).zip(ends) {
+            let is_leaf = is_leaf != 0;
+            let mut entries = Vec::with_capacity(end - start);
+            for at in start..end {
+                let (point, node) = (all[at], below[at]);
+                if is_leaf {
+                    once.check(point)?;
+                    home[point as usize] = number;
+                } else {
+                    // A page comes after the one above it, and has one above it.
+                    pages_once.check(node)?;
+                    if node <= number || point as usize >= points.len() {
+                        return Err(invalid("entries.pages", format!("{node} is below {number}")));
+                    }
+                    parents[node as usize] = number;
+                }
+                if is_leaf && node != NONE {
+                    return Err(invalid("entries.pages", "a leaf has a page below"));
+                }
+                let (from_parent, radius) = (from_parent[at], radii[at]);
+                entries.push(Entry { point, from_parent, radius, node });
+            }
+            if entries.is_empty() && number > 0 {
+                return Err(invalid("pages.ends", format!("page {number} is empty")));
+            }
+            start = end;
+            pages.push(Page { parent: parents[number as usize], is_leaf, entries });
+        }
+        if pages.is_empty() || pages_once.count() + 1 != pages.len() {
+            return Err(invalid("pages.is_leaf", "it is not of these pages"));
+        }
+        if pages[0].entries.is_empty() && !pages[0].is_leaf {
+            return Err(invalid("pages.is_leaf", "an inner page is empty"));
+        }
+        let removed = points.len() - once.count();
+        let (bounds, free) = (Bounds::of(&metric), Vec::new());
+        Ok(Self { points, metric, bounds, page, root: 0, pages, free, home, removed })
     }
 }

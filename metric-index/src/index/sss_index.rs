@@ -4,11 +4,13 @@ use multiversion::multiversion;
 use rayon::prelude::*;
 
 use super::{Index, Probe, Task, between, check};
+use crate::array::Array;
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, invalid};
 
 /// Which points are pivots.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,7 +55,7 @@ pub struct SssIndex<S, M> {
     /// A code is a distance times this power of two.
     scale: f32,
     /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
-    codes: Vec<u16>,
+    codes: Array<u16>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
@@ -87,6 +89,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         })?;
         let mut sorted = pivots.clone();
         sorted.sort_unstable();
+        let codes = codes.into();
         Ok(Self { bounds: Bounds::of(&metric), points, metric, pivots, sorted, scale, codes })
     }
 
@@ -258,5 +261,36 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
             }
             probe.visit_within(point);
         }
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
+    fn name(&self) -> &'static str {
+        "sss-index"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "sss-index"
+    }
+
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        parts.array("pivots", &self.pivots);
+        parts.array("table.codes", &self.codes);
+        parts.number("scale", u64::from(self.scale.to_bits()));
+    }
+
+    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let pivots = file.array::<u32>("pivots")?.to_vec();
+        let mut once = Once::of("pivots", points.len());
+        pivots.iter().try_for_each(|&pivot| once.check(pivot))?;
+        let count = points.len().div_ceil(BLOCK) * pivots.len() * BLOCK;
+        let codes = file.array_of("table.codes", count)?;
+        let scale = f32::from_bits(file.small("scale")?);
+        if !scale.is_normal() || scale < 0.0 || scale.to_bits() & 0x7F_FFFF != 0 {
+            return Err(invalid("settings", format!("scale {scale} is no power of two")));
+        }
+        let mut sorted = pivots.clone();
+        sorted.sort_unstable();
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, pivots, sorted, scale, codes })
     }
 }

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
 
 /// Nodes of at most so many points are not cut further.
 const BUCKET: usize = 16;
@@ -161,5 +162,57 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
         // The nearest cluster comes first, which is the last.
         tasks[first..]
             .sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
+    fn name(&self) -> &'static str {
+        "sss-tree"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "sss-tree"
+    }
+
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        parts.made("nodes.ends", self.ends.iter().map(|&end| u64::from(end)));
+        parts.made("centers.points", self.centers.iter().map(|center| center.point));
+        parts.made("centers.radii", self.centers.iter().map(|center| center.radius));
+        parts.made("centers.nodes", self.centers.iter().map(|center| center.node));
+    }
+
+    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let ends = file.array::<u64>("nodes.ends")?;
+        let of_centers = file.array::<u32>("centers.points")?;
+        let radii = file.array_of::<f32>("centers.radii", of_centers.len())?;
+        let nodes = file.array_of::<u32>("centers.nodes", of_centers.len())?;
+        distances(&radii, "centers.radii")?;
+        let mut once = Once::of("centers.points", points.len());
+        of_centers.iter().try_for_each(|&point| once.check(point))?;
+        once.is_all()?;
+        let ends = ends_of(&ends, of_centers.len(), "nodes.ends")?;
+        if ends.is_empty() {
+            return Err(invalid("nodes.ends", "there is no root"));
+        }
+        // A node comes after the one above it, and has one above it.
+        let mut below = Once::of("centers.nodes", ends.len());
+        let (mut node, mut centers) = (0, Vec::with_capacity(of_centers.len()));
+        for (at, ((&point, &radius), &child)) in
+            of_centers.iter().zip(radii.iter()).zip(nodes.iter()).enumerate()
+        {
+            while ends[node] <= at {
+                node += 1;
+            }
+            if child != NO_NODE {
+                below.check(child)?;
+                if child as usize <= node {
+                    return Err(invalid("centers.nodes", format!("{child} is below {node}")));
+                }
+            }
+            centers.push(Center { point, radius, node: child });
+        }
+        let end = |end| u32::try_from(end).expect("not more than points");
+        let ends = ends.into_iter().map(end).collect();
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, ends, centers })
     }
 }

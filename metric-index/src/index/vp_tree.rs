@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances};
 
 /// Nodes of at most so many points are not cut further.
 const LEAF: usize = 16;
@@ -177,4 +178,59 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
             }
         }
     }
+}
+
+impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
+    fn name(&self) -> &'static str {
+        "vp-tree"
+    }
+
+    fn reads(name: &str) -> bool {
+        name == "vp-tree"
+    }
+
+    /// The shape of the tree follows from the number of points.
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        let sides = || self.nodes.iter().filter_map(|node| node.sides).flatten();
+        parts.array("order", &self.order);
+        parts.array("distances", &self.above);
+        parts.made("sides.low", sides().map(|side| side.low));
+        parts.made("sides.high", sides().map(|side| side.high));
+    }
+
+    fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let order = file.array_of::<u32>("order", points.len())?.to_vec();
+        let mut once = Once::of("order", points.len());
+        order.iter().try_for_each(|&point| once.check(point))?;
+        let above = file.array_of::<f32>("distances", points.len())?.to_vec();
+        distances(&above, "distances")?;
+        let mut nodes = vec![Node::default(); nodes_of(points.len())];
+        shape(points.len(), 0, (&mut nodes, 0));
+        let sides = 2 * nodes.iter().filter(|node| node.sides.is_some()).count();
+        let low = file.array_of::<f32>("sides.low", sides)?;
+        let high = file.array_of::<f32>("sides.high", sides)?;
+        distances(&low, "sides.low")?;
+        distances(&high, "sides.high")?;
+        let all = nodes.iter_mut().filter_map(|node| node.sides.as_mut()).flatten();
+        for ((side, &low), &high) in all.zip(low.iter()).zip(high.iter()) {
+            *side = Side { low, high, ..*side };
+        }
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, order, above, nodes })
+    }
+}
+
+/// The nodes of so many points, without distances.
+fn shape(count: usize, place: usize, (nodes, first): (&mut [Node], usize)) {
+    let Some((node, below)) = nodes.split_first_mut() else { return };
+    node.places = number(place)..number(place + count);
+    if count <= LEAF {
+        return;
+    }
+    let half = (count - 1) / 2;
+    let (inner, outer) = below.split_at_mut(nodes_of(half));
+    let (inner_first, outer_first) = (first + 1, first + 1 + inner.len());
+    let side = |node: usize| Side { node: number(node), ..Side::default() };
+    node.sides = Some([side(inner_first), side(outer_first)]);
+    shape(half, place + 1, (inner, inner_first));
+    shape(count - 1 - half, place + 1 + half, (outer, outer_first));
 }

@@ -164,7 +164,7 @@ impl Paper {
         }
         if let Some(path) = &self.svg {
             let svg = speedup::chart(&report.sizes, &report.lines);
-            classify::output::write_atomically(path, |out| out.write_all(svg.as_bytes()))
+            metric_index::output::write_atomically(path, |out| out.write_all(svg.as_bytes()))
                 .map_err(Failure::output(path))?;
         }
         Ok(())

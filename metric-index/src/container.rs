@@ -1,5 +1,17 @@
 //! A file of arrays beside a JSON document: safetensors, written in one piece, read by mapping it into
-//! memory. Models and vectors are such files.
+//! memory. Stored indexes are such files, and the models and vectors of `classify`.
+//!
+//! ```
+//! use metric_index::container::{self, Container, Dtype};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("numbers");
+//! container::write(&path, "example", "{}".into(), vec![("primes", Dtype::U8, &[2, 3, 5])])?;
+//! let mut file = Container::new(Container::map(&path)?)?;
+//! assert_eq!(file.json("example")?, "{}");
+//! assert_eq!(file.array::<u8>("primes", Dtype::U8)?[2], 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -8,45 +20,66 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use memmap2::Mmap;
+pub use safetensors::Dtype;
+use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, TensorInfo};
-use safetensors::{Dtype, SafeTensors};
 
-use crate::matrix::Array;
+use crate::array::Array;
 use crate::output::write_atomically;
-use crate::strings::Strings;
 
 /// The arrays begin at a multiple of this many bytes.
 const ALIGNMENT: usize = 64;
-/// The key of the JSON document in the safetensors metadata.
-const KEY: &str = "classify";
 /// The array that holds the CRC-32 of the JSON document.
 const JSON_CRC: &str = "settings.crc32";
 
 /// An array to be written: its name, type and bytes.
-pub(crate) type Part<'a> = (&'static str, Dtype, &'a [u8]);
+pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 
 /// What is wrong with a file.
-#[derive(Debug)]
-pub(crate) enum ContainerProblem {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContainerProblem {
     /// No safetensors file, or a damaged one, or not of this program.
+    #[error("{0}")]
     Damaged(String),
     /// The JSON document is not what was written.
+    #[error("the checksum of its header differs: it is damaged")]
     Json,
     /// An array that is not there.
-    Missing { array: String },
+    #[error("array `{array}` is missing")]
+    Missing {
+        /// The array.
+        array: String,
+    },
     /// An array of another type or shape.
-    WrongType { array: String, found: String, expected: String },
-    /// Strings that are none.
-    Strings { array: &'static str, what: String },
+    #[error("array `{array}` is {found}, expected {expected}")]
+    WrongType {
+        /// The array.
+        array: String,
+        /// What it is.
+        found: String,
+        /// What it is to be.
+        expected: String,
+    },
+    /// An array whose values are not what they are to be.
+    #[error("array `{array}`: {what}")]
+    Invalid {
+        /// The array.
+        array: String,
+        /// What is wrong.
+        what: String,
+    },
 }
 
 /// The checksum of an array.
-pub(crate) fn checksum(bytes: &[u8]) -> String {
+pub fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }
 
 /// Writes a file: whole or not at all, the same bytes for the same contents.
-pub(crate) fn write(path: &Path, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
+///
+/// # Errors
+/// If anything fails; then the file is as it was.
+pub fn write(path: &Path, program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
     arrays.push((JSON_CRC, Dtype::U32, &crc));
@@ -59,7 +92,7 @@ pub(crate) fn write(path: &Path, json: String, arrays: Vec<Part<'_>>) -> io::Res
         let shape = vec![bytes.len() / (dtype.bitsize() / 8)];
         (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
     });
-    let metadata = HashMap::from([(KEY.to_owned(), json)]);
+    let metadata = HashMap::from([(program.to_owned(), json)]);
     let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(io::Error::other)?;
     let mut header = serde_json::to_vec(&metadata)?;
     header.resize((header.len() + 8).next_multiple_of(ALIGNMENT) - 8, b' ');
@@ -70,8 +103,9 @@ pub(crate) fn write(path: &Path, json: String, arrays: Vec<Part<'_>>) -> io::Res
     })
 }
 
-/// A mapped file, and its arrays that are still to be read.
-pub(crate) struct Container {
+/// A mapped file of [`write`], and its arrays that are still to be read.
+#[derive(Debug)]
+pub struct Container {
     map: Arc<Mmap>,
     /// Where the arrays begin.
     start: usize,
@@ -81,7 +115,10 @@ pub(crate) struct Container {
 
 impl Container {
     /// Maps a file.
-    pub(crate) fn map(path: &Path) -> io::Result<Mmap> {
+    ///
+    /// # Errors
+    /// If it cannot be read or is no regular file.
+    pub fn map(path: &Path) -> io::Result<Mmap> {
         let file = std::fs::File::open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -95,7 +132,10 @@ impl Container {
     }
 
     /// Reads the header of a mapped file.
-    pub(crate) fn new(map: Mmap) -> Result<Self, ContainerProblem> {
+    ///
+    /// # Errors
+    /// If it is no safetensors file, or a damaged one.
+    pub fn new(map: Mmap) -> Result<Self, ContainerProblem> {
         let damaged =
             |error: safetensors::SafeTensorError| ContainerProblem::Damaged(error.to_string());
         let (header, metadata) = SafeTensors::read_metadata(&map).map_err(damaged)?;
@@ -103,16 +143,22 @@ impl Container {
         Ok(Self { map: Arc::new(map), start: 8 + header, metadata, unread })
     }
 
-    /// The JSON document as it stands there.
-    pub(crate) fn json(&self) -> Result<String, ContainerProblem> {
-        let text = self.metadata.metadata().as_ref().and_then(|metadata| metadata.get(KEY));
+    /// The JSON document of a program as it stands there.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn json(&self, program: &str) -> Result<String, ContainerProblem> {
+        let text = self.metadata.metadata().as_ref().and_then(|metadata| metadata.get(program));
         text.cloned().ok_or_else(|| {
             ContainerProblem::Damaged("a safetensors file, but not of this program".into())
         })
     }
 
-    /// Whether the JSON document is what was written.
-    pub(crate) fn check_json(&mut self, text: &str) -> Result<(), ContainerProblem> {
+    /// Checks that the JSON document is what was written.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn check_json(&mut self, text: &str) -> Result<(), ContainerProblem> {
         let crc = self.array::<u32>(JSON_CRC, Dtype::U32)?;
         if *crc == [crc32fast::hash(text.as_bytes())] {
             Ok(())
@@ -122,17 +168,20 @@ impl Container {
     }
 
     /// Whether an array whose name begins so is still to be read.
-    pub(crate) fn has(&self, start: &str) -> bool {
+    pub fn has(&self, start: &str) -> bool {
         self.unread.iter().any(|name| name.starts_with(start))
     }
 
     /// An array that was not read.
-    pub(crate) fn first_unread(&self) -> Option<&str> {
+    pub fn first_unread(&self) -> Option<&str> {
         self.unread.first().map(String::as_str)
     }
 
-    /// A vector.
-    pub(crate) fn array<T: Pod>(
+    /// An array of one dimension; it is not copied.
+    ///
+    /// # Errors
+    /// If it is not there, or of another type or shape.
+    pub fn array<T: Pod>(
         &mut self,
         name: &str,
         dtype: Dtype,
@@ -150,16 +199,5 @@ impl Container {
         self.unread.retain(|unread| unread != name);
         let (start, end) = info.data_offsets;
         Array::mapped(&self.map, self.start + start..self.start + end).ok_or_else(wrong)
-    }
-
-    /// Strings, end to end in one array, with their offsets in another.
-    pub(crate) fn strings(
-        &mut self,
-        text: &'static str,
-        offsets: &str,
-    ) -> Result<Strings, ContainerProblem> {
-        let bytes = self.array(text, Dtype::U8)?;
-        let offsets = self.array::<u64>(offsets, Dtype::U64)?;
-        Strings::new(bytes, offsets).map_err(|what| ContainerProblem::Strings { array: text, what })
     }
 }

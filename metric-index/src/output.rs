@@ -31,7 +31,7 @@ pub fn write_atomically(
         return Err(io::Error::new(io::ErrorKind::NotFound, missing));
     }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".classify-").suffix(".tmp");
+    builder.prefix(".writing-").suffix(".tmp");
     #[cfg(unix)]
     {
         // What any new file gets: the user's umask takes away from it.

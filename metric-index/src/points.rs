@@ -78,8 +78,11 @@ impl<T: Pod> Vectors<T> {
     ///
     /// # Errors
     /// If that does not come out even.
-    pub fn new(values: impl Into<Array<T>>, dimension: usize) -> Result<Self, Error> {
-        let values = values.into();
+    pub fn new(values: Vec<T>, dimension: usize) -> Result<Self, Error> {
+        Self::of(values.into(), dimension)
+    }
+
+    pub(crate) fn of(values: Array<T>, dimension: usize) -> Result<Self, Error> {
         if dimension == 0 || !values.len().is_multiple_of(dimension) {
             return Err(Error::Shape { values: values.len(), dimension });
         }

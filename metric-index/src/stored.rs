@@ -251,7 +251,7 @@ impl<T: Value> StoredPoints for Vectors<T> {
 
     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
         let dimension = file.small("dimension")? as usize;
-        Ok(Self::new(file.array("points.values")?, dimension)?)
+        Ok(Self::of(file.array("points.values")?, dimension)?)
     }
 }
 

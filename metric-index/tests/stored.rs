@@ -5,6 +5,7 @@
 use std::fmt::Debug;
 use std::path::Path;
 
+use metric_index::collector::Within;
 use metric_index::container::{self, Container, Dtype};
 use metric_index::index::{
     AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, KdTree, Kind, MTree, VpTree,
@@ -24,7 +25,7 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
 fn vectors(count: usize) -> Vectors<f32> {
     let mut next = random(1);
     let values = (0..count * 3).map(|_| f32::from(u8::try_from(next(20)).unwrap()) / 10.0);
-    Vectors::new(values.collect::<Vec<f32>>(), 3).unwrap()
+    Vectors::new(values.collect(), 3).unwrap()
 }
 
 fn words(count: usize) -> Strings {
@@ -207,9 +208,37 @@ fn no_file_panics() {
     assert!(opened > 50, "{opened}: the forgeries are too coarse");
 }
 
-fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
+/// Every node that a node can have below it, right or wrong: no search goes around in a circle.
+#[test]
+fn no_file_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, forged) = (folder.path().join("an.index"), folder.path().join("forged.index"));
+    for (kind, array) in [
+        ("sss-tree:0.2", "centers.nodes"),
+        ("egnat:3x2", "inner.nodes"),
+        ("m-tree:4", "entries.pages"),
+    ] {
+        let kind: Kind = kind.parse().unwrap();
+        save(&kind.build(vectors(30), Euclidean).unwrap(), &path).unwrap();
+        let (_, arrays) = contents(&path);
+        let (_, _, below) = arrays.iter().find(|(name, ..)| *name == array).unwrap();
+        for (at, number) in (0..below.len() / 4).flat_map(|at| (0..8u32).map(move |n| (at, n))) {
+            let (header, mut arrays) = contents(&path);
+            let (_, _, below) = arrays.iter_mut().find(|(name, ..)| *name == array).unwrap();
+            below[at * 4..at * 4 + 4].copy_from_slice(&number.to_le_bytes());
+            written(header, &arrays, &forged);
+            let Ok(index) = open::<AnyIndex<Vectors<f32>, _>>(&forged, Euclidean) else { continue };
+            let mut search = Search::start(&index, &[0.1, 0.2, 0.3], Within::new(9.0)).unwrap();
+            assert!(search.work(1_000).unwrap(), "{kind}: {array}[{at}] = {number}");
+        }
+    }
+}
+
+type Contents = (serde_json::Value, Vec<(&'static str, Dtype, Vec<u8>)>);
+
+fn contents(path: &Path) -> Contents {, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
     let mut file = Container::new(Container::map(path).unwrap()).unwrap();
-    let mut header: serde_json::Value =
+    let header: serde_json::Value =
         serde_json::from_str(&file.json("metric-index").unwrap()).unwrap();
     let names: Vec<String> = header["checksums"].as_object().unwrap().keys().cloned().collect();
     let mut arrays = Vec::new();
@@ -228,6 +257,19 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
         let (dtype, bytes): (Dtype, Vec<u8>) = found.unwrap();
         arrays.push((name, dtype, bytes));
     }
+    (header, arrays)
+}
+
+fn written(mut header: serde_json::Value, arrays: &[(&'static str, Dtype, Vec<u8>)], path: &Path) {
+    for (name, _, bytes) in arrays {
+        header["checksums"][*name] = container::checksum(bytes).into();
+    }
+    let parts = arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, bytes.as_slice())).collect();
+    container::write(path, "metric-index", header.to_string(), parts).unwrap();
+}
+
+fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
+    let (mut header, mut arrays) = contents(path);
     // One or two arrays get another value, or lose the last one.
     for _ in 0..=next(2) {
         let which = usize::try_from(next(arrays.len() as u64)).unwrap();
@@ -253,10 +295,5 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
         let which = usize::try_from(next(numbers.len() as u64)).unwrap();
         *numbers.values_mut().nth(which).unwrap() = next(5).into();
     }
-    for (name, _, bytes) in &arrays {
-        header["checksums"][*name] = container::checksum(bytes).into();
-    }
-    let parts =
-        arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, bytes.as_slice())).collect();
-    container::write(forged, "metric-index", header.to_string(), parts).unwrap();
+    written(header, &arrays, forged);
 }

@@ -108,7 +108,7 @@ pub fn advise<S: Points, M: Metric<S::Point>>(
 /// use metric_index::points::Vectors;
 /// use metric_index::{Question, advise_vectors};
 ///
-/// let plane = Vectors::new((0..4_000u16).map(|x| f32::from(x * 37 % 1_000)).collect(), 2)?;
+/// let plane = Vectors::new((0..4_000u16).map(|x| f32::from(x % 1_000 * 37 % 1_000)).collect(), 2)?;
 /// let advice = advise_vectors(&plane, &Euclidean, Question::Nearest(5), 1_000, 0)?;
 /// assert!(advice.intrinsic_dimension < 5.0);
 /// # Ok::<(), metric_index::error::Error>(())

@@ -8,7 +8,7 @@ use std::path::Path;
 use metric_index::collector::Within;
 use metric_index::container::{self, Container, Dtype};
 use metric_index::index::{
-    AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, KdTree, Kind, MTree, VpTree,
+    AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, KdTree, Kind, MTree, Search, VpTree,
 };
 use metric_index::metric::{Edit, Euclidean, Jaccard, Manhattan, Metric};
 use metric_index::points::{Points, Sets, Strings, Vectors};
@@ -236,7 +236,7 @@ fn no_file_hangs() {
 
 type Contents = (serde_json::Value, Vec<(&'static str, Dtype, Vec<u8>)>);
 
-fn contents(path: &Path) -> Contents {, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
+fn contents(path: &Path) -> Contents {
     let mut file = Container::new(Container::map(path).unwrap()).unwrap();
     let header: serde_json::Value =
         serde_json::from_str(&file.json("metric-index").unwrap()).unwrap();
@@ -264,7 +264,8 @@ fn written(mut header: serde_json::Value, arrays: &[(&'static str, Dtype, Vec<u8
     for (name, _, bytes) in arrays {
         header["checksums"][*name] = container::checksum(bytes).into();
     }
-    let parts = arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, bytes.as_slice())).collect();
+    let parts =
+        arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, bytes.as_slice())).collect();
     container::write(path, "metric-index", header.to_string(), parts).unwrap();
 }
 

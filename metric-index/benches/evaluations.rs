@@ -1,8 +1,8 @@
 //! Distance evaluations and time of every index, as shares of brute force: what the papers on metric spaces
 //! give. One thread.
 //!
-//! `cargo bench -p metric-index --bench evaluations -- words FILE` (one word a line; every fiftieth word is
-//! held out and, half of them with one letter changed, a query), or `-- clustered [N]` (N vectors of 20
+//! `cargo bench -p metric-index --bench evaluations -- words FILE` (one word a line; a hundred are
+//! held out and, half of them with one letter changed, queries), or `-- clustered [N]` (N vectors of 20
 //! dimensions around 200 centers, seed 0, as many as the thesis has by default, 120,000).
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
@@ -10,13 +10,14 @@
 use std::time::Instant;
 
 use metric_index::collector::{Collector, Nearest, Within};
+use metric_index::generate::{clustered, held_out};
 use metric_index::index::{
     BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree, Pivots,
     SssIndex, SssTree, VpTree, search,
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
 use metric_index::neighbor::Neighbor;
-use metric_index::points::{Points, Strings, Vectors};
+use metric_index::points::Points;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -24,8 +25,8 @@ fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["words", file] => words(&std::fs::read_to_string(file)?),
-        ["clustered"] => clustered(120_000),
-        ["clustered", count] => clustered(count.parse()?),
+        ["clustered"] => vectors(120_000),
+        ["clustered", count] => vectors(count.parse()?),
         _ => {
             println!("evaluations: name what to measure: words FILE, clustered [N]");
             Ok(())
@@ -33,66 +34,19 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Numbers of `SplitMix64` (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    /// In [-1, 1), more often near 0.
-    fn spread(&mut self) -> f32 {
-        let mut unit = || f32::from(u16::try_from(self.next() >> 48).unwrap_or(0)) / 65_536.0;
-        unit() + unit() - unit() - unit()
-    }
-}
-
 fn words(text: &str) -> Outcome<()> {
-    let mut random = Random(0);
-    let (mut points, mut queries) = (Vec::new(), Vec::new());
-    for (number, word) in text.lines().map(str::trim).filter(|word| !word.is_empty()).enumerate() {
-        if number % 50 != 0 {
-            points.push(word);
-            continue;
-        }
-        let mut letters: Vec<char> = word.chars().collect();
-        if number % 100 == 0 {
-            let place = usize::try_from(random.next() % letters.len() as u64)?;
-            letters[place] = char::from(b'a' + u8::try_from(random.next() % 26)?);
-        }
-        queries.push(letters.into_iter().collect::<String>());
-    }
-    queries.truncate(100);
-    let points: Strings = points.into_iter().collect();
-    let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+    let (points, queries) = held_out(text.lines().map(str::trim), 100, 0);
+    let queries: Vec<&str> = (0..100).map(|number| queries.point(number)).collect();
     println!("{} words, {} queries, edit distance", points.len(), queries.len());
     let oracle = BruteForce::new(&points, Edit)?;
     let base = measured("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
     of_any_metric(&points, Edit, &queries, &base, &[1.0, 2.0, 3.0], 32)
 }
 
-fn clustered(count: usize) -> Outcome<()> {
-    const DIMENSION: usize = 20;
-    let mut random = Random(0);
-    let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| random.spread()).collect();
-    let mut some = |count: usize| -> Outcome<Vec<f32>> {
-        let mut values = Vec::with_capacity(count * DIMENSION);
-        for _ in 0..count {
-            let center = usize::try_from(random.next() % 200)? * DIMENSION;
-            let near = centers[center..center + DIMENSION].iter();
-            values.extend(near.map(|x| x + 0.25 * random.spread()));
-        }
-        Ok(values)
-    };
-    let points = Vectors::new(some(count)?, DIMENSION)?;
-    let queries = Vectors::new(some(200)?, DIMENSION)?;
+fn vectors(count: usize) -> Outcome<()> {
+    let (points, queries) = clustered(count, 200, 0);
     let queries: Vec<&[f32]> = (0..200).map(|number| queries.point(number)).collect();
-    println!("{count} vectors of {DIMENSION} dimensions, {} queries, Euclidean", queries.len());
+    println!("{count} vectors of 20 dimensions, {} queries, Euclidean", queries.len());
     let oracle = BruteForce::new(&points, Euclidean)?;
     // Radii that give .01 %, .1 % and 1 % of the points, in the mean over some queries.
     let mut radii = [0.0f32; 3];

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::collector::{Nearest, Within};
 use crate::error::Error;
-use crate::estimate::{Random, intrinsic_dimension};
+use crate::estimate::intrinsic_dimension;
+use crate::generate::Random;
 use crate::index::{ClusterSize, EgnatOptions, Index, KdTree, Kind, Pivots, search};
 use crate::metric::{Coordinates, Counted, Metric};
 use crate::points::{Points, Subset};

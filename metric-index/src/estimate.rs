@@ -2,42 +2,10 @@
 
 use crate::collector::{Collector, Nearest};
 use crate::error::Error;
+use crate::generate::Random;
 use crate::metric::Metric;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
-
-/// Numbers of `SplitMix64` (Steele, Lea and Flood 2014).
-#[derive(Debug, Clone)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    /// A number below another, which is not 0.
-    #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
-    pub(crate) fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
-    }
-
-    /// So many numbers of `count`, each once, rising.
-    pub(crate) fn sample(&mut self, count: usize, size: usize) -> Vec<u32> {
-        let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
-        let size = size.min(numbers.len());
-        for at in 0..size {
-            let other = at + self.below(count - at);
-            numbers.swap(at, other);
-        }
-        numbers.truncate(size);
-        numbers.sort_unstable();
-        numbers
-    }
-}
 
 /// The intrinsic dimension `μ² / 2σ²` of a space, with the mean and the variance of the distances of `pairs` random
 /// pairs of different points (Chávez, Navarro, Baeza-Yates & Marroquín 2001; Barrientos 2011, section 2.2.2).

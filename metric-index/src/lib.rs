@@ -38,6 +38,7 @@ pub mod output;
 pub mod container;
 pub mod metric;
 pub mod points;
+pub mod generate;
 pub mod neighbor;
 pub mod collector;
 mod prune;

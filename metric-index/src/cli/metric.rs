@@ -1,0 +1,99 @@
+//! The metrics of vectors by name.
+
+use std::str::FromStr;
+
+use metric_index::metric::{
+    Angular, Chebyshev, Coordinates, Euclidean, Hamming, Manhattan, Metric, Minkowski,
+};
+
+/// A metric that is chosen while the program runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum VectorMetric {
+    Euclidean,
+    Manhattan,
+    Chebyshev,
+    Minkowski(Minkowski),
+    Angular,
+    Hamming,
+}
+
+impl FromStr for VectorMetric {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let expected =
+            "expected euclidean, manhattan, chebyshev, minkowski:P (P from 1), angular or hamming";
+        Ok(match name {
+            "euclidean" => Self::Euclidean,
+            "manhattan" => Self::Manhattan,
+            "chebyshev" => Self::Chebyshev,
+            "angular" => Self::Angular,
+            "hamming" => Self::Hamming,
+            _ => {
+                let p = name.strip_prefix("minkowski:").and_then(|p| p.parse().ok());
+                let minkowski = p.and_then(Minkowski::new);
+                Self::Minkowski(minkowski.ok_or(format!("metric {name} of vectors, {expected}"))?)
+            }
+        })
+    }
+}
+
+/// Calls the same of whichever metric it is.
+macro_rules! each {
+    ($self:ident, $metric:ident => $call:expr) => {
+        match $self {
+            VectorMetric::Euclidean => {
+                let $metric = &Euclidean;
+                $call
+            }
+            VectorMetric::Manhattan => {
+                let $metric = &Manhattan;
+                $call
+            }
+            VectorMetric::Chebyshev => {
+                let $metric = &Chebyshev;
+                $call
+            }
+            VectorMetric::Minkowski($metric) => $call,
+            VectorMetric::Angular => {
+                let $metric = &Angular;
+                $call
+            }
+            VectorMetric::Hamming => {
+                let $metric = &Hamming;
+                $call
+            }
+        }
+    };
+}
+
+impl Metric<[f32]> for VectorMetric {
+    fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
+        each!(self, metric => metric.distance(a, b))
+    }
+
+    fn relative_error(&self) -> f32 {
+        each!(self, metric => Metric::<[f32]>::relative_error(metric))
+    }
+
+    fn absolute_error(&self) -> f32 {
+        each!(self, metric => Metric::<[f32]>::absolute_error(metric))
+    }
+
+    fn distance_within(&self, a: &[f32], b: &[f32], radius: f32) -> Option<f32> {
+        each!(self, metric => metric.distance_within(a, b, radius))
+    }
+}
+
+impl Coordinates for VectorMetric {
+    /// 0, which excludes nothing, for the metrics that do not grow with the coordinates.
+    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        match self {
+            Self::Euclidean => Euclidean.distance_from_box(point, low, high),
+            Self::Manhattan => Manhattan.distance_from_box(point, low, high),
+            Self::Chebyshev => Chebyshev.distance_from_box(point, low, high),
+            Self::Minkowski(metric) => metric.distance_from_box(point, low, high),
+            Self::Angular | Self::Hamming => 0.0,
+        }
+    }
+}

@@ -150,8 +150,8 @@ fn mistakes() {
 #[test]
 fn thesis() {
     let folder = with_files();
-    let words: String = (0..400).map(|number| format!("{number:b}\n")).collect();
-    std::fs::write(folder.path().join("many.txt"), words).unwrap();
+    let words: Vec<String> = (0..400).map(|number| format!("{number:b}")).collect();
+    std::fs::write(folder.path().join("many.txt"), words.join("\n")).unwrap();
     let arguments = [
         "bench",
         "thesis",

@@ -417,6 +417,69 @@ fn what_cannot_be_added_changes_nothing() {
     assert!(empty.is_empty() && empty.insert(&[1.0, 2.0]).is_ok());
 }
 
+proptest! {
+    /// Products of matrices against one query after the other: ties, equal points, sizes beside the blocks' and lanes'.
+    #[test]
+    fn batches(seed in any::<u64>(), dimension in 1usize..40, count in 0usize..1_200, scale in -38i32..19, k in 0usize..9) {
+        let mut state = seed;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            f32::from(u8::try_from((state >> 33) % below).unwrap()) - 3.0
+        };
+        let factor = 10f32.powi(scale);
+        let points: Vec<f32> = (0..count * dimension).map(|_| next(9) * factor).collect();
+        let queries: Vec<f32> = (0..7 * dimension).map(|_| next(9) * factor).collect();
+        let (points, queries) = (Vectors::new(points, dimension).unwrap(), Vectors::new(queries, dimension).unwrap());
+        let index = BruteForce::new(points, Euclidean).unwrap();
+        let nearest = index.batch(&queries, |_| Nearest::new(k));
+        let radius = 4.0 * factor;
+        let within = index.batch(&queries, |query| Within::new(radius * f32::from(u8::try_from(query).unwrap()) / 4.0));
+        for query in 0..7u8 {
+            let (point, at) = (queries.point(u32::from(query)), usize::from(query));
+            prop_assert_eq!(&nearest[at], &index.nearest(point, k));
+            prop_assert_eq!(&within[at], &index.within(point, radius * f32::from(query) / 4.0));
+        }
+    }
+}
+
+/// Queries that are none, and numbers at the ends of their range.
+#[test]
+fn batches_of_odd_queries() {
+    let big = 3e38f32;
+    for values in [
+        vec![0.0, 1.0, 2.0, 3.0],
+        vec![big, 0.0, -big, 0.0],
+        vec![1e-45, 0.0, 3e-45, 1e-30],
+        vec![1e20, 1e18, 1.0, 0.0],
+    ] {
+        let index = BruteForce::new(Vectors::new(values, 2).unwrap(), Euclidean).unwrap();
+        let queries = Items::<[f32], _>::new(vec![
+            vec![0.5, 1.0],
+            vec![f32::NAN, 0.0],
+            vec![1.0],
+            vec![],
+            vec![big, big],
+            vec![2e-45, 1e-45],
+            vec![1e20, 0.0],
+            vec![1e19, 1e18],
+        ]);
+        let answers = index.batch(&queries, |_| Nearest::new(1));
+        for (query, answer) in (0..).zip(answers) {
+            let expected = index.nearest(queries.point(query), 1);
+            // NaN is no equal of itself.
+            assert_eq!(format!("{answer:?}"), format!("{expected:?}"), "query {query}");
+        }
+    }
+    let none = BruteForce::new(Vectors::new(Vec::<f32>::new(), 2).unwrap(), Euclidean).unwrap();
+    assert_eq!(
+        none.batch(&Vectors::new(vec![1.0, 2.0], 2).unwrap(), |_| Nearest::new(1)),
+        [Ok(vec![])]
+    );
+    let mixed = Items::<[f32], _>::new(vec![vec![1.0], vec![1.0, 2.0]]);
+    let mixed = BruteForce::new(mixed, Euclidean).unwrap();
+    assert!(mixed.batch(&Vectors::new(vec![1.0], 1).unwrap(), |_| Nearest::new(1))[0].is_err());
+}
+
 /// Points on a grid of tenths, on few lines: bounds that are not rounded outward lose ties here.
 #[test]
 fn rounding_loses_no_tie() {

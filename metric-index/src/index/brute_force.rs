@@ -7,7 +7,19 @@ use crate::metric::Metric;
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
+mod batch;
+
 /// Points and a metric.
+///
+/// ```
+/// use metric_index::index::{BruteForce, Index};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
+/// assert_eq!(BruteForce::new(words, Edit)?.nearest("caso", 1)?[0].point, 0);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct BruteForce<S, M> {
     points: S,

@@ -11,7 +11,7 @@ use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
 
 /// Nodes of at most so many points are not cut further.
-const LEAF: usize = 16;
+const LEAF: usize = 32;
 
 #[derive(Debug, Clone, Default)]
 struct Node {

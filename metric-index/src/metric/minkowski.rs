@@ -49,19 +49,42 @@ fn greater(x: f64, y: f64) -> f64 {
     if x >= y || x.is_nan() { x } else { y }
 }
 
-/// The differences of a point from the nearest point of a box, combined by `of`.
-fn from_box(
-    point: &[f32],
-    low: &[f32],
-    high: &[f32],
-    of: impl FnOnce(&mut dyn Iterator<Item = f64>) -> f64,
-) -> f64 {
-    let mut differences = point.iter().zip(low.iter().zip(high)).map(|(&x, (&low, &high))| {
-        let (x, low, high) = (f64::from(x), f64::from(low), f64::from(high));
-        (low - x).max(x - high).max(0.0)
-    });
-    of(&mut differences)
+/// The differences of a point from the nearest point of a box, in eight lanes as above.
+macro_rules! box_kernel {
+    ($name:ident, |$difference:ident| $term:expr, $combine:expr) => {
+        #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
+        fn $name(point: &[f32], low: &[f32], high: &[f32]) -> f64 {
+            let combine: fn(f64, f64) -> f64 = $combine;
+            let mut lanes = [0.0f64; LANES];
+            let (point, point_rest) = point.as_chunks::<LANES>();
+            let (low, low_rest) = low.as_chunks::<LANES>();
+            let (high, high_rest) = high.as_chunks::<LANES>();
+            for ((point, low), high) in point.iter().zip(low).zip(high) {
+                for (((lane, &x), &low), &high) in lanes.iter_mut().zip(point).zip(low).zip(high) {
+                    let $difference = outside(x, low, high);
+                    *lane = combine(*lane, $term);
+                }
+            }
+            let rest = point_rest.iter().zip(low_rest).zip(high_rest);
+            for (lane, ((&x, &low), &high)) in lanes.iter_mut().zip(rest) {
+                let $difference = outside(x, low, high);
+                *lane = combine(*lane, $term);
+            }
+            joined(lanes, combine)
+        }
+    };
 }
+
+/// How far a coordinate is from an interval.
+#[inline]
+fn outside(x: f32, low: f32, high: f32) -> f64 {
+    let (x, low, high) = (f64::from(x), f64::from(low), f64::from(high));
+    (low - x).max(x - high).max(0.0)
+}
+
+box_kernel!(box_squares, |d| d * d, |x, y| x + y);
+box_kernel!(box_absolutes, |d| d, |x, y| x + y);
+box_kernel!(box_greatest, |d| d, greater);
 
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
 fn rounded(distance: f64) -> f32 {
@@ -103,7 +126,7 @@ metric!(Euclidean, u8, |self, a, b| squares_of_bytes(a, b).sqrt());
 
 impl Coordinates for Euclidean {
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        rounded(from_box(point, low, high, |all| all.map(|d| d * d).sum::<f64>().sqrt()))
+        rounded(box_squares(point, low, high).sqrt())
     }
 }
 
@@ -122,7 +145,7 @@ metric!(Manhattan, u8, |self, a, b| absolutes_of_bytes(a, b));
 
 impl Coordinates for Manhattan {
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        rounded(from_box(point, low, high, |all| all.sum()))
+        rounded(box_absolutes(point, low, high))
     }
 }
 
@@ -141,7 +164,7 @@ metric!(Chebyshev, u8, |self, a, b| greatest_of_bytes(a, b));
 
 impl Coordinates for Chebyshev {
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        rounded(from_box(point, low, high, |all| all.fold(0.0, f64::max)))
+        rounded(box_greatest(point, low, high))
     }
 }
 
@@ -187,7 +210,8 @@ metric!(Minkowski, u8, |self, a, b| {
 
 impl Coordinates for Minkowski {
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        let greatest = from_box(point, low, high, |all| all.fold(0.0, f64::max));
-        rounded(from_box(point, low, high, |all| self.norm(all, greatest)))
+        let differences = point.iter().zip(low.iter().zip(high));
+        let differences = differences.map(|(&x, (&low, &high))| outside(x, low, high));
+        rounded(self.norm(differences, box_greatest(point, low, high)))
     }
 }

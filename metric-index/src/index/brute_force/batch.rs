@@ -1,0 +1,275 @@
+//! Many queries at once against vectors, in Euclidean space: by products of matrices in `f32`, which say which distances are to be
+//! computed.
+//!
+//! With `h = |x|²/2`, the distance of q and x is at most D exactly if `q·x ≥ h + (|q|² − D²)/2`. The computed
+//! product of d terms is wrong by at most `γ |q||x|`, with `γ = d u / (1 − d u)` and `u = 2⁻²⁴`, in whatever order
+//! it is summed (Higham 2002, section 3.1), and `|q||x| ≤ (|q|² + |x|²)/2`. So is every rounding here below
+//! `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`, by which the threshold is lowered; what underflows is below `(d + 8) 2⁻¹⁴⁶`. What is not
+//! below the threshold is measured by the metric, as every index does.
+
+use multiversion::multiversion;
+use rayon::prelude::*;
+
+use super::BruteForce;
+use crate::collector::Answer;
+use crate::error::Error;
+use crate::index::{Index, search};
+use crate::metric::{Euclidean, Metric};
+use crate::neighbor::Neighbor;
+use crate::points::Points;
+
+/// Points of a product.
+const BLOCK: usize = 512;
+/// Queries of a product.
+const QUERIES: usize = 512;
+/// Points that are compared with a threshold at once.
+const LANES: usize = 32;
+/// Beyond this, squares or their sums are infinite or nearly so.
+const GREATEST: f64 = 1e37;
+
+impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
+    /// Answers many queries, on all threads of the ambient pool: what [`search`](crate::index::search) gives for each of them, in a fraction of
+    /// the time. `ask` makes the collector of a query from its number.
+    ///
+    /// ```
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::BruteForce;
+    /// use metric_index::metric::Euclidean;
+    /// use metric_index::points::Vectors;
+    ///
+    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
+    /// let queries = Vectors::new(vec![3.0f32, 3.0, 1.0, 0.0], 2)?;
+    /// let answers = BruteForce::new(plane, Euclidean)?.batch(&queries, |_| Nearest::new(1));
+    /// assert_eq!(answers[0].as_ref().unwrap()[0].point, 1);
+    /// assert_eq!(answers[1].as_ref().unwrap()[0].point, 0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there are 2^32 queries and more.
+    pub fn batch<Q: Points<Point = [f32]>, C: Answer>(
+        &self,
+        queries: &Q,
+        ask: impl Fn(u32) -> C + Sync,
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
+        let numbers: Vec<u32> = (0..count).collect();
+        let Some(points) = Norms::of(&self.points) else {
+            let one = |&query: &u32| self.alone(queries.point(query), ask(query));
+            return numbers.par_iter().map(one).collect();
+        };
+        // Not so many in a block that a thread has none.
+        let block = numbers.len().div_ceil(rayon::current_num_threads()).clamp(1, QUERIES);
+        numbers
+            .par_chunks(block)
+            .flat_map_iter(|some| self.block(&points, queries, some, &ask))
+            .collect()
+    }
+
+    /// The way of all other metrics.
+    fn alone<C: Answer>(&self, query: &[f32], collector: C) -> Result<Vec<Neighbor>, Error> {
+        search(self, query, collector).map(|(found, _)| found.into_sorted())
+    }
+
+    fn block<Q: Points<Point = [f32]>, C: Answer>(
+        &self,
+        points: &Norms,
+        queries: &Q,
+        numbers: &[u32],
+        ask: &(impl Fn(u32) -> C + Sync),
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        let dimension = points.dimension;
+        let mut open: Vec<Query<'_, C>> = Vec::with_capacity(numbers.len());
+        let mut values = Vec::with_capacity(numbers.len() * dimension);
+        let mut answers: Vec<Option<Result<Vec<Neighbor>, Error>>> = Vec::new();
+        for &number in numbers {
+            let query = queries.point(number);
+            let square = square(query);
+            // What is no query, or too large, goes the other way.
+            if query.len() != dimension || square.is_nan() || square > GREATEST {
+                answers.push(Some(self.alone(query, ask(number))));
+                continue;
+            }
+            answers.push(None);
+            values.extend_from_slice(query);
+            open.push(Query { point: query, square, collector: ask(number), failed: None });
+        }
+        let mut products = vec![0.0; open.len() * BLOCK];
+        let mut rows = Vec::with_capacity(BLOCK * dimension);
+        for (first, halves) in (0..).step_by(BLOCK).zip(points.halves.chunks(BLOCK)) {
+            rows.clear();
+            let numbers = first..first + u32::try_from(halves.len()).expect("at most BLOCK");
+            numbers.for_each(|number| rows.extend_from_slice(self.points().point(number)));
+            multiply(&rows, &values, dimension, &mut products);
+            for (query, products) in open.iter_mut().zip(products.chunks_mut(BLOCK)) {
+                query.look(self, first, halves, products, points.greatest);
+            }
+        }
+        let mut done = open.into_iter().map(|query| match query.failed {
+            Some(error) => Err(error),
+            None => Ok(query.collector.into_sorted()),
+        });
+        let answer =
+            |answer: Option<_>| answer.or_else(|| done.next()).expect("each query has one");
+        answers.into_iter().map(answer).collect()
+    }
+}
+
+struct Query<'a, C> {
+    point: &'a [f32],
+    square: f64,
+    collector: C,
+    failed: Option<Error>,
+}
+
+impl<C: Answer> Query<'_, C> {
+    /// Measures the points of a block that can be within the radius.
+    fn look<S: Points<Point = [f32]>>(
+        &mut self,
+        index: &BruteForce<S, Euclidean>,
+        first: u32,
+        halves: &[f32],
+        products: &mut [f32],
+        greatest: f64,
+    ) {
+        let mut threshold = self.threshold(greatest);
+        if threshold == f32::NEG_INFINITY {
+            // Nothing is known yet: those that seem nearest come first.
+            let mut order: Vec<(f32, u32)> =
+                products.iter().zip(halves).map(|(p, h)| p - h).zip(first..).collect();
+            order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+            for (nearness, point) in order {
+                if nearness < threshold {
+                    continue;
+                }
+                threshold = self.measure(index, point, threshold, greatest);
+            }
+            return;
+        }
+        let chunks = halves.chunks(LANES).zip(products.chunks(LANES));
+        for (chunk, (halves, products)) in (first..).step_by(LANES).zip(chunks) {
+            if !any(halves, products, threshold) {
+                continue;
+            }
+            for ((point, &half), &product) in (chunk..).zip(halves).zip(products) {
+                if product < half + threshold {
+                    continue;
+                }
+                threshold = self.measure(index, point, threshold, greatest);
+            }
+        }
+    }
+
+    /// Measures a point; gives the threshold from then on.
+    fn measure<S: Points<Point = [f32]>>(
+        &mut self,
+        index: &BruteForce<S, Euclidean>,
+        point: u32,
+        threshold: f32,
+        greatest: f64,
+    ) -> f32 {
+        let distance = Euclidean.distance(self.point, index.points().point(point));
+        if !(0.0..f32::INFINITY).contains(&distance) {
+            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
+        } else if distance <= self.collector.radius() {
+            self.collector.offer(Neighbor { point, distance });
+            return self.threshold(greatest);
+        }
+        threshold
+    }
+
+    /// What a product less half the point's square is at least if the point is within the radius.
+    #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
+    fn threshold(&self, greatest: f64) -> f32 {
+        let radius = self.collector.radius();
+        if radius < 0.0 {
+            return f32::INFINITY;
+        }
+        // The computed distance is at most the radius.
+        let error = f64::from(Metric::<[f32]>::relative_error(&Euclidean));
+        let most = f64::from(radius.next_up()) * (1.0 + 4.0 * error);
+        let squares = self.square + greatest + most * most;
+        let terms = (self.point.len() + 8) as f64;
+        let slack = terms * (2f64.powi(-23) * squares + 2f64.powi(-146));
+        let least = (self.square - most * most) / 2.0 - slack;
+        if least > -GREATEST { (least as f32).next_down() } else { f32::NEG_INFINITY }
+    }
+}
+
+/// Half the squares of all points.
+struct Norms {
+    dimension: usize,
+    halves: Vec<f32>,
+    /// The greatest square.
+    greatest: f64,
+}
+
+impl Norms {
+    /// None if the points are of several dimensions or of none, or so large that squares are infinite.
+    #[expect(clippy::cast_possible_truncation, reason = "the threshold allows for it")]
+    fn of<S: Points<Point = [f32]>>(points: &S) -> Option<Self> {
+        let dimension = if points.is_empty() { 0 } else { points.point(0).len() };
+        let count = u32::try_from(points.len()).ok().filter(|_| dimension > 0)?;
+        let squares = (0..count).into_par_iter().map(|number| {
+            let point = points.point(number);
+            (point.len() == dimension).then(|| square(point)).filter(|&square| square <= GREATEST)
+        });
+        let squares: Vec<f64> = squares.collect::<Option<_>>()?;
+        let greatest = squares.iter().copied().fold(0.0, f64::max);
+        let halves = squares.into_iter().map(|square| (square / 2.0) as f32).collect();
+        Some(Self { dimension, halves, greatest })
+    }
+}
+
+fn square(point: &[f32]) -> f64 {
+    point.iter().map(|&x| f64::from(x) * f64::from(x)).sum()
+}
+
+/// Whether one of the products is not below the threshold.
+#[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
+fn any(halves: &[f32], products: &[f32], threshold: f32) -> bool {
+    let (Ok(halves), Ok(products)) =
+        (<&[f32; LANES]>::try_from(halves), <&[f32; LANES]>::try_from(products))
+    else {
+        return true;
+    };
+    let mut any = 0u32;
+    for (&half, &product) in halves.iter().zip(products) {
+        any |= u32::from(product >= half + threshold);
+    }
+    any != 0
+}
+
+/// The products of all rows with all queries: those of query q begin at `q * BLOCK`.
+fn multiply(rows: &[f32], queries: &[f32], dimension: usize, products: &mut [f32]) {
+    let (count, asked) = (rows.len() / dimension, queries.len() / dimension);
+    assert!(count <= BLOCK && asked * BLOCK <= products.len(), "there is room for all products");
+    let stride = |n: usize| isize::try_from(n).expect("a vector fits the memory");
+    #[expect(unsafe_code, reason = "the product is on raw pointers")]
+    // SAFETY: rows are `count * dimension` values, `dimension` a row; queries `asked * dimension` values; products have
+    // place for `asked` columns of BLOCK values of which `count` are written: asserted above. The products
+    // are borrowed for writing, so they overlap nothing.
+    unsafe {
+        gemm::gemm(
+            count,
+            asked,
+            dimension,
+            products.as_mut_ptr(),
+            stride(BLOCK),
+            1,
+            false,
+            rows.as_ptr(),
+            1,
+            stride(dimension),
+            queries.as_ptr(),
+            stride(dimension),
+            1,
+            0.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}

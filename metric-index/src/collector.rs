@@ -5,6 +5,32 @@ use std::collections::BinaryHeap;
 use crate::neighbor::Neighbor;
 
 /// Takes the points that a search comes by.
+///
+/// ```
+/// use metric_index::collector::Collector;
+/// use metric_index::index::{VpTree, search};
+/// use metric_index::metric::Edit;
+/// use metric_index::neighbor::Neighbor;
+/// use metric_index::points::Strings;
+///
+/// /// Counts the points within a distance of 1.
+/// struct Count(usize);
+///
+/// impl Collector for Count {
+///     fn radius(&self) -> f32 {
+///         1.0
+///     }
+///
+///     fn offer(&mut self, candidate: Neighbor) {
+///         self.0 += usize::from(candidate.distance <= 1.0);
+///     }
+/// }
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let (count, _) = search(&VpTree::build(words, Edit)?, "casa", Count(0))?;
+/// assert_eq!(count.0, 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 pub trait Collector {
     /// No point farther than this can enter the answer. It never grows during a search. Below 0: none can.
     fn radius(&self) -> f32;
@@ -15,12 +41,32 @@ pub trait Collector {
 
 /// A collector that ends with an answer. Parts of an answer, found by several threads, are put together by offering them
 /// to one of them.
+///
+/// ```
+/// use metric_index::collector::{Answer, Collector, Nearest};
+/// use metric_index::neighbor::Neighbor;
+///
+/// let mut nearest = Nearest::new(1);
+/// nearest.offer(Neighbor { point: 7, distance: 2.0 });
+/// nearest.offer(Neighbor { point: 3, distance: 2.0 });
+/// assert_eq!(Answer::into_sorted(nearest)[0].point, 3);
+/// ```
 pub trait Answer: Collector + Send {
     /// What was found, nearest first.
     fn into_sorted(self) -> Vec<Neighbor>;
 }
 
 /// All points within a radius: a closed ball.
+///
+/// ```
+/// use metric_index::collector::{Collector, Within};
+/// use metric_index::neighbor::Neighbor;
+///
+/// let mut ball = Within::new(2.0);
+/// ball.offer(Neighbor { point: 7, distance: 2.0 });
+/// ball.offer(Neighbor { point: 3, distance: 2.1 });
+/// assert_eq!(ball.into_sorted().len(), 1);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Within {
     radius: f32,
@@ -60,6 +106,16 @@ impl Collector for Within {
 
 /// The k nearest points, of equally distant ones those of lower number. The radius shrinks with what is
 /// found.
+///
+/// ```
+/// use metric_index::collector::{Collector, Nearest};
+/// use metric_index::neighbor::Neighbor;
+///
+/// let mut nearest = Nearest::new(1);
+/// assert_eq!(nearest.radius(), f32::INFINITY);
+/// nearest.offer(Neighbor { point: 7, distance: 2.0 });
+/// assert_eq!(nearest.radius(), 2.0);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Nearest {
     k: usize,

@@ -270,6 +270,20 @@ pub trait Index: Sync + Sized {
 }
 
 /// An index that points can be added to and removed from. Those of the other kinds are built anew.
+///
+/// ```
+/// use metric_index::index::{Dynamic, Index, MTree};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let mut tree = MTree::build(Strings::default(), Edit, 32)?;
+/// for word in ["casa", "cosa"] {
+///     tree.insert(word)?;
+/// }
+/// assert!(tree.remove(0)? && !tree.remove(0)?);
+/// assert_eq!(tree.len(), 1);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 pub trait Dynamic: Index {
     /// Adds a point, and gives its number: that of the last point and one more.
     ///

@@ -44,6 +44,18 @@ pub enum Strategy {
 }
 
 /// When queries come.
+///
+/// ```
+/// use std::num::NonZero;
+/// use std::time::Duration;
+/// use metric_index::strategy::{Arrivals, Options, Strategy};
+///
+/// let threads = NonZero::new(2).unwrap();
+/// let every = Duration::from_millis(5);
+/// let arrivals = Arrivals::Periodic { queries: NonZero::new(3).unwrap(), every };
+/// let options = Options { arrivals, ..Options::new(Strategy::Hybrid, threads) };
+/// assert_eq!(options.strategy, Strategy::Hybrid);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrivals {
     /// All when the run begins.

@@ -23,6 +23,16 @@ struct Node {
 
 /// A balanced tree of vectors: each node is cut in halves at the median of the coordinate in which its
 /// points spread most, and keeps the box around its points.
+///
+/// ```
+/// use metric_index::index::{Index, KdTree};
+/// use metric_index::metric::Chebyshev;
+/// use metric_index::points::Vectors;
+///
+/// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0, 6.0, 8.0], 2)?;
+/// assert_eq!(KdTree::build(plane, Chebyshev)?.nearest(&[5.0, 8.0], 1)?[0].point, 2);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct KdTree<S, M> {
     points: S,

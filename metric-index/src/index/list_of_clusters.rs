@@ -33,6 +33,18 @@ struct Cluster {
 ///
 /// Each point of a bucket keeps its distance from the center, which excludes points without measuring them; the
 /// thesis measures the whole bucket.
+///
+/// ```
+/// use metric_index::index::{ClusterSize, Index, ListOfClusters};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let list = ListOfClusters::build(words, Edit, ClusterSize::Points(2))?;
+/// assert_eq!(list.clusters(), 2);
+/// assert_eq!(list.within("casa", 1.0)?.len(), 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ListOfClusters<S, M> {
     points: S,

@@ -26,6 +26,16 @@ struct Center {
 /// A tree whose nodes are cut into as many clusters as their points suggest: centers are chosen as
 /// pivots of [`SssIndex`](super::SssIndex) are, the other points go to the nearest one, which keeps its covering
 /// radius.
+///
+/// ```
+/// use metric_index::index::{Index, SssTree};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// assert_eq!(SssTree::build(words, Edit, 0.4)?.nearest("pe", 1)?[0].point, 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct SssTree<S, M> {
     points: S,

@@ -33,6 +33,16 @@ struct Node {
 /// side, the farther half on the outer side. Each side keeps the interval of its distances.
 ///
 /// The vantage point of a node is the last of its points, as in Karelis 2020.
+///
+/// ```
+/// use metric_index::index::{Index, VpTree};
+/// use metric_index::metric::Manhattan;
+/// use metric_index::points::Vectors;
+///
+/// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0, 6.0, 8.0], 2)?;
+/// assert_eq!(VpTree::build(plane, Manhattan)?.within(&[3.0, 3.0], 6.0)?.len(), 2);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct VpTree<S, M> {
     points: S,

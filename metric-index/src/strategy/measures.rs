@@ -66,6 +66,23 @@ impl Clock {
 }
 
 /// What a run took (the measures of Barrientos 2011, section 3.3).
+///
+/// ```
+/// use std::num::NonZero;
+/// use metric_index::collector::Nearest;
+/// use metric_index::index::VpTree;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::strategy::{Options, Strategy, run};
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(&words, Edit)?;
+/// let options = Options::new(Strategy::BulkCircular, NonZero::new(2).unwrap());
+/// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+/// assert_eq!(measures.latencies.len(), 4);
+/// assert!(measures.supersteps() > 0 && measures.efficiency() <= 1.0);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Measures {
     /// From the begin of the run to its last answer.

@@ -1,0 +1,114 @@
+//! Every index on real data against brute force: `METRIC_DATA=FOLDER cargo test --release -p metric-index --test
+//! real_data -- --ignored`, where the folder holds `letter.csv` (UCI letter recognition: 20,000 rows of 16 small whole
+//! numbers, of which 1,332 are repetitions), `final8_10K.txt` and `final8_query1K.txt` (histograms of 8 values), `dna.txt` and
+//! `spanish-words.txt` (a string a line). What is not there is an error.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::HashSet;
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use metric_index::collector::{Nearest, Within};
+use metric_index::index::{BruteForce, Index, KdTree, Kind};
+use metric_index::metric::{Chebyshev, Edit, Euclidean, Manhattan, Metric};
+use metric_index::points::{Points, Strings, Vectors};
+use metric_index::strategy::{Options, Strategy, run};
+
+fn text(name: &str) -> String {
+    let folder = std::env::var_os("METRIC_DATA").map(PathBuf::from);
+    let path = folder.unwrap_or_else(|| panic!("METRIC_DATA names no folder")).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn letters() -> Vectors<f32> {
+    let text = text("letter.csv");
+    let row =
+        |line: &str| line.split(',').skip(1).map(|x| x.parse().unwrap()).collect::<Vec<f32>>();
+    Vectors::new(text.lines().skip(1).flat_map(row).collect(), 16).unwrap()
+}
+
+fn histograms(name: &str) -> Vectors<f32> {
+    Vectors::new(text(name).split_whitespace().map(|x| x.parse().unwrap()).collect(), 8).unwrap()
+}
+
+/// Some queries of an index, one by one and by a strategy of two threads.
+fn agrees<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
+    index: &I,
+    oracle: &impl Index<Points = I::Points>,
+    queries: &Q,
+    radii: &[f32],
+) {
+    let some: Vec<u32> =
+        (0..u32::try_from(queries.len()).unwrap()).step_by(queries.len() / 40).collect();
+    for &query in &some {
+        let query = queries.point(query);
+        for k in [1, 10, 100] {
+            assert_eq!(index.nearest(query, k).unwrap(), oracle.nearest(query, k).unwrap());
+        }
+        for &radius in radii {
+            assert_eq!(index.within(query, radius).unwrap(), oracle.within(query, radius).unwrap());
+        }
+    }
+    let few = metric_index::points::Subset::new(queries, some);
+    let options = Options::new(Strategy::BulkCircular, NonZero::new(2).unwrap());
+    let done = run(index, &few, |_| Nearest::new(10), &options).unwrap();
+    for (query, answer) in (0..).zip(done.answers) {
+        assert_eq!(answer.unwrap(), oracle.nearest(few.point(query), 10).unwrap());
+    }
+}
+
+fn every_kind<S: Points, M: Metric<S::Point> + Copy>(
+    points: &S,
+    metric: M,
+    queries: &S,
+    radii: &[f32],
+) {
+    let oracle = BruteForce::new(points, metric).unwrap();
+    for kind in Kind::all() {
+        agrees(&kind.build(points, metric).unwrap(), &oracle, queries, radii);
+    }
+}
+
+#[test]
+#[ignore = "needs METRIC_DATA"]
+fn letters_with_repetitions() {
+    let points = letters();
+    let count = u32::try_from(points.len()).unwrap();
+    let rows: Vec<Vec<u32>> =
+        (0..count).map(|row| points.point(row).iter().map(|x| x.to_bits()).collect()).collect();
+    let distinct: HashSet<&Vec<u32>> = rows.iter().collect();
+    assert_eq!((rows.len(), distinct.len()), (20_000, 18_668));
+    every_kind(&points, Euclidean, &points, &[0.0, 1.0, 2.5]);
+    every_kind(&points, Manhattan, &points, &[0.0, 3.0]);
+    every_kind(&points, Chebyshev, &points, &[0.0, 1.0]);
+    let oracle = BruteForce::new(&points, Euclidean).unwrap();
+    agrees(&KdTree::build(&points, Euclidean).unwrap(), &oracle, &points, &[0.0, 1.0, 2.5]);
+    let few = Vectors::new(points.values()[..16 * 300].to_vec(), 16).unwrap();
+    let (nearest, within) =
+        (oracle.batch(&few, |_| Nearest::new(20)), oracle.batch(&few, |_| Within::new(2.0)));
+    for query in 0..300u32 {
+        let at = query as usize;
+        assert_eq!(nearest[at], oracle.nearest(few.point(query), 20));
+        assert_eq!(within[at], oracle.within(few.point(query), 2.0));
+    }
+}
+
+#[test]
+#[ignore = "needs METRIC_DATA"]
+fn histograms_of_topics() {
+    let (points, queries) = (histograms("final8_10K.txt"), histograms("final8_query1K.txt"));
+    every_kind(&points, Euclidean, &queries, &[0.05, 0.2]);
+    let oracle = BruteForce::new(&points, Euclidean).unwrap();
+    agrees(&KdTree::build(&points, Euclidean).unwrap(), &oracle, &queries, &[0.05, 0.2]);
+}
+
+#[test]
+#[ignore = "needs METRIC_DATA"]
+fn strings() {
+    let lines = |name: &str, step: usize| text(name).lines().step_by(step).collect::<Strings>();
+    let dna = lines("dna.txt", 4);
+    every_kind(&dna, Edit, &dna, &[3.0, 10.0]);
+    let words = lines("spanish-words.txt", 9);
+    every_kind(&words, Edit, &words, &[1.0, 2.0]);
+}

@@ -1,8 +1,9 @@
 //! Queries a second on one thread, for comparison with other programs on the same data in the same run.
 //!
-//! `cargo bench -p metric-index --bench rivals -- DATA FOLDER`, where DATA holds `spanish-words.txt`, `letter.csv`,
-//! `final8_10K.txt`, `final8_query1K.txt` and `t10k-images-idx3-ubyte.gz` unpacked as `t10k.idx`; what is not there is left out. Writes the vectors into FOLDER, where
-//! `python3 metric-index/benches/rivals/rivals.py FOLDER` measures scikit-learn and faiss.
+//! `cargo bench -p metric-index --bench rivals -- DATA FOLDER`, where DATA holds `spanish-words.txt`,
+//! `letter.csv`, `final8_10K.txt`, `final8_query1K.txt` and `t10k-images-idx3-ubyte.gz` unpacked as `t10k.idx`;
+//! what is not there is left out. Writes the vectors into FOLDER, where `python3
+//! metric-index/benches/rivals/rivals.py FOLDER` measures scikit-learn and faiss.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 

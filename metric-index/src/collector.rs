@@ -39,8 +39,8 @@ pub trait Collector {
     fn offer(&mut self, candidate: Neighbor);
 }
 
-/// A collector that ends with an answer. Parts of an answer, found by several threads, are put together by offering them
-/// to one of them.
+/// A collector that ends with an answer. Parts of an answer, found by several threads, are put together by
+/// offering them to one of them.
 ///
 /// ```
 /// use metric_index::collector::{Answer, Collector, Nearest};

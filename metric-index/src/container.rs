@@ -103,7 +103,7 @@ pub fn write(path: &Path, program: &str, json: String, arrays: Vec<Part<'_>>) ->
     })
 }
 
-/// A mapped file of [`write`], and its arrays that are still to be read.
+/// A mapped file of [`write()`], and its arrays that are still to be read.
 #[derive(Debug)]
 pub struct Container {
     map: Arc<Mmap>,

@@ -55,8 +55,8 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
     Ok(mean * mean / (2.0 * variance))
 }
 
-/// The radius whose balls hold a share of the points in the mean: of the distances of `queries` random points from all others, the
-/// one below which this share of them lies.
+/// The radius whose balls hold a share of the points in the mean: of the distances of `queries` random points
+/// from all others, the one below which this share of them lies.
 ///
 /// # Errors
 /// If there are fewer than two points, or points have no distance, or the share is not 0 to 1, or `queries` is 0.

@@ -43,8 +43,8 @@ impl Random {
     }
 }
 
-/// Vectors of 20 dimensions around 200 centers: in size and spread a stand-in for the 120,000 vectors of NASA images of
-/// Barrientos 2011, which are not published. The first are points, the rest queries.
+/// Vectors of 20 dimensions around 200 centers: in size and spread a stand-in for the 120,000 vectors of NASA
+/// images of Barrientos 2011, which are not published. The first are points, the rest queries.
 ///
 /// ```
 /// use metric_index::generate::clustered;
@@ -70,8 +70,8 @@ pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vec
     (some(points), some(queries))
 }
 
-/// Words in two parts: of evenly spread ones of a list so many are held out as queries, every second of them with one letter changed; the
-/// rest are points.
+/// Words in two parts: of evenly spread ones of a list so many are held out as queries, every second of them
+/// with one letter changed; the rest are points.
 ///
 /// ```
 /// use metric_index::generate::held_out;

@@ -1,9 +1,9 @@
 //! Indexes, and the one way in which all of them are searched.
 //!
-//! A search is a stack of [`Task`]s: a task names a region of the index (a node, a cluster, a block of a
-//! table) and where in it to go on. [`Index::step`] works on one task; what is left of it, and what it
-//! opens, goes back onto the stack. These are the requirements of Barrientos 2011 (section 3.2): a search can stop after
-//! any number of distance evaluations, and its tasks can be worked on by other threads.
+//! A search is a stack of [`Task`]s: a task names a region of the index (a node, a cluster, a block of a table)
+//! and where in it to go on. [`Index::step`] works on one task; what is left of it, and what it opens, goes back
+//! onto the stack. These are the requirements of Barrientos 2011 (section 3.2): a search can stop after any
+//! number of distance evaluations, and its tasks can be worked on by other threads.
 
 use crate::collector::{Collector, Nearest, Within};
 use crate::error::Error;
@@ -288,8 +288,8 @@ pub trait Dynamic: Index {
     /// Adds a point, and gives its number: that of the last point and one more.
     ///
     /// # Errors
-    /// If the point has no distance of 0 from itself or none from a point that it is compared with, is none of the points'
-    /// space, or has a number that is too high. The index is as it was before.
+    /// If the point has no distance of 0 from itself or none from a point that it is compared with, is none of
+    /// the points' space, or has a number that is too high. The index is as it was before.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
     /// Removes a point from all answers; whether it was there. Its number is never given again, and its

@@ -1,8 +1,9 @@
 //! Indexes in files: saved with their points, opened by mapping the file into memory.
 //!
-//! A file is a safetensors file ([`container`](crate::container)) with a header that says what it is (its kind of index, its
-//! points, the version of the format) and has a checksum of every array. It is written whole or not at all; the same index gives the same
-//! bytes. The metric is not in it, but some distances are: a file that is opened with another metric is refused.
+//! A file is a safetensors file ([`container`]) with a header that says what it is (its kind
+//! of index, its points, the version of the format) and has a checksum of every array. It is written whole or
+//! not at all; the same index gives the same bytes. The metric is not in it, but some distances are: a file that
+//! is opened with another metric is refused.
 //!
 //! What is opened is checked: nothing of it can make a search panic. Vectors and the table of the SSS-Index stay in
 //! the file; the rest is read.

@@ -6,9 +6,9 @@
 //!                                          messages to other threads
 //! ```
 //!
-//! Queries are dealt to the threads one after the other in a circle. A thread that takes a query works on its tasks; the
-//! strategies differ in which thread works on a task, and when the threads wait for each other.
-//! The answers are the same whatever the strategy: those of [`search`](crate::index::search).
+//! Queries are dealt to the threads one after the other in a circle. A thread that takes a query works on its
+//! tasks; the strategies differ in which thread works on a task, and when the threads wait for each other. The
+//! answers are the same whatever the strategy: those of [`search`](crate::index::search).
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -67,7 +67,8 @@ pub enum Arrivals {
         /// The unit.
         every: Duration,
     },
-    /// The time of each query since the begin of the run, as it was recorded: never earlier than that of the query before.
+    /// The time of each query since the begin of the run, as it was recorded: never earlier than that of the
+    /// query before.
     Trace(Vec<Duration>),
 }
 
@@ -97,7 +98,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// All queries at once, 512 distances a superstep, high traffic from 2 waiting queries a thread, windows of 10 ms.
+    /// All queries at once, 512 distances a superstep, high traffic from 2 waiting queries a thread, windows of
+    /// 10 ms.
     pub fn new(strategy: Strategy, threads: NonZero<usize>) -> Self {
         Self {
             strategy,
@@ -191,8 +193,8 @@ where
 /// Answers queries by the strategy of distributed data (section 3.3.2): a thread for each index, and each answers all
 /// queries from its own.
 ///
-/// Point i of index t of T is point `i * T + t` of the answers: as if points had been dealt to the indexes in a circle. The
-/// strategy and the number of threads of the options are not looked at.
+/// Point i of index t of T is point `i * T + t` of the answers: as if points had been dealt to the indexes in a
+/// circle. The strategy and the number of threads of the options are not looked at.
 ///
 /// # Errors
 /// As [`run`]; and if there is no index, or one has so many points that their numbers are no 32-bit numbers.

@@ -418,7 +418,8 @@ fn what_cannot_be_added_changes_nothing() {
 }
 
 proptest! {
-    /// Products of matrices against one query after the other: ties, equal points, sizes beside the blocks' and lanes'.
+    /// Products of matrices against one query after the other: ties, equal points, sizes beside the blocks' and
+    /// lanes'.
     #[test]
     fn batches(seed in any::<u64>(), dimension in 1usize..40, count in 0usize..1_200, scale in -38i32..19, k in 0usize..9) {
         let mut state = seed;

@@ -1,7 +1,7 @@
 //! Every index on real data against brute force: `METRIC_DATA=FOLDER cargo test --release -p metric-index --test
-//! real_data -- --ignored`, where the folder holds `letter.csv` (UCI letter recognition: 20,000 rows of 16 small whole
-//! numbers, of which 1,332 are repetitions), `final8_10K.txt` and `final8_query1K.txt` (histograms of 8 values), `dna.txt` and
-//! `spanish-words.txt` (a string a line). What is not there is an error.
+//! real_data -- --ignored`, where the folder holds `letter.csv` (UCI letter recognition: 20,000 rows of 16 small
+//! whole numbers, of which 1,332 are repetitions), `final8_10K.txt` and `final8_query1K.txt` (histograms of 8
+//! values), `dna.txt` and `spanish-words.txt` (a string a line). What is not there is an error.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -77,7 +77,8 @@ struct Gnat {
 /// table of the distances of every center from the points of every other. Leaves are buckets, in which
 /// each point keeps its distance from the center above.
 ///
-/// A center that is removed is replaced by a point from below it. The points were dealt by the old center, behind whose
+/// A center that is removed is replaced by a point from below it. The points were dealt by the old center,
+/// behind whose
 /// *ghost planes* they stay: the distances of the new one from them are known less sharply, by as much as it is apart from
 /// the old. After many such removals ([`ghosts`](Egnat::ghosts)) a tree that is built anew is faster.
 ///

@@ -29,8 +29,8 @@ struct Page {
     entries: Vec<Entry>,
 }
 
-/// A balanced tree of pages that grows from its leaves. The entries of an inner page are routing objects: points, each with
-/// a radius that covers all that is below.
+/// A balanced tree of pages that grows from its leaves. The entries of an inner page are routing objects:
+/// points, each with a radius that covers all that is below.
 ///
 /// A page that overflows is split in two: of all pairs of its entries those are promoted whose greater covering
 /// radius is the least (`mM_RAD`), and each entry goes to the nearer of them (generalized hyperplane), or, if
@@ -77,7 +77,8 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// distances.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a point that it is compared with, or the page is too small.
+    /// If a point has no distance of 0 from itself or none from a point that it is compared with, or the page is
+    /// too small.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         if page < 4 {
             return Err(Error::Option { option: "page", value: page, expected: "4 or more" });

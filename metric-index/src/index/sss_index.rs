@@ -15,9 +15,9 @@ use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, invalid};
 /// Which points are pivots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
-    /// Each point that is at least this share (0 to 1; 0 makes every point a pivot) of the greatest distance away from all earlier pivots; around
-    /// 0.4 in the literature. The greatest distance is estimated: of the point that is farthest from the
-    /// first, from the one that is farthest from it.
+    /// Each point that is at least this share (0 to 1; 0 makes every point a pivot) of the greatest distance
+    /// away from all earlier pivots; around 0.4 in the literature. The greatest distance is estimated: of the
+    /// point that is farthest from the first, from the one that is farthest from it.
     Spread(f32),
     /// So many, each the farthest from all earlier ones.
     Count(u32),

@@ -170,8 +170,8 @@ where
         }
     }
 
-    /// Works until so many distances are evaluated, or nothing is left; without an end, until the traffic is low. Whether
-    /// there was work.
+    /// Works until so many distances are evaluated, or nothing is left; without an end, until the traffic is
+    /// low. Whether there was work.
     fn superstep(&mut self, keeps: bool, without_end: bool) -> bool {
         let mut left = self.run.options.evaluations.get();
         let mut has_worked = false;

@@ -120,14 +120,14 @@ impl Measures {
         (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
     }
 
-    /// How evenly the distances of the whole run are spread over the threads: their sum as a share of what it were if each had
-    /// evaluated as many as the busiest, `E = (Σ wᵢ / max w) / P`; 1 if there are none.
+    /// How evenly the distances of the whole run are spread over the threads: their sum as a share of what it
+    /// were if each had evaluated as many as the busiest, `E = (Σ wᵢ / max w) / P`; 1 if there are none.
     pub fn balance(&self) -> f64 {
         efficiency(self.workers.iter().map(|worker| worker.evaluations))
     }
 
-    /// The same E in the mean of the windows in which there was work: it is low, where at any time few threads have work,
-    /// even though each has its turn.
+    /// The same E in the mean of the windows in which there was work: it is low, where at any time few threads
+    /// have work, even though each has its turn.
     pub fn efficiency(&self) -> f64 {
         let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
         let of = |window| {

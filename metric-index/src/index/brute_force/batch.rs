@@ -1,11 +1,11 @@
-//! Many queries at once against vectors, in Euclidean space: by products of matrices in `f32`, which say which distances are to be
-//! computed.
+//! Many queries at once against vectors, in Euclidean space: by products of matrices in `f32`, which say which
+//! distances are to be computed.
 //!
 //! With `h = |x|²/2`, the distance of q and x is at most D exactly if `q·x ≥ h + (|q|² − D²)/2`. The computed
-//! product of d terms is wrong by at most `γ |q||x|`, with `γ = d u / (1 − d u)` and `u = 2⁻²⁴`, in whatever order
-//! it is summed (Higham 2002, section 3.1), and `|q||x| ≤ (|q|² + |x|²)/2`. So is every rounding here below
-//! `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`, by which the threshold is lowered; what underflows is below `(d + 8) 2⁻¹⁴⁶`. What is not
-//! below the threshold is measured by the metric, as every index does.
+//! product of d terms is wrong by at most `γ |q||x|`, with `γ = d u / (1 − d u)` and `u = 2⁻²⁴`, in whatever
+//! order it is summed (Higham 2002, section 3.1), and `|q||x| ≤ (|q|² + |x|²)/2`. So is every rounding here
+//! below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`, by which the threshold is lowered; what underflows is below `(d + 8)
+//! 2⁻¹⁴⁶`. What is not below the threshold is measured by the metric, as every index does.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -28,8 +28,8 @@ const LANES: usize = 32;
 const GREATEST: f64 = 1e37;
 
 impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
-    /// Answers many queries, on all threads of the ambient pool: what [`search`](crate::index::search) gives for each of them, in a fraction of
-    /// the time. `ask` makes the collector of a query from its number.
+    /// Answers many queries, on all threads of the ambient pool: what [`search`] gives for
+    /// each of them, in a fraction of the time. `ask` makes the collector of a query from its number.
     ///
     /// ```
     /// use metric_index::collector::Nearest;

@@ -144,6 +144,8 @@ fn mistakes() {
     std::fs::write(folder.join("cut.fvecs"), [2, 0, 0, 0, 1]).unwrap();
     fails(folder, &["build", "cut.fvecs", "-o", "x"], 3, "byte 0");
     fails(folder, &["stats", "plane.csv", "--nearest", "2"], 3, "too few");
+    fails(folder, &["bench", "thesis", "--vectors", "0"], 2, "nothing to measure");
+    fails(folder, &["bench", "thesis", "--queries", "0"], 2, "nothing to measure");
 }
 
 /// The experiments on few points: every figure is there.

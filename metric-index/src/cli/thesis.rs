@@ -125,6 +125,10 @@ fn kinds(bucket: u32) -> Vec<(&'static str, Kind)> {
 
 impl Thesis {
     pub(crate) fn run(self) -> Outcome {
+        if self.queries == 0 || (self.words.is_none() && self.vectors == 0) {
+            let text = "nothing to measure: give --words or --vectors, and --queries from 1";
+            return Err(Failure::usage(text.to_owned()));
+        }
         let all = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         let threads = self.threads.unwrap_or_else(all);
         let mut bench = Bench { flags: &self, threads, measured: Vec::new() };

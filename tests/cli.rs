@@ -135,6 +135,13 @@ fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
         assert!(run.err.contains("NVIDIA driver"), "{}", run.err);
         assert!(run.err.contains("classify devices"), "{}", run.err);
         assert_eq!(run.out, "");
+        // A training without tuning searches nothing, and still says that the GPU isn't there.
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model");
+        let run = run_without_gpu(&[&["train", TRAIN, "-o", text(&model)], asked].concat());
+        assert_eq!(run.code, 5, "{asked:?}: {}", run.err);
+        assert!(run.err.contains("NVIDIA driver"), "{}", run.err);
+        assert!(!model.exists());
     }
     for wrong in [
         &["--device", "gpu"][..],

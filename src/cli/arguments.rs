@@ -497,10 +497,10 @@ impl Training {
         threads: &Threads,
         talk: Talk,
     ) -> Result<Engines, Failure> {
-        match self.tuning.tune {
-            Some(_) => searching.engines(threads, talk),
-            None => Ok(Engines::cpu(threads)),
+        if self.tuning.tune.is_some() || searching.is_asked_for() {
+            return searching.engines(threads, talk);
         }
+        Ok(Engines::cpu(threads))
     }
 
     /// Counts a corpus and settles, by tuning if that is asked for, what its model becomes.

@@ -52,6 +52,11 @@ impl FromStr for DeviceArgument {
 }
 
 impl Searching {
+    /// Whether the user named a device or an engine, which then must be there.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.device != DeviceArgument::Auto || self.engine.is_some()
+    }
+
     /// Makes what makes engines, and says which.
     pub(crate) fn engines(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
         let engines = self.chosen(threads, talk)?;

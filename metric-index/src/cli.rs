@@ -8,16 +8,18 @@ use std::time::Instant;
 
 use clap::{Args, Parser, ValueEnum};
 use metric_index::collector::{Answer, Nearest, Within};
-use metric_index::index::{AnyIndex, Index, KdTree, Kind};
+use metric_index::index::{AnyIndex, Index, KdTree, Kind, Progress};
 use metric_index::metric::{Edit, Metric};
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Vectors};
 use metric_index::stored::{StoreProblem, Stored, StoredPoints, describe, open, save};
 use metric_index::strategy::{Options, Run, Strategy, run as answer};
 
+use bar::Bar;
 use input::{Data, Input};
 use metric::VectorMetric;
 
+mod bar;
 mod input;
 mod metric;
 mod stats;
@@ -216,11 +218,16 @@ fn of_vectors(metric: &MetricFlag) -> Result<VectorMetric, Failure> {
 impl Build {
     fn run(self) -> Outcome {
         let start = Instant::now();
+        let bar = Bar::new("building");
+        let hear = |done: u64, all: u64| bar.show(done, all);
+        let told = Progress::new(&hear);
         let kind = || self.index.parse::<Kind>().map_err(|no| Failure::usage(no.to_string()));
         let (count, what) = match self.points.read()? {
             Data::Words(words) => {
                 let (count, kind) = (words.len(), kind()?);
-                let index = kind.build(words, of_words(&self.metric)?).map_err(Failure::of(3))?;
+                let index = kind.build_with(words, of_words(&self.metric)?, &told);
+                let index = index.map_err(Failure::of(3))?;
+                bar.end();
                 save(&index, &self.output).map_err(Failure::of(1))?;
                 (count, "words".to_owned())
             }
@@ -228,15 +235,22 @@ impl Build {
                 let (count, dimension) = (vectors.len(), vectors.dimension());
                 let metric = of_vectors(&self.metric)?;
                 if self.index == "kd-tree" {
-                    let index = KdTree::build(vectors, metric).map_err(Failure::of(3))?;
+                    let index =
+                        KdTree::build_with(vectors, metric, &told).map_err(Failure::of(3))?;
+                    bar.end();
                     save(&index, &self.output).map_err(Failure::of(1))?;
                 } else {
-                    let index = kind()?.build(vectors, metric).map_err(Failure::of(3))?;
+                    let index =
+                        kind()?.build_with(vectors, metric, &told).map_err(Failure::of(3))?;
+                    bar.end();
                     save(&index, &self.output).map_err(Failure::of(1))?;
                 }
                 (count, format!("vectors of {dimension} dimensions"))
             }
         };
+        if count == 0 {
+            say(&format!("warning: {}: no points in it", self.points.path().display()));
+        }
         let (path, seconds) = (self.output.display(), start.elapsed().as_secs_f64());
         say(&format!("{path}: {} of {count} {what}, {seconds:.1} s", self.index));
         Ok(())
@@ -328,12 +342,13 @@ impl Search {
         out.flush()?;
         if self.measures {
             say(&format!(
-                "{} queries, {:.3} s, {:.0} a second, {:.1} distances a query, {} threads, idle {:.0} %, \
+                "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, {} threads, idle {:.0} %, \
                  balance {:.2}, {} supersteps, {} messages",
                 queries.len(),
                 measures.elapsed.as_secs_f64(),
                 measures.throughput(),
                 measures.evaluations() as f64 / queries.len().max(1) as f64,
+                measures.nodes() as f64 / queries.len().max(1) as f64,
                 measures.workers.len(),
                 100.0 * measures.idle(),
                 measures.balance(),

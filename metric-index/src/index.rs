@@ -7,7 +7,7 @@
 
 use crate::collector::{Collector, Nearest, Within};
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Metric, Origin};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
@@ -17,6 +17,7 @@ mod egnat;
 mod kd_tree;
 mod list_of_clusters;
 mod m_tree;
+mod progress;
 mod sss_index;
 mod sss_tree;
 mod vp_tree;
@@ -27,6 +28,7 @@ pub use egnat::{Egnat, EgnatOptions};
 pub use kd_tree::KdTree;
 pub use list_of_clusters::{ClusterSize, ListOfClusters};
 pub use m_tree::MTree;
+pub use progress::Progress;
 pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
 pub use vp_tree::VpTree;
@@ -61,8 +63,7 @@ impl Task {
 #[derive(Debug)]
 pub struct Probe<'a, S: Points, M, C> {
     points: &'a S,
-    metric: &'a M,
-    query: &'a S::Point,
+    query: Origin<'a, S::Point, M>,
     collector: C,
     evaluations: u64,
     limit: u64,
@@ -91,8 +92,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         collector: C,
         limit: u64,
     ) -> Self {
-        let (points, metric) = (index.points(), index.metric());
-        Self { points, metric, query, collector, evaluations: 0, limit, failed: None }
+        let (points, query) = (index.points(), Origin::new(index.metric(), query));
+        Self { points, query, collector, evaluations: 0, limit, failed: None }
     }
 
     /// Distances that were evaluated.
@@ -107,7 +108,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
 
     /// The query.
     pub fn query(&self) -> &S::Point {
-        self.query
+        self.query.point()
     }
 
     /// How far to look.
@@ -118,7 +119,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// The distance of the query from a point that is not offered.
     pub fn measure(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
-        let distance = self.metric.distance(self.query, self.points.point(point));
+        let distance = self.query.to(self.points.point(point));
         if !(0.0..f32::INFINITY).contains(&distance) {
             self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
         }
@@ -128,7 +129,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     /// The distance of the query from a point, which is offered.
     pub fn visit(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
-        let distance = self.metric.distance(self.query, self.points.point(point));
+        let distance = self.query.to(self.points.point(point));
         self.offer(point, distance);
         distance
     }
@@ -137,7 +138,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     pub fn visit_within(&mut self, point: u32) {
         self.evaluations += 1;
         let (radius, at) = (self.collector.radius(), self.points.point(point));
-        if let Some(distance) = self.metric.distance_within(self.query, at, radius) {
+        if let Some(distance) = self.query.to_within(at, radius) {
             self.offer(point, distance);
         }
     }
@@ -161,8 +162,18 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
 pub struct Cost {
     /// Distances that were evaluated, the query's from itself among them.
     pub evaluations: u64,
-    /// Tasks that were worked on.
-    pub tasks: u64,
+    /// Nodes (clusters, blocks) that were worked on. One that was left and taken up again counts again.
+    pub nodes: u64,
+}
+
+impl std::ops::Sub for Cost {
+    type Output = Self;
+
+    /// What came between: `earlier` is of the same search.
+    fn sub(self, earlier: Self) -> Self {
+        let evaluations = self.evaluations - earlier.evaluations;
+        Self { evaluations, nodes: self.nodes - earlier.nodes }
+    }
 }
 
 /// An exact index over points of a metric space.
@@ -190,6 +201,9 @@ pub trait Index: Sync + Sized {
 
     /// The distance.
     fn metric(&self) -> &Self::Metric;
+
+    /// Of how many nodes (clusters, blocks) it is made.
+    fn nodes(&self) -> usize;
 
     /// Begins a search: puts its first tasks onto the stack, and gives what all of them read (distances
     /// from pivots).
@@ -402,7 +416,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
 
     /// What it has cost so far.
     pub fn cost(&self) -> Cost {
-        Cost { evaluations: self.probe.evaluations, tasks: self.worked_on }
+        Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
     }
 
     /// What was collected, and what it cost.
@@ -441,17 +455,38 @@ fn check_new<S: Points, M: Metric<S::Point>>(
 }
 
 /// The distance of a point of an index from one that is new.
-fn to_new<S: Points, M: Metric<S::Point>>(
+fn from_new<S: Points, M: Metric<S::Point>>(
     points: &S,
-    metric: &M,
+    new: &Origin<'_, S::Point, M>,
     point: u32,
-    new: &S::Point,
 ) -> Result<f32, Error> {
-    let distance = metric.distance(points.point(point), new);
+    let distance = new.to(points.point(point));
     if (0.0..f32::INFINITY).contains(&distance) {
         Ok(distance)
     } else {
         Err(Error::NoDistance { point, distance })
+    }
+}
+
+/// The distances of a point of an index that is built from others.
+struct FromPoint<'a, S: Points, M> {
+    number: u32,
+    points: &'a S,
+    origin: Origin<'a, S::Point, M>,
+}
+
+impl<'a, S: Points, M: Metric<S::Point>> FromPoint<'a, S, M> {
+    fn new(points: &'a S, metric: &'a M, number: u32) -> Self {
+        Self { number, points, origin: Origin::new(metric, points.point(number)) }
+    }
+
+    /// Whether a point is at least so far away.
+    fn is_apart(&self, point: u32, apart: f32) -> bool {
+        self.origin.to_within(self.points.point(point), apart).is_none_or(|d| d >= apart)
+    }
+
+    fn to(&self, point: u32) -> Result<f32, Error> {
+        from_new(self.points, &self.origin, point)
     }
 }
 
@@ -462,5 +497,5 @@ fn between<S: Points, M: Metric<S::Point>>(
     a: u32,
     b: u32,
 ) -> Result<f32, Error> {
-    to_new(points, metric, b, points.point(a))
+    FromPoint::new(points, metric, a).to(b)
 }

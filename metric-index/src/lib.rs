@@ -12,7 +12,7 @@
 //! |---|---|---|---|---|
 //! | [`BruteForce`](index::BruteForce) | any metric | n | n | — |
 //! | [`ListOfClusters`](index::ListOfClusters) | any metric | n² / 2 size | few where dimensions are many | Chávez & Navarro 2005 |
-//! | [`SssIndex`](index::SssIndex) | any metric, 4 bytes a point and pivot | n · pivots | pivots + few | Pedreira & Brisaboa 2007 |
+//! | [`SssIndex`](index::SssIndex) | any metric, 2 bytes a point and pivot | n · pivots | pivots + few | Pedreira & Brisaboa 2007 |
 //! | [`SssTree`](index::SssTree) | any metric | n · centers of a node, a level | few where clusters are apart | Brisaboa et al. 2008 |
 //! | [`Egnat`](index::Egnat) | any metric; grows and shrinks | n · centers of a node, a level | few, fewer with small radii | Navarro & Uribe 2011 |
 //! | [`MTree`](index::MTree) | any metric; grows and shrinks | n · entries of a page, a level | few where clusters are apart | Ciaccia et al. 1997 |

@@ -1,5 +1,7 @@
 //! Distances.
 
+use std::fmt;
+
 mod angular;
 mod counted;
 mod edit;
@@ -51,9 +53,75 @@ pub trait Metric<P: ?Sized>: Sync {
         let distance = self.distance(a, b);
         if distance > radius { None } else { Some(distance) }
     }
+
+    /// The distances of one point from many, where it pays to prepare that point; none where it doesn't. They are
+    /// those of [`distance`](Metric::distance), to the bit.
+    ///
+    /// ```
+    /// use metric_index::metric::{Edit, Metric};
+    ///
+    /// let from_house = Edit.distances_from("casa").expect("a short word");
+    /// assert_eq!(from_house.to("cosa"), Edit.distance("casa", "cosa"));
+    /// ```
+    fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
+        let _ = point;
+        None
+    }
+}
+
+/// The distances of one point from others: see [`Metric::distances_from`].
+pub trait Distances<P: ?Sized>: Sync {
+    /// As [`Metric::distance`].
+    fn to(&self, other: &P) -> f32;
+
+    /// As [`Metric::distance_within`].
+    fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
+}
+
+/// A point and its distances from others, prepared if the metric does so.
+pub(crate) struct Origin<'a, P: ?Sized, M> {
+    metric: &'a M,
+    point: &'a P,
+    prepared: Option<Box<dyn Distances<P> + 'a>>,
+}
+
+impl<'a, P: ?Sized, M: Metric<P>> Origin<'a, P, M> {
+    pub(crate) fn new(metric: &'a M, point: &'a P) -> Self {
+        Self { metric, point, prepared: metric.distances_from(point) }
+    }
+
+    pub(crate) fn point(&self) -> &'a P {
+        self.point
+    }
+
+    pub(crate) fn to(&self, other: &P) -> f32 {
+        match &self.prepared {
+            Some(prepared) => prepared.to(other),
+            None => self.metric.distance(self.point, other),
+        }
+    }
+
+    pub(crate) fn to_within(&self, other: &P, radius: f32) -> Option<f32> {
+        match &self.prepared {
+            Some(prepared) => prepared.to_within(other, radius),
+            None => self.metric.distance_within(self.point, other, radius),
+        }
+    }
+}
+
+impl<P: ?Sized, M> fmt::Debug for Origin<'_, P, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin")
+            .field("is_prepared", &self.prepared.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: ?Sized, M: Metric<P>> Metric<P> for &M {
+    fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
+        (*self).distances_from(point)
+    }
+
     fn distance(&self, a: &P, b: &P) -> f32 {
         (*self).distance(a, b)
     }

@@ -11,7 +11,7 @@ use crate::error::Error;
 /// Points by number, from 0.
 pub trait Points: Sync {
     /// What a point is.
-    type Point: ?Sized;
+    type Point: ?Sized + Sync;
 
     /// How many points there are.
     fn len(&self) -> usize;
@@ -270,7 +270,7 @@ impl<P: ?Sized, B: Borrow<P> + Sync> Items<P, B> {
     }
 }
 
-impl<P: ?Sized, B: Borrow<P> + Sync> Points for Items<P, B> {
+impl<P: ?Sized + Sync, B: Borrow<P> + Sync> Points for Items<P, B> {
     type Point = P;
 
     fn len(&self) -> usize {
@@ -282,7 +282,7 @@ impl<P: ?Sized, B: Borrow<P> + Sync> Points for Items<P, B> {
     }
 }
 
-impl<P: ?Sized + ToOwned<Owned: Sync>> Growing for Items<P, P::Owned> {
+impl<P: ?Sized + Sync + ToOwned<Owned: Sync>> Growing for Items<P, P::Owned> {
     fn push(&mut self, point: &P) -> Result<(), Error> {
         self.items.push(point.to_owned());
         Ok(())

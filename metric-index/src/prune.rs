@@ -41,6 +41,31 @@ impl Bounds {
         if f64::from(rounded) > least { rounded.next_down() } else { rounded }
     }
 
+    /// As [`gap`](Self::gap), where only is known that the distances from the third point are `apart`, or more, and
+    /// neither is above `greatest`.
+    #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
+    pub(crate) fn gap_of(self, apart: f32, greatest: f32) -> f32 {
+        let Self { relative: e, absolute: a } = self;
+        let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
+        // The difference itself may have been rounded.
+        let least = (f64::from(apart.next_down()) - lost) * (1.0 - e) - a;
+        if least <= 0.0 {
+            return 0.0;
+        }
+        let rounded = least as f32;
+        if f64::from(rounded) > least { rounded.next_down() } else { rounded }
+    }
+
+    /// How far the distances from a third point, neither of which is above `greatest`, must be apart, so that more than
+    /// that makes [`gap`](Self::gap) be above the radius.
+    pub(crate) fn margin(self, radius: f32, greatest: f32) -> f64 {
+        let Self { relative: e, absolute: a } = self;
+        // The gap is rounded down: it must reach the next number.
+        let radius = f64::from(radius.next_up());
+        let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
+        ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
+    }
+
     /// What the distance of two points is at most, one of which is `first` from a third point, or nearer, and
     /// the other `second`, or nearer.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
@@ -103,6 +128,24 @@ mod tests {
                             assert!(from < 0.0 || bounds.outside(distance, from, from) <= radius);
                         }
                         assert!(above.is_finite() && (below >= 0.0) == (distance > radius + 1e-3));
+                    }
+                }
+            }
+        }
+        // Less is known, so less is excluded; but not much less.
+        for bounds in [words, plane] {
+            for far in [1e-30f32, 0.1, 1.0, 2.0, 3.5, 77.7, 1e30] {
+                for near in [0.0, far / 3.0, far * 0.999, far.next_down(), far] {
+                    let (gap, of) = (bounds.gap(far, near), bounds.gap_of(far - near, far));
+                    assert!(of <= gap && of >= gap - far * 1e-6, "{of} {gap} {far} {near}");
+                    for radius in [0.0, 1e-3, 1.0, 2.0, 1e20, f32::INFINITY] {
+                        if f64::from(far) - f64::from(near) > bounds.margin(radius, far) {
+                            assert!(gap > radius, "{gap} {radius}");
+                        }
+                        assert!(
+                            bounds.margin(radius, far)
+                                <= f64::from(radius) * 1.001 + f64::from(far) * 1e-5 + 1e-37
+                        );
                     }
                 }
             }

@@ -400,6 +400,8 @@ pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(
     let mut parts = Parts::default();
     index.points().write(&mut parts);
     index.write(&mut parts);
+    parts.number("nodes", index.nodes() as u64);
+    parts.number("answers", index.len() as u64);
     let sum = |(name, _, bytes): &(&'static str, Dtype, Cow<'_, [u8]>)| {
         ((*name).to_owned(), container::checksum(bytes))
     };

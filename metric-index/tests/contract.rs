@@ -34,6 +34,10 @@ fn axioms<P: ?Sized>(metric: &impl Metric<P>, [a, b, c]: [&P; 3]) -> Result<(), 
     for radius in [0.0, 1.0, 2.5, d(a, b), d(a, b).next_down()] {
         let within = metric.distance_within(a, b, radius).map(f32::to_bits);
         prop_assert_eq!(within, (d(a, b) <= radius).then_some(d(a, b).to_bits()));
+        if let Some(prepared) = metric.distances_from(a) {
+            prop_assert_eq!(prepared.to_within(b, radius).map(f32::to_bits), within);
+            prop_assert_eq!(prepared.to(b).to_bits(), d(a, b).to_bits());
+        }
     }
     Ok(())
 }
@@ -326,6 +330,16 @@ proptest! {
         prop_assert_eq!(Edit.distance(&a, &b).to_bits(), (expected as f32).to_bits());
         let within = Edit.distance_within(&b, &a, most as f32);
         prop_assert_eq!(within.is_some(), expected <= most);
+        axioms(&Edit, [&a, &b, &a])?;
+        let counted = Counted::new(Edit);
+        let characters = a.chars().count();
+        let prepared = counted.distances_from(&a);
+        prop_assert_eq!(prepared.is_some(), (1..=64).contains(&characters));
+        if let Some(prepared) = prepared {
+            prop_assert_eq!(prepared.to(&b).to_bits(), (expected as f32).to_bits());
+            prop_assert_eq!(prepared.to_within(&b, most as f32).is_some(), expected <= most);
+            prop_assert_eq!(counted.calls(), 2);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{
     BruteForce, ClusterSize, Egnat, EgnatOptions, Index, ListOfClusters, MTree, Pivots, Probe,
-    SssIndex, SssTree, Task, VpTree,
+    Progress, SssIndex, SssTree, Task, VpTree,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -71,16 +71,37 @@ impl Kind {
         points: S,
         metric: M,
     ) -> Result<AnyIndex<S, M>, Error> {
+        self.build_with(points, metric, &Progress::none())
+    }
+
+    /// Builds such an index, and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with<S: Points, M: Metric<S::Point>>(
+        self,
+        points: S,
+        metric: M,
+        told: &Progress<'_>,
+    ) -> Result<AnyIndex<S, M>, Error> {
+        use AnyIndex as Any;
         Ok(match self {
-            Self::BruteForce => AnyIndex::BruteForce(BruteForce::new(points, metric)?),
-            Self::ListOfClusters(size) => {
-                AnyIndex::ListOfClusters(ListOfClusters::build(points, metric, size)?)
+            Self::BruteForce => {
+                told.begin(points.len() as u64);
+                let index = BruteForce::new(points, metric)?;
+                told.add(index.len() as u64);
+                Any::BruteForce(index)
             }
-            Self::SssIndex(pivots) => AnyIndex::SssIndex(SssIndex::build(points, metric, pivots)?),
-            Self::SssTree(share) => AnyIndex::SssTree(SssTree::build(points, metric, share)?),
-            Self::Egnat(options) => AnyIndex::Egnat(Egnat::build(points, metric, options)?),
-            Self::MTree(page) => AnyIndex::MTree(MTree::build(points, metric, page)?),
-            Self::VpTree => AnyIndex::VpTree(VpTree::build(points, metric)?),
+            Self::ListOfClusters(size) => {
+                Any::ListOfClusters(ListOfClusters::build_with(points, metric, size, told)?)
+            }
+            Self::SssIndex(pivots) => {
+                Any::SssIndex(SssIndex::build_with(points, metric, pivots, told)?)
+            }
+            Self::SssTree(share) => Any::SssTree(SssTree::build_with(points, metric, share, told)?),
+            Self::Egnat(options) => Any::Egnat(Egnat::build_with(points, metric, options, told)?),
+            Self::MTree(page) => Any::MTree(MTree::build_with(points, metric, page, told)?),
+            Self::VpTree => Any::VpTree(VpTree::build_with(points, metric, told)?),
         })
     }
 }
@@ -191,6 +212,10 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
 
     fn metric(&self) -> &M {
         each!(self, index => index.metric())
+    }
+
+    fn nodes(&self) -> usize {
+        each!(self, index => index.nodes())
     }
 
     fn start<C: Collector>(

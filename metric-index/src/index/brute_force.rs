@@ -49,6 +49,11 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         &self.metric
     }
 
+    /// One, of all points.
+    fn nodes(&self) -> usize {
+        1
+    }
+
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         tasks.push(Task::new(0, 0.0, 0.0));
         Box::default()

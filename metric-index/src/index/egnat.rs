@@ -3,10 +3,13 @@
 
 use rayon::prelude::*;
 
-use super::{Dynamic, Index, Probe, Task, between, check, check_new, to_new};
+use super::progress::Levels;
+use super::{
+    Dynamic, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
+};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Metric, Origin};
 use crate::points::{Growing, Points};
 use crate::prune::Bounds;
 
@@ -121,6 +124,19 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a center, or an option is out of its range.
     pub fn build(points: S, metric: M, options: EgnatOptions) -> Result<Self, Error> {
+        Self::build_with(points, metric, options, &Progress::none())
+    }
+
+    /// As [`build`](Self::build), and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(
+        points: S,
+        metric: M,
+        options: EgnatOptions,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
         options.check()?;
         let count = check(&points, &metric)?;
         let mut tree = Self {
@@ -133,17 +149,22 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             removed: 0,
             ghosts: 0,
         };
-        let mut level = vec![0];
+        let levels = Levels::begin(progress, count);
+        let (mut level, mut depth) = (vec![0], 0);
         while !level.is_empty() {
+            let dealt = |points| levels.down(depth, points);
             let cuts: Result<Vec<_>, Error> =
-                level.par_iter().map(|&node| tree.cut(node)).collect();
+                level.par_iter().map(|&node| tree.cut(node, &dealt)).collect();
             let mut next = Vec::new();
             for (node, cut) in level.into_iter().zip(cuts?) {
                 if let Some(cut) = cut {
+                    levels.stay(depth, cut.centers.len());
                     next.extend(tree.install(node, cut));
+                } else if let Node::Bucket(held) = &tree.nodes[node as usize] {
+                    levels.stay(depth, held.len());
                 }
             }
-            level = next;
+            (level, depth) = (next, depth + 1);
         }
         Ok(tree)
     }
@@ -153,13 +174,9 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         self.ghosts
     }
 
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// Cuts a bucket that is too large; none if it is not, or its points are all the same.
-    fn cut(&self, node: u32) -> Result<Option<Cut>, Error> {
+    /// Cuts a bucket that is too large; none if it is not, or its points are all the same. `dealt` hears how many
+    /// points have got a center.
+    fn cut(&self, node: u32, dealt: &(dyn Fn(usize) + Sync)) -> Result<Option<Cut>, Error> {
         let Node::Bucket(held) = &self.nodes[node as usize] else { return Ok(None) };
         if held.len() <= self.options.bucket as usize {
             return Ok(None);
@@ -170,9 +187,11 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         }
         let count = centers.len();
         let mut ranges = Vec::with_capacity(count * count);
-        for &a in &centers {
-            for &b in &centers {
-                let distance = between(&self.points, &self.metric, a, b)?;
+        let from: Vec<_> =
+            centers.iter().map(|&c| FromPoint::new(&self.points, &self.metric, c)).collect();
+        for from in &from {
+            for &other in &centers {
+                let distance = from.to(other)?;
                 ranges.push((distance, distance));
             }
         }
@@ -180,22 +199,23 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             .par_chunks(1024)
             .map(|held| {
                 let mut ranges = ranges.clone();
-                let mut dealt: Vec<(usize, Held)> = Vec::with_capacity(held.len());
+                let mut near: Vec<(usize, Held)> = Vec::with_capacity(held.len());
                 for &(point, _) in held.iter().filter(|(point, _)| !centers.contains(point)) {
                     let mut distances = [0.0; MOST];
-                    for (distance, &center) in distances.iter_mut().zip(&centers) {
-                        *distance = between(&self.points, &self.metric, center, point)?;
+                    for (distance, from) in distances.iter_mut().zip(&from) {
+                        *distance = from.to(point)?;
                     }
                     let nearest = nearest(&distances[..count]);
                     widen(&mut ranges, nearest, &distances[..count]);
-                    dealt.push((nearest, (point, distances[nearest])));
+                    near.push((nearest, (point, distances[nearest])));
                 }
-                Ok((dealt, ranges))
+                dealt(near.len());
+                Ok((near, ranges))
             })
             .collect();
         let mut clusters = vec![Vec::new(); count];
-        for (dealt, part) in parts? {
-            for (center, held) in dealt {
+        for (near, part) in parts? {
+            for (center, held) in near {
                 clusters[center].push(held);
             }
             for ((low, high), (part_low, part_high)) in ranges.iter_mut().zip(part) {
@@ -211,13 +231,14 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         let most = self.options.arity as usize;
         let step = (held.len() / (3 * most)).max(1);
         let first = held[0].0;
+        let from_first = FromPoint::new(&self.points, &self.metric, first);
         let mut candidates: Vec<(u32, f32)> = Vec::new();
         for &(point, _) in held.iter().step_by(step).take(3 * most) {
-            candidates.push((point, between(&self.points, &self.metric, first, point)?));
+            candidates.push((point, from_first.to(point)?));
         }
         if candidates.iter().all(|&(_, apart)| apart == 0.0) {
             for &(point, _) in held {
-                let apart = between(&self.points, &self.metric, first, point)?;
+                let apart = from_first.to(point)?;
                 if apart > 0.0 {
                     candidates.push((point, apart));
                     break;
@@ -230,8 +251,9 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
             let farthest = candidates.iter().rev().max_by(|a, b| a.1.total_cmp(&b.1));
             let Some(&(center, _)) = farthest.filter(|&&(_, apart)| apart > 0.0) else { break };
             centers.push(center);
+            let from = FromPoint::new(&self.points, &self.metric, center);
             for (point, apart) in &mut candidates {
-                *apart = apart.min(between(&self.points, &self.metric, center, *point)?);
+                *apart = apart.min(from.to(*point)?);
             }
         }
         Ok(centers)
@@ -255,7 +277,8 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
 
     /// A point below a center that can take its place: it holds nothing itself.
     fn substitute(&self, mut node: u32, center: u32) -> Result<Option<u32>, Error> {
-        let apart = |point: u32| between(&self.points, &self.metric, center, point);
+        let from = FromPoint::new(&self.points, &self.metric, center);
+        let apart = |point: u32| from.to(point);
         loop {
             match &self.nodes[node as usize] {
                 Node::Bucket(held) => {
@@ -329,16 +352,17 @@ fn widen(ranges: &mut [Interval], column: usize, distances: &[f32]) {
 impl<S: Growing, M: Metric<S::Point>> Dynamic for Egnat<S, M> {
     fn insert(&mut self, point: &S::Point) -> Result<u32, Error> {
         let number = check_new(&self.points, &self.metric, point)?;
+        let origin = Origin::new(&self.metric, point);
         let (mut path, mut node, mut from_center) = (Vec::new(), 0u32, 0.0);
         while let Node::Gnat(gnat) = &self.nodes[node as usize] {
-            let distances =
-                gnat.centers.iter().map(|&c| to_new(&self.points, &self.metric, c, point));
+            let distances = gnat.centers.iter().map(|&c| from_new(&self.points, &origin, c));
             let distances = distances.collect::<Result<Vec<f32>, Error>>()?;
             let column = nearest(&distances);
             from_center = distances[column];
             path.push((node, column, distances));
             node = gnat.children[column];
         }
+        drop(origin);
         self.points.push(point)?;
         for (node, column, distances) in path {
             if let Node::Gnat(gnat) = &mut self.nodes[node as usize] {
@@ -353,7 +377,7 @@ impl<S: Growing, M: Metric<S::Point>> Dynamic for Egnat<S, M> {
         // A bucket of one point many times is not cut: it is looked at again when it has doubled.
         if held.len() == self.options.bucket as usize + 1 || held.len().is_power_of_two() {
             // Points without a distance stay in one bucket, where none is needed.
-            if let Ok(Some(cut)) = self.cut(node) {
+            if let Ok(Some(cut)) = self.cut(node, &|_| {}) {
                 self.install(node, cut);
             }
         }
@@ -417,6 +441,10 @@ impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
 
     fn metric(&self) -> &M {
         &self.metric
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes.len()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Index, Probe, Task, check};
+use super::{Index, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Coordinates;
@@ -51,12 +51,21 @@ impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
     /// # Errors
     /// If a point has no distance of 0 from itself, or is of another dimension than the first.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
+        Self::build_with(points, metric, &Progress::none())
+    }
+
+    /// As [`build`](Self::build), and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let dimension = dimension_of(&points)?;
         let mut order: Vec<u32> = (0..count).collect();
         let mut nodes = vec![Node::default(); nodes_of(order.len())];
         let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
-        cut(&points, dimension, (&mut order, 0), (&mut nodes, &mut boxes, 0));
+        progress.begin(u64::from(count));
+        cut(&points, dimension, (&mut order, 0), (&mut nodes, &mut boxes, 0), progress);
         Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
     }
 }
@@ -91,6 +100,7 @@ fn cut<S: Points<Point = [f32]>>(
     dimension: usize,
     (order, place): (&mut [u32], usize),
     (nodes, boxes, first): (&mut [Node], &mut [f32], usize),
+    progress: &Progress<'_>,
 ) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
     let (own, boxes) = boxes.split_at_mut(2 * dimension);
@@ -105,6 +115,7 @@ fn cut<S: Points<Point = [f32]>>(
         }
     }
     if order.len() <= LEAF {
+        progress.add(order.len() as u64);
         return;
     }
     let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
@@ -119,8 +130,14 @@ fn cut<S: Points<Point = [f32]>>(
     let (left_first, right_first) = (first + 1, first + 1 + left_nodes.len());
     node.halves = Some([number(left_first), number(right_first)]);
     rayon::join(
-        || cut(points, dimension, (left, place), (left_nodes, left_boxes, left_first)),
-        || cut(points, dimension, (right, place + half), (right_nodes, right_boxes, right_first)),
+        || {
+            let below = (left_nodes, left_boxes, left_first);
+            cut(points, dimension, (left, place), below, progress);
+        },
+        || {
+            let below = (right_nodes, right_boxes, right_first);
+            cut(points, dimension, (right, place + half), below, progress);
+        },
     );
 }
 
@@ -146,6 +163,10 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
 
     fn metric(&self) -> &M {
         &self.metric
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes.len()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Index, Probe, Task, between, check};
+use super::{FromPoint, Index, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -62,6 +62,19 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// If a point has no distance from itself of 0 or none from a center, or the size is a radius that is
     /// negative or NaN.
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
+        Self::build_with(points, metric, size, &Progress::none())
+    }
+
+    /// As [`build`](Self::build), and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(
+        points: S,
+        metric: M,
+        size: ClusterSize,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         if let ClusterSize::Radius(radius) = size
             && (radius.is_nan() || radius < 0.0)
@@ -75,14 +88,17 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
             points,
             metric,
         };
+        progress.begin(u64::from(count));
         // A point that is left: its number and the sum of its distances from the centers.
         let mut left: Vec<(u32, f64)> = (0..count).map(|point| (point, 0.0)).collect();
         loop {
             // Of equal ones the first.
             let farthest = |&a: &usize, &b: &usize| left[a].1.total_cmp(&left[b].1).then(b.cmp(&a));
             let Some(place) = (0..left.len()).max_by(farthest) else { break };
+            let before = left.len();
             let (center, _) = left.remove(place);
             list.add(center, &mut left, size)?;
+            progress.add((before - left.len()) as u64);
         }
         Ok(list)
     }
@@ -94,13 +110,14 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         left: &mut Vec<(u32, f64)>,
         size: ClusterSize,
     ) -> Result<(), Error> {
-        let (points, metric) = (&self.points, &self.metric);
+        let from = FromPoint::new(&self.points, &self.metric, center);
         let measured = left.par_iter_mut().with_min_len(256).map(|(point, sum)| {
-            let distance = between(points, metric, center, *point)?;
+            let distance = from.to(*point)?;
             *sum += f64::from(distance);
             Ok((distance, *point))
         });
         let mut near: Vec<(f32, u32)> = measured.collect::<Result<_, Error>>()?;
+        drop(from);
         let order = |a: &(f32, u32), b: &(f32, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         match size {
             ClusterSize::Points(most) => {
@@ -146,6 +163,10 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
 
     fn metric(&self) -> &M {
         &self.metric
+    }
+
+    fn nodes(&self) -> usize {
+        self.clusters()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

@@ -1,9 +1,11 @@
 //! M-tree (Ciaccia, Patella & Zezula 1997; Barrientos 2011, section 2.2.3.2, algorithm 2).
 
-use super::{Dynamic, Index, Probe, Task, between, check, check_new, to_new};
+use super::{
+    Dynamic, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
+};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Metric, Origin};
 use crate::points::{Growing, Points};
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
@@ -80,6 +82,19 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// If a point has no distance of 0 from itself or none from a point that it is compared with, or the page is
     /// too small.
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
+        Self::build_with(points, metric, page, &Progress::none())
+    }
+
+    /// As [`build`](Self::build), and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(
+        points: S,
+        metric: M,
+        page: u32,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
         if page < 4 {
             return Err(Error::Option { option: "page", value: page, expected: "4 or more" });
         }
@@ -96,27 +111,25 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
             home: Vec::new(),
             removed: 0,
         };
+        progress.begin(u64::from(count));
         for point in 0..count {
             let way = tree.way(tree.points.point(point))?;
             tree.add(point, way);
+            progress.add(1);
         }
         Ok(tree)
-    }
-
-    /// How many pages there are.
-    pub fn nodes(&self) -> usize {
-        self.pages.len() - self.free.len()
     }
 
     /// The way from the root to the leaf for a point: at each inner page the place of an entry and the
     /// point's distance from it; of those that cover the point the nearest, otherwise that whose
     /// radius grows least.
     fn way(&self, point: &S::Point) -> Result<Vec<(u32, usize, f32)>, Error> {
+        let origin = Origin::new(&self.metric, point);
         let (mut way, mut page) = (Vec::new(), self.root);
         while !self.pages[page as usize].is_leaf {
             let mut best: Option<(bool, f32, usize, f32)> = None;
             for (place, entry) in self.pages[page as usize].entries.iter().enumerate() {
-                let distance = to_new(&self.points, &self.metric, entry.point, point)?;
+                let distance = from_new(&self.points, &origin, entry.point)?;
                 let grows = distance > entry.radius;
                 let by = if grows { distance - entry.radius } else { distance };
                 if best.is_none_or(|best| (grows, by) < (best.0, best.1)) {
@@ -154,9 +167,9 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         let count = entries.len();
         let mut apart = vec![0.0; count * count];
         for a in 0..count {
+            let from = FromPoint::new(&self.points, &self.metric, entries[a].point);
             for b in 0..a {
-                let (x, y) = (entries[a].point, entries[b].point);
-                let distance = between(&self.points, &self.metric, x, y)?;
+                let distance = from.to(entries[b].point)?;
                 (apart[a * count + b], apart[b * count + a]) = (distance, distance);
             }
         }
@@ -310,6 +323,11 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
 
     fn metric(&self) -> &M {
         &self.metric
+    }
+
+    /// Pages.
+    fn nodes(&self) -> usize {
+        self.pages.len() - self.free.len()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

@@ -1,7 +1,10 @@
 //! SSS-Tree (Brisaboa, Pedreira et al. 2008; Barrientos 2011, section 2.2.3.4, algorithm 5).
 
+use rayon::prelude::*;
+
+use super::progress::Levels;
 use super::sss_index::spread;
-use super::{Index, Probe, Task, between, check};
+use super::{FromPoint, Index, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -21,6 +24,13 @@ struct Center {
     radius: f32,
     /// Its cluster.
     node: u32,
+}
+
+/// A center with the points that are nearer to it than to the others, and the distance of the farthest.
+struct Cluster {
+    center: u32,
+    radius: f32,
+    points: Vec<u32>,
 }
 
 /// A tree whose nodes are cut into as many clusters as their points suggest: centers are chosen as
@@ -47,12 +57,26 @@ pub struct SssTree<S, M> {
 }
 
 impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
-    /// Builds the tree. `share`: how far centers are apart, of the estimated greatest distance of a node's
-    /// points; around 0.4 in the literature, and far above 0.5 the tree may become as deep as there are points.
+    /// Builds the tree, the nodes of a level side by side. `share`: how far centers are apart, of the estimated
+    /// greatest distance of a node's points; around 0.4 in the literature, and far above 0.5 the tree may become as
+    /// deep as there are points.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a center, or the share is not 0 to 1.
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
+        Self::build_with(points, metric, share, &Progress::none())
+    }
+
+    /// As [`build`](Self::build), and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(
+        points: S,
+        metric: M,
+        share: f32,
+        progress: &Progress<'_>,
+    ) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         if !(0.0..=1.0).contains(&share) {
             return Err(Error::Share { share });
@@ -65,67 +89,85 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
             centers: Vec::new(),
         };
         let number = |n: usize| u32::try_from(n).map_err(|_| Error::TooMany { count: n });
+        let levels = Levels::begin(progress, count);
         // Clusters that are still to become nodes, and the centers that they belong to.
-        let mut open = std::collections::VecDeque::from([((0..count).collect::<Vec<u32>>(), None)]);
-        while let Some((cluster, owner)) = open.pop_front() {
-            let node = number(tree.ends.len())?;
-            if let Some(owner) = owner {
-                let center: &mut Center = &mut tree.centers[owner];
-                center.node = node;
-            }
-            for (center, own) in tree.cut(&cluster, share)? {
-                let mut radius = 0.0f32;
-                for &(_, distance) in &own {
-                    radius = radius.max(distance);
+        let mut open = vec![(None, (0..count).collect::<Vec<u32>>())];
+        let mut depth = 0;
+        while !open.is_empty() {
+            let dealt = |points| levels.down(depth, points);
+            let cuts = open.par_iter().map(|(_, cluster)| tree.cut(cluster, share, &dealt));
+            let cuts = cuts.collect::<Result<Vec<_>, Error>>()?;
+            let mut below = Vec::new();
+            for ((owner, _), cut) in open.into_iter().zip(cuts) {
+                if let Some(owner) = owner {
+                    let node = number(tree.ends.len())?;
+                    let center: &mut Center = &mut tree.centers[owner];
+                    center.node = node;
                 }
-                if !own.is_empty() {
-                    let own = own.into_iter().map(|(point, _)| point).collect();
-                    open.push_back((own, Some(tree.centers.len())));
+                levels.stay(depth, cut.len());
+                for Cluster { center, radius, points } in cut {
+                    if !points.is_empty() {
+                        below.push((Some(tree.centers.len()), points));
+                    }
+                    tree.centers.push(Center { point: center, radius, node: NO_NODE });
                 }
-                tree.centers.push(Center { point: center, radius, node: NO_NODE });
+                tree.ends.push(number(tree.centers.len())?);
             }
-            tree.ends.push(number(tree.centers.len())?);
+            (open, depth) = (below, depth + 1);
         }
         Ok(tree)
     }
 
-    /// A node's centers, each with the points of its cluster and their distances from it.
-    #[expect(clippy::type_complexity, reason = "said in words above")]
-    fn cut(&self, cluster: &[u32], share: f32) -> Result<Vec<(u32, Vec<(u32, f32)>)>, Error> {
+    /// The clusters of a node. `dealt` hears how many points have got a center.
+    fn cut(
+        &self,
+        cluster: &[u32],
+        share: f32,
+        dealt: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Cluster>, Error> {
+        let alone = |&center: &u32| Cluster { center, radius: 0.0, points: Vec::new() };
         if cluster.len() <= BUCKET {
-            return Ok(cluster.iter().map(|&point| (point, Vec::new())).collect());
+            return Ok(cluster.iter().map(alone).collect());
         }
-        let centers = spread(&self.points, &self.metric, cluster, share)?;
-        if let [center] = centers[..] {
+        let centers = spread(&self.points, &self.metric, cluster, share, &Progress::none())?;
+        let from: Vec<_> = centers
+            .iter()
+            .map(|&center| FromPoint::new(&self.points, &self.metric, center))
+            .collect();
+        if let [from] = &from[..] {
             // The same point many times: a tree of it would be as deep as there are.
             let mut same = true;
             for &point in cluster {
-                same &= between(&self.points, &self.metric, center, point)? == 0.0;
+                same &= from.to(point)? == 0.0;
             }
             if same {
-                return Ok(cluster.iter().map(|&point| (point, Vec::new())).collect());
+                return Ok(cluster.iter().map(alone).collect());
             }
         }
-        let mut cut: Vec<(u32, Vec<(u32, f32)>)> =
-            centers.iter().map(|&center| (center, Vec::new())).collect();
         let mut sorted = centers.clone();
         sorted.sort_unstable();
-        for &point in cluster.iter().filter(|point| sorted.binary_search(point).is_err()) {
-            let mut best = (f32::INFINITY, 0);
-            for (number, &center) in centers.iter().enumerate() {
-                let distance = between(&self.points, &self.metric, center, point)?;
-                if distance < best.0 {
-                    best = (distance, number);
+        let nearest = cluster.par_chunks(1024).map(|part| {
+            let mut near = Vec::with_capacity(part.len());
+            for &point in part.iter().filter(|point| sorted.binary_search(point).is_err()) {
+                let mut best = (f32::INFINITY, 0);
+                for (number, from) in from.iter().enumerate() {
+                    let distance = from.to(point)?;
+                    if distance < best.0 {
+                        best = (distance, number);
+                    }
                 }
+                near.push((point, best));
             }
-            cut[best.1].1.push((point, best.0));
+            dealt(near.len());
+            Ok(near)
+        });
+        let mut cut: Vec<Cluster> = centers.iter().map(alone).collect();
+        for (point, (distance, number)) in nearest.collect::<Result<Vec<_>, Error>>()?.concat() {
+            let cluster = &mut cut[number];
+            cluster.radius = cluster.radius.max(distance);
+            cluster.points.push(point);
         }
         Ok(cut)
-    }
-
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        self.ends.len()
     }
 }
 
@@ -139,6 +181,10 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
 
     fn metric(&self) -> &M {
         &self.metric
+    }
+
+    fn nodes(&self) -> usize {
+        self.ends.len()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

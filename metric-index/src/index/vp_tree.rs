@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Index, Probe, Task, between, check};
+use super::{FromPoint, Index, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -63,10 +63,19 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a vantage point.
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
+        Self::build_with(points, metric, &Progress::none())
+    }
+
+    /// As [`build`](Self::build), and says how far it is.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();
         let mut nodes = vec![Node::default(); nodes_of(order.len())];
-        cut(&points, &metric, (&mut order, 0), (&mut nodes, 0))?;
+        progress.begin(u64::from(count));
+        cut(&points, &metric, (&mut order, 0), (&mut nodes, 0), progress)?;
         let (above, order) = order.into_iter().unzip();
         Ok(Self { bounds: Bounds::of(&metric), points, metric, order, above, nodes })
     }
@@ -94,18 +103,22 @@ fn cut<S: Points, M: Metric<S::Point>>(
     metric: &M,
     (order, place): (&mut [Placed], usize),
     (nodes, first): (&mut [Node], usize),
+    progress: &Progress<'_>,
 ) -> Result<(), Error> {
     let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
     node.places = number(place)..number(place + order.len());
     if order.len() <= LEAF {
+        progress.add(order.len() as u64);
         return Ok(());
     }
     // The last point becomes the first; the others get their distances from it.
     order.swap(0, order.len() - 1);
     let (vantage, others) = order.split_first_mut().expect("a node has points");
+    let from = FromPoint::new(points, metric, vantage.1);
     for (distance, point) in others.iter_mut() {
-        *distance = between(points, metric, vantage.1, *point)?;
+        *distance = from.to(*point)?;
     }
+    progress.add(1);
     let half = others.len() / 2;
     others.select_nth_unstable_by(half, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let (inner, outer) = others.split_at_mut(half);
@@ -118,8 +131,8 @@ fn cut<S: Points, M: Metric<S::Point>>(
     };
     node.sides = Some([side(inner, inner_first), side(outer, outer_first)]);
     let (a, b) = rayon::join(
-        || cut(points, metric, (inner, place + 1), (inner_nodes, inner_first)),
-        || cut(points, metric, (outer, place + 1 + half), (outer_nodes, outer_first)),
+        || cut(points, metric, (inner, place + 1), (inner_nodes, inner_first), progress),
+        || cut(points, metric, (outer, place + 1 + half), (outer_nodes, outer_first), progress),
     );
     a.and(b)
 }
@@ -134,6 +147,10 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
 
     fn metric(&self) -> &M {
         &self.metric
+    }
+
+    fn nodes(&self) -> usize {
+        self.nodes.len()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

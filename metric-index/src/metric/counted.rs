@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Coordinates, Metric};
+use super::{Coordinates, Distances, Metric};
 
 /// A metric that counts how often it is asked: the cost that papers on metric spaces give.
 ///
@@ -48,6 +48,28 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for Counted<M> {
     fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.metric.distance_within(a, b, radius)
+    }
+
+    fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
+        let distances = self.metric.distances_from(point)?;
+        Some(Box::new(CountedDistances { distances, calls: &self.calls }))
+    }
+}
+
+struct CountedDistances<'a, P: ?Sized> {
+    distances: Box<dyn Distances<P> + 'a>,
+    calls: &'a AtomicU64,
+}
+
+impl<P: ?Sized> Distances<P> for CountedDistances<'_, P> {
+    fn to(&self, other: &P) -> f32 {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.distances.to(other)
+    }
+
+    fn to_within(&self, other: &P, radius: f32) -> Option<f32> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.distances.to_within(other, radius)
     }
 }
 

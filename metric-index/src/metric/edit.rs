@@ -1,6 +1,6 @@
 //! Edit distance.
 
-use super::Metric;
+use super::{Distances, Metric};
 
 /// Levenshtein distance: the least number of insertions, deletions and substitutions of Unicode
 /// scalar values that turn one string into the other.
@@ -28,19 +28,28 @@ impl Metric<str> for Edit {
         f32::EPSILON
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     fn distance_within(&self, a: &str, b: &str, radius: f32) -> Option<f32> {
-        if radius < 0.0 {
-            return None;
-        }
-        // A radius above 2^24 stands for its neighbors, too.
-        edit(a, b, radius.next_up() as usize)
-            .map(|distance| distance as f32)
-            .filter(|&d| d <= radius)
+        within(radius, |most| edit(a, b, most))
+    }
+
+    /// If the string has 1 to 64 characters: where they stand is found once.
+    fn distances_from<'a>(&'a self, point: &'a str) -> Option<Box<dyn Distances<str> + 'a>> {
+        let length = point.chars().count();
+        (1..=WORD).contains(&length).then(|| Box::new(Pattern::of(point, length)) as Box<_>)
     }
 }
 
-/// Characters of the word that the bits stand for.
+/// The distance, if it is at most `radius`, from what tells it if it is at most a whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn within(radius: f32, distance: impl FnOnce(usize) -> Option<usize>) -> Option<f32> {
+    if radius < 0.0 {
+        return None;
+    }
+    // A radius above 2^24 stands for its neighbors, too.
+    distance(radius.next_up() as usize).map(|distance| distance as f32).filter(|&d| d <= radius)
+}
+
+/// Characters that the bits of a word stand for.
 const WORD: usize = 64;
 
 /// The distance, if it is at most `most`.
@@ -54,74 +63,95 @@ fn edit(a: &str, b: &str, most: usize) -> Option<usize> {
     if longer - shorter > most {
         return None;
     }
-    if shorter == 0 {
-        return Some(longer);
-    }
-    if shorter <= WORD {
-        by_bits(short, shorter, long, longer, most)
-    } else {
-        by_table(short, long, most)
+    match shorter {
+        0 => Some(longer),
+        1..=WORD => Pattern::of(short, shorter).distance(long, most),
+        _ => by_table(short, long, most),
     }
 }
 
-/// Where each character stands in a string of at most 64.
-struct Places {
+/// Where each character stands in a string of 1 to 64: a bit for each place.
+#[derive(Debug)]
+struct Pattern {
+    length: usize,
     ascii: [u64; 128],
-    others: [(char, u64); WORD],
-    count: usize,
+    others: Vec<(char, u64)>,
 }
 
-impl Places {
-    fn of(text: &str) -> Self {
-        let mut places = Self { ascii: [0; 128], others: [('\0', 0); WORD], count: 0 };
+impl Pattern {
+    fn of(text: &str, length: usize) -> Self {
+        let mut pattern = Self { length, ascii: [0; 128], others: Vec::new() };
         for (place, character) in text.chars().enumerate() {
             let bit = 1u64 << place;
             if character.is_ascii() {
-                places.ascii[character as usize] |= bit;
+                pattern.ascii[character as usize] |= bit;
                 continue;
             }
-            let known = places.others[..places.count].iter_mut().find(|(c, _)| *c == character);
-            if let Some((_, bits)) = known {
-                *bits |= bit;
-            } else {
-                places.others[places.count] = (character, bit);
-                places.count += 1;
+            match pattern.others.iter_mut().find(|(c, _)| *c == character) {
+                Some((_, bits)) => *bits |= bit,
+                None => pattern.others.push((character, bit)),
             }
         }
-        places
+        pattern
     }
 
-    fn of_character(&self, character: char) -> u64 {
-        if character.is_ascii() {
-            return self.ascii[character as usize];
+    fn places(&self, character: char) -> u64 {
+        match self.ascii.get(character as usize) {
+            Some(&bits) => bits,
+            None => self.others.iter().find(|(c, _)| *c == character).map_or(0, |&(_, bits)| bits),
         }
-        let others = &self.others[..self.count];
-        others.iter().find(|(c, _)| *c == character).map_or(0, |&(_, bits)| bits)
+    }
+
+    /// The distance of another string, if it is at most `most`.
+    fn distance(&self, other: &str, most: usize) -> Option<usize> {
+        if other.is_ascii() {
+            let places = other.bytes().map(|byte| self.ascii[usize::from(byte & 127)]);
+            return self.by_bits(places, other.len(), most);
+        }
+        self.by_bits(other.chars().map(|c| self.places(c)), other.chars().count(), most)
+    }
+
+    /// A column of the table at a time: bits say where it rises and falls by 1. `places` has those of each of
+    /// `count` characters.
+    fn by_bits(
+        &self,
+        places: impl Iterator<Item = u64>,
+        count: usize,
+        most: usize,
+    ) -> Option<usize> {
+        if self.length.abs_diff(count) > most {
+            return None;
+        }
+        let last = self.length - 1;
+        let (mut rises, mut falls) = (u64::MAX, 0u64);
+        // Each character that is left can lower the distance by one.
+        let (mut distance, mut left) = (self.length, count);
+        for equal in places {
+            let zero = (((equal & rises).wrapping_add(rises)) ^ rises) | equal | falls;
+            let up = falls | !(zero | rises);
+            let down = rises & zero;
+            distance += usize::from(up >> last & 1 != 0);
+            distance -= usize::from(down >> last & 1 != 0);
+            let up = (up << 1) | 1;
+            rises = (down << 1) | !(zero | up);
+            falls = up & zero;
+            left -= 1;
+            if distance > most.saturating_add(left) {
+                return None;
+            }
+        }
+        Some(distance)
     }
 }
 
-/// A column of the table at a time: bits say where it rises and falls by 1.
-fn by_bits(short: &str, shorter: usize, long: &str, longer: usize, most: usize) -> Option<usize> {
-    let places = Places::of(short);
-    let last = 1u64 << (shorter - 1);
-    let (mut rises, mut falls) = (u64::MAX, 0u64);
-    let mut distance = shorter;
-    for (number, character) in long.chars().enumerate() {
-        let equal = places.of_character(character);
-        let zero = (((equal & rises).wrapping_add(rises)) ^ rises) | equal | falls;
-        let up = falls | !(zero | rises);
-        let down = rises & zero;
-        distance += usize::from(up & last != 0);
-        distance -= usize::from(down & last != 0);
-        let up = (up << 1) | 1;
-        rises = (down << 1) | !(zero | up);
-        falls = up & zero;
-        // Each character that is left can lower it by one.
-        if distance.saturating_sub(longer - 1 - number) > most {
-            return None;
-        }
+impl Distances<str> for Pattern {
+    fn to(&self, other: &str) -> f32 {
+        self.distance(other, usize::MAX).unwrap_or(usize::MAX) as f32
     }
-    (distance <= most).then_some(distance)
+
+    fn to_within(&self, other: &str, radius: f32) -> Option<f32> {
+        within(radius, |most| self.distance(other, most))
+    }
 }
 
 fn by_table(short: &str, long: &str, most: usize) -> Option<usize> {

@@ -13,7 +13,7 @@ use super::rendezvous::{Party, Rendezvous};
 use super::{Options, Run, Strategy, merged};
 use crate::collector::Answer;
 use crate::error::Error;
-use crate::index::{Index, Probe, Task};
+use crate::index::{Cost, Index, Probe, Task};
 use crate::points::Points;
 
 /// What a thread needs of the run.
@@ -221,7 +221,7 @@ where
             evaluations = probe.evaluations();
             probe.finish()
         });
-        self.finish(query, &shared, (failure, evaluations), keeps)
+        self.finish(query, &shared, (failure, Cost { evaluations, nodes: 0 }), keeps)
     }
 
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
@@ -230,13 +230,13 @@ where
         let (point, state) = (queries.point(query), &exchange.states[query as usize]);
         let own = self.found.entry(query).or_insert_with(|| ask(query));
         let mut probe = Probe::resume(index, point, Shared { own, state }, limit);
-        let (mut done, mut evaluations) = (Ok(()), 0);
+        let (mut done, mut cost) = (Ok(()), Cost::default());
         if !state.has_failed() && task.bound <= probe.radius() {
             index.step(task, &shared, &mut probe, &mut self.tasks);
-            evaluations = probe.evaluations();
+            cost = Cost { evaluations: probe.evaluations(), nodes: 1 };
             done = probe.finish();
         }
-        self.finish(query, &shared, (done, evaluations), keeps)
+        self.finish(query, &shared, (done, cost), keeps)
     }
 
     /// A task is done, or a query has begun: deals the tasks that have come up.
@@ -244,11 +244,11 @@ where
         &mut self,
         query: u32,
         shared: &Arc<[f32]>,
-        (done, evaluations): (Result<(), Error>, u64),
+        (done, cost): (Result<(), Error>, Cost),
         keeps: bool,
     ) -> u64 {
         let Context { exchange, options, .. } = *self.run;
-        self.worker.count(evaluations, &exchange.clock);
+        self.worker.count(cost, &exchange.clock);
         if let Err(error) = done {
             exchange.states[query as usize].fail(error);
             self.tasks.clear();
@@ -267,6 +267,6 @@ where
                 exchange.deal(self.own, self.to, requirement, critical);
             }
         }
-        evaluations
+        cost.evaluations
     }
 }

@@ -7,7 +7,7 @@ use super::measures::{Clock, Measures, Worker};
 use super::{Options, Run, merged};
 use crate::collector::Answer;
 use crate::error::Error;
-use crate::index::{Index, Search};
+use crate::index::{Cost, Index, Search};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
@@ -40,10 +40,10 @@ where
         worker.queries += 1;
         let found =
             Search::start(index, queries.point(query), ask(query)).and_then(|mut search| {
-                let mut before = 0;
+                let mut before = Cost::default();
                 loop {
                     let is_done = search.work(evaluations.get());
-                    let now = search.cost().evaluations;
+                    let now = search.cost();
                     worker.count(now - before, clock);
                     before = now;
                     if is_done? {

@@ -2,11 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use crate::index::Cost;
+
 /// What one thread has done.
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
     /// Distances that it evaluated, those of queries from themselves among them.
     pub evaluations: u64,
+    /// Nodes (clusters, blocks) that it worked on.
+    pub nodes: u64,
     /// Queries that it took from its queue.
     pub queries: u64,
     /// Tasks that it sent to other threads.
@@ -21,8 +25,9 @@ pub struct Worker {
 
 impl Worker {
     /// Work that was just done.
-    pub(super) fn count(&mut self, evaluations: u64, clock: &Clock) {
+    pub(super) fn count(&mut self, Cost { evaluations, nodes }: Cost, clock: &Clock) {
         self.evaluations += evaluations;
+        self.nodes += nodes;
         let window = clock.window();
         if self.windows.len() <= window {
             self.windows.resize(window + 1, 0);
@@ -102,6 +107,11 @@ impl Measures {
     /// Distances that all threads evaluated.
     pub fn evaluations(&self) -> u64 {
         self.workers.iter().map(|worker| worker.evaluations).sum()
+    }
+
+    /// Nodes (clusters, blocks) that all threads worked on.
+    pub fn nodes(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.nodes).sum()
     }
 
     /// Tasks that threads sent to others.

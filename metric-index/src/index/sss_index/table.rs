@@ -1,0 +1,285 @@
+//! The table of distances from pivots, and a tree of boxes over its rows.
+
+use multiversion::multiversion;
+
+use crate::array::Array;
+use crate::prune::Bounds;
+
+/// Points of a block.
+pub(super) const BLOCK: usize = 64;
+/// Blocks, or groups, of a group.
+const FAN: usize = 8;
+/// The highest code of a distance.
+const HIGHEST: f32 = 65_535.0;
+
+/// The distances of points from pivots as codes, and boxes around the codes of blocks of points, of groups of
+/// blocks, of groups of groups, … up to one: a query excludes many points at once.
+///
+/// Its regions are the blocks, then the groups from the lowest to the highest.
+#[derive(Debug, Clone)]
+pub(super) struct Table {
+    pivots: usize,
+    /// A code is a distance times this power of two, rounded down.
+    scale: f32,
+    /// The points. Those of block b begin at `b * BLOCK`; near ones stand together.
+    order: Array<u32>,
+    /// The codes of the points of block b for pivot p begin at `(b * pivots + p) * BLOCK`.
+    codes: Array<u16>,
+    groups: Vec<Group>,
+    /// The least and the greatest codes of the parts of group g for pivot p are at `g * pivots + p`.
+    boxes: Vec<Boxes>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    /// The first region of which it is made.
+    first: u32,
+    parts: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Boxes {
+    low: [u16; FAN],
+    high: [u16; FAN],
+}
+
+/// A query's place in a table.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// Its distances from the pivots.
+    distances: &'a [f32],
+    /// No distance from a pivot is above this, its own or that of a point.
+    greatest: f32,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn of(shared: &'a [f32]) -> Self {
+        let (greatest, distances) = shared.split_last().map_or((0.0, shared), |(g, d)| (*g, d));
+        Self { distances, greatest }
+    }
+
+    /// Distances from a pivot that differ by more than this exclude a point.
+    pub(super) fn margin(self, radius: f32, bounds: Bounds) -> f64 {
+        bounds.margin(radius, self.greatest)
+    }
+}
+
+impl Table {
+    /// `distances`, for each pivot, are those of all points; `order` has those of the table, which it
+    /// rearranges.
+    pub(super) fn new(mut order: Vec<u32>, distances: &[Vec<f32>]) -> Self {
+        arrange(&mut order, distances);
+        for block in order.chunks_mut(BLOCK) {
+            block.sort_unstable();
+        }
+        let greatest =
+            distances.iter().flatten().fold(0.0f32, |most, &distance| most.max(distance));
+        let scale = scale(greatest);
+        let mut codes = vec![0; order.len().div_ceil(BLOCK) * distances.len() * BLOCK];
+        let blocks = codes.chunks_mut(distances.len().max(1) * BLOCK).zip(order.chunks(BLOCK));
+        for (codes, block) in blocks {
+            for (column, distances) in codes.chunks_mut(BLOCK).zip(distances) {
+                for (code, &point) in column.iter_mut().zip(block) {
+                    *code = code_of(distances[point as usize], scale);
+                }
+            }
+        }
+        Self::of_codes(distances.len(), scale, order.into(), codes.into())
+    }
+
+    /// A table whose boxes are not known: `codes` has a whole block for the last points, too.
+    pub(super) fn of_codes(
+        pivots: usize,
+        scale: f32,
+        order: Array<u32>,
+        codes: Array<u16>,
+    ) -> Self {
+        let mut table = Self { pivots, scale, order, codes, groups: Vec::new(), boxes: Vec::new() };
+        let blocks = table.order.len().div_ceil(BLOCK);
+        // The regions of a level, which begin at `first`.
+        let (mut first, mut parts) = (0, blocks);
+        while parts > 1 || (parts == 1 && table.groups.is_empty()) {
+            for start in (first..first + parts).step_by(FAN) {
+                let parts = start..(start + FAN).min(first + parts);
+                for pivot in 0..pivots {
+                    let mut boxes = Boxes { low: [u16::MAX; FAN], high: [0; FAN] };
+                    for (at, part) in parts.clone().enumerate() {
+                        (boxes.low[at], boxes.high[at]) = table.ends(part, pivot);
+                    }
+                    table.boxes.push(boxes);
+                }
+                let group = Group { first: number(start), parts: number(parts.len()) };
+                table.groups.push(group);
+            }
+            (first, parts) = (first + parts, parts.div_ceil(FAN));
+        }
+        table
+    }
+
+    /// The least and the greatest code of a region for a pivot.
+    fn ends(&self, region: usize, pivot: usize) -> (u16, u16) {
+        let blocks = self.order.len().div_ceil(BLOCK);
+        if let Some(group) = region.checked_sub(blocks) {
+            let Boxes { low, high } = self.boxes[group * self.pivots + pivot];
+            let least = low.into_iter().fold(u16::MAX, u16::min);
+            return (least, high.into_iter().fold(0, u16::max));
+        }
+        let start = (region * self.pivots + pivot) * BLOCK;
+        let codes = &self.codes[start..start + self.block(number(region)).map_or(0, <[u32]>::len)];
+        let least = codes.iter().fold(u16::MAX, |least, &code| least.min(code));
+        (least, codes.iter().fold(0, |most, &code| most.max(code)))
+    }
+
+    /// Blocks and groups.
+    pub(super) fn regions(&self) -> usize {
+        self.order.len().div_ceil(BLOCK) + self.groups.len()
+    }
+
+    /// The points of a block; none if the region is a group.
+    pub(super) fn block(&self, region: u32) -> Option<&[u32]> {
+        let start = region as usize * BLOCK;
+        let points = self.order.get(start..(start + BLOCK).min(self.order.len()))?;
+        (!points.is_empty()).then_some(points)
+    }
+
+    /// What the steps of a query read: its distances from the pivots, then what [`Place`] calls the greatest.
+    pub(super) fn shared(&self, distances: impl Iterator<Item = f32>) -> Box<[f32]> {
+        let mut greatest = HIGHEST / self.scale;
+        let mut shared: Vec<f32> = Vec::with_capacity(self.pivots + 1);
+        shared.extend(distances.inspect(|&distance| greatest = greatest.max(distance)));
+        shared.push(greatest);
+        shared.into()
+    }
+
+    /// Each part of a group, and what the distance of a query from its points is at least.
+    pub(super) fn parts(
+        &self,
+        region: u32,
+        query: Place<'_>,
+        bounds: Bounds,
+    ) -> impl Iterator<Item = (u32, f32)> + use<> {
+        let group = region as usize - self.order.len().div_ceil(BLOCK);
+        let boxes = &self.boxes[group * self.pivots..(group + 1) * self.pivots];
+        let apart = apart(boxes, query.distances, self.scale);
+        let (Group { first, parts }, scale, greatest) =
+            (self.groups[group], self.scale, query.greatest);
+        (first..first + parts)
+            .zip(apart)
+            .map(move |(part, apart)| (part, bounds.gap_of(apart / scale, greatest)))
+    }
+
+    /// Marks the points of a block, from place `from` on, that are not farther from the query than `radius`
+    /// by all that is known; whether there is one.
+    pub(super) fn keep(
+        &self,
+        region: u32,
+        from: u32,
+        query: Place<'_>,
+        margin: f64,
+        marks: &mut [u16; BLOCK],
+    ) -> bool {
+        let count = self.block(region).map_or(0, <[u32]>::len);
+        marks[from as usize..count].fill(u16::MAX);
+        let start = region as usize * self.pivots * BLOCK;
+        let (columns, _) = self.codes[start..start + self.pivots * BLOCK].as_chunks();
+        keep(marks, columns, query.distances, f64::from(self.scale), margin)
+    }
+
+    pub(super) fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    pub(super) fn order(&self) -> &Array<u32> {
+        &self.order
+    }
+
+    pub(super) fn codes(&self) -> &Array<u16> {
+        &self.codes
+    }
+}
+
+fn number(n: usize) -> u32 {
+    u32::try_from(n).expect("not more regions than points")
+}
+
+/// Puts points that are near each other by their distances from the pivots next to each other: cut at
+/// the median of the pivot whose distances vary most, again and again. A part is a power of two of blocks, so
+/// that groups are parts, too.
+fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
+    let blocks = order.len().div_ceil(BLOCK);
+    if blocks <= 1 {
+        return;
+    }
+    let variance = |pivot: usize| {
+        let some = order.iter().step_by((order.len() / 256).max(1));
+        let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for distance in some.map(|&point| f64::from(distances[pivot][point as usize])) {
+            (count, sum, squares) = (count + 1.0, sum + distance, squares + distance * distance);
+        }
+        squares / count - (sum / count) * (sum / count)
+    };
+    let variances: Vec<f64> = (0..distances.len()).map(variance).collect();
+    let widest = (0..distances.len()).max_by(|&a, &b| variances[a].total_cmp(&variances[b]));
+    let Some(pivot) = widest else { return };
+    let from = |point: u32| distances[pivot][point as usize];
+    let half = blocks.next_power_of_two() / 2 * BLOCK;
+    order.select_nth_unstable_by(half, |&a, &b| from(a).total_cmp(&from(b)).then(a.cmp(&b)));
+    let (near, far) = order.split_at_mut(half);
+    rayon::join(|| arrange(near, distances), || arrange(far, distances));
+}
+
+/// The greatest power of two by which no distance is above the highest code: products with it are exact.
+fn scale(greatest: f32) -> f32 {
+    let mut scale = 2f32.powi(100);
+    while greatest * scale > HIGHEST {
+        scale /= 2.0;
+    }
+    scale
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0 and HIGHEST")]
+fn code_of(distance: f32, scale: f32) -> u16 {
+    (distance * scale) as u16
+}
+
+/// How far a query is from each of some boxes, in codes: from the nearest, by the pivot from which it is farthest.
+/// A code stands for all distances that are rounded down to it.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
+fn apart(boxes: &[Boxes], distances: &[f32], scale: f32) -> [f32; FAN] {
+    let mut apart = [0.0f32; FAN];
+    for (boxes, distance) in boxes.iter().zip(distances) {
+        let at = distance * scale;
+        for ((apart, &low), &high) in apart.iter_mut().zip(&boxes.low).zip(&boxes.high) {
+            let (below, above) = (f32::from(low) - at, at - (f32::from(high) + 1.0));
+            let most = if below > above { below } else { above };
+            *apart = if most > *apart { most } else { *apart };
+        }
+    }
+    apart
+}
+
+/// Keeps those marks whose codes are within the margin of the query's distances; whether there is one.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512vl", "x86_64+avx2", "aarch64+neon"))]
+fn keep(
+    marks: &mut [u16; BLOCK],
+    columns: &[[u16; BLOCK]],
+    distances: &[f32],
+    scale: f64,
+    margin: f64,
+) -> bool {
+    for (codes, &distance) in columns.iter().zip(distances) {
+        let (at, margin) = (f64::from(distance) * scale, margin * scale);
+        // Floor, for numbers from 0; what is above the codes keeps the highest.
+        let (first, last) = ((at - margin) as u16, (at + margin) as u16);
+        let mut any = 0;
+        for (mark, &code) in marks.iter_mut().zip(codes) {
+            *mark &= if code.wrapping_sub(first) <= last - first { u16::MAX } else { 0 };
+            any |= *mark;
+        }
+        if any == 0 {
+            return false;
+        }
+    }
+    marks.iter().any(|&mark| mark != 0)
+}

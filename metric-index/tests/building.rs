@@ -1,0 +1,126 @@
+//! What building tells, of how many nodes indexes are made, and tables of many blocks.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Mutex;
+
+use metric_index::collector::{Nearest, Within};
+use metric_index::index::{
+    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, Kind, ListOfClusters, Pivots,
+    Progress, SssIndex, SssTree, VpTree, search,
+};
+use metric_index::metric::{Chebyshev, Euclidean, Manhattan, Metric};
+use metric_index::points::Vectors;
+use proptest::prelude::*;
+
+/// So many points of a grid of 50 x 50, some of them equal.
+fn grid(count: u32) -> Vectors<f32> {
+    let place = |point: u32| {
+        let mixed = point.wrapping_mul(2_654_435_761) >> 16;
+        [(mixed % 50) as f32, (mixed / 50 % 50) as f32]
+    };
+    Vectors::new((0..count).flat_map(place).collect(), 2).unwrap()
+}
+
+/// What was heard while something was built.
+fn heard<T>(build: impl FnOnce(&Progress<'_>) -> T) -> (Vec<(u64, u64)>, T) {
+    let calls = Mutex::new(Vec::new());
+    let hear = |done, all| calls.lock().unwrap().push((done, all));
+    let index = build(&Progress::new(&hear));
+    (calls.into_inner().unwrap(), index)
+}
+
+#[test]
+fn building_tells_how_far_it_is() {
+    let own = [
+        Kind::ListOfClusters(ClusterSize::Radius(3.0)),
+        Kind::SssIndex(Pivots::Spread(0.3)),
+        Kind::SssIndex(Pivots::Count(0)),
+        Kind::SssIndex(Pivots::Count(7)),
+        Kind::Egnat(EgnatOptions { arity: 2, bucket: 1 }),
+    ];
+    for count in [0, 1, 2, 63, 700, 3_000] {
+        let points = grid(count);
+        let mut all_heard = Vec::new();
+        for kind in Kind::all().into_iter().chain(own) {
+            let (calls, built) = heard(|progress| kind.build_with(&points, Euclidean, progress));
+            built.unwrap();
+            all_heard.push((kind.to_string(), calls));
+        }
+        let (calls, built) = heard(|progress| KdTree::build_with(&points, Euclidean, progress));
+        built.unwrap();
+        all_heard.push(("kd-tree".to_owned(), calls));
+        for (kind, calls) in all_heard {
+            let (first, all) = calls[0];
+            assert_eq!(first, 0, "{kind} of {count}");
+            assert!(calls.iter().all(|&(done, of)| done <= all && of == all), "{kind}: {calls:?}");
+            assert!(calls.contains(&(all, all)), "{kind} of {count}: {calls:?}");
+            assert!(calls.len() <= 1_001, "{kind}: {} calls", calls.len());
+            // One thread after another: no number twice.
+            let mut sorted = calls.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), calls.len(), "{kind}: {calls:?}");
+            // Nothing is built without clusters or pivots.
+            let is_short = count < 3_000 || ["brute-force", "sss-index:0p"].contains(&&*kind);
+            assert!(is_short || calls.len() > 4, "{kind}: {calls:?}");
+        }
+    }
+}
+
+#[test]
+fn nodes_are_counted() {
+    let points = grid(3_000);
+    for kind in Kind::all() {
+        let index = kind.build(&points, Euclidean).unwrap();
+        let everything = search(&index, &[25.0, 25.0][..], Within::new(f32::INFINITY)).unwrap().1;
+        let near = search(&index, &[25.0, 25.0][..], Within::new(0.5)).unwrap().1;
+        assert!(near.nodes <= everything.nodes && near.nodes > 0, "{kind}: {near:?}");
+        let nodes = index.nodes() as u64;
+        assert!((nodes / 3..=nodes).contains(&everything.nodes), "{kind}: {everything:?}");
+    }
+    assert_eq!(BruteForce::new(&points, Euclidean).unwrap().nodes(), 1);
+    let list = ListOfClusters::build(&points, Euclidean, ClusterSize::Points(9)).unwrap();
+    assert_eq!(list.nodes(), 300);
+    // 1,499.5 / 2 / … are at most 16 after eight halvings.
+    assert_eq!(VpTree::build(&points, Euclidean).unwrap().nodes(), 511);
+    assert_eq!(KdTree::build(&points, Euclidean).unwrap().nodes(), 255);
+    // 47 blocks of 64 of the points that are no pivots, six groups of them, and one of these.
+    let table = SssIndex::build(&points, Euclidean, Pivots::Count(5)).unwrap();
+    assert_eq!(table.nodes(), 47 + 6 + 1);
+    let tree = SssTree::build(grid(16), Euclidean, 0.4).unwrap();
+    assert_eq!(tree.nodes(), 1);
+    let tree = Egnat::build(grid(0), Euclidean, EgnatOptions::default()).unwrap();
+    assert_eq!(tree.nodes(), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Tables of several levels of groups, whose last block and last group are not full.
+    #[test]
+    fn tables(count in 0u32..6_000, pivots in 0u32..9, x in -5f32..60.0, y in 0u8..50) {
+        let points = grid(count);
+        table_agrees(&points, Euclidean, pivots, &[x, f32::from(y)]);
+        table_agrees(&points, Chebyshev, pivots, &[x.round(), f32::from(y)]);
+        table_agrees(&points, Manhattan, pivots, &[x.round(), f32::from(y)]);
+    }
+}
+
+fn table_agrees<M: Metric<[f32]> + Copy>(
+    points: &Vectors<f32>,
+    metric: M,
+    pivots: u32,
+    query: &[f32],
+) {
+    let oracle = BruteForce::new(points, metric).unwrap();
+    let table = SssIndex::build(points, metric, Pivots::Count(pivots)).unwrap();
+    for k in [1, 30, usize::MAX] {
+        let (found, cost) = search(&table, query, Nearest::new(k)).unwrap();
+        assert_eq!(found.into_sorted(), oracle.nearest(query, k).unwrap());
+        assert!(cost.evaluations <= points.values().len() as u64 / 2 + 1);
+    }
+    for radius in [0.0, 1.0, 5.0, 7.5, 30.0, f32::INFINITY] {
+        assert_eq!(table.within(query, radius).unwrap(), oracle.within(query, radius).unwrap());
+    }
+}

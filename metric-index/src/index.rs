@@ -101,6 +101,11 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.evaluations
     }
 
+    /// Not [tired](Self::is_tired) before so many more.
+    pub(crate) fn rest(&mut self, evaluations: u64) {
+        self.limit = self.evaluations.saturating_add(evaluations);
+    }
+
     /// Why the query has no answer, if that is so.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)
@@ -149,6 +154,11 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         } else {
             self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
         }
+    }
+
+    /// Whether the query has no answer.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// Whether a step is to stop here, and to put what is left of its task back.
@@ -396,7 +406,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// # Errors
     /// If the query has no distance from a point.
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
-        self.probe.limit = self.probe.evaluations.saturating_add(evaluations);
+        self.probe.rest(evaluations);
         loop {
             if let Some(error) = self.probe.failed {
                 return Err(error);

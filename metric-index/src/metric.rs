@@ -1,6 +1,7 @@
 //! Distances.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 mod angular;
 mod counted;
@@ -70,7 +71,7 @@ pub trait Metric<P: ?Sized>: Sync {
 }
 
 /// The distances of one point from others: see [`Metric::distances_from`].
-pub trait Distances<P: ?Sized>: Sync {
+pub trait Distances<P: ?Sized>: Send + Sync {
     /// As [`Metric::distance`].
     fn to(&self, other: &P) -> f32;
 
@@ -78,31 +79,35 @@ pub trait Distances<P: ?Sized>: Sync {
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point and its distances from others, prepared if the metric does so.
+/// A point and its distances from others, prepared at the first of them if the metric does so.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,
-    prepared: Option<Box<dyn Distances<P> + 'a>>,
+    prepared: OnceLock<Option<Box<dyn Distances<P> + 'a>>>,
 }
 
 impl<'a, P: ?Sized, M: Metric<P>> Origin<'a, P, M> {
     pub(crate) fn new(metric: &'a M, point: &'a P) -> Self {
-        Self { metric, point, prepared: metric.distances_from(point) }
+        Self { metric, point, prepared: OnceLock::new() }
     }
 
     pub(crate) fn point(&self) -> &'a P {
         self.point
     }
 
+    fn prepared(&self) -> Option<&(dyn Distances<P> + 'a)> {
+        self.prepared.get_or_init(|| self.metric.distances_from(self.point)).as_deref()
+    }
+
     pub(crate) fn to(&self, other: &P) -> f32 {
-        match &self.prepared {
+        match self.prepared() {
             Some(prepared) => prepared.to(other),
             None => self.metric.distance(self.point, other),
         }
     }
 
     pub(crate) fn to_within(&self, other: &P, radius: f32) -> Option<f32> {
-        match &self.prepared {
+        match self.prepared() {
             Some(prepared) => prepared.to_within(other, radius),
             None => self.metric.distance_within(self.point, other, radius),
         }
@@ -111,9 +116,7 @@ impl<'a, P: ?Sized, M: Metric<P>> Origin<'a, P, M> {
 
 impl<P: ?Sized, M> fmt::Debug for Origin<'_, P, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Origin")
-            .field("is_prepared", &self.prepared.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Origin").finish_non_exhaustive()
     }
 }
 

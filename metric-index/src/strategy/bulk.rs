@@ -11,7 +11,7 @@ use super::local::{number, side_by_side};
 use super::measures::{Clock, Measures, Worker};
 use super::rendezvous::{Party, Rendezvous};
 use super::{Options, Run, Strategy, merged};
-use crate::collector::Answer;
+use crate::collector::{Answer, Collector};
 use crate::error::Error;
 use crate::index::{Cost, Index, Probe, Task};
 use crate::points::Points;
@@ -185,7 +185,7 @@ where
             let evaluations = if let Some(requirement) = self.requirements.pop() {
                 self.execute(requirement, left, keeps)
             } else if let Some(query) = self.next_query() {
-                self.begin(query, keeps)
+                self.begin(query, keeps, without_end)
             } else {
                 return has_worked;
             };
@@ -208,20 +208,23 @@ where
         Some(query)
     }
 
-    /// The initial requirements of a query.
-    fn begin(&mut self, query: u32, keeps: bool) -> u64 {
+    /// The initial requirements of a query; if it is not shared for now, those that are left when it may be.
+    fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
         let Context { index, queries, ask, exchange, .. } = *self.run;
         let (point, state) = (queries.point(query), &exchange.states[query as usize]);
         let own = self.found.entry(query).or_insert_with(|| ask(query));
-        let mut evaluations = 1;
+        let mut cost = Cost { evaluations: 1, nodes: 0 };
         let mut shared: Arc<[f32]> = Arc::default();
         let started = Probe::start(index, point, Shared { own, state }, u64::MAX);
         let failure = started.and_then(|mut probe| {
             shared = index.start(&mut probe, &mut self.tasks).into();
-            evaluations = probe.evaluations();
+            if alone {
+                cost.nodes = go_on(self.run, &mut probe, &shared, &mut self.tasks);
+            }
+            cost.evaluations = probe.evaluations();
             probe.finish()
         });
-        self.finish(query, &shared, (failure, Cost { evaluations, nodes: 0 }), keeps)
+        self.finish(query, &shared, (failure, cost), keeps)
     }
 
     fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
@@ -268,5 +271,28 @@ where
             }
         }
         cost.evaluations
+    }
+}
+
+/// Works on a query that no other thread knows until it is answered or the traffic is low; on how many nodes.
+fn go_on<I: Index, Q, A, C: Collector>(
+    run: &Context<'_, I, Q, A>,
+    probe: &mut Probe<'_, I::Points, I::Metric, C>,
+    shared: &[f32],
+    tasks: &mut Vec<Task>,
+) -> u64 {
+    let mut nodes = 0;
+    loop {
+        probe.rest(run.options.evaluations.get());
+        while !probe.is_tired() {
+            let Some(task) = tasks.pop() else { return nodes };
+            if task.bound <= probe.radius() {
+                run.index.step(task, shared, probe, tasks);
+                nodes += 1;
+            }
+        }
+        if probe.has_failed() || !run.is_traffic_high() {
+            return nodes;
+        }
     }
 }

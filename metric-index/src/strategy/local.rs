@@ -15,6 +15,8 @@ use crate::points::Points;
 type Found<C> = Result<C, Error>;
 /// Of the queries of a thread, in their order: what it found, and when.
 type Part<C> = (Worker, Vec<(Found<C>, Duration)>);
+/// The same, to be taken.
+type Answered<C> = std::vec::IntoIter<(Found<C>, Duration)>;
 
 /// One thread answers some queries from one index.
 fn answer<I, Q, C>(
@@ -56,6 +58,18 @@ where
     (worker, all)
 }
 
+/// The work of all threads, which are done: those that were so before the last had no work since.
+fn together<C>(parts: Vec<Part<C>>, clock: &Clock) -> (Duration, Vec<Worker>, Vec<Answered<C>>) {
+    let elapsed = clock.now();
+    let alone = |(mut worker, answered): Part<C>| {
+        let last = answered.last().map_or(Duration::ZERO, |&(_, done)| done);
+        worker.idle += elapsed.saturating_sub(last);
+        (worker, answered.into_iter())
+    };
+    let (workers, parts) = parts.into_iter().map(alone).unzip();
+    (elapsed, workers, parts)
+}
+
 /// Algorithm 8.
 pub(super) fn local<I, Q, C>(
     index: &I,
@@ -76,9 +90,7 @@ where
         let numbers = (thread..count).step_by(threads).map(number);
         answer(index, queries, numbers, ask, arrivals, pace)
     });
-    let elapsed = clock.now();
-    let (workers, parts): (Vec<Worker>, Vec<_>) = parts.into_iter().unzip();
-    let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    let (elapsed, workers, mut parts) = together(parts, &clock);
     let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (query, &arrival) in arrivals.iter().enumerate() {
         let (found, done) = parts[query % threads].next().expect("each query was dealt");
@@ -107,9 +119,7 @@ where
     let parts = side_by_side(threads, |thread| {
         answer(&indexes[thread], queries, (0..count).map(number), ask, arrivals, pace)
     });
-    let elapsed = clock.now();
-    let (workers, parts): (Vec<Worker>, Vec<_>) = parts.into_iter().unzip();
-    let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    let (elapsed, workers, mut parts) = together(parts, &clock);
     let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (query, &arrival) in arrivals.iter().enumerate() {
         let (mut found, mut last) = (Vec::with_capacity(threads), Duration::ZERO);

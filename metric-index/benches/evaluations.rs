@@ -74,7 +74,13 @@ fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(
 ) -> Outcome<()> {
     let clusters = ClusterSize::Points(bucket);
     built("LC", || ListOfClusters::build(points, metric, clusters), queries, base, radii)?;
-    for pivots in [Pivots::Spread(0.4), Pivots::Spread(0.6), Pivots::Count(32)] {
+    for pivots in [
+        Pivots::Spread(0.4),
+        Pivots::Spread(0.6),
+        Pivots::Count(1),
+        Pivots::Count(32),
+        Pivots::Count(64),
+    ] {
         let name = format!("SSS-Index {pivots:?}");
         built(&name, || SssIndex::build(points, metric, pivots), queries, base, radii)?;
     }

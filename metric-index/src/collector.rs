@@ -75,6 +75,12 @@ pub struct Within {
 
 impl Within {
     /// Nothing yet.
+    ///
+    /// ```
+    /// use metric_index::collector::{Collector, Within};
+    ///
+    /// assert_eq!(Within::new(2.0).radius(), 2.0);
+    /// ```
     pub fn new(radius: f32) -> Self {
         Self { radius, found: Vec::new() }
     }

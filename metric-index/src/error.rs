@@ -1,6 +1,15 @@
 //! What an index refuses.
 
 /// Why points or a query are refused.
+///
+/// ```
+/// use metric_index::error::Error;
+/// use metric_index::points::Vectors;
+///
+/// let refused = Vectors::new(vec![1.0f32, 2.0, 3.0], 2).unwrap_err();
+/// assert_eq!(refused, Error::Shape { values: 3, dimension: 2 });
+/// assert_eq!(refused.to_string(), "3 values are no vectors of 2 dimensions");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -34,6 +34,14 @@ pub use sss_tree::SssTree;
 pub use vp_tree::VpTree;
 
 /// A piece of work of a search.
+///
+/// ```
+/// use metric_index::index::Task;
+///
+/// let all = Task::new(7, 0.0, 3.0);
+/// let rest = Task { at: 12, ..all };
+/// assert_eq!((rest.region, rest.at), (7, 12));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Task {
     /// A node, a cluster or a block.
@@ -168,6 +176,19 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
 }
 
 /// What a search has cost.
+///
+/// ```
+/// use metric_index::collector::Within;
+/// use metric_index::index::{BruteForce, Cost, search};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let index = BruteForce::new(words, Edit)?;
+/// let (_, cost) = search(&index, "masa", Within::new(1.0))?;
+/// assert_eq!(cost, Cost { evaluations: 5, nodes: 1 });
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// Distances that were evaluated, the query's from itself among them.
@@ -190,6 +211,18 @@ impl std::ops::Sub for Cost {
 ///
 /// [`within`](Index::within) and [`nearest`](Index::nearest) search it; the rest is for what runs
 /// searches.
+///
+/// ```
+/// use metric_index::index::{Index, VpTree};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let index = VpTree::build(words, Edit)?;
+/// assert_eq!((index.len(), index.nodes()), (4, 1));
+/// assert_eq!(index.nearest("cas", 2)?, index.nearest_by_ranges("cas", 2, 1.0, 2.0)?);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 pub trait Index: Sync + Sized {
     /// Where the points lie.
     type Points: Points;
@@ -390,6 +423,19 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     ///
     /// # Errors
     /// If the query has no distance of 0 from itself.
+    ///
+    /// ```
+    /// use metric_index::collector::Within;
+    /// use metric_index::index::{BruteForce, Search};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = BruteForce::new(words, Edit)?;
+    /// let search = Search::start(&index, "casa", Within::new(1.0))?;
+    /// assert_eq!(search.cost().evaluations, 1, "the query from itself");
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn start(
         index: &'a I,
         query: &'a <I::Points as Points>::Point,
@@ -405,6 +451,19 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     ///
     /// # Errors
     /// If the query has no distance from a point.
+    ///
+    /// ```
+    /// use metric_index::collector::Within;
+    /// use metric_index::index::{BruteForce, Search};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = BruteForce::new(words, Edit)?;
+    /// let mut search = Search::start(&index, "casa", Within::new(1.0))?;
+    /// assert!(search.work(u64::MAX)?, "done");
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
         self.probe.rest(evaluations);
         loop {
@@ -425,11 +484,39 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     }
 
     /// What it has cost so far.
+    ///
+    /// ```
+    /// use metric_index::collector::Within;
+    /// use metric_index::index::{BruteForce, Search};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = BruteForce::new(words, Edit)?;
+    /// let mut search = Search::start(&index, "casa", Within::new(1.0))?;
+    /// search.work(2)?;
+    /// assert_eq!(search.cost().evaluations, 3);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn cost(&self) -> Cost {
         Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
     }
 
     /// What was collected, and what it cost.
+    ///
+    /// ```
+    /// use metric_index::collector::Within;
+    /// use metric_index::index::{BruteForce, Search};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = BruteForce::new(words, Edit)?;
+    /// let mut search = Search::start(&index, "casa", Within::new(1.0))?;
+    /// search.work(u64::MAX)?;
+    /// assert_eq!(search.into_parts().0.into_sorted().len(), 3);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn into_parts(self) -> (C, Cost) {
         let cost = self.cost();
         (self.probe.collector, cost)

@@ -71,6 +71,15 @@ pub trait Metric<P: ?Sized>: Sync {
 }
 
 /// The distances of one point from others: see [`Metric::distances_from`].
+///
+/// ```
+/// use metric_index::metric::{Distances, Edit, Metric};
+///
+/// let from_house = Edit.distances_from("casa").expect("a short word");
+/// let near: Vec<&str> =
+///     ["cosa", "pez"].into_iter().filter(|word| from_house.to_within(word, 1.0).is_some()).collect();
+/// assert_eq!(near, ["cosa"]);
+/// ```
 pub trait Distances<P: ?Sized>: Send + Sync {
     /// As [`Metric::distance`].
     fn to(&self, other: &P) -> f32;
@@ -144,6 +153,12 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for &M {
 
 /// A metric of vectors that grows with the difference of each coordinate: what a tree that cuts the space
 /// along the axes needs.
+///
+/// ```
+/// use metric_index::metric::{Coordinates, Manhattan};
+///
+/// assert_eq!(Manhattan.distance_from_box(&[3.0, 0.5], &[0.0, 0.0], &[1.0, 1.0]), 2.0);
+/// ```
 pub trait Coordinates: Metric<[f32]> {
     /// The distance of a point from the nearest point of the box `low[i] <= x[i] <= high[i]`, with the
     /// error of [`Metric::distance`].

@@ -3,6 +3,13 @@
 use std::cmp::Ordering;
 
 /// A point and its distance from a query.
+///
+/// ```
+/// use metric_index::neighbor::Neighbor;
+///
+/// let near = Neighbor { point: 7, distance: 1.0 };
+/// assert!(near < Neighbor { point: 8, distance: 1.0 } && near < Neighbor { point: 0, distance: 2.0 });
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Neighbor {
     /// The point's number, from 0, in the order in which the index was given the points.

@@ -9,6 +9,13 @@ use crate::array::Array;
 use crate::error::Error;
 
 /// Points by number, from 0.
+///
+/// ```
+/// use metric_index::points::{Points, Strings};
+///
+/// let words: Strings = ["casa", "cosa"].into_iter().collect();
+/// assert_eq!((words.len(), words.point(1)), (2, "cosa"));
+/// ```
 pub trait Points: Sync {
     /// What a point is.
     type Point: ?Sized + Sync;
@@ -90,6 +97,14 @@ impl<T: Pod> Vectors<T> {
     }
 
     /// All values, vector after vector.
+    ///
+    /// ```
+    /// use metric_index::points::Vectors;
+    ///
+    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
+    /// assert_eq!((plane.values().len(), plane.dimension()), (4, 2));
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn values(&self) -> &[T] {
         &self.values
     }
@@ -321,6 +336,14 @@ impl<S: Points> Subset<S> {
     ///
     /// # Panics
     /// If `step` is 0, or a number is no 32-bit number.
+    ///
+    /// ```
+    /// use metric_index::points::{Points, Strings, Subset};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let odd = Subset::every(&words, 1, 2);
+    /// assert_eq!((odd.len(), odd.point(1)), (2, "pez"));
+    /// ```
     pub fn every(points: S, first: usize, step: usize) -> Self {
         let number = |point| u32::try_from(point).expect("fewer than 2^32 points");
         let numbers = (first..points.len()).step_by(step).map(number).collect();

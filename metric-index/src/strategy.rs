@@ -28,6 +28,14 @@ mod rendezvous;
 pub use measures::{Measures, Worker};
 
 /// Which thread works on what.
+///
+/// ```
+/// use std::num::NonZero;
+/// use metric_index::strategy::{Options, Strategy};
+///
+/// let one = NonZero::new(1).unwrap();
+/// assert_eq!(Options::new(Strategy::Hybrid, one).strategy, Strategy::Hybrid);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
     /// A thread answers its queries alone, one after the other (algorithm 8).
@@ -134,6 +142,23 @@ impl Options {
 }
 
 /// The answers of a run, and what it took.
+///
+/// ```
+/// use std::num::NonZero;
+/// use metric_index::collector::Nearest;
+/// use metric_index::index::VpTree;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::strategy::{Options, Strategy, run};
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(&words, Edit)?;
+/// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+/// let run = run(&tree, &words, |_| Nearest::new(1), &options)?;
+/// assert_eq!(run.answers.len(), 4);
+/// assert_eq!(run.answers[3].as_ref().unwrap()[0].point, 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Run {
     /// The answer of each query, or why it has none.

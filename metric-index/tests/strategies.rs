@@ -8,13 +8,16 @@ use std::time::Duration;
 use metric_index::collector::{Nearest, Within};
 use metric_index::error::Error;
 use metric_index::index::{
-    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree, Pivots,
-    SssIndex, SssTree, VpTree,
+    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, Kind, ListOfClusters, MTree,
+    Pivots, SssIndex, SssTree, VpTree,
 };
 use metric_index::metric::{Edit, Euclidean, Metric};
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Strings, Vectors};
 use metric_index::strategy::{Arrivals, Options, Run, Strategy, run, run_distributed};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 
 const STRATEGIES: [Strategy; 5] = [
     Strategy::Local,
@@ -106,6 +109,41 @@ fn all_indexes<S: Points + Clone, M: Metric<S::Point> + Copy>(
     let shape = EgnatOptions { arity: 5, bucket: 9 };
     all_strategies(&Egnat::build(p(), metric, shape).unwrap(), queries, radius);
     all_strategies(&MTree::build(p(), metric, 8).unwrap(), queries, radius);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Any strategy of any number of threads, however few distances a superstep has and whenever queries come,
+    /// gives what brute force finds, one query after the other.
+    #[test]
+    fn any_of_all(
+        kind in select(Kind::all().to_vec()),
+        strategy in select(&STRATEGIES[..]),
+        (threads, evaluations, waiting) in (1usize..7, 1u64..60, 0u32..4),
+        (count, seed) in (0usize..260, any::<u64>()),
+        mut trace in vec(0u64..3_000, 0..24),
+        (k, radius) in (0usize..300, 0f32..2.0),
+    ) {
+        trace.sort_unstable();
+        let arrivals = Arrivals::Trace(trace.iter().copied().map(Duration::from_micros).collect());
+        let options = Options { waiting, ..options(strategy, threads, evaluations, arrivals) };
+        let (points, queries) = (grid(count, seed), grid(trace.len(), !seed));
+        let (points, queries) = (&points, &queries);
+        let oracle = BruteForce::new(points, Euclidean).unwrap();
+        let every = || (0..u32::try_from(trace.len()).unwrap()).map(|query| queries.point(query));
+        let index = kind.build(points, Euclidean).unwrap();
+        let nearest: Vec<_> = every().map(|query| oracle.nearest(query, k).unwrap()).collect();
+        checked(run(&index, queries, |_| Nearest::new(k), &options).unwrap(), &nearest, &options);
+        let balls: Vec<_> = every().map(|query| oracle.within(query, radius).unwrap()).collect();
+        checked(run(&index, queries, |_| Within::new(radius), &options).unwrap(), &balls, &options);
+        let (points, queries) = (&words(count, seed), &words(trace.len(), !seed));
+        let oracle = BruteForce::new(points, Edit).unwrap();
+        let every = || (0..u32::try_from(trace.len()).unwrap()).map(|query| queries.point(query));
+        let nearest: Vec<_> = every().map(|query| oracle.nearest(query, k).unwrap()).collect();
+        let index = kind.build(points, Edit).unwrap();
+        checked(run(&index, queries, |_| Nearest::new(k), &options).unwrap(), &nearest, &options);
+    }
 }
 
 #[test]

@@ -66,6 +66,18 @@ impl Kind {
     ///
     /// # Errors
     /// As the index of that kind.
+    ///
+    /// ```
+    /// use metric_index::index::{Index, Kind};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// for kind in Kind::all() {
+    ///     assert_eq!(kind.build(&words, Edit)?.within("casa", 1.0)?.len(), 3);
+    /// }
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build<S: Points, M: Metric<S::Point>>(
         self,
         points: S,
@@ -78,6 +90,17 @@ impl Kind {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Index, Kind, Progress};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// assert_eq!(Kind::VpTree.build_with(words, Edit, &Progress::new(&told))?.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with<S: Points, M: Metric<S::Point>>(
         self,
         points: S,
@@ -123,6 +146,12 @@ impl fmt::Display for Kind {
 }
 
 /// What is no kind of index.
+///
+/// ```
+/// use metric_index::index::Kind;
+///
+/// assert!("ball-tree".parse::<Kind>().unwrap_err().to_string().contains("vp-tree"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no index; expected brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE, sss-index:PIVOTSp, \
@@ -171,6 +200,17 @@ impl FromStr for Kind {
 }
 
 /// An index of any [`Kind`].
+///
+/// ```
+/// use metric_index::index::{AnyIndex, Kind};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let index = "lc:2".parse::<Kind>().unwrap().build(words, Edit)?;
+/// assert!(matches!(index, AnyIndex::ListOfClusters(_)));
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "each is what it is called")]
 pub enum AnyIndex<S, M> {

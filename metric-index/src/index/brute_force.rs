@@ -31,6 +31,16 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself, as a vector with a NaN.
+    ///
+    /// ```
+    /// use metric_index::index::{BruteForce, Index};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// assert_eq!(BruteForce::new(words, Edit)?.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         check(&points, &metric)?;
         Ok(Self { points, metric })

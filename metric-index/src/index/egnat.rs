@@ -123,6 +123,17 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a center, or an option is out of its range.
+    ///
+    /// ```
+    /// use metric_index::index::{Egnat, EgnatOptions, Index};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = Egnat::build(words, Edit, EgnatOptions::default())?;
+    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M, options: EgnatOptions) -> Result<Self, Error> {
         Self::build_with(points, metric, options, &Progress::none())
     }
@@ -131,6 +142,18 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Egnat, EgnatOptions, Index, Progress};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// let index = Egnat::build_with(words, Edit, EgnatOptions::default(), &Progress::new(&told))?;
+    /// assert_eq!(index.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(
         points: S,
         metric: M,
@@ -170,6 +193,19 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     }
 
     /// How many centers took the place of one that was removed.
+    ///
+    /// ```
+    /// use metric_index::index::{Dynamic, Egnat, EgnatOptions};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let options = EgnatOptions { arity: 2, bucket: 1 };
+    /// let mut tree = Egnat::build(words, Edit, options)?;
+    /// assert!(tree.remove(0)?, "a center");
+    /// assert_eq!(tree.ghosts(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn ghosts(&self) -> u64 {
         self.ghosts
     }

@@ -50,6 +50,16 @@ impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself, or is of another dimension than the first.
+    ///
+    /// ```
+    /// use metric_index::index::{Index, KdTree};
+    /// use metric_index::metric::Euclidean;
+    /// use metric_index::points::Vectors;
+    ///
+    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
+    /// assert_eq!(KdTree::build(plane, Euclidean)?.nearest(&[3.0, 3.0], 1)?[0].distance, 1.0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, &Progress::none())
     }
@@ -58,6 +68,17 @@ impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Index, KdTree, Progress};
+    /// use metric_index::metric::Euclidean;
+    /// use metric_index::points::Vectors;
+    ///
+    /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// assert_eq!(KdTree::build_with(plane, Euclidean, &Progress::new(&told))?.nodes(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let dimension = dimension_of(&points)?;

@@ -11,6 +11,13 @@ use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of};
 
 /// How large clusters are.
+///
+/// ```
+/// use metric_index::index::{ClusterSize, Kind};
+///
+/// assert_eq!(Kind::ListOfClusters(ClusterSize::Points(64)).to_string(), "lc:64");
+/// assert_eq!(Kind::ListOfClusters(ClusterSize::Radius(0.5)).to_string(), "lc:r0.5");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterSize {
     /// So many points beside the center: the variant of the thesis.
@@ -61,6 +68,17 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// # Errors
     /// If a point has no distance from itself of 0 or none from a center, or the size is a radius that is
     /// negative or NaN.
+    ///
+    /// ```
+    /// use metric_index::index::{ClusterSize, Index, ListOfClusters};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = ListOfClusters::build(words, Edit, ClusterSize::Points(2))?;
+    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M, size: ClusterSize) -> Result<Self, Error> {
         Self::build_with(points, metric, size, &Progress::none())
     }
@@ -69,6 +87,18 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{ClusterSize, Index, ListOfClusters, Progress};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// let index = ListOfClusters::build_with(words, Edit, ClusterSize::Points(2), &Progress::new(&told))?;
+    /// assert_eq!(index.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(
         points: S,
         metric: M,

@@ -81,6 +81,17 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a point that it is compared with, or the page is
     /// too small.
+    ///
+    /// ```
+    /// use metric_index::index::{Index, MTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = MTree::build(words, Edit, 4)?;
+    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M, page: u32) -> Result<Self, Error> {
         Self::build_with(points, metric, page, &Progress::none())
     }
@@ -89,6 +100,18 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Index, MTree, Progress};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// let index = MTree::build_with(words, Edit, 4, &Progress::new(&told))?;
+    /// assert_eq!(index.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(
         points: S,
         metric: M,

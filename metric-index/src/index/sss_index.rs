@@ -15,6 +15,13 @@ use table::{BLOCK, Place, Table};
 mod table;
 
 /// Which points are pivots.
+///
+/// ```
+/// use metric_index::index::{Kind, Pivots};
+///
+/// assert_eq!(Kind::SssIndex(Pivots::Count(32)).to_string(), "sss-index:32p");
+/// assert_eq!(Kind::SssIndex(Pivots::Spread(0.4)).to_string(), "sss-index:0.4");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
     /// Each point that is at least this share (0 to 1; 0 makes every point a pivot) of the greatest distance
@@ -58,6 +65,17 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a pivot, or the share is not 0 to 1.
+    ///
+    /// ```
+    /// use metric_index::index::{Index, Pivots, SssIndex};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = SssIndex::build(words, Edit, Pivots::Count(2))?;
+    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M, pivots: Pivots) -> Result<Self, Error> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
@@ -66,6 +84,18 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Index, Pivots, Progress, SssIndex};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// let index = SssIndex::build_with(words, Edit, Pivots::Count(2), &Progress::new(&told))?;
+    /// assert_eq!(index.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(
         points: S,
         metric: M,
@@ -101,6 +131,16 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     }
 
     /// The pivots.
+    ///
+    /// ```
+    /// use metric_index::index::{Pivots, SssIndex};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// assert_eq!(SssIndex::build(words, Edit, Pivots::Count(2))?.pivots(), [0, 3]);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn pivots(&self) -> &[u32] {
         &self.pivots
     }

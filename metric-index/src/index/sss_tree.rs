@@ -63,6 +63,17 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a center, or the share is not 0 to 1.
+    ///
+    /// ```
+    /// use metric_index::index::{Index, SssTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let index = SssTree::build(words, Edit, 0.4)?;
+    /// assert_eq!(index.within("pe", 1.0)?.len(), 1);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M, share: f32) -> Result<Self, Error> {
         Self::build_with(points, metric, share, &Progress::none())
     }
@@ -71,6 +82,18 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Index, Progress, SssTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// let index = SssTree::build_with(words, Edit, 0.4, &Progress::new(&told))?;
+    /// assert_eq!(index.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(
         points: S,
         metric: M,

@@ -62,6 +62,16 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a vantage point.
+    ///
+    /// ```
+    /// use metric_index::index::{Index, VpTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// assert_eq!(VpTree::build(words, Edit)?.nearest("pe", 1)?[0].point, 3);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build(points: S, metric: M) -> Result<Self, Error> {
         Self::build_with(points, metric, &Progress::none())
     }
@@ -70,6 +80,17 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     ///
     /// # Errors
     /// As [`build`](Self::build).
+    ///
+    /// ```
+    /// use metric_index::index::{Index, Progress, VpTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let told = |done: u64, all: u64| assert!(done <= all);
+    /// assert_eq!(VpTree::build_with(words, Edit, &Progress::new(&told))?.len(), 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();

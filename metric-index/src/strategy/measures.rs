@@ -5,6 +5,22 @@ use std::time::{Duration, Instant};
 use crate::index::Cost;
 
 /// What one thread has done.
+///
+/// ```
+/// use std::num::NonZero;
+/// use metric_index::collector::Nearest;
+/// use metric_index::index::VpTree;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::strategy::{Options, Strategy, run};
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(&words, Edit)?;
+/// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+/// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+/// assert!(measures.workers.iter().all(|worker| worker.queries == 2 && worker.nodes > 0));
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
     /// Distances that it evaluated, those of queries from themselves among them.
@@ -100,21 +116,85 @@ pub struct Measures {
 
 impl Measures {
     /// Queries answered a second.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.throughput() > 0.0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn throughput(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 
     /// Distances that all threads evaluated.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.evaluations() >= 4 && measures.nodes() >= 4);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn evaluations(&self) -> u64 {
         self.workers.iter().map(|worker| worker.evaluations).sum()
     }
 
     /// Nodes (clusters, blocks) that all threads worked on.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert_eq!(measures.nodes(), 4, "the root, for each query");
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn nodes(&self) -> u64 {
         self.workers.iter().map(|worker| worker.nodes).sum()
     }
 
     /// Tasks that threads sent to others.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert_eq!((measures.messages(), measures.supersteps()), (0, 0), "threads work alone");
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn messages(&self) -> u64 {
         self.workers.iter().map(|worker| worker.messages).sum()
     }
@@ -125,6 +205,22 @@ impl Measures {
     }
 
     /// The share of the threads' time that they had no work in, 0 to 1.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!((0.0..=1.0).contains(&measures.idle()));
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn idle(&self) -> f64 {
         let idle: f64 = self.workers.iter().map(|worker| worker.idle.as_secs_f64()).sum();
         (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
@@ -132,12 +228,44 @@ impl Measures {
 
     /// How evenly the distances of the whole run are spread over the threads: their sum as a share of what it
     /// were if each had evaluated as many as the busiest, `E = (Σ wᵢ / max w) / P`; 1 if there are none.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.balance() <= 1.0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn balance(&self) -> f64 {
         efficiency(self.workers.iter().map(|worker| worker.evaluations))
     }
 
     /// The same E in the mean of the windows in which there was work: it is low, where at any time few threads
     /// have work, even though each has its turn.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.efficiency() <= 1.0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn efficiency(&self) -> f64 {
         let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
         let of = |window| {
@@ -153,6 +281,22 @@ impl Measures {
     ///
     /// # Panics
     /// If the share is not 0 to 1.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.latency(0.5) <= measures.latency(1.0));
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -190,6 +190,20 @@ const FINDINGS: &[Finding] = &[
         most: 1.0,
     },
     Finding {
+        claim: "high traffic: Hybrid takes as little time as Local, within a tenth",
+        one: ("Hybrid", Traffic::High),
+        other: ("Local", Traffic::High),
+        of: |m| m.seconds,
+        most: 1.1,
+    },
+    Finding {
+        claim: "bursts: Hybrid takes less time than Bulk-Circular",
+        one: ("Hybrid", Traffic::Bursts),
+        other: ("BulkCircular", Traffic::Bursts),
+        of: |m| m.seconds,
+        most: 1.0,
+    },
+    Finding {
         claim: "bursts: Hybrid takes as little time as Local, within a tenth",
         one: ("Hybrid", Traffic::Bursts),
         other: ("Local", Traffic::Bursts),

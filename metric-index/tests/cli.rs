@@ -148,6 +148,50 @@ fn mistakes() {
     fails(folder, &["bench", "thesis", "--queries", "0"], 2, "nothing to measure");
 }
 
+/// What is said beside the answers, where no terminal is.
+#[test]
+fn said() {
+    let folder = with_files();
+    let folder = folder.path();
+    let errors = |arguments: &[&str]| {
+        let output = run(folder, arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let built = errors(&["build", "words.txt", "-o", "w.index", "--index", "lc:2"]);
+    assert!(built.starts_with("w.index: lc:2 of 5 words, "), "{built}");
+    assert_eq!(built.lines().count(), 1, "no bar: {built}");
+    let found = out(folder, &["stats", "w.index"]);
+    assert!(found.contains("\nanswers\t5\n") && found.contains("\nnodes\t2\n"), "{found}");
+    let told = errors(&["range", "w.index", "words.txt", "-r", "99", "-j", "1", "--measures"]);
+    assert!(told.contains("6.0 distances and 2.0 nodes a query"), "{told}");
+    std::fs::write(folder.join("none.txt"), "").unwrap();
+    let built = errors(&["build", "none.txt", "-o", "none.index"]);
+    assert!(built.contains("warning: none.txt: no points in it"), "{built}");
+}
+
+/// Another way to measure words finds the same with as many distances.
+#[test]
+fn thesis_by_table() {
+    let folder = with_files();
+    let evaluations = |flag: Option<&str>| {
+        let arguments =
+            ["bench", "thesis", "--words", "words.txt", "--vectors", "0", "--queries", "2"];
+        let more = ["--runs", "1", "-j", "1", "--json", "t.json"];
+        let all: Vec<&str> = arguments.into_iter().chain(more).chain(flag).collect();
+        out(folder.path(), &all);
+        let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let each = json["measurements"].as_array().unwrap().iter();
+        // Others depend on when queries come.
+        let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
+        each.map(|m| m["evaluations_a_query"].to_string()).collect::<Vec<_>>()
+    };
+    let all = evaluations(None);
+    assert!(all.len() > 30, "{all:?}");
+    assert_eq!(all, evaluations(Some("--table")));
+}
+
 /// The experiments on few points: every figure is there.
 #[test]
 fn thesis() {

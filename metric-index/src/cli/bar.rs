@@ -12,7 +12,7 @@ impl Bar {
         if !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {percent}% ETA {eta}")
         {
             bar.set_style(style);

@@ -81,9 +81,8 @@ struct Gnat {
 /// each point keeps its distance from the center above.
 ///
 /// A center that is removed is replaced by a point from below it. The points were dealt by the old center,
-/// behind whose
-/// *ghost planes* they stay: the distances of the new one from them are known less sharply, by as much as it is apart from
-/// the old. After many such removals ([`ghosts`](Egnat::ghosts)) a tree that is built anew is faster.
+/// behind whose *ghost planes* they stay: the distances of the new one from them are known less sharply, by as
+/// much as it is apart from the old. After many such removals ([`ghosts`](Egnat::ghosts)) a tree that is built anew is faster.
 ///
 /// ```
 /// use metric_index::index::{Dynamic, Egnat, EgnatOptions, Index};

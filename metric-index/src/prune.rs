@@ -47,8 +47,9 @@ impl Bounds {
     pub(crate) fn gap_of(self, apart: f32, greatest: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
         let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
-        // The difference itself may have been rounded.
-        let least = (f64::from(apart.next_down()) - lost) * (1.0 - e) - a;
+        // The difference itself may have been rounded, or be beyond the numbers where it was scaled.
+        let apart = apart.min(greatest).next_down();
+        let least = (f64::from(apart) - lost) * (1.0 - e) - a;
         if least <= 0.0 {
             return 0.0;
         }

@@ -40,7 +40,7 @@ use crate::metric::Metric;
 use crate::points::{Points, Sets, Strings, Vectors};
 
 const KEY: &str = "metric-index";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// How many distances are kept to know the metric by.
 const DISTANCES: usize = 32;
 

@@ -35,7 +35,7 @@ pub enum Pivots {
 /// A table of the distances of all points from some of them, the pivots.
 ///
 /// The distances are kept as 16-bit codes, rounded down: whole numbers up to 65,535 exactly, others to a
-/// 32,768th of the greatest and better. The table of the paper is looked at row by row; here rows that are
+/// 32,767th of the greatest and better. The table of the paper is looked at row by row; here rows that are
 /// alike stand together, with boxes around their codes, so that most are excluded many at a time. The
 /// points that are measured are the same.
 ///

@@ -25,6 +25,14 @@ pub enum Question {
 }
 
 /// An index that was tried.
+///
+/// ```
+/// use metric_index::Advised;
+/// use metric_index::index::Kind;
+///
+/// assert_eq!(Advised::Any(Kind::VpTree).to_string(), "vp-tree");
+/// assert_eq!(Advised::KdTree.to_string(), "kd-tree");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Advised {
     /// One of those for any metric.
@@ -43,6 +51,18 @@ impl fmt::Display for Advised {
 }
 
 /// What an index took on the sample.
+///
+/// ```
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::{Question, advise};
+///
+/// let words: Strings = (0..500).map(|number| format!("{number:b}")).collect();
+/// let advice = advise(&words, &Edit, Question::Nearest(1), 500, 0)?;
+/// let fastest = &advice.candidates[0];
+/// println!("{}: {} distances a query", fastest.index, fastest.evaluations);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The index.
@@ -58,6 +78,18 @@ pub struct Candidate {
 }
 
 /// What was found out about some points.
+///
+/// ```
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::{Question, advise};
+///
+/// let words: Strings = (0..500).map(|number| format!("{number:b}")).collect();
+/// let advice = advise(&words, &Edit, Question::Nearest(1), 500, 0)?;
+/// assert_eq!(advice.sample, 495, "the others were queries");
+/// assert!(advice.candidates.is_sorted_by_key(|tried| tried.query));
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice {
     /// See [`intrinsic_dimension`].

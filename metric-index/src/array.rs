@@ -33,6 +33,12 @@ impl<T: Pod> Array<T> {
     ///
     /// # Panics
     /// If there are not so many.
+    ///
+    /// ```
+    /// use metric_index::array::Array;
+    ///
+    /// assert_eq!(Array::from(vec![1, 2, 3]).slice(1..3)[..], [2, 3]);
+    /// ```
     #[must_use]
     pub fn slice(&self, values: Range<usize>) -> Self {
         match &self.0 {
@@ -49,6 +55,14 @@ impl<T: Pod> Array<T> {
 
 impl<T: Pod> Array<T> {
     /// The values to change and add to; those in a file are copied first.
+    ///
+    /// ```
+    /// use metric_index::array::Array;
+    ///
+    /// let mut array = Array::from(vec![1, 2]);
+    /// array.to_mut().push(3);
+    /// assert_eq!(array.len(), 3);
+    /// ```
     pub fn to_mut(&mut self) -> &mut Vec<T> {
         if let Storage::Mapped { .. } = self.0 {
             self.0 = Storage::Owned(self.to_vec());

@@ -86,6 +86,18 @@ impl Within {
     }
 
     /// What was found, nearest first.
+    ///
+    /// ```
+    /// use metric_index::collector::{Collector, Within};
+    /// use metric_index::neighbor::Neighbor;
+    ///
+    /// let mut within = Within::new(2.0);
+    /// for (point, distance) in [(7, 2.0), (8, 1.0), (9, 2.5)] {
+    ///     within.offer(Neighbor { point, distance });
+    /// }
+    /// let found: Vec<u32> = within.into_sorted().iter().map(|near| near.point).collect();
+    /// assert_eq!(found, [8, 7]);
+    /// ```
     pub fn into_sorted(mut self) -> Vec<Neighbor> {
         self.found.sort_unstable();
         self.found
@@ -131,11 +143,28 @@ pub struct Nearest {
 
 impl Nearest {
     /// Nothing yet.
+    ///
+    /// ```
+    /// use metric_index::collector::{Collector, Nearest};
+    ///
+    /// assert_eq!(Nearest::new(3).radius(), f32::INFINITY);
+    /// ```
     pub fn new(k: usize) -> Self {
         Self { k, found: BinaryHeap::new() }
     }
 
     /// What was found, nearest first.
+    ///
+    /// ```
+    /// use metric_index::collector::{Collector, Nearest};
+    /// use metric_index::neighbor::Neighbor;
+    ///
+    /// let mut nearest = Nearest::new(1);
+    /// for (point, distance) in [(9, 1.0), (7, 2.0), (8, 1.0)] {
+    ///     nearest.offer(Neighbor { point, distance });
+    /// }
+    /// assert_eq!(nearest.into_sorted(), [Neighbor { point: 8, distance: 1.0 }]);
+    /// ```
     pub fn into_sorted(self) -> Vec<Neighbor> {
         self.found.into_sorted_vec()
     }

@@ -33,9 +33,23 @@ const ALIGNMENT: usize = 64;
 const JSON_CRC: &str = "settings.crc32";
 
 /// An array to be written: its name, type and bytes.
+///
+/// ```
+/// use metric_index::container::{Dtype, Part};
+///
+/// let part: Part<'_> = ("numbers", Dtype::U8, &[1, 2, 3]);
+/// assert_eq!(part.2.len(), 3);
+/// ```
 pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 
 /// What is wrong with a file.
+///
+/// ```
+/// use metric_index::container::ContainerProblem;
+///
+/// let problem = ContainerProblem::Missing { array: "numbers".to_owned() };
+/// assert_eq!(problem.to_string(), "array `numbers` is missing");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContainerProblem {
     /// No safetensors file, or a damaged one, or not of this program.
@@ -71,6 +85,10 @@ pub enum ContainerProblem {
 }
 
 /// The checksum of an array.
+///
+/// ```
+/// assert_eq!(metric_index::container::checksum(b"123456789"), "cbf43926");
+/// ```
 pub fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }
@@ -79,6 +97,16 @@ pub fn checksum(bytes: &[u8]) -> String {
 ///
 /// # Errors
 /// If anything fails; then the file is as it was.
+///
+/// ```
+/// use metric_index::container::{Container, Dtype, write};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("numbers");
+/// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write(path: &Path, program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
@@ -104,6 +132,21 @@ pub fn write(path: &Path, program: &str, json: String, arrays: Vec<Part<'_>>) ->
 }
 
 /// A mapped file of [`write()`], and its arrays that are still to be read.
+///
+/// ```
+/// use metric_index::container::{Container, Dtype, write};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("numbers");
+/// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+/// let mut file = Container::new(Container::map(&path)?)?;
+/// let json = file.json("sums")?;
+/// file.check_json(&json)?;
+/// assert_eq!(file.first_unread(), Some("numbers"));
+/// assert_eq!(file.array::<u8>("numbers", Dtype::U8)?[..], [1, 2, 3]);
+/// assert!(!file.has("num"), "all is read");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Container {
     map: Arc<Mmap>,
@@ -118,6 +161,17 @@ impl Container {
     ///
     /// # Errors
     /// If it cannot be read or is no regular file.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// assert!(Container::map(&path)?.len() > 3);
+    /// assert!(Container::map(folder.path()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn map(path: &Path) -> io::Result<Mmap> {
         let file = std::fs::File::open(path)?;
         if !file.metadata()?.is_file() {
@@ -135,6 +189,16 @@ impl Container {
     ///
     /// # Errors
     /// If it is no safetensors file, or a damaged one.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// assert!(Container::new(Container::map(&path)?)?.has("numbers"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(map: Mmap) -> Result<Self, ContainerProblem> {
         let damaged =
             |error: safetensors::SafeTensorError| ContainerProblem::Damaged(error.to_string());
@@ -147,6 +211,18 @@ impl Container {
     ///
     /// # Errors
     /// If there is none.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let file = Container::new(Container::map(&path)?)?;
+    /// assert_eq!(file.json("sums")?, "{}");
+    /// assert!(file.json("products").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn json(&self, program: &str) -> Result<String, ContainerProblem> {
         let text = self.metadata.metadata().as_ref().and_then(|metadata| metadata.get(program));
         text.cloned().ok_or_else(|| {
@@ -158,6 +234,17 @@ impl Container {
     ///
     /// # Errors
     /// If it is not.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let mut file = Container::new(Container::map(&path)?)?;
+    /// assert!(file.check_json("{}").is_ok() && file.check_json("[]").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn check_json(&mut self, text: &str) -> Result<(), ContainerProblem> {
         let crc = self.array::<u32>(JSON_CRC, Dtype::U32)?;
         if *crc == [crc32fast::hash(text.as_bytes())] {
@@ -168,11 +255,35 @@ impl Container {
     }
 
     /// Whether an array whose name begins so is still to be read.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let file = Container::new(Container::map(&path)?)?;
+    /// assert!(file.has("num") && !file.has("words"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn has(&self, start: &str) -> bool {
         self.unread.iter().any(|name| name.starts_with(start))
     }
 
     /// An array that was not read.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let mut file = Container::new(Container::map(&path)?)?;
+    /// file.check_json("{}")?;
+    /// file.array::<u8>("numbers", Dtype::U8)?;
+    /// assert_eq!(file.first_unread(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn first_unread(&self) -> Option<&str> {
         self.unread.first().map(String::as_str)
     }
@@ -181,6 +292,18 @@ impl Container {
     ///
     /// # Errors
     /// If it is not there, or of another type or shape.
+    ///
+    /// ```
+    /// use metric_index::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let mut file = Container::new(Container::map(&path)?)?;
+    /// assert_eq!(file.array::<u8>("numbers", Dtype::U8)?.len(), 3);
+    /// assert!(file.array::<f32>("numbers", Dtype::F32).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn array<T: Pod>(
         &mut self,
         name: &str,

@@ -34,12 +34,36 @@ pub use texture::{Texel, Texture};
 use cudarc::driver::{CudaContext, CudaModule};
 
 /// The least compute capability that the kernels run on.
+///
+/// ```
+/// use metric_index::gpu::{LEAST_CAPABILITY, devices};
+///
+/// for info in devices().unwrap_or_default() {
+///     assert!(!info.is_supported() || info.capability >= LEAST_CAPABILITY);
+/// }
+/// ```
 pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
 /// The oldest driver that reads the kernels' PTX, by the newest CUDA that it knows: 12000 is 12.0, of the
 /// drivers from 525 on.
+///
+/// ```
+/// use metric_index::gpu::{LEAST_DRIVER, devices};
+///
+/// for info in devices().unwrap_or_default() {
+///     assert!(!info.is_supported() || info.driver >= LEAST_DRIVER);
+/// }
+/// ```
 pub const LEAST_DRIVER: i32 = 12_000;
 
 /// What a GPU is and how much of everything it has.
+///
+/// ```
+/// use metric_index::gpu::devices;
+///
+/// for info in devices().unwrap_or_default() {
+///     println!("GPU {}: {}, {} bytes free", info.ordinal, info.name, info.free);
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// The driver's number of the GPU, from 0.
@@ -70,6 +94,14 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// Whether the kernels run on it.
+    ///
+    /// ```
+    /// use metric_index::gpu::devices;
+    ///
+    /// for info in devices().unwrap_or_default() {
+    ///     assert_eq!(info.is_supported(), info.check().is_ok());
+    /// }
+    /// ```
     pub fn is_supported(&self) -> bool {
         self.check().is_ok()
     }
@@ -78,6 +110,16 @@ impl DeviceInfo {
     ///
     /// # Errors
     /// [`GpuError::TooOld`] or [`GpuError::OldDriver`].
+    ///
+    /// ```
+    /// use metric_index::gpu::devices;
+    ///
+    /// for info in devices().unwrap_or_default() {
+    ///     if let Err(why) = info.check() {
+    ///         println!("{}: {why}", info.name);
+    ///     }
+    /// }
+    /// ```
     pub fn check(&self) -> Result<(), GpuError> {
         if self.capability < LEAST_CAPABILITY {
             let (name, capability) = (self.name.clone(), self.capability);
@@ -96,6 +138,15 @@ impl DeviceInfo {
 /// The first GPU's if none can be opened (one that others keep for themselves, or whose memory is full);
 /// [`GpuError::NoDriver`] where there is no driver, [`GpuError::NoDevice`] where it lists no GPU,
 /// [`GpuError::StaticBuild`] in a static binary.
+///
+/// ```
+/// use metric_index::gpu::{GpuError, devices};
+///
+/// match devices() {
+///     Ok(found) => assert!(!found.is_empty()),
+///     Err(why) => println!("no GPU: {why}"),
+/// }
+/// ```
 pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
     let mut found = Vec::new();
     let mut first_error = None;
@@ -130,6 +181,16 @@ fn count() -> Result<usize, GpuError> {
 }
 
 /// An open GPU.
+///
+/// ```
+/// use metric_index::gpu::Device;
+///
+/// // Nothing where there is no GPU.
+/// if let Ok(device) = Device::open_best() {
+///     println!("{}", device.info().name);
+/// }
+/// # Ok::<(), metric_index::gpu::GpuError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Device {
     context: Arc<CudaContext>,
@@ -141,6 +202,12 @@ impl Device {
     ///
     /// # Errors
     /// If there is no driver, no such GPU, or it does not answer.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// assert!(Device::open(usize::MAX).is_err());
+    /// ```
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
         let count = count()?;
         if ordinal >= count {
@@ -162,6 +229,15 @@ impl Device {
     ///
     /// # Errors
     /// If there is none.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// match Device::open_best() {
+    ///     Ok(device) => assert!(device.info().is_supported()),
+    ///     Err(why) => println!("{why}"),
+    /// }
+    /// ```
     pub fn open_best() -> Result<Self, GpuError> {
         let found = devices()?;
         let best = found.iter().filter(|info| info.is_supported()).max_by_key(|info| info.free);
@@ -175,11 +251,31 @@ impl Device {
     }
 
     /// What it is.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.info().is_supported());
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     /// The driver's context.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert_eq!(device.context().ordinal(), device.info().ordinal);
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
@@ -188,6 +284,16 @@ impl Device {
     ///
     /// # Errors
     /// If the GPU does not answer.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.free()? <= device.info().memory);
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn free(&self) -> Result<usize, GpuError> {
         let doing = Doing::new(self.info.ordinal, "asking for its free memory");
         self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
@@ -197,6 +303,16 @@ impl Device {
     ///
     /// # Errors
     /// [`GpuError::Memory`] if fewer than `needed` bytes are free.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.reserve("rows", usize::MAX).is_err());
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
         // What was freed in streams is free when they have come that far.
         let doing = Doing::new(self.info.ordinal, "waiting for it");
@@ -212,6 +328,16 @@ impl Device {
     ///
     /// # Errors
     /// If the driver makes none.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _stream = device.stream()?;
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
         let doing = Doing::new(self.info.ordinal, "making a stream");
         self.context.new_stream().map_err(doing.failed())
@@ -221,6 +347,16 @@ impl Device {
     ///
     /// # Errors
     /// If the GPU or its driver is too old, or the driver refuses the PTX.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.load("no PTX").is_err());
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn load(&self, ptx: &str) -> Result<Module, GpuError> {
         self.info.check()?;
         let doing = Doing::new(self.info.ordinal, "loading its kernels");
@@ -232,6 +368,16 @@ impl Device {
     ///
     /// # Errors
     /// If the driver makes none.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _start = device.timer()?;
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn timer(&self) -> Result<CudaEvent, GpuError> {
         let flags = cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
         let doing = Doing::new(self.info.ordinal, "making an event");
@@ -239,12 +385,33 @@ impl Device {
     }
 
     /// What errors of this GPU say that it was doing.
+    ///
+    /// ```
+    /// use metric_index::gpu::Device;
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _step = device.doing("adding rows");
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn doing(&self, what: &'static str) -> Doing {
         Doing::new(self.info.ordinal, what)
     }
 }
 
 /// Loaded kernels.
+///
+/// ```
+/// use metric_index::gpu::{Device};
+///
+/// // Nothing where there is no GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let module = device.load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none() { ret; }")?;
+///     let _kernel = module.kernel("none", 0)?;
+/// }
+/// # Ok::<(), metric_index::gpu::GpuError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Module {
     module: Arc<CudaModule>,
@@ -256,6 +423,17 @@ impl Module {
     ///
     /// # Errors
     /// If there is no such kernel or the memory is more than the GPU has.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let module = device.load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none() { ret; }")?;
+    ///     assert!(module.kernel("some", 0).is_err());
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn kernel(&self, name: &str, shared: usize) -> Result<CudaFunction, GpuError> {
         let doing = Doing::new(self.ordinal, "finding a kernel");
         let function = self.module.load_function(name).map_err(doing.failed())?;

@@ -68,6 +68,69 @@ impl Task {
 }
 
 /// A query on its way through an index: it measures distances, counts them, and offers points.
+///
+/// An index of your own:
+///
+/// ```
+/// use metric_index::collector::Collector;
+/// use metric_index::index::{Index, Probe, Task};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::{Points, Strings};
+///
+/// /// One pivot, the first point: others are measured only where its distances let them be near.
+/// struct Own(Strings, Vec<f32>);
+///
+/// impl Index for Own {
+///     type Points = Strings;
+///     type Metric = Edit;
+///
+///     fn points(&self) -> &Strings {
+///         &self.0
+///     }
+///
+///     fn metric(&self) -> &Edit {
+///         &Edit
+///     }
+///
+///     fn nodes(&self) -> usize {
+///         1
+///     }
+///
+///     fn start<C: Collector>(
+///         &self,
+///         probe: &mut Probe<'_, Strings, Edit, C>,
+///         tasks: &mut Vec<Task>,
+///     ) -> Box<[f32]> {
+///         tasks.push(Task { at: 1, ..Task::new(0, 0.0, 0.0) });
+///         Box::new([probe.visit(0)])
+///     }
+///
+///     fn step<C: Collector>(
+///         &self,
+///         task: Task,
+///         shared: &[f32],
+///         probe: &mut Probe<'_, Strings, Edit, C>,
+///         tasks: &mut Vec<Task>,
+///     ) {
+///         for (at, from_pivot) in (0..).zip(&self.1).skip(task.at as usize) {
+///             if (from_pivot - shared[0]).abs() > probe.radius() {
+///                 continue;
+///             }
+///             if probe.is_tired() {
+///                 tasks.push(Task { at, ..task });
+///                 return;
+///             }
+///             probe.visit_within(at);
+///         }
+///     }
+/// }
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let own = Own(words, vec![0.0, 1.0, 1.0, 4.0]);
+/// assert_eq!(own.within("casa", 1.0)?.len(), 3);
+/// assert_eq!(own.nearest("paz", 1)?[0].point, 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Probe<'a, S: Points, M, C> {
     points: &'a S,

@@ -10,6 +10,22 @@ use std::path::Path;
 ///
 /// # Errors
 /// If anything fails; then `path` is as it was, and the temporary file is gone.
+///
+/// ```
+/// use std::io::Write;
+/// use metric_index::output::write_atomically;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("answers");
+/// write_atomically(&path, |out| out.write_all(b"whole"))?;
+/// let failed = write_atomically(&path, |out| {
+///     out.write_all(b"ha")?;
+///     Err(std::io::Error::other("no more"))
+/// });
+/// assert!(failed.is_err());
+/// assert_eq!(std::fs::read(&path)?, b"whole");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,

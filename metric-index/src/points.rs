@@ -85,6 +85,14 @@ impl<T: Pod> Vectors<T> {
     ///
     /// # Errors
     /// If that does not come out even.
+    ///
+    /// ```
+    /// use metric_index::points::{Points, Vectors};
+    ///
+    /// assert_eq!(Vectors::new(vec![0u8, 1, 2, 3], 2)?.len(), 2);
+    /// assert!(Vectors::new(vec![0u8, 1, 2], 2).is_err());
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn new(values: Vec<T>, dimension: usize) -> Result<Self, Error> {
         Self::of(values.into(), dimension)
     }
@@ -110,6 +118,13 @@ impl<T: Pod> Vectors<T> {
     }
 
     /// Values of a vector.
+    ///
+    /// ```
+    /// use metric_index::points::Vectors;
+    ///
+    /// assert_eq!(Vectors::new(vec![0u8; 6], 3)?.dimension(), 3);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn dimension(&self) -> usize {
         self.dimension
     }
@@ -217,6 +232,13 @@ impl Sets {
     ///
     /// # Errors
     /// If the numbers of one do not rise.
+    ///
+    /// ```
+    /// use metric_index::points::{Points, Sets};
+    ///
+    /// assert_eq!(Sets::new([vec![1, 4], vec![]])?.len(), 2);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn new<S: AsRef<[u32]>>(sets: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let mut all = Self::default();
         for set in sets {
@@ -280,6 +302,12 @@ impl<P: ?Sized, B: Clone> Clone for Items<P, B> {
 
 impl<P: ?Sized, B: Borrow<P> + Sync> Items<P, B> {
     /// These points.
+    ///
+    /// ```
+    /// use metric_index::points::{Items, Points};
+    ///
+    /// assert_eq!(Items::<str, _>::new(vec!["casa", "pez"]).len(), 2);
+    /// ```
     pub fn new(items: Vec<B>) -> Self {
         Self { items, point: PhantomData }
     }
@@ -324,6 +352,13 @@ impl<S: Points> Subset<S> {
     ///
     /// # Panics
     /// If there is no point of one of them.
+    ///
+    /// ```
+    /// use metric_index::points::{Points, Strings, Subset};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso"].into_iter().collect();
+    /// assert_eq!(Subset::new(words, vec![2, 0]).point(0), "caso");
+    /// ```
     pub fn new(points: S, numbers: Vec<u32>) -> Self {
         let count = points.len();
         for &number in &numbers {
@@ -351,6 +386,13 @@ impl<S: Points> Subset<S> {
     }
 
     /// The numbers that the points have in the store.
+    ///
+    /// ```
+    /// use metric_index::points::{Strings, Subset};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso"].into_iter().collect();
+    /// assert_eq!(Subset::every(words, 0, 2).numbers(), [0, 2]);
+    /// ```
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }

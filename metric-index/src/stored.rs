@@ -45,6 +45,13 @@ const VERSION: u32 = 2;
 const DISTANCES: usize = 32;
 
 /// Why an index cannot be saved or opened.
+///
+/// ```
+/// use metric_index::stored::describe;
+///
+/// let error = describe("nowhere".as_ref()).unwrap_err();
+/// assert!(error.to_string().starts_with("nowhere: "));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct StoreError {
@@ -55,6 +62,13 @@ pub struct StoreError {
 }
 
 /// What is wrong with a file of an index.
+///
+/// ```
+/// use metric_index::stored::{StoreProblem, describe};
+///
+/// let error = describe("nowhere".as_ref()).unwrap_err();
+/// assert!(matches!(error.problem, StoreProblem::Io { doing: "read", .. }));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreProblem {
@@ -116,6 +130,17 @@ struct Header {
 }
 
 /// A type of values that files have.
+///
+/// ```
+/// use metric_index::points::Vectors;
+/// use metric_index::stored::{StoredPoints, Value};
+///
+/// fn can_be_stored<S: StoredPoints>() {}
+/// fn vectors<T: Value>() {
+///     can_be_stored::<Vectors<T>>();
+/// }
+/// vectors::<f32>();
+/// ```
 pub trait Value: Pod + Sync {
     /// Its name in the format.
     #[doc(hidden)]
@@ -228,6 +253,16 @@ impl Reader {
 }
 
 /// Points that can be stored.
+///
+/// ```
+/// use metric_index::points::{Sets, Strings, Vectors};
+/// use metric_index::stored::StoredPoints;
+///
+/// fn can_be_stored<S: StoredPoints>() {}
+/// can_be_stored::<Strings>();
+/// can_be_stored::<Sets>();
+/// can_be_stored::<Vectors<u8>>();
+/// ```
 pub trait StoredPoints: Points + Sized {
     /// What they are called in files.
     #[doc(hidden)]
@@ -361,6 +396,17 @@ pub(crate) fn distances(values: &[f32], array: &str) -> Result<(), StoreProblem>
 }
 
 /// An index that can be stored.
+///
+/// ```
+/// use metric_index::index::{AnyIndex, VpTree};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::stored::Stored;
+///
+/// fn can_be_stored<I: Stored>() {}
+/// can_be_stored::<VpTree<Strings, Edit>>();
+/// can_be_stored::<AnyIndex<Strings, Edit>>();
+/// ```
 pub trait Stored: Index {
     /// What it is called in files.
     #[doc(hidden)]
@@ -396,6 +442,20 @@ fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
 /// If the file cannot be written; it is then as it was.
 ///
 /// An example is in [the module](self).
+///
+/// ```
+/// use metric_index::index::BruteForce;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::stored::{save};
+///
+/// let words: Strings = ["casa", "cosa"].into_iter().collect();
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("words.index");
+/// save(&BruteForce::new(words, Edit)?, &path)?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(), StoreError> {
     let mut parts = Parts::default();
     index.points().write(&mut parts);
@@ -432,6 +492,21 @@ pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(
 /// another metric.
 ///
 /// An example is in [the module](self).
+///
+/// ```
+/// use metric_index::index::BruteForce;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::stored::{open, save};
+///
+/// let words: Strings = ["casa", "cosa"].into_iter().collect();
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("words.index");
+/// save(&BruteForce::new(words, Edit)?, &path)?;
+/// let index: BruteForce<Strings, Edit> = open(&path, Edit)?;
+/// assert_eq!(metric_index::index::Index::len(&index), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn open<I: Stored<Points: StoredPoints>>(
     path: &Path,
     metric: I::Metric,
@@ -501,6 +576,21 @@ pub struct Description {
 /// If it cannot be read, or is no index, or of another version.
 ///
 /// An example is at [`Description`].
+///
+/// ```
+/// use metric_index::index::BruteForce;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::stored::{describe, save};
+///
+/// let words: Strings = ["casa", "cosa"].into_iter().collect();
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("words.index");
+/// save(&BruteForce::new(words, Edit)?, &path)?;
+/// let found = describe(&path)?;
+/// assert_eq!((found.index.as_str(), found.numbers["answers"]), ("brute-force", 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn describe(path: &Path) -> Result<Description, StoreError> {
     let header = Reader::new(path).map(|reader| reader.header);
     let header = header.map_err(|problem| StoreError { path: path.to_owned(), problem })?;

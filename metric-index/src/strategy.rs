@@ -108,6 +108,14 @@ pub struct Options {
 impl Options {
     /// All queries at once, 512 distances a superstep, high traffic from 2 waiting queries a thread, windows of
     /// 10 ms.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::strategy::{Options, Strategy};
+    ///
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// assert_eq!((options.evaluations.get(), options.waiting), (512, 2));
+    /// ```
     pub fn new(strategy: Strategy, threads: NonZero<usize>) -> Self {
         Self {
             strategy,

@@ -8,6 +8,18 @@ use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
 use super::{Device, GpuError};
 
 /// Page-locked host memory that grows: copies to and from it run beside other work.
+///
+/// ```
+/// use metric_index::gpu::{Device, Pinned};
+///
+/// // Nothing where there is no GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let mut pinned = Pinned::<f32>::new(&device);
+///     pinned.get(4)?.fill(1.0);
+///     assert_eq!(pinned.values()[..4], [1.0; 4]);
+/// }
+/// # Ok::<(), metric_index::gpu::GpuError>(())
+/// ```
 #[derive(Debug)]
 pub struct Pinned<T> {
     device: Device,
@@ -26,6 +38,16 @@ unsafe impl<T: Sync> Sync for Pinned<T> {}
 
 impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// No memory yet.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device, Pinned};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(Pinned::<f32>::new(&device).values().is_empty());
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn new(device: &Device) -> Self {
         Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
@@ -38,6 +60,17 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     ///
     /// # Panics
     /// If `length` is above half of the address space.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device, Pinned};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let mut pinned = Pinned::<f32>::new(&device);
+    ///     assert_eq!(pinned.get(4)?.len(), 4);
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let doing = self.device.doing("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
@@ -62,6 +95,18 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 
     /// All values that there is memory for: as many as were ever asked for, or more. As for
     /// [`Pinned::get`], no copy may be on its way.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device, Pinned};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let mut pinned = Pinned::<f32>::new(&device);
+    ///     pinned.get(4)?;
+    ///     assert!(pinned.values().len() >= 4);
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn values(&self) -> &[T] {
         #[expect(unsafe_code, reason = "the driver's memory")]
         // SAFETY: `start` points at `length` initialized values that `memory` owns, or at none.
@@ -71,6 +116,19 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     }
 
     /// The same, to be changed.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device, Pinned};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let mut pinned = Pinned::<f32>::new(&device);
+    ///     pinned.get(4)?;
+    ///     pinned.values_mut()[0] = 2.0;
+    ///     assert_eq!(pinned.get(4)?[0], 2.0);
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn values_mut(&mut self) -> &mut [T] {
         #[expect(unsafe_code, reason = "the driver's memory")]
         // SAFETY: as in `values`, and it is borrowed mutably.
@@ -81,6 +139,15 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
 }
 
 /// Things that are not in use, kept for the next who needs one.
+///
+/// ```
+/// use metric_index::gpu::Pool;
+///
+/// let pool = Pool::default();
+/// let made = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
+/// pool.put(made);
+/// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "not made anew");
+/// ```
 #[derive(Debug)]
 pub struct Pool<T>(Mutex<Vec<T>>);
 
@@ -95,17 +162,41 @@ impl<T> Pool<T> {
     ///
     /// # Errors
     /// That of `make`.
+    ///
+    /// ```
+    /// use metric_index::gpu::Pool;
+    ///
+    /// let pool = Pool::default();
+    /// assert_eq!(pool.take(|| Ok::<_, ()>(7)), Ok(7));
+    /// ```
     pub fn take<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         spare.map_or_else(make, Ok)
     }
 
     /// Gives it back.
+    ///
+    /// ```
+    /// use metric_index::gpu::Pool;
+    ///
+    /// let pool = Pool::default();
+    /// pool.put(7);
+    /// assert_eq!(pool.take(|| Err(())), Ok(7));
+    /// ```
     pub fn put(&self, item: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(item);
     }
 
     /// Drops all that are not in use.
+    ///
+    /// ```
+    /// use metric_index::gpu::Pool;
+    ///
+    /// let pool = Pool::default();
+    /// pool.put(7);
+    /// pool.clear();
+    /// assert!(pool.take(|| Err::<i32, _>("nothing is left")).is_err());
+    /// ```
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -4,6 +4,12 @@ use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
 /// Why a GPU cannot be used.
+///
+/// ```
+/// use metric_index::gpu::GpuError;
+///
+/// assert!(!GpuError::NoDriver.is_out_of_memory());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
@@ -64,6 +70,13 @@ pub enum GpuError {
 
 impl GpuError {
     /// Whether less at a time could help.
+    ///
+    /// ```
+    /// use metric_index::gpu::GpuError;
+    ///
+    /// let error = GpuError::Memory { ordinal: 0, what: "rows", needed: 2, free: 1 };
+    /// assert!(error.is_out_of_memory());
+    /// ```
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             Self::Memory { .. } => true,
@@ -81,6 +94,17 @@ impl GpuError {
 }
 
 /// A step of the work on a GPU, for its errors.
+///
+/// ```
+/// use metric_index::gpu::{Device};
+///
+/// // Nothing where there is no GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let step = device.doing("waiting");
+///     device.context().synchronize().map_err(step.failed())?;
+/// }
+/// # Ok::<(), metric_index::gpu::GpuError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Doing {
     ordinal: usize,
@@ -93,6 +117,17 @@ impl Doing {
     }
 
     /// Makes the driver's error one of this step.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let step = device.doing("waiting");
+    ///     device.context().synchronize().map_err(step.failed())?;
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn failed(self) -> impl Fn(DriverError) -> GpuError {
         move |source| GpuError::Driver { ordinal: self.ordinal, doing: self.what, source }
     }

@@ -10,6 +10,12 @@ use cudarc::driver::{CudaContext, CudaSlice, DevicePtr, DeviceRepr};
 use super::{Device, GpuError};
 
 /// A type that one texel holds.
+///
+/// ```
+/// use metric_index::gpu::Texel;
+///
+/// assert_ne!(u32::FORMAT, f32::FORMAT);
+/// ```
 pub trait Texel: DeviceRepr {
     /// How the driver calls it.
     const FORMAT: CUarray_format;
@@ -24,6 +30,18 @@ impl Texel for f32 {
 }
 
 /// A one-dimensional texture of a part of a buffer. The buffer must live as long.
+///
+/// ```
+/// use metric_index::gpu::{Device, Texture};
+///
+/// // Nothing where there is no GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let step = device.doing("copying");
+///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
+///     assert_ne!(Texture::new(&device, &buffer, 0, 3)?.object(), 0);
+/// }
+/// # Ok::<(), metric_index::gpu::GpuError>(())
+/// ```
 #[derive(Debug)]
 pub struct Texture {
     object: sys::CUtexObject,
@@ -39,6 +57,18 @@ impl Texture {
     ///
     /// # Panics
     /// If the range is not in the buffer.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device, Texture};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let step = device.doing("copying");
+    ///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
+    ///     let _texture = Texture::new(&device, &buffer, 0, 2)?;
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn new<T: Texel>(
         device: &Device,
         buffer: &CudaSlice<T>,
@@ -81,6 +111,18 @@ impl Texture {
     }
 
     /// The number that a kernel knows it by.
+    ///
+    /// ```
+    /// use metric_index::gpu::{Device, Texture};
+    ///
+    /// // Nothing where there is no GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let step = device.doing("copying");
+    ///     let buffer = device.stream()?.clone_htod(&[1u32, 2, 3]).map_err(step.failed())?;
+    ///     assert_ne!(Texture::new(&device, &buffer, 0, 3)?.object(), 0);
+    /// }
+    /// # Ok::<(), metric_index::gpu::GpuError>(())
+    /// ```
     pub fn object(&self) -> u64 {
         self.object
     }

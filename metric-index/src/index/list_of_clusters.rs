@@ -172,6 +172,16 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     }
 
     /// How many clusters there are.
+    ///
+    /// ```
+    /// use metric_index::index::{ClusterSize, ListOfClusters};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// assert_eq!(ListOfClusters::build(words, Edit, ClusterSize::Points(1))?.clusters(), 2);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn clusters(&self) -> usize {
         self.clusters.len()
     }

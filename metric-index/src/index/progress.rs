@@ -40,6 +40,12 @@ impl fmt::Debug for Progress<'_> {
 
 impl<'a> Progress<'a> {
     /// Calls `hear` with what is done and with all that there is. It serves one building.
+    ///
+    /// ```
+    /// use metric_index::index::Progress;
+    ///
+    /// let progress = Progress::new(&|done, all| println!("{done} of {all}"));
+    /// ```
     pub fn new(hear: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
         Self { hear: Some(hear), ..Self::default() }
     }

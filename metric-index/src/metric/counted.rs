@@ -21,11 +21,25 @@ pub struct Counted<M> {
 
 impl<M> Counted<M> {
     /// No call yet.
+    ///
+    /// ```
+    /// use metric_index::metric::{Counted, Euclidean};
+    ///
+    /// assert_eq!(Counted::new(Euclidean).calls(), 0);
+    /// ```
     pub fn new(metric: M) -> Self {
         Self { metric, calls: AtomicU64::new(0) }
     }
 
     /// How many distances were asked for.
+    ///
+    /// ```
+    /// use metric_index::metric::{Counted, Edit, Metric};
+    ///
+    /// let counted = Counted::new(Edit);
+    /// counted.distance_within("casa", "pez", 1.0);
+    /// assert_eq!(counted.calls(), 1);
+    /// ```
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }

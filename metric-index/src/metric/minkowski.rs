@@ -186,6 +186,12 @@ pub struct Minkowski {
 
 impl Minkowski {
     /// The distance of a finite power from 1; below, the triangle inequality fails.
+    ///
+    /// ```
+    /// use metric_index::metric::Minkowski;
+    ///
+    /// assert!(Minkowski::new(3.0).is_some() && Minkowski::new(0.5).is_none());
+    /// ```
     pub fn new(p: f32) -> Option<Self> {
         (p.is_finite() && p >= 1.0).then(|| Self { p: p.into() })
     }

@@ -200,6 +200,21 @@ impl Measures {
     }
 
     /// Supersteps; 0 of strategies that have none.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_index::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::BulkLocal, NonZero::new(2).unwrap());
+    /// assert!(run(&tree, &words, |_| Nearest::new(1), &options)?.measures.supersteps() > 0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
     pub fn supersteps(&self) -> u64 {
         self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use metric_index::index::{
     BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, Kind, ListOfClusters, MTree,
     Pivots, SssIndex, SssTree, VpTree,
 };
-use metric_index::metric::{Edit, Euclidean, Metric};
+use metric_index::metric::{
+    Angular, Chebyshev, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric, Minkowski,
+};
 use metric_index::neighbor::Neighbor;
-use metric_index::points::{Items, Points, Strings, Vectors};
+use metric_index::points::{Items, Points, Sets, Strings, Vectors};
 use metric_index::strategy::{Arrivals, Options, Run, Strategy, run, run_distributed};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -112,7 +115,7 @@ fn all_indexes<S: Points + Clone, M: Metric<S::Point> + Copy>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Any strategy of any number of threads, however few distances a superstep has and whenever queries come,
     /// gives what brute force finds, one query after the other.
@@ -122,27 +125,69 @@ proptest! {
         strategy in select(&STRATEGIES[..]),
         (threads, evaluations, waiting) in (1usize..7, 1u64..60, 0u32..4),
         (count, seed) in (0usize..260, any::<u64>()),
-        mut trace in vec(0u64..3_000, 0..24),
+        mut trace in vec(0u64..1_500, 0..16),
         (k, radius) in (0usize..300, 0f32..2.0),
     ) {
         trace.sort_unstable();
         let arrivals = Arrivals::Trace(trace.iter().copied().map(Duration::from_micros).collect());
         let options = Options { waiting, ..options(strategy, threads, evaluations, arrivals) };
-        let (points, queries) = (grid(count, seed), grid(trace.len(), !seed));
-        let (points, queries) = (&points, &queries);
-        let oracle = BruteForce::new(points, Euclidean).unwrap();
-        let every = || (0..u32::try_from(trace.len()).unwrap()).map(|query| queries.point(query));
-        let index = kind.build(points, Euclidean).unwrap();
-        let nearest: Vec<_> = every().map(|query| oracle.nearest(query, k).unwrap()).collect();
-        checked(run(&index, queries, |_| Nearest::new(k), &options).unwrap(), &nearest, &options);
-        let balls: Vec<_> = every().map(|query| oracle.within(query, radius).unwrap()).collect();
-        checked(run(&index, queries, |_| Within::new(radius), &options).unwrap(), &balls, &options);
-        let (points, queries) = (&words(count, seed), &words(trace.len(), !seed));
-        let oracle = BruteForce::new(points, Edit).unwrap();
-        let every = || (0..u32::try_from(trace.len()).unwrap()).map(|query| queries.point(query));
-        let nearest: Vec<_> = every().map(|query| oracle.nearest(query, k).unwrap()).collect();
-        let index = kind.build(points, Edit).unwrap();
-        checked(run(&index, queries, |_| Nearest::new(k), &options).unwrap(), &nearest, &options);
+        let case = Case { kind, options, k, radius };
+        let (points, queries) = (&grid(count, seed), &grid(trace.len(), !seed));
+        case.with(points, queries, Euclidean);
+        case.with(points, queries, Manhattan);
+        case.with(points, queries, Chebyshev);
+        case.with(points, queries, Minkowski::new(3.0).unwrap());
+        case.with(points, queries, Hamming);
+        case.agrees(&KdTree::build(points, Euclidean).unwrap(), queries);
+        case.agrees(&KdTree::build(points, Chebyshev).unwrap(), queries);
+        let away = |points: &Vectors<f32>| {
+            Vectors::new(points.values().iter().map(|x| x + 0.1).collect(), 3).unwrap()
+        };
+        case.with(&away(points), &away(queries), Angular);
+        let bytes = |points: &Vectors<f32>| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 11")]
+            let tenths = |x: &f32| (x * 10.0).round() as u8;
+            Vectors::new(points.values().iter().map(tenths).collect::<Vec<u8>>(), 3).unwrap()
+        };
+        case.with(&bytes(points), &bytes(queries), Manhattan);
+        let (points, queries) = (words(count, seed), words(trace.len(), !seed));
+        case.with(&points, &queries, Edit);
+        let sets = |words: &Strings| {
+            let places = (0u32..).take(words.len());
+            let letters = |place| words.point(place).bytes().map(u32::from);
+            let set = |place| letters(place).collect::<BTreeSet<u32>>().into_iter().collect();
+            Sets::new(places.map(set).collect::<Vec<Vec<u32>>>()).unwrap()
+        };
+        case.with(&sets(&points), &sets(&queries), Jaccard);
+    }
+}
+
+/// A kind of index, how it is asked, and for what.
+struct Case {
+    kind: Kind,
+    options: Options,
+    k: usize,
+    radius: f32,
+}
+
+impl Case {
+    fn with<S: Points, M: Metric<S::Point> + Copy>(&self, points: &S, queries: &S, metric: M) {
+        self.agrees(&self.kind.build(points, metric).unwrap(), queries);
+    }
+
+    /// With what brute force finds, one query after the other.
+    fn agrees<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
+        &self,
+        index: &I,
+        queries: &Q,
+    ) {
+        let Self { options, k, radius, .. } = self;
+        let oracle = BruteForce::new(index.points(), index.metric()).unwrap();
+        let every = || (0..u32::try_from(queries.len()).unwrap()).map(|query| queries.point(query));
+        let nearest: Vec<_> = every().map(|query| oracle.nearest(query, *k).unwrap()).collect();
+        checked(run(index, queries, |_| Nearest::new(*k), options).unwrap(), &nearest, options);
+        let balls: Vec<_> = every().map(|query| oracle.within(query, *radius).unwrap()).collect();
+        checked(run(index, queries, |_| Within::new(*radius), options).unwrap(), &balls, options);
     }
 }
 

@@ -40,6 +40,7 @@ fn words(text: &str) -> Outcome<()> {
     println!("{} words, {} queries, edit distance", points.len(), queries.len());
     let oracle = BruteForce::new(&points, Edit)?;
     let base = measured("brute force", &oracle, &queries, None, &[1.0, 2.0, 3.0])?;
+    as_in_the_thesis(&points, Edit, &queries, &[1.0, 2.0, 3.0], (32, 64))?;
     of_any_metric(&points, Edit, &queries, &base, &[1.0, 2.0, 3.0], 32)
 }
 
@@ -60,8 +61,82 @@ fn vectors(count: usize) -> Outcome<()> {
     }
     println!("radii {radii:?}");
     let base = measured("brute force", &oracle, &queries, None, &radii)?;
+    as_in_the_thesis(&points, Euclidean, &queries, &radii, (64, 1))?;
     of_any_metric(&points, Euclidean, &queries, &base, &radii, 64)?;
     built("KD-tree", || KdTree::build(&points, Euclidean), &queries, &base, &radii)
+}
+
+/// The distances that a range query of Barrientos 2011 evaluates, by algorithms 4 and 7 as they stand there: a bucket
+/// is measured whole, a table is exact.
+fn as_in_the_thesis<S: Points, M: Metric<S::Point> + Copy>(
+    points: &S,
+    metric: M,
+    queries: &[&S::Point],
+    radii: &[f32],
+    (bucket, pivots): (usize, u32),
+) -> Outcome<()> {
+    let all = || 0..u32::try_from(points.len()).unwrap_or(u32::MAX);
+    let between = |a: u32, b: u32| metric.distance(points.point(a), points.point(b));
+    let told = |name: &str, radius: f32, evaluations: usize| {
+        let (each, all) = (evaluations as f64 / queries.len() as f64, points.len() as f64);
+        let share = 100.0 * each / all;
+        println!("{name:28} r = {radius:<8.4} {each:9.0} evaluations a query ({share:5.1} %)");
+    };
+    // Centers, the radii of their clusters, and how many points these have.
+    let mut clusters = Vec::new();
+    let mut left: Vec<(u32, f64)> = all().map(|point| (point, 0.0)).collect();
+    while !left.is_empty() {
+        let mut place = 0;
+        for at in 1..left.len() {
+            place = if left[at].1 > left[place].1 { at } else { place };
+        }
+        let (center, _) = left.remove(place);
+        let mut near: Vec<(f32, u32, f64)> = left
+            .iter()
+            .map(|&(point, sum)| {
+                let distance = between(center, point);
+                (distance, point, sum + f64::from(distance))
+            })
+            .collect();
+        near.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let far = near.split_off(bucket.min(near.len()));
+        clusters.push((center, near.last().map_or(0.0, |last| last.0), near.len()));
+        left = far.into_iter().map(|(_, point, sum)| (point, sum)).collect();
+        left.sort_unstable_by_key(|&(point, _)| point);
+    }
+    for &radius in radii {
+        let mut evaluations = 0;
+        for query in queries {
+            for &(center, covering, count) in &clusters {
+                let distance = metric.distance(query, points.point(center));
+                evaluations += 1;
+                evaluations += if distance <= covering + radius { count } else { 0 };
+                if distance + radius < covering {
+                    break;
+                }
+            }
+        }
+        told(&format!("as in the thesis: LC {bucket}"), radius, evaluations);
+    }
+    let index = SssIndex::build(points, metric, Pivots::Count(pivots))?;
+    let pivots = index.pivots();
+    let table: Vec<Vec<f32>> =
+        pivots.iter().map(|&pivot| all().map(|point| between(pivot, point)).collect()).collect();
+    for &radius in radii {
+        let mut evaluations = 0;
+        for query in queries {
+            let from: Vec<f32> =
+                pivots.iter().map(|&pivot| metric.distance(query, points.point(pivot))).collect();
+            let is_near = |point: &usize| {
+                from.iter()
+                    .zip(&table)
+                    .all(|(from, column)| (from - column[*point]).abs() <= radius)
+            };
+            evaluations += pivots.len() + (0..points.len()).filter(is_near).count();
+        }
+        told(&format!("as in the thesis: SSS-Index {}", pivots.len()), radius, evaluations);
+    }
+    Ok(())
 }
 
 fn of_any_metric<S: Points, M: Metric<S::Point> + Copy>(

@@ -174,9 +174,11 @@ fn said() {
 #[test]
 fn thesis_by_table() {
     let folder = with_files();
+    let words: Vec<String> = (0..150).map(|number| format!("{:b}", number * 7)).collect();
+    std::fs::write(folder.path().join("more.txt"), words.join("\n")).unwrap();
     let evaluations = |flag: Option<&str>| {
         let arguments =
-            ["bench", "thesis", "--words", "words.txt", "--vectors", "0", "--queries", "2"];
+            ["bench", "thesis", "--words", "more.txt", "--vectors", "0", "--queries", "9"];
         let more = ["--runs", "1", "-j", "1", "--json", "t.json"];
         let all: Vec<&str> = arguments.into_iter().chain(more).chain(flag).collect();
         out(folder.path(), &all);

@@ -1,7 +1,7 @@
-//! CPU time of analysis and TF-IDF on one thread, text in memory.
+//! CPU time of analysis and TF-IDF on one thread, with the text in memory.
 //!
-//! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]`. Prints a JSON object a run:
-//! `{"bytes": …, "cpu_s": …, "mb_s": …}`. `benches/rivals.py` runs it beside scikit-learn.
+//! `cargo bench --bench analysis -- CORPUS [RUNS [STEMMER]]`. Prints one JSON object per run:
+//! `{"bytes": …, "cpu_s": …, "mb_s": …}`. `benches/rivals.py` compares it with scikit-learn.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -32,8 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = Threads::new(NonZeroUsize::MIN)?;
     for _ in 0..runs {
         let input = InputSpec::Text(spec.clone());
-        // A copy, for the measured part takes documents in. Texts alone, as the rival gets them:
-        // identifiers and labels are no part of analysis.
+        // A copy, because the measured part consumes the documents. Only texts, as for the rival:
+        // identifiers and labels are not part of analysis.
         let text_alone = |document: &Document| {
             Ok(Document { id: String::new(), labels: Vec::new(), ..document.clone() })
         };

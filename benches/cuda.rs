@@ -1,15 +1,15 @@
-//! Times of the GPU engines on rows made like RCV1's (`classify generate rcv1-like`, seed 0).
+//! Times of the GPU engines on RCV1-like rows (`classify generate rcv1-like`, seed 0).
 //!
 //! `cargo bench --bench cuda -- PART...`, where a part is one of
 //!
-//! * `full`: the whole test set, device time and host to host, fused
+//! * `full`: the whole test set, device time and host-to-host time, fused
 //! * `paper`: 10,000 queries, every algorithm of the paper
 //! * `small`: 1 to 4,096 queries
 //! * `dump DIR`: writes the rows of the whole set for `benches/gpu_rivals/rivals.py`
 //! * `scaling`: 23 K, 100 K, 781 K and 5 M training rows, k = 10, 100 and 1,000
 //!
-//! Times are medians of CUDA events around everything but copies; "host to host" is the time of
-//! `Search::top_k`.
+//! Times are medians, measured by CUDA events around everything except copies. "Host to host" is
+//! the time of `Search::search` with reused lists.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::cast_possible_truncation, reason = "columns are 32-bit")]
@@ -21,9 +21,9 @@ use std::time::Instant;
 
 use classify::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
 use classify::matrix::{Csr, CsrBuilder};
-use classify::search::{Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Queries, Search};
+use classify::search::{Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Request, Search};
 use classify::threads::Threads;
-use metric_index::gpu::Device;
+use gpu_runtime::Device;
 use rayon::prelude::*;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -79,10 +79,9 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-fn engine<'a>(device: &Device, training: &'a Csr, engine: CudaEngine) -> Outcome<Cuda<'a>> {
+fn engine(device: &Device, training: &Arc<Csr>, engine: CudaEngine) -> Outcome<Cuda> {
     let options = CudaOptions { fall_back: false, ..CudaOptions::new(engine) };
-    let warn = Arc::new(|text: &str| println!("{text}"));
-    Ok(Cuda::new(training, device.clone(), options, Threads::available()?, warn)?)
+    Ok(Cuda::new(Arc::clone(training), device.clone(), options, Threads::available()?)?)
 }
 
 fn first(rows: &Csr, count: usize) -> Csr {
@@ -93,7 +92,7 @@ fn first(rows: &Csr, count: usize) -> Csr {
     builder.build(rows.cols())
 }
 
-/// Multiply-adds a query: postings of its terms.
+/// Multiply-adds per query: the postings of its terms.
 fn multiply_adds(training: &Csr, queries: &Csr) -> f64 {
     let mut frequencies = vec![0u64; training.cols()];
     for &term in training.indices() {
@@ -112,26 +111,23 @@ fn k(k: usize) -> NonZeroUsize {
     NonZeroUsize::new(k).expect("k from 1")
 }
 
-/// Device time in seconds, the median of some runs after one that is not counted.
-fn device_time(engine: &Cuda<'_>, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
-    let view = queries.view();
-    let seconds = engine.device_seconds(Queries::new(&view), k(neighbors), runs + 1)?;
+/// Device time in seconds: the median of several runs, after one that is not counted.
+fn device_time(engine: &Cuda, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
+    let seconds = engine.device_seconds(&Request::new(queries, k(neighbors)), runs + 1)?;
     Ok(median(seconds[1..].to_vec()))
 }
 
-fn host_time(engine: &Cuda<'_>, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
-    let view = queries.view();
-    let mut times = Vec::new();
+fn host_time(engine: &Cuda, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
+    let (mut lists, mut times) = (NeighborLists::default(), Vec::new());
     for _ in 0..=runs {
         let start = Instant::now();
-        let found = engine.top_k(Queries::new(&view), k(neighbors))?;
+        let _ = engine.search(&Request::new(queries, k(neighbors)), &mut lists)?;
         times.push(start.elapsed().as_secs_f64());
-        drop(found);
     }
     Ok(median(times[1..].to_vec()))
 }
 
-fn full(device: &Device, training: &Csr, queries: &Csr, adds: f64) -> Outcome<()> {
+fn full(device: &Device, training: &Arc<Csr>, queries: &Csr, adds: f64) -> Outcome<()> {
     let start = Instant::now();
     let fused = engine(device, training, CudaEngine::Fused)?;
     println!("index built and loaded in {:.2} s", start.elapsed().as_secs_f64());
@@ -144,23 +140,12 @@ fn full(device: &Device, training: &Csr, queries: &Csr, adds: f64) -> Outcome<()
             adds * queries.rows() as f64 / seconds / 1e12
         );
     }
-    let seconds = host_time(&fused, queries, 30, 5)?;
-    println!("fused, k = 30: host to host {:.2} ms (`top_k`: a list a query)", seconds * 1e3);
-    let (view, mut lists, mut times) = (queries.view(), NeighborLists::default(), Vec::new());
-    for _ in 0..8 {
-        let start = Instant::now();
-        fused.top_k_into(Queries::new(&view), k(30), &mut lists)?;
-        times.push(start.elapsed().as_secs_f64());
-    }
-    let seconds = median(times[1..].to_vec());
-    println!(
-        "fused, k = 30: host to host {:.2} ms (`top_k_into`: lists used again)",
-        seconds * 1e3
-    );
+    let seconds = host_time(&fused, queries, 30, 9)?;
+    println!("fused, k = 30: host to host {:.2} ms (lists used again)", seconds * 1e3);
     Ok(())
 }
 
-fn paper(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
+fn paper(device: &Device, training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
     let mut engines = vec![("fused".to_owned(), CudaEngine::Fused)];
     for threads in [32, 64, 128, 256] {
         engines.push((format!("base {threads}"), CudaEngine::Base { threads }));
@@ -184,11 +169,11 @@ fn paper(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
     Ok(())
 }
 
-fn small(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
+fn small(device: &Device, training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
     let fused = engine(device, training, CudaEngine::Fused)?;
     let memory = GridMemory::Texture;
     let grid = engine(device, training, CudaEngine::Grid { documents: 256, threads: 128, memory })?;
-    println!("{:>8} {:>12} {:>12} {:>12}", "queries", "fused us", "top_k us", "grid us");
+    println!("{:>8} {:>12} {:>12} {:>12}", "queries", "fused us", "host us", "grid us");
     for count in [1, 2, 4, 16, 64, 132, 256, 512, 1_024, 4_096] {
         let some = first(queries, count);
         println!(
@@ -201,8 +186,9 @@ fn small(device: &Device, training: &Csr, queries: &Csr) -> Outcome<()> {
     Ok(())
 }
 
-/// Training rows of sixteen corpora of different seeds, made side by side, and queries of the first.
-fn many(rows: u64, queries: u64) -> (Csr, Csr) {
+/// Training rows of sixteen corpora with different seeds, generated in parallel, and queries of the
+/// first.
+fn many(rows: u64, queries: u64) -> (Arc<Csr>, Csr) {
     const CORPORA: u64 = 16;
     let made: Vec<_> = (0..CORPORA)
         .into_par_iter()
@@ -217,7 +203,7 @@ fn many(rows: u64, queries: u64) -> (Csr, Csr) {
             training.push_row(row.iter().map(|(column, &value)| (column as u32, value)));
         }
     }
-    (training.build(made[0].training.cols()), made[0].test.clone())
+    (Arc::new(training.build(made[0].training.cols())), made[0].test.clone())
 }
 
 /// Little-endian arrays: `NAME.ptr` u64, `NAME.cols` u32, `NAME.vals` f32, and `shape.json`.
@@ -260,7 +246,7 @@ fn scaling(device: &Device) -> Outcome<()> {
             );
         }
         println!(
-            "{rows:>10} rows built and loaded in {built:.1} s, {adds:.0} multiply-adds a query"
+            "{rows:>10} rows built and loaded in {built:.1} s, {adds:.0} multiply-adds per query"
         );
     }
     Ok(())

@@ -1,18 +1,19 @@
-//! CPU time a query of the search engines over the rows of a model.
+//! CPU time per query of the search engines over the rows of a model.
 //!
-//! `cargo bench --bench search -- MODEL TRAIN_ROWS K [RUNS [ENGINE…]]`: the first `TRAIN_ROWS`
-//! rows are searched, the others are the queries. Prints a JSON object a run:
-//! `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py` runs it beside other libraries.
+//! `cargo bench --bench search -- MODEL TRAIN_ROWS K [RUNS [ENGINE…]]`: searches the first
+//! `TRAIN_ROWS` rows, with the others as queries. Prints one JSON object per run: `{"engine": …,
+//! "cpu_us": …, "wall_us": …}`. `benches/rivals.py` compares it with other libraries.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use classify::matrix::{Csr, CsrBuilder};
 use classify::model::Model;
-use classify::search::{Exhaustive, Inverted, Queries, Search};
+use classify::search::{Exhaustive, Inverted, NeighborLists, Request, Search};
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,20 +32,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Model::open(Path::new(model))?;
     let training = part(&model, 0..train_rows);
     let queries = part(&model, train_rows..model.rows().rows());
-    let view = queries.view();
+    let mut found = NeighborLists::default();
     for _ in 0..runs {
         for &name in &engines {
             let (kind, options) = name.split_once('/').unwrap_or((name, "1"));
             let (threads, block) = options.split_once('/').unwrap_or((options, "16384"));
             let threads = Threads::new(threads.parse()?)?;
-            let engine: Box<dyn Search + '_> = match kind {
-                "exhaustive" => Box::new(Exhaustive::new(&training, threads)?),
-                _ => Box::new(Inverted::with_block_rows(&training, threads, block.parse()?)?),
+            let training = Arc::clone(&training);
+            let engine: Arc<dyn Search> = match kind {
+                "exhaustive" => Arc::new(Exhaustive::new(training, threads)?),
+                _ => Arc::new(Inverted::with_block_rows(training, threads, block.parse()?)?),
             };
             let (wall, cpu) = (Instant::now(), cpu_seconds());
-            let answers = engine.top_k(Queries::new(&view), k)?;
+            let _ = engine.search(&Request::new(&*queries, k), &mut found)?;
             let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-            let scale = 1e6 / answers.len() as f64;
+            let scale = 1e6 / found.len() as f64;
             println!(
                 "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}}}",
                 cpu * scale,
@@ -55,13 +57,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn part(model: &Model, rows: std::ops::Range<usize>) -> Csr {
+fn part(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {
     let mut builder = CsrBuilder::default();
     for row in rows {
         let (terms, weights) = model.document_terms(u32::try_from(row).expect("rows fit"));
         builder.push_row(terms.iter().copied().zip(weights.iter().copied()));
     }
-    builder.build(model.rows().cols())
+    Arc::new(builder.build(model.rows().cols()))
 }
 
 /// The CPU time of this process.

@@ -1,5 +1,6 @@
-//! The paper's six test sizes (Bresler et al. 2011, tables 1 to 3) on LYRL2004 files, real or made
-//! by `classify generate rcv1-like`: seconds of search and vote, k = 30, for both engines.
+//! The paper's six test set sizes (Bresler et al. 2011, Tables 1 to 3) on LYRL2004 files, original
+//! or written by `classify generate rcv1-like`: seconds of search and vote with k = 30, for both
+//! engines.
 //!
 //! `cargo bench --bench subsets -- FOLDER [THREADS [MOST_EXHAUSTIVE]]`
 
@@ -7,6 +8,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use classify::classifier::{Classifier, train};
@@ -15,7 +17,7 @@ use classify::corpus::{Document, ReadOptions};
 use classify::counts::TermLimits;
 use classify::decide::Decision;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
-use classify::search::{Exhaustive, Inverted, Neighbor, Search};
+use classify::search::{Exhaustive, Inverted, Neighbor, NeighborLists, Search};
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
@@ -37,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
     let mut settings = TrainSettings::new(input, decision);
     settings.weighting = settings.weighting.of_weights();
-    let model = train(&mut open()?.train, settings, TermLimits::default(), &threads)?;
+    let model = Arc::new(train(&mut open()?.train, settings, TermLimits::default(), &threads)?);
     println!("{} training documents, {} threads", model.rows().rows(), threads.count());
     let rows = model.rows().rows() as f64;
     let frequencies = model.vocabulary().document_frequencies();
@@ -53,10 +55,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name:24}{}", cells(times.iter().map(ToString::to_string)));
     }
     let view = |seconds: &f64| format!("{seconds:.3}");
-    let exhaustive = Box::new(Exhaustive::new(model.rows(), threads.clone())?);
+    let exhaustive = Arc::new(Exhaustive::new(Arc::clone(model.rows()), threads.clone())?);
     let times = measured(&model, exhaustive, &threads, open()?.test, most)?;
     println!("{:24}{}", "exhaustive", cells(times.iter().map(view)));
-    let inverted = Box::new(Inverted::new(model.rows(), threads.clone())?);
+    let inverted = Arc::new(Inverted::new(Arc::clone(model.rows()), threads.clone())?);
     let times = measured(&model, inverted, &threads, open()?.test, usize::MAX)?;
     println!("{:24}{}", "inverted", cells(times.iter().map(view)));
     let times = times.iter().zip(&PAPER[0]).map(|(ours, paper)| format!("{:.0} x", paper / ours));
@@ -68,35 +70,37 @@ fn cells(texts: impl Iterator<Item = String>) -> String {
     texts.fold(String::new(), |line, text| line + &format!("{text:>12}"))
 }
 
-/// The medians of the first and of the thirtieth similarity of up to 3,000 test documents.
+/// The medians of the first and of the 30th similarity of up to 3,000 test documents.
 fn similarities(
-    model: &Model,
+    model: &Arc<Model>,
     threads: &Threads,
     documents: Documents,
 ) -> Result<String, Box<dyn std::error::Error>> {
-    let classifier = Classifier::new(model, threads)?;
+    let classifier = Classifier::new(Arc::clone(model), threads)?;
     let documents: Vec<Document> = documents.take(3_000).collect::<Result<_, _>>()?;
-    let neighbors = classifier.neighbors(&classifier.vectorize(&documents)?, classifier.k)?;
+    let (k, mut neighbors) = (classifier.options().k, NeighborLists::default());
+    let _ = classifier.neighbors(&classifier.vectorize(&documents)?, k, &mut neighbors)?;
     let median = |rank: usize| {
-        // No neighbor is similarity 0.
-        let of = |found: &Vec<_>| found.get(rank).map_or(0.0, |n: &Neighbor| n.similarity);
+        // A missing neighbor has similarity 0.
+        let of = |found: &[Neighbor]| found.get(rank).map_or(0.0, |n| n.similarity);
         let mut similarities: Vec<f32> = neighbors.iter().map(of).collect();
         similarities.sort_by(f32::total_cmp);
         similarities.get(similarities.len() / 2).copied().unwrap_or(0.0)
     };
-    let (first, last) = (median(0), median(classifier.k.get() - 1));
+    let (first, last) = (median(0), median(k.get() - 1));
     Ok(format!("median similarity of the first neighbor {first:.2}, of the thirtieth {last:.2}"))
 }
 
-/// Seconds of search and vote until each size is reached, as far as `most`.
-fn measured<'m>(
-    model: &'m Model,
-    engine: Box<dyn Search + 'm>,
+/// Seconds of search and vote until each size is reached, up to `most`.
+fn measured(
+    model: &Arc<Model>,
+    engine: Arc<dyn Search>,
     threads: &Threads,
     mut documents: Documents,
     most: usize,
 ) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
-    let classifier = Classifier::with_engine(model, engine, threads);
+    let classifier = Classifier::with_engine(Arc::clone(model), engine, threads);
+    let (options, mut neighbors) = (classifier.options(), NeighborLists::default());
     let (mut seconds, mut done) = (0.0, 0);
     let mut times = Vec::new();
     for size in SIZES.into_iter().filter(|&size| size <= most) {
@@ -108,8 +112,8 @@ fn measured<'m>(
             }
             let vectors = classifier.vectorize(&batch)?;
             let start = Instant::now();
-            let neighbors = classifier.neighbors(&vectors, classifier.k)?;
-            let answers = classifier.predict(&vectors, neighbors);
+            let _ = classifier.neighbors(&vectors, options.k, &mut neighbors)?;
+            let answers = classifier.predict(&vectors, &neighbors, &options);
             seconds += start.elapsed().as_secs_f64();
             done += answers.len();
         }

@@ -11,7 +11,7 @@ use classify::classifier::Classifier;
 use classify::corpus::{
     Corpus, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
 };
-use classify::evaluate::{Loaded, compare};
+use classify::evaluate::{Comparison, Loaded, compare};
 use classify::hierarchy::Hierarchy;
 use classify::model::Model;
 use classify::threads::Threads;
@@ -55,14 +55,31 @@ pub(crate) fn hierarchy(data: &[u8]) {
     }
 }
 
-/// An evaluation against itself: nothing differs.
+/// Two evaluations, the second after the first zero byte. Against itself nothing differs. Against
+/// another one whose documents are the same, every interval contains its difference; of other
+/// documents nothing is said.
 pub(crate) fn comparison(data: &[u8]) {
-    let Ok(evaluation) = Loaded::from_json(data) else { return };
+    let mut files = data.splitn(2, |&byte| byte == 0);
+    let Some(Ok(first)) = files.next().map(Loaded::from_json) else { return };
     let threads = Threads::new(NonZeroUsize::MIN).expect("a thread");
-    let others = [evaluation.clone()];
-    let compared = compare(&evaluation, &others, (0, 0.05), &threads).expect("the same documents");
+    let others = [first.clone()];
+    let compared = compare(&first, &others, (0, 0.05), &threads).expect("the same documents");
     assert!(!compared[0].is_worse(0.999));
     assert!(compared[0].tests.iter().all(|test| test.p_value >= 1.0), "{:?}", compared[0]);
+    for (_, figure) in compared[0].differences() {
+        assert!(figure.interval.iter().all(|end| *end == 0.0) && figure.p_value >= 1.0);
+    }
+    let Some(Ok(second)) = files.next().map(Loaded::from_json) else { return };
+    let others = [second, first.clone()];
+    let Ok(compared) = compare(&first, &others, (0, 0.05), &threads) else { return };
+    for (_, figure) in compared.iter().flat_map(Comparison::differences) {
+        let [low, high] = figure.interval;
+        assert!(low <= figure.difference && figure.difference <= high, "{figure:?}");
+        assert!((0.0..=1.0).contains(&figure.p_value) && figure.adjusted >= figure.p_value);
+    }
+    for test in compared.iter().flat_map(|comparison| &comparison.tests) {
+        assert!((0.0..=1.0).contains(&test.p_value), "{test:?}");
+    }
 }
 
 fn read(data: &[u8], options: ReadOptions) -> Vec<Document> {
@@ -170,7 +187,8 @@ pub(crate) fn source(data: &[u8]) {
 pub(crate) fn model(data: &[u8]) {
     let Ok(model) = Model::from_bytes(data) else { return };
     let threads = Threads::new(NonZeroUsize::MIN).expect("one thread");
-    let classifier = Classifier::new(&model, &threads).expect("a checked model");
+    let model = Arc::new(model);
+    let classifier = Classifier::new(Arc::clone(&model), &threads).expect("a checked model");
     let _ = classifier.classify_texts(&["bake the bread", "Saturn's rings", ""]);
     for row in (0..).take(model.ids().len()) {
         let _ = (model.document_labels(row), model.document_terms(row), model.ids().get(0));

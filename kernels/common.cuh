@@ -41,6 +41,40 @@ struct Queries {
     }
 };
 
+// Which rows may be neighbors of the queries of a batch; null pointers restrict nothing. Rows are numbers of
+// the whole training matrix.
+struct Allow {
+    const u32* only;       // a bit a row: set if it may be
+    const uint2* ranges;   // ranges[q].x .. ranges[q].y may not
+    const u64* bounds;     // lists[bounds[q]] .. lists[bounds[q + 1]], increasing, may not
+    const u32* lists;
+    const u32* of_rows;    // groups: rows of the query's own may not
+    const u32* of_queries;
+
+    __device__ __forceinline__ bool denies() const { return only || ranges || bounds || of_rows; }
+
+    __device__ __forceinline__ bool in_set_and_other_group(u32 query, u32 row) const {
+        if (only && !(only[row / 32] >> row % 32 & 1)) return false;
+        return !of_rows || of_rows[row] != of_queries[query];
+    }
+
+    __device__ __forceinline__ bool allows(u32 query, u32 row) const {
+        if (ranges) {
+            uint2 range = ranges[query];
+            if (range.x <= row && row < range.y) return false;
+        }
+        if (bounds) {
+            u64 low = bounds[query], end = bounds[query + 1], high = end;
+            while (low < high) {
+                u64 middle = (low + high) / 2;
+                if (lists[middle] < row) low = middle + 1; else high = middle;
+            }
+            if (low < end && lists[low] == row) return false;
+        }
+        return in_set_and_other_group(query, row);
+    }
+};
+
 // Sorts `count` (a power of two) keys in shared memory, greatest first; all threads call it.
 __device__ __forceinline__ void sort_descending(u64* keys, u32 count) {
     for (u32 size = 2; size <= count; size *= 2) {

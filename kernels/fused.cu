@@ -81,16 +81,18 @@ extern "C" __global__ void prepare(Tile tile, Queries queries, u32 first, u32 co
     }
 }
 
-// accumulate: candidates[q * room ..] = rows of the tile that can be neighbors of query q, in no order;
+// accumulate, accumulate_filtered: candidates[q * room ..] = rows of the tile that can be neighbors of query q, in no order;
 // candidate_counts[q] of them, or more than `room` if they do not fit.
 // Blocks of 512 threads, four a multiprocessor; dynamic shared memory: ceil(rows / 8) * 16 bytes.
 // found and counts: what earlier tiles found, unless `fresh`. rank: see `reached_sum`. Launcher: `fused`.
 const u32 ACCUMULATE_THREADS = 512;
 
-extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
-    accumulate(Tile tile, u32 first, u32 count, const u32* excluded, u32 k, u32 rank, u32 room, u32 fresh,
-               const uint4* records, const uint2* tasks, const u64* found, const u32* counts,
-               u32* candidates, u32* candidate_counts) {
+// `FILTERED`: the request does not allow every row. Apart, since the filter would cost the others registers.
+template <bool FILTERED>
+__device__ __forceinline__ void
+accumulate_block(const Tile& tile, u32 first, u32 count, const Allow& allow, u32 k, u32 rank, u32 room,
+                 u32 fresh, const uint4* records, const uint2* tasks, const u64* found, const u32* counts,
+                 u32* candidates, u32* candidate_counts) {
     extern __shared__ uint4 memory[];
     __shared__ uint2 own_tasks[ACCUMULATE_THREADS];
     __shared__ u32 maxima[GROUPS];
@@ -125,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
         }
         __syncthreads();
 
-        if (excluded) exclude<ACCUMULATE_THREADS>(memory, tile, excluded[first + at]);
+        if (FILTERED) clear_denied<ACCUMULATE_THREADS>(memory, tile, allow, first + at);
         const u32 greatest = greatest_of<ACCUMULATE_THREADS>(memory, vectors);
         write_maxima<ACCUMULATE_THREADS>(greatest, maxima);
         const u32 later = at + gridDim.x;
@@ -171,6 +173,22 @@ extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
     }
 }
 
+extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
+    accumulate(Tile tile, u32 first, u32 count, u32 k, u32 rank, u32 room, u32 fresh, const uint4* records,
+               const uint2* tasks, const u64* found, const u32* counts, u32* candidates,
+               u32* candidate_counts) {
+    accumulate_block<false>(tile, first, count, Allow(), k, rank, room, fresh, records, tasks, found, counts,
+                            candidates, candidate_counts);
+}
+
+extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
+    accumulate_filtered(Tile tile, u32 first, u32 count, Allow allow, u32 k, u32 rank, u32 room, u32 fresh,
+                        const uint4* records, const uint2* tasks, const u64* found, const u32* counts,
+                        u32* candidates, u32* candidate_counts) {
+    accumulate_block<true>(tile, first, count, allow, k, rank, room, fresh, records, tasks, found, counts,
+                           candidates, candidate_counts);
+}
+
 // rescore, rescore_many: found[q * k ..] = the best neighbors of query first + q, of the candidates and of
 // what was found before (unless `fresh`), best first; counts[q] of them.
 // `last`: as neighbors instead of keys. A block a query; dynamic shared memory: a power of two of keys of 8
@@ -178,7 +196,7 @@ extern "C" __global__ void __launch_bounds__(ACCUMULATE_THREADS, 4)
 // Launcher: `fused`.
 template <u32 THREADS>
 __device__ __forceinline__ void
-rescore_block(const Tile& tile, const Queries& queries, u32 first, const u32* excluded, u32 k, u32 room,
+rescore_block(const Tile& tile, const Queries& queries, u32 first, u32 k, u32 room,
               u32 fresh, u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
               u32* status) {
     extern __shared__ u64 keys[];
@@ -212,7 +230,7 @@ rescore_block(const Tile& tile, const Queries& queries, u32 first, const u32* ex
 #pragma unroll 1
     for (u32 known = tid; known < earlier; known += THREADS) keys[known] = best[known];
     if (tid == 0) valid = earlier;
-    const u32 out = excluded ? excluded[query] : NO_ROW, total = earlier + fresh_ones;
+    const u32 total = earlier + fresh_ones;
     clear_table(table, tid, THREADS);
     __syncthreads();
     fill_table(table, queries, tile.shift, begin, terms, tid, THREADS);
@@ -222,7 +240,7 @@ rescore_block(const Tile& tile, const Queries& queries, u32 first, const u32* ex
         const double sum = row_sum(tile, from, to, table, queries, begin, terms);
         const float similarity = settled(sum, tile, from, to, queries, begin, terms);
         if ((tid & 7) == 0) {
-            bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+            bool counts_too = similarity > 0.0f;
             keys[earlier + place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
             if (counts_too) atomicAdd(&valid, 1);
         }
@@ -239,18 +257,18 @@ rescore_block(const Tile& tile, const Queries& queries, u32 first, const u32* ex
 
 // Twelve candidates at a time.
 extern "C" __global__ void __launch_bounds__(96, 13)
-    rescore(Tile tile, Queries queries, u32 first, const u32* excluded, u32 k, u32 room, u32 fresh,
+    rescore(Tile tile, Queries queries, u32 first, u32 k, u32 room, u32 fresh,
             u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
             u32* status) {
-    rescore_block<96>(tile, queries, first, excluded, k, room, fresh, last, candidates, candidate_counts,
+    rescore_block<96>(tile, queries, first, k, room, fresh, last, candidates, candidate_counts,
                       found, counts, status);
 }
 
 // 32 candidates at a time.
 extern "C" __global__ void __launch_bounds__(256, 5)
-    rescore_many(Tile tile, Queries queries, u32 first, const u32* excluded, u32 k, u32 room, u32 fresh,
+    rescore_many(Tile tile, Queries queries, u32 first, u32 k, u32 room, u32 fresh,
                  u32 last, const u32* candidates, const u32* candidate_counts, u64* found, u32* counts,
                  u32* status) {
-    rescore_block<256>(tile, queries, first, excluded, k, room, fresh, last, candidates, candidate_counts,
+    rescore_block<256>(tile, queries, first, k, room, fresh, last, candidates, candidate_counts,
                        found, counts, status);
 }

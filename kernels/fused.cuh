@@ -302,11 +302,34 @@ __device__ __forceinline__ void take_hot(uint4* memory, u32 vectors, u32 cut, co
     }
 }
 
-// A row that is no neighbor of the query loses its sum: its thread clears it before it looks.
+// Rows that may not be neighbors of the query lose their sums: each thread clears its own rows before it looks
+// at them.
 template <u32 THREADS>
-__device__ __forceinline__ void exclude(uint4* memory, const Tile& tile, u32 row) {
-    u32 local = row - tile.first_row;
-    if (local < tile.rows && (local / 8) % THREADS == threadIdx.x) ((u16*)memory)[local] = 0;
+__device__ __forceinline__ void clear_denied(uint4* memory, const Tile& tile, const Allow& allow, u32 query) {
+    u16* sums = (u16*)memory;
+    if (allow.ranges) {
+        uint2 range = allow.ranges[query];
+        u32 begin = max(range.x, tile.first_row) - tile.first_row;
+        u32 end = range.y > tile.first_row ? min(range.y - tile.first_row, tile.rows) : 0;
+        // The thread holds eight rows of every 8 * THREADS.
+        u32 vector = begin / 8 + (threadIdx.x + THREADS - begin / 8 % THREADS) % THREADS;
+        for (; begin < end && 8 * vector < end; vector += THREADS) {
+            for (u32 row = max(8 * vector, begin); row < min(8 * vector + 8, end); row++) sums[row] = 0;
+        }
+    }
+    if (allow.bounds) {
+        for (u64 at = allow.bounds[query]; at < allow.bounds[query + 1]; at++) {
+            u32 local = allow.lists[at] - tile.first_row;
+            if (local < tile.rows && local / 8 % THREADS == threadIdx.x) sums[local] = 0;
+        }
+    }
+    if (allow.only || allow.of_rows) {
+        for (u32 vector = threadIdx.x; 8 * vector < tile.rows; vector += THREADS) {
+            for (u32 row = 8 * vector; row < min(8 * vector + 8, tile.rows); row++) {
+                if (!allow.in_set_and_other_group(query, tile.first_row + row)) sums[row] = 0;
+            }
+        }
+    }
 }
 
 // Terms of a query, to be looked up: a bit for each column, or for each 2^shift columns where the

@@ -1,4 +1,4 @@
-// fused_small, fused_medium: the k best neighbors of each query among the rows of one tile, in one kernel: less
+// fused_small, fused_medium, and both `_filtered`: the k best neighbors of each query among the rows of one tile, in one kernel: less
 // latency than `prepare`, `accumulate` and `rescore` where there are few queries.
 //
 // A block a query of the batch. The bound that makes it exact is proved in fused.cuh; found, counts, status,
@@ -7,8 +7,8 @@
 const u32 LARGE_TASKS = 1024;
 const u32 SMALL_TASKS = 2048;
 
-template <u32 THREADS>
-__device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, const u32* excluded,
+template <u32 THREADS, bool FILTERED>
+__device__ __forceinline__ void fused_block(const Tile& tile, const Queries& queries, const Allow& allow,
                                             u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
                                             u32* counts, u32* status) {
     const u32 WARPS = THREADS / 32;
@@ -102,8 +102,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
     // The greatest sums of groups of rows.
     const u32 earlier = fresh ? 0 : counts[query];
     u64* best = found + (u64)k * query;
-    const u32 out = excluded ? excluded[query] : NO_ROW;
-    exclude<THREADS>(memory, tile, out);
+    if (FILTERED) clear_denied<THREADS>(memory, tile, allow, query);
     const u32 greatest = greatest_of<THREADS>(memory, vectors);
     write_maxima<THREADS>(greatest, maxima);
     clear_table(table, tid, THREADS);
@@ -152,7 +151,7 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
         const float similarity = settled(sum, tile, from, to, queries, begin, terms);
         __syncwarp(0xffu << (lane & 24)); // all eight have read the row that one replaces
         if ((lane & 7) == 0) {
-            bool counts_too = similarity > 0.0f && tile.first_row + row != out;
+            bool counts_too = similarity > 0.0f;
             keys[place] = counts_too ? neighbor_key(similarity, tile.first_row + row) : 0;
             if (counts_too) atomicAdd(&valid, 1);
         }
@@ -168,16 +167,26 @@ __device__ __forceinline__ void fused_block(const Tile& tile, const Queries& que
 
 // The whole multiprocessor for one query.
 extern "C" __global__ void __launch_bounds__(1024, 1)
-    fused_small(Tile tile, Queries queries, const u32* excluded,
-                u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found, u32* counts, u32* status) {
-    fused_block<1024>(tile, queries, excluded, k, rank, room, fresh, last, found, counts,
-                      status);
+    fused_small(Tile tile, Queries queries, u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
+                u32* counts, u32* status) {
+    fused_block<1024, false>(tile, queries, Allow(), k, rank, room, fresh, last, found, counts, status);
+}
+
+extern "C" __global__ void __launch_bounds__(1024, 1)
+    fused_small_filtered(Tile tile, Queries queries, Allow allow, u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
+                         u32* counts, u32* status) {
+    fused_block<1024, true>(tile, queries, allow, k, rank, room, fresh, last, found, counts, status);
 }
 
 // Two queries a multiprocessor.
 extern "C" __global__ void __launch_bounds__(512, 2)
-    fused_medium(Tile tile, Queries queries, const u32* excluded,
-                 u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found, u32* counts, u32* status) {
-    fused_block<512>(tile, queries, excluded, k, rank, room, fresh, last, found, counts,
-                     status);
+    fused_medium(Tile tile, Queries queries, u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
+                 u32* counts, u32* status) {
+    fused_block<512, false>(tile, queries, Allow(), k, rank, room, fresh, last, found, counts, status);
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+    fused_medium_filtered(Tile tile, Queries queries, Allow allow, u32 k, u32 rank, u32 room, u32 fresh, u32 last, u64* found,
+                          u32* counts, u32* status) {
+    fused_block<512, true>(tile, queries, allow, k, rank, room, fresh, last, found, counts, status);
 }

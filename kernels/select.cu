@@ -2,22 +2,26 @@
 //
 // A block of 1024 threads a row of scores. found[b * k ..] = neighbors, of the rows
 // first_row + r, best first if k <= sorted, otherwise in order of rows; counts[b] = how many.
-// Only scores above 0 count; the row excluded[query] is left out. A radix selection (11, 11 and 10
+// Only scores above 0 count; those of rows that are not allowed are cleared. A radix selection (11, 11 and 10
 // bits) finds the k-th greatest score, one ordered pass takes what is above it, and of those equal to
 // it the lowest rows. Dynamic shared memory: `sorted` keys of 8 bytes (a power of two, at least
 // 1024). Reference: src/search/exhaustive.rs. Launcher: `select`.
 extern "C" __global__ void __launch_bounds__(1024)
-    select(u32 rows, u32 first_row, const float* scores, u32 first, const u32* list,
-           const u32* excluded, u32 k, u32 sorted, u64* found, u32* counts) {
+    select(u32 rows, u32 first_row, float* scores, u32 first, const u32* list,
+           Allow allow, u32 k, u32 sorted, u64* found, u32* counts) {
     extern __shared__ u64 keys[];
     __shared__ u32 bins[2048];
     __shared__ u32 warp_sums[33];
     __shared__ u32 chosen, above;
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
-    const float* score = scores + (u64)rows * blockIdx.x;
+    float* score = scores + (u64)rows * blockIdx.x;
     u32 query = list ? list[blockIdx.x] : first + blockIdx.x;
-    u32 out_row = excluded ? excluded[query] : NO_ROW;
-    u32 out = out_row >= first_row && out_row - first_row < rows ? out_row - first_row : NO_ROW;
+    if (allow.denies()) {
+        // Each thread clears the rows that it looks at itself.
+        for (u32 row = tid; row < rows; row += 1024) {
+            if (!allow.allows(query, first_row + row)) score[row] = 0.0f;
+        }
+    }
     u64* mine = found + (u64)k * blockIdx.x;
 
     // The bits of the k-th greatest score, from the highest; positive floats order as their bits do.
@@ -30,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         __syncthreads();
         for (u32 row = tid; row < rows; row += 1024) {
             u32 bits = __float_as_uint(score[row]);
-            if (score[row] > 0.0f && row != out && (bits & mask) == prefix) {
+            if (score[row] > 0.0f && (bits & mask) == prefix) {
                 atomicAdd(&bins[(bits >> shift) & (width - 1)], 1);
             }
         }
@@ -68,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     u32 taken = 0, equal = 0;
     for (u32 start = 0; start < rows; start += 1024) {
         u32 row = start + tid;
-        float value = row < rows && row != out ? score[row] : 0.0f;
+        float value = row < rows ? score[row] : 0.0f;
         u32 bits = __float_as_uint(value);
         bool tie = value > 0.0f && !all && bits == prefix;
         bool more = value > 0.0f && (all || bits > prefix);

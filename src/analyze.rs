@@ -1,11 +1,11 @@
 //! Text → terms: normalize, fold case, segment, fold accents, drop stop words, stem, n-grams.
 //!
-//! An [`AnalyzerSpec`] says everything that an [`Analyzer`] needs to repeat itself; a model
-//! stores it. The stages, in order:
+//! An [`AnalyzerSpec`] holds all settings of an [`Analyzer`]; a model stores it. The stages, in
+//! order:
 //!
 //! 1. `segment`: Unicode normalization, case folding, words (UAX #29); runs of CJK characters
-//!    become bigrams. Pure ASCII text takes a fast path with the same words.
-//! 2. `words`: accents, minimal length, stop words, stem.
+//!    become bigrams. Pure ASCII text takes a faster path to the same words.
+//! 2. `words`: accents, minimum length, stop words, stems.
 //! 3. `terms`: word n-grams and character n-grams.
 
 use std::collections::HashSet;
@@ -22,14 +22,14 @@ mod words;
 pub(crate) use terms::{Dictionary, TermCounter};
 pub use words::Stemmer;
 
-/// Which Unicode normalization form text is brought to first.
+/// The Unicode normalization form that text is converted to first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Normalization {
-    /// Compatibility composition: `ﬁ` is `fi`, full-width letters are letters.
+    /// Compatibility composition: `ﬁ` becomes `fi`, full-width letters become plain ones.
     #[default]
     Nfkc,
-    /// Canonical composition: only spellings of the same character are united.
+    /// Canonical composition: unites only different spellings of the same character.
     Nfc,
     /// The text as it is.
     None,
@@ -39,12 +39,12 @@ pub enum Normalization {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
-    /// Unicode case folding: `Straße` and `STRASSE` are one word.
+    /// Unicode case folding: `Straße` and `STRASSE` become the same word.
     #[default]
     Fold,
-    /// Unicode lower case: `ß` stays.
+    /// Unicode lower case: `ß` stays `ß`.
     Lower,
-    /// Upper and lower case are different.
+    /// Upper and lower case stay different.
     Keep,
 }
 
@@ -52,27 +52,27 @@ pub enum Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Words {
-    /// Unicode words (UAX #29) that hold a letter or a digit; CJK runs as bigrams.
+    /// Unicode words (UAX #29) with a letter or digit; runs of CJK characters as bigrams.
     #[default]
     Unicode,
     /// Runs of letters, digits and `_`: what Python's `\w+` matches.
     WordCharacters,
-    /// What stands between white space.
+    /// Whatever is between white space.
     Whitespace,
 }
 
-/// Where character n-grams may reach.
+/// How far character n-grams reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CharScope {
-    /// Inside a word, which has a blank before and after it.
+    /// Within a word, with a blank before and after it.
     #[default]
     Word,
-    /// Across words, which one blank separates.
+    /// Across words, separated by one blank each.
     Text,
 }
 
-/// A range of n-gram lengths, both ends included.
+/// A range of n-gram lengths; both ends are included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NgramRange {
@@ -81,7 +81,7 @@ pub struct NgramRange {
 }
 
 impl NgramRange {
-    /// The longest n-gram.
+    /// The longest allowed n-gram.
     pub const LIMIT: usize = 16;
 
     /// `min..=max`, or `None` unless `1 <= min <= max <= 16`.
@@ -122,7 +122,7 @@ impl std::str::FromStr for NgramRange {
             .ok()
             .zip(max.parse().ok())
             .and_then(|(min, max)| Self::new(min, max))
-            .ok_or_else(|| format!("`{text}` is no range of lengths like 2 or 1-3 (1 to 16)"))
+            .ok_or_else(|| format!("`{text}` is not a range of lengths like 2 or 1-3 (1 to 16)"))
     }
 }
 
@@ -134,7 +134,7 @@ impl TryFrom<String> for NgramRange {
     }
 }
 
-/// Everything that decides which terms a text has.
+/// All settings that decide which terms a text has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnalyzerSpec {
@@ -144,19 +144,19 @@ pub struct AnalyzerSpec {
     pub case: Case,
     /// What a word is.
     pub words: Words,
-    /// Whether `é` is `e` (Latin and Greek letters).
+    /// Whether `é` becomes `e` (Latin and Greek letters).
     pub fold_accents: bool,
-    /// Words of fewer characters are dropped.
+    /// The minimum number of characters; shorter words are dropped.
     pub min_length: usize,
-    /// Words that are dropped, as they stand after case and accent folding.
+    /// Words to drop, in their form after case and accent folding.
     pub stop_words: Vec<String>,
-    /// The language of the Snowball stemmer, if words are stemmed.
+    /// The Snowball stemmer, or `None` to keep words as they are.
     pub stemmer: Option<Stemmer>,
-    /// Lengths of word n-grams; `None`: no word terms.
+    /// Lengths of word n-grams; `None`: no words at all.
     pub word_ngrams: Option<NgramRange>,
-    /// Lengths of character n-grams, whose terms begin with `~`; `None`: none.
+    /// Lengths of character n-grams, whose terms begin with `~`; `None`: no character n-grams.
     pub char_ngrams: Option<NgramRange>,
-    /// Where character n-grams may reach.
+    /// How far character n-grams reach.
     pub char_scope: CharScope,
 }
 
@@ -187,7 +187,7 @@ pub fn stop_words(language: &str) -> Option<&'static [&'static str]> {
     stop_words::lookup(language)
 }
 
-/// The languages that have stop words, as ISO 639-1 codes.
+/// The ISO 639-1 codes of the languages with stop words.
 pub fn stop_word_languages() -> &'static [&'static str] {
     stop_words::available_languages()
 }
@@ -200,7 +200,7 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// The analyzer of `spec`. Its stop words are folded as its words are.
+    /// An analyzer with these settings. Stop words are folded in the same way as words.
     pub fn new(mut spec: AnalyzerSpec) -> Self {
         let mut words = std::mem::take(&mut spec.stop_words);
         for word in &mut words {
@@ -215,12 +215,12 @@ impl Analyzer {
         Self { spec, stop_words }
     }
 
-    /// What the analyzer was made of.
+    /// The settings, with folded stop words.
     pub fn spec(&self) -> &AnalyzerSpec {
         &self.spec
     }
 
-    /// The terms of `text` in order, with repetitions: words and word n-grams, then character
+    /// The terms of `text` in order, with repetitions: first words and word n-grams, then character
     /// n-grams.
     ///
     /// ```
@@ -236,7 +236,7 @@ impl Analyzer {
         terms::strings(self, text)
     }
 
-    /// The terms of `text` without the fast paths and the caches: the oracle of tests.
+    /// The terms of `text` without fast paths and caches, for tests to compare with.
     #[doc(hidden)]
     pub fn terms_slowly(&self, text: &str) -> Vec<String> {
         terms::strings_slowly(self, text)

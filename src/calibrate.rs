@@ -1,25 +1,25 @@
-//! Scores → probabilities: isotonic regression on leave-one-out scores, a curve a label.
+//! Scores → probabilities: isotonic regression on leave-one-out scores, one curve per label.
 //!
-//! A score is a share of the vote; a probability says how often a label of such a score is right.
-//! A curve is the rising step function nearest to what was seen (pool adjacent violators, Ayer et
-//! al. 1955; for classifiers Zadrozny and Elkan 2002), with straight lines between its steps.
-//! Labels that are due in fewer than 20 documents share one curve: their own would be chance.
+//! A score is a share of the vote; a probability says how often a label with such a score is right.
+//! A curve is the non-decreasing step function closest to the observations (pool adjacent
+//! violators, Ayer et al. 1955; for classifiers Zadrozny and Elkan 2002), with straight lines
+//! between its steps. Labels of fewer than 20 documents share one curve: their own would be chance.
 
 use serde::{Deserialize, Serialize};
 
 use crate::matrix::Array;
 
-/// A label that is due in fewer documents shares the curve of rare labels.
+/// A label that fewer documents have shares the curve of rare labels.
 const RARE: u64 = 20;
 
-/// What was seen of a score: how often, and how often the label was right.
+/// Observations of a score: how many, and how many where the label was right.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen {
     /// The score.
     pub score: f64,
-    /// How often it was seen.
+    /// How many observations there are.
     pub count: f64,
-    /// How often the label was right.
+    /// In how many of them the label was right.
     pub right: f64,
 }
 
@@ -33,7 +33,7 @@ pub struct Isotonic {
 }
 
 impl Isotonic {
-    /// The rising curve of least squares through what was seen.
+    /// The non-decreasing curve of least squares through the observations.
     ///
     /// ```
     /// use classify::calibrate::{Isotonic, Seen};
@@ -56,7 +56,7 @@ impl Isotonic {
                 None => distinct.push(next),
             }
         }
-        // Blocks of a first and a last score, how many, and how many right.
+        // The first score of each block, and its last score with the sums of the block.
         let mut blocks: Vec<(f64, Seen)> = Vec::new();
         for next in distinct {
             let mut block = (next.score, next);
@@ -119,8 +119,11 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Fits the curves of labels: of each what was seen, documents without a vote (score 0)
-    /// among it.
+    /// Fits the curves of labels to the observations of each, which include documents without a
+    /// vote (score 0).
+    ///
+    /// # Panics
+    /// If there are 2³² labels or more.
     pub fn fit(labels: Vec<Vec<Seen>>) -> Self {
         let right = |seen: &[Seen]| seen.iter().map(|seen| seen.right).sum::<f64>();
         let rare = |seen: &[Seen]| right(seen) < RARE as f64;
@@ -135,7 +138,9 @@ impl Calibration {
             if rare(&seen) {
                 of_label.push(0);
             } else {
-                of_label.push(u32::try_from(calibration.starts.len() - 1).unwrap_or(0));
+                of_label.push(
+                    u32::try_from(calibration.starts.len() - 1).expect("fewer than 2^32 labels"),
+                );
                 calibration.push(&Isotonic::fit(seen));
             }
         }
@@ -148,7 +153,7 @@ impl Calibration {
         }
     }
 
-    /// The probability that a label of such a score is right.
+    /// The probability that a label with this score is right.
     ///
     /// # Panics
     /// If there is no such label.
@@ -159,7 +164,7 @@ impl Calibration {
         interpolate(&self.scores[points.clone()], &self.probabilities[points], score)
     }
 
-    /// The sentence that says what is wrong, for a model of so many labels.
+    /// What is wrong, if anything, for a model with this number of labels.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         let points = self.scores.len();
         let spans = self.starts.first() == Some(&0)
@@ -206,25 +211,26 @@ impl Curves {
     }
 }
 
-/// How sure an answer is.
+/// Signals of how reliable a prediction is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Signals {
     /// The similarity of the best neighbor.
     pub similarity: f32,
-    /// How far the best label is from the next one, or from its threshold.
+    /// The distance of the best label's score from the next one, or from its threshold.
     pub margin: f64,
     /// The share of the document's terms that the model does not know.
     pub unknown: f64,
 }
 
-/// When a model gives no answer: limits that leave a target share of wrong labels.
+/// When a model abstains: limits chosen for a target share of wrong labels.
 ///
-/// An answer is given where all three signals are inside their limits. The limits are those that
-/// leave the most answers, of at most the target share of wrong labels, on leave-one-out.
+/// A document gets labels if all three signals are within their limits. The limits are those with
+/// the most such documents in leave-one-out, among limits that keep the share of wrong labels at or
+/// below the target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Abstention {
-    /// The share of wrong labels among those given that was aimed at.
+    /// The target share of wrong labels among those predicted.
     pub target_error: f64,
     /// The least similarity of the best neighbor.
     pub similarity: f32,
@@ -232,18 +238,19 @@ pub struct Abstention {
     pub margin: f64,
     /// The largest share of unknown terms.
     pub unknown: f64,
-    /// The share of left-out documents that got an answer.
+    /// The share of left-out documents that got labels.
     pub coverage: f64,
-    /// The share of wrong labels among those that they got.
+    /// The share of wrong labels among those.
     pub error: f64,
 }
 
-/// So many values of each limit are tried.
+/// How many values of each limit are tried.
 const LIMITS: usize = 24;
 
 impl Abstention {
-    /// Finds the limits: of every left-out document the signals, how many labels it got and how
-    /// many of them were right. Where no limits reach the target, those of least error.
+    /// Finds the limits. `documents` holds for each left-out document its signals, how many labels
+    /// it got, and how many of them were right. If no limits reach the target, those with the
+    /// smallest error are taken.
     pub fn learn(target_error: f64, documents: &[(Signals, u32, u32)]) -> Self {
         let limits = |of: fn(&Signals) -> f64, rising: bool| {
             let mut values: Vec<f64> = documents.iter().map(|(signals, ..)| of(signals)).collect();
@@ -252,7 +259,7 @@ impl Abstention {
                 values.reverse();
             }
             let last = values.len().saturating_sub(1);
-            // The first limit leaves every document in.
+            // The first limit admits every document.
             let mut limits: Vec<f64> =
                 (0..LIMITS).filter_map(|at| values.get(last * at / LIMITS).copied()).collect();
             limits.dedup();
@@ -261,7 +268,7 @@ impl Abstention {
         let similarities = limits(|signals| f64::from(signals.similarity), true);
         let margins = limits(|signals| signals.margin, true);
         let unknowns = limits(|signals| signals.unknown, false);
-        // In how many cells of each kind a document lies: so many limits it is inside of.
+        // A document's cell is the number of limits of each signal that it is within.
         let (wide, deep) = (margins.len() + 1, unknowns.len() + 1);
         let mut cells = vec![(0u64, 0u64, 0u64); (similarities.len() + 1) * wide * deep];
         for &(signals, given, right) in documents {
@@ -272,7 +279,7 @@ impl Abstention {
             let answered = u64::from(given > 0);
             *cell = (cell.0 + answered, cell.1 + u64::from(given), cell.2 + u64::from(right));
         }
-        // Sums over all cells as far inside, one direction after the other.
+        // Each cell becomes the sum of all cells at least as far inside, one direction at a time.
         for (stride, length) in [(1, deep), (deep, wide), (wide * deep, similarities.len() + 1)] {
             for at in (0..cells.len()).rev() {
                 if at / stride % length + 1 < length {
@@ -290,7 +297,7 @@ impl Abstention {
                     if given == 0 {
                         continue;
                     }
-                    #[expect(clippy::cast_possible_truncation, reason = "it was one before")]
+                    #[expect(clippy::cast_possible_truncation, reason = "it was an f32 before")]
                     let similarity = similarity as f32;
                     let found = Self {
                         target_error,
@@ -324,14 +331,14 @@ impl Abstention {
         }
     }
 
-    /// Whether an answer is sure enough.
+    /// Whether all signals are within their limits.
     pub fn allows(&self, signals: Signals) -> bool {
         signals.similarity >= self.similarity
             && signals.margin >= self.margin
             && signals.unknown <= self.unknown
     }
 
-    /// The sentence that says what is wrong.
+    /// What is wrong, if anything.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let finite = self.similarity.is_finite() && self.margin.is_finite();
         let share = |share: f64| (0.0..=1.0).contains(&share);
@@ -349,7 +356,7 @@ mod tests {
 
     /// scikit-learn's `IsotonicRegression`.
     #[test]
-    fn curves_of_other_peoples_code() {
+    fn curves_agree_with_scikit_learn() {
         let golden = include_str!("../tests/golden/evaluation.json");
         let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
         for case in golden["isotonic"].as_array().unwrap() {
@@ -405,7 +412,7 @@ mod tests {
         assert!(learnt.error <= 0.0 && learnt.coverage > 0.45 && learnt.coverage <= 0.5);
         let answered = documents.iter().filter(|(signals, ..)| learnt.allows(*signals)).count();
         assert!((answered as f64 / 240.0 - learnt.coverage).abs() < 1e-12);
-        // Everybody gets an answer where the error does not matter.
+        // Every document gets labels where the error does not matter.
         let all = Abstention::learn(1.0, &documents);
         assert!((all.coverage - 1.0).abs() < 1e-12 && (all.error - 0.5).abs() < 1e-12);
         // A target out of reach.
@@ -413,5 +420,97 @@ mod tests {
             documents.iter().map(|&(signals, given, _)| (signals, given, 0)).collect();
         assert!(Abstention::learn(0.05, &wrong).error > 0.99);
         assert!(Abstention::learn(0.05, &[]).coverage <= 0.0);
+    }
+
+    /// A label of 20 documents has a curve of its own.
+    #[test]
+    fn labels_of_twenty_documents() {
+        let seen = |right| vec![Seen { score: 0.5, count: 40.0, right }];
+        let calibration = Calibration::fit(vec![seen(20.0), seen(19.0), seen(1.0)]);
+        assert_eq!(*calibration.curves, [1, 0, 0]);
+        assert!((calibration.probability(0, 0.5) - 0.5).abs() < 1e-12);
+        assert!((calibration.probability(1, 0.5) - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn broken_calibrations_are_refused() {
+        let with = |curves: &[u32], starts: &[u64], scores: &[f64], probabilities: &[f64]| {
+            let calibration = Calibration {
+                curves: curves.to_vec().into(),
+                starts: starts.to_vec().into(),
+                scores: scores.to_vec().into(),
+                probabilities: probabilities.to_vec().into(),
+            };
+            calibration.check(2)
+        };
+        let (curves, starts) = ([0, 1], [0, 2, 3]);
+        assert_eq!(with(&curves, &starts, &[0.1, 0.2, 0.1], &[0.1, 0.1, 1.0]), Ok(()));
+        for (curves, starts, scores, probabilities) in [
+            (&[0, 1][..], &[1, 2, 3][..], &[0.1, 0.2, 0.1][..], &[0.1, 0.2, 1.0][..]),
+            (&[0, 1], &[0, 2, 2], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.0]),
+            (&[0, 1], &[0, 3, 2, 3], &[0.1, 0.2, 0.3], &[0.1, 0.2, 1.0]),
+            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2]),
+            (&[0], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.0]),
+            (&[0, 2], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.0]),
+            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.1]),
+            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, f64::NAN]),
+            (&[0, 1], &[0, 2, 3], &[0.2, 0.2, 0.1], &[0.1, 0.2, 1.0]),
+            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.2, 0.1, 1.0]),
+        ] {
+            let checked = with(curves, starts, scores, probabilities);
+            assert!(checked.is_err(), "{curves:?} {starts:?} {scores:?} {probabilities:?}");
+        }
+    }
+
+    const LIMITS_OF_ALL: Abstention = Abstention {
+        target_error: 0.05,
+        similarity: 0.5,
+        margin: 0.25,
+        unknown: 0.5,
+        coverage: 0.5,
+        error: 0.0,
+    };
+
+    /// Each signal may be at its limit, none beyond it.
+    #[test]
+    fn every_signal_has_its_limit() {
+        let at = Signals { similarity: 0.5, margin: 0.25, unknown: 0.5 };
+        assert!(LIMITS_OF_ALL.allows(at));
+        for beyond in [
+            Signals { similarity: at.similarity.next_down(), ..at },
+            Signals { margin: at.margin.next_down(), ..at },
+            Signals { unknown: at.unknown.next_up(), ..at },
+        ] {
+            assert!(!LIMITS_OF_ALL.allows(beyond), "{beyond:?}");
+        }
+        assert!(LIMITS_OF_ALL.check().is_ok());
+        for broken in [
+            Abstention { similarity: f32::NAN, ..LIMITS_OF_ALL },
+            Abstention { margin: f64::INFINITY, ..LIMITS_OF_ALL },
+            Abstention { unknown: 1.5, ..LIMITS_OF_ALL },
+            Abstention { target_error: -0.1, ..LIMITS_OF_ALL },
+        ] {
+            assert!(broken.check().is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn better_limits() {
+        let limits = |error, coverage| Abstention { coverage, error, ..LIMITS_OF_ALL };
+        assert!(limits(0.05, 0.9).is_better(&limits(0.0, 0.5)), "both reach the target");
+        assert!(!limits(0.0, 0.5).is_better(&limits(0.05, 0.9)));
+        assert!(limits(0.05, 0.1).is_better(&limits(0.051, 0.9)), "one does");
+        assert!(limits(0.1, 0.1).is_better(&limits(0.2, 0.9)), "none does");
+        assert!(!limits(0.1, 0.9).is_better(&limits(0.1, 0.1)));
+    }
+
+    /// Documents without labels are not answered, and do not make the error.
+    #[test]
+    fn documents_without_labels() {
+        let signals = |similarity| Signals { similarity, margin: 0.5, unknown: 0.0 };
+        let learnt = Abstention::learn(1.0, &[(signals(0.9), 1, 1), (signals(0.1), 0, 0)]);
+        assert!((learnt.coverage - 0.5).abs() < 1e-12 && learnt.error <= 0.0, "{learnt:?}");
+        let learnt = Abstention::learn(0.05, &[(signals(0.9), 0, 0)]);
+        assert!(learnt.coverage <= 0.0 && learnt.error <= 0.0, "{learnt:?}");
     }
 }

@@ -1,24 +1,26 @@
 //! The whole pipeline: [`train`] and [`Classifier::classify`], each readable on one screen.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
 use crate::calibrate::{Abstention, Signals};
-use crate::corpus::{Content, CorpusError, Document, Place, Problem};
+use crate::corpus::{Content, CorpusError, Document, Place, Problem, check_features};
 use crate::counts::{Counts, Fields, Input, TermLimits, tally};
-use crate::decide::{Decision, decide, decide_batch, margin};
+use crate::decide::{Decision, decide, decide_batch, margin, shares};
 use crate::matrix::{Csr, CsrBuilder, row};
 use crate::model::{InputSpec, Model, Settings, TrainSettings};
-use crate::search::{Inverted, Neighbor, Queries, Search, SearchError};
+use crate::search::{
+    Inverted, Neighbor, NeighborLists, Report, Request, Search, SearchError, Stop,
+};
 use crate::tfidf::Side;
 use crate::threads::Threads;
 use crate::vocabulary::Vocabulary;
 use crate::vote::{LabelScore, Vote, vote_with};
 
-/// Reads a corpus and trains a model of it; [the crate's page](crate) has an example.
+/// Reads a corpus and trains a model on it; see the example in the [crate documentation](crate).
 ///
 /// # Errors
 /// The corpus's first error.
@@ -34,7 +36,7 @@ pub fn train(
 }
 
 impl Input {
-    /// What a model's documents are counted by.
+    /// The counting input for a model.
     pub fn new(input: &InputSpec, fields: &Fields) -> Self {
         match input {
             InputSpec::Text(spec) => {
@@ -45,7 +47,7 @@ impl Input {
     }
 }
 
-/// Why a document gets no label, or none that means much.
+/// Why a document gets no labels, or unreliable ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// No term of the document is in the vocabulary.
@@ -54,12 +56,12 @@ pub enum Reason {
     NoNeighbor,
     /// No neighbor has a label.
     NoLabel,
-    /// The answer was not sure enough: the model abstains.
+    /// The confidence was too low: the model abstains.
     Unsure,
 }
 
 impl Reason {
-    /// The name that answers carry.
+    /// The name used in predictions.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoKnownTerm => "no-known-term",
@@ -70,81 +72,114 @@ impl Reason {
     }
 }
 
-/// The answer for a document.
+/// The prediction for a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// The labels, best first.
     pub labels: Vec<u32>,
-    /// Every label that got a vote, by falling score.
+    /// Every label with a vote, by decreasing score.
     pub scores: Vec<LabelScore>,
-    /// The probabilities of these labels, of a calibrated model; otherwise none.
+    /// The probabilities of these labels if the model is calibrated; otherwise empty.
     pub probabilities: Vec<f64>,
     /// The training documents that voted, best first.
     pub neighbors: Vec<Neighbor>,
-    /// Why there is no label, if there is none for want of votes or of sureness.
+    /// Why there are no votes or no labels: too few votes, or low confidence.
     pub reason: Option<Reason>,
-    /// How many of the document's terms (with repetitions) are not in the vocabulary.
+    /// The number of the document's terms (with repetitions) that are not in the vocabulary.
     pub unknown_terms: usize,
 }
 
-/// The least documents that a thread votes on.
+/// Minimum documents per task.
 const PIECE: usize = 64;
 
 /// Documents as query rows.
 #[derive(Debug)]
-pub struct Vectors {
+pub struct DocumentVectors {
     /// The weighted rows: documents × terms of the model.
     pub rows: Csr,
-    /// For each document how many of its terms the vocabulary has, and how many it has not.
+    /// For each document, how many of its terms are in the vocabulary.
     pub terms: Vec<TermUse>,
 }
 
-/// The terms of a document, with repetitions.
+/// The number of terms of a document, with repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TermUse {
-    /// In the vocabulary.
+    /// Terms in the vocabulary.
     pub known: usize,
-    /// Not in the vocabulary.
+    /// Terms not in the vocabulary.
     pub unknown: usize,
 }
 
-/// Classifies documents with a model.
-#[derive(Debug)]
-pub struct Classifier<'m> {
-    model: &'m Model,
-    engine: Box<dyn Search + 'm>,
-    analyzer: Option<Analyzer>,
-    /// Counters that are not in use: what they remember of words serves the next documents.
-    counters: Mutex<Vec<TermCounter>>,
-    threads: Threads,
-    boosts: Vec<f32>,
-    /// The labels above each label; empty without a hierarchy.
-    above: Vec<Vec<u32>>,
-    /// How many neighbors vote.
+/// How neighbors become labels: arguments of [`Classifier::classify`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassifyOptions {
+    /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How much each vote counts.
+    /// How votes are weighted.
     pub vote: Vote,
-    /// How many labels a document gets.
+    /// How labels are chosen.
     pub decision: Decision,
-    /// When it gives no answer.
+    /// When to abstain because of low confidence; `None`: never.
     pub abstention: Option<Abstention>,
 }
 
-impl<'m> Classifier<'m> {
-    /// A classifier with the model's settings and the [`Inverted`] engine.
+impl ClassifyOptions {
+    /// Whether the limits for abstaining were learned with the same k, vote and decision.
+    pub fn fits_abstention_of(&self, model: &Model) -> bool {
+        let settings = model.settings();
+        self.abstention.is_none()
+            || (self.k == settings.k
+                && self.vote == settings.vote
+                && self.decision == settings.decision)
+    }
+
+    /// The model's default options.
+    pub fn of(model: &Model) -> Self {
+        let settings = model.settings();
+        Self {
+            k: settings.k,
+            vote: settings.vote,
+            decision: settings.decision.clone(),
+            abstention: settings.abstention,
+        }
+    }
+}
+
+/// Classifies documents with a model.
+///
+/// It owns its data, so it can be kept in a struct and shared between threads.
+#[derive(Debug)]
+pub struct Classifier {
+    model: Arc<Model>,
+    engine: Arc<dyn Search>,
+    analyzer: Option<Analyzer>,
+    /// Counters that are not in use; their caches speed up the next documents.
+    counters: Mutex<Vec<TermCounter>>,
+    threads: Threads,
+    boosts: Vec<f32>,
+    /// The ancestors of each label; empty without a hierarchy.
+    above: Vec<Vec<u32>>,
+    /// The label with the most training documents.
+    prior: Option<u32>,
+}
+
+impl Classifier {
+    /// A classifier with the [`Inverted`] engine.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
-    pub fn new(model: &'m Model, threads: &Threads) -> Result<Self, SearchError> {
-        let engine = Box::new(Inverted::new(model.rows(), threads.clone())?);
+    pub fn new(model: Arc<Model>, threads: &Threads) -> Result<Self, SearchError> {
+        let engine = Arc::new(Inverted::new(Arc::clone(model.rows()), threads.clone())?);
         Ok(Self::with_engine(model, engine, threads))
     }
 
-    /// A classifier with the model's settings and an engine over the model's rows.
-    pub fn with_engine(model: &'m Model, engine: Box<dyn Search + 'm>, threads: &Threads) -> Self {
+    /// A classifier with a given engine over the model's rows.
+    pub fn with_engine(model: Arc<Model>, engine: Arc<dyn Search>, threads: &Threads) -> Self {
         let settings = model.settings();
+        let sizes = model.label_sizes();
+        let prior =
+            (0u32..).zip(sizes).max_by_key(|&(label, size)| (size, std::cmp::Reverse(label)));
         Self {
-            model,
             engine,
             analyzer: model.analyzer(),
             counters: Mutex::default(),
@@ -154,29 +189,52 @@ impl<'m> Classifier<'m> {
                 hierarchy if hierarchy.is_empty() => Vec::new(),
                 hierarchy => hierarchy.numbered(model.labels().iter()),
             },
-            k: settings.k,
-            vote: settings.vote,
-            decision: settings.decision.clone(),
-            abstention: settings.abstention,
+            prior: prior.map(|(label, _)| label),
+            model,
         }
     }
 
     /// The model.
-    pub fn model(&self) -> &'m Model {
-        self.model
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// The engine that searches.
+    pub fn engine(&self) -> &Arc<dyn Search> {
+        &self.engine
+    }
+
+    /// The threads that it uses.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// The model's default options.
+    pub fn options(&self) -> ClassifyOptions {
+        ClassifyOptions::of(&self.model)
+    }
+
+    /// The share of the training documents with each label.
+    pub fn label_shares(&self) -> Vec<f64> {
+        shares(self.model.label_sizes(), self.model.ids().len())
     }
 
     /// Classifies documents.
     ///
     /// # Errors
-    /// If a document holds features where the model needs text, or the reverse.
-    pub fn classify(&self, documents: &[Document]) -> Result<Vec<Prediction>, ClassifyError> {
+    /// If a document has features but the model needs text, or vice versa; or the search fails.
+    pub fn classify(
+        &self,
+        documents: &[Document],
+        options: &ClassifyOptions,
+    ) -> Result<Vec<Prediction>, ClassifyError> {
         let vectors = self.vectorize(documents)?;
-        let neighbors = self.neighbors(&vectors, self.k)?;
-        Ok(self.predict(&vectors, neighbors))
+        let mut neighbors = NeighborLists::default();
+        let _ = self.neighbors(&vectors, options.k, &mut neighbors)?;
+        Ok(self.predict(&vectors, &neighbors, options))
     }
 
-    /// Classifies texts.
+    /// Classifies texts with the model's default options.
     ///
     /// # Errors
     /// If the model was trained on features.
@@ -190,14 +248,15 @@ impl<'m> Classifier<'m> {
             group: None,
             place: Place { line: Some(number), ..place.clone() },
         };
-        self.classify(&texts.iter().zip(1..).map(document).collect::<Vec<_>>())
+        let documents: Vec<Document> = texts.iter().zip(1..).map(document).collect();
+        self.classify(&documents, &self.options())
     }
 
     /// Documents → query rows.
     ///
     /// # Errors
-    /// If a document holds features where the model needs text, or the reverse.
-    pub fn vectorize(&self, documents: &[Document]) -> Result<Vectors, CorpusError> {
+    /// If a document has features but the model needs text, or vice versa.
+    pub fn vectorize(&self, documents: &[Document]) -> Result<DocumentVectors, CorpusError> {
         let piece = documents.len().div_ceil(self.threads.count()).max(1);
         let pieces: Vec<Piece> = self.threads.run(|| {
             documents
@@ -215,7 +274,7 @@ impl<'m> Classifier<'m> {
             }
             terms.extend(uses);
         }
-        Ok(Vectors { rows: rows.build(self.model.vocabulary().len()), terms })
+        Ok(DocumentVectors { rows: rows.build(self.model.vocabulary().len()), terms })
     }
 
     fn vectorize_piece(&self, documents: &[Document]) -> Result<Piece, CorpusError> {
@@ -264,7 +323,7 @@ impl<'m> Classifier<'m> {
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
-        // A counter that a panic left behind was never put back: the others are sound.
+        // A counter lost to a panic was never put back, so the remaining ones are intact.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -277,6 +336,7 @@ impl<'m> Classifier<'m> {
         let counts =
             matches!(&self.model.settings().input, InputSpec::Features(spec) if spec.counts);
         entries.clear();
+        check_features(features)?;
         let mut unknown = 0;
         for &(column, value) in features.iter().filter(|(_, value)| *value != 0.0) {
             if counts && value < 0.0 {
@@ -290,42 +350,71 @@ impl<'m> Classifier<'m> {
         Ok(TermUse { known: entries.len(), unknown })
     }
 
-    /// Query rows → for each its at most `k` neighbors.
+    /// Query rows → at most `k` neighbors for each.
     ///
     /// # Errors
-    /// If the rows do not fit the model.
+    /// If the rows do not match the model.
     pub fn neighbors(
         &self,
-        vectors: &Vectors,
+        vectors: &DocumentVectors,
         k: NonZeroUsize,
-    ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        self.engine.top_k(Queries::new(&vectors.rows.view()), k)
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        self.engine.search(&Request::new(&vectors.rows, k), found)
     }
 
-    /// Neighbors → predictions. A decision that [needs the batch](Decision::needs_batch) takes
-    /// these documents for the whole of it.
-    pub fn predict(&self, vectors: &Vectors, neighbors: Vec<Vec<Neighbor>>) -> Vec<Prediction> {
-        let among = self.model.electorate();
-        let factors = among.factors(self.vote);
-        let count = |found: &Vec<Neighbor>| vote_with(found, self.vote.ballot, &factors, &among);
-        // The curves are those of the votes that they were learnt from.
+    /// Like [`neighbors`](Self::neighbors), but can be ended early by `stop`.
+    ///
+    /// # Errors
+    /// [`SearchError::Stopped`] if it was stopped, or an error if the rows do not match the model.
+    pub fn neighbors_until(
+        &self,
+        vectors: &DocumentVectors,
+        k: NonZeroUsize,
+        stop: &Stop,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        self.engine.search(&Request::new(&vectors.rows, k).until(stop), found)
+    }
+
+    /// Neighbors → predictions; the first `k` of each list vote. A decision that [needs the
+    /// batch](Decision::needs_batch) treats these documents as the whole batch.
+    pub fn predict(
+        &self,
+        vectors: &DocumentVectors,
+        neighbors: &NeighborLists,
+        options: &ClassifyOptions,
+    ) -> Vec<Prediction> {
+        let among = self.model.training_labels();
+        let factors = among.factors(options.vote);
+        let voters = |query: usize| {
+            let found = neighbors.get(query);
+            &found[..found.len().min(options.k.get())]
+        };
+        let count = |query| vote_with(voters(query), options.vote.weight, &factors, &among);
+        // The curves are valid only for the vote that they were learned with.
         let settings = self.model.settings();
-        let same_votes = self.vote == settings.vote && self.k == settings.k;
+        let same_votes = options.vote == settings.vote && options.k == settings.k;
         let calibration = self.model.calibration().filter(|_| same_votes);
-        let answer = |neighbors: Vec<Neighbor>,
-                      scores: Vec<LabelScore>,
-                      mut labels: Vec<u32>,
-                      terms: TermUse| {
+        let answer = |query: usize, scores: Vec<LabelScore>, mut labels: Vec<u32>| {
+            let (neighbors, terms) = (voters(query), vectors.terms[query]);
             let reason = match () {
                 () if terms.known == 0 => Some(Reason::NoKnownTerm),
                 () if neighbors.is_empty() => Some(Reason::NoNeighbor),
                 () if scores.is_empty() => Some(Reason::NoLabel),
-                () if self.abstains(&neighbors, &scores, terms) => {
+                () if abstains(neighbors, &scores, terms, options) => {
                     labels.clear();
                     Some(Reason::Unsure)
                 }
                 () => None,
             };
+            if scores.is_empty()
+                && options.decision == Decision::Single
+                && options.abstention.is_none()
+            {
+                // There is no vote, but a label is required.
+                labels.extend(self.prior);
+            }
             self.close(&mut labels);
             let probabilities = calibration.map_or(Vec::new(), |calibration| {
                 scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
@@ -334,36 +423,29 @@ impl<'m> Classifier<'m> {
                 labels,
                 scores,
                 probabilities,
-                neighbors,
+                neighbors: neighbors.to_vec(),
                 reason,
                 unknown_terms: terms.unknown,
             }
         };
         self.threads.run(|| {
-            let documents = neighbors.into_par_iter().zip(&vectors.terms).with_min_len(PIECE);
-            if !self.decision.needs_batch() {
-                let one = |(neighbors, &terms): (Vec<Neighbor>, _)| {
-                    let scores = count(&neighbors);
-                    let labels = decide(&scores, &self.decision);
-                    answer(neighbors, scores, labels, terms)
+            let documents = (0..neighbors.len()).into_par_iter().with_min_len(PIECE);
+            if !options.decision.needs_batch() {
+                let one = |query| {
+                    let scores = count(query);
+                    let labels = decide(&scores, &options.decision);
+                    answer(query, scores, labels)
                 };
                 return documents.map(one).collect();
             }
-            let counted =
-                documents.map(|(neighbors, &terms)| (count(&neighbors), neighbors, terms));
-            let counted: Vec<(Vec<LabelScore>, Vec<Neighbor>, TermUse)> = counted.collect();
-            let scores: Vec<&[LabelScore]> = counted.iter().map(|(scores, ..)| &**scores).collect();
-            let labels = decide_batch(&scores, &self.decision);
-            let decided = counted.into_par_iter().zip(labels);
-            decided
-                .map(|((scores, neighbors, terms), labels)| {
-                    answer(neighbors, scores, labels, terms)
-                })
-                .collect()
+            let scores: Vec<Vec<LabelScore>> = documents.map(count).collect();
+            let labels = decide_batch(&scores, &options.decision);
+            let decided = scores.into_par_iter().zip(labels).enumerate();
+            decided.map(|(query, (scores, labels))| answer(query, scores, labels)).collect()
         })
     }
 
-    /// Adds the labels above those given.
+    /// Adds the ancestors of the given labels.
     fn close(&self, labels: &mut Vec<u32>) {
         if self.above.is_empty() {
             return;
@@ -376,15 +458,20 @@ impl<'m> Classifier<'m> {
             }
         }
     }
+}
 
-    fn abstains(&self, neighbors: &[Neighbor], scores: &[LabelScore], terms: TermUse) -> bool {
-        self.abstention.is_some_and(|abstention| {
-            let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
-            let similarity = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
-            let margin = margin(scores, &self.decision);
-            !abstention.allows(Signals { similarity, margin, unknown })
-        })
-    }
+fn abstains(
+    neighbors: &[Neighbor],
+    scores: &[LabelScore],
+    terms: TermUse,
+    options: &ClassifyOptions,
+) -> bool {
+    options.abstention.is_some_and(|abstention| {
+        let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
+        let similarity = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
+        let margin = margin(scores, &options.decision);
+        !abstention.allows(Signals { similarity, margin, unknown })
+    })
 }
 
 type Piece = (Csr, Vec<TermUse>);
@@ -392,10 +479,10 @@ type Piece = (Csr, Vec<TermUse>);
 /// Why documents cannot be classified.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassifyError {
-    /// A document does not fit the model.
+    /// A document does not match the model.
     #[error(transparent)]
     Document(#[from] CorpusError),
-    /// The search refused.
+    /// The search failed.
     #[error(transparent)]
     Search(#[from] SearchError),
 }

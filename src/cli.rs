@@ -1,4 +1,4 @@
-//! Flags exactly as typed; one file a subcommand.
+//! Command-line arguments and dispatch, one module per subcommand.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 use classify::threads::Threads;
 
-mod arguments;
 mod bench;
 mod compare;
 mod deciding;
@@ -15,14 +14,21 @@ mod evaluate;
 mod failure;
 mod generate;
 mod info;
+mod opening;
+mod outputs;
+mod positive;
 mod predict;
 mod progress;
+mod reading;
 mod searching;
 mod shell;
 mod tokens;
 mod train;
+mod training;
+mod tune;
 mod tuning;
 mod vectorize;
+mod warnings;
 
 use failure::Failure;
 use progress::Talk;
@@ -38,23 +44,23 @@ pub(crate) struct Arguments {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 a resource is not there, 6 worse (`compare --fail-if-worse`).";
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 missing resource (GPU, memory, threads), 6 worse than the baseline (`compare --fail-if-worse`).";
 
 #[derive(Debug, clap::Args)]
 struct Global {
-    /// Threads to use; answers never depend on it [default: all cores]
+    /// Number of threads; results do not depend on it [default: all cores]
     #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Seed of everything random (`evaluate`'s hold-out and intervals, `compare`, `generate`)
+    /// Random seed (`evaluate`'s hold-out and intervals, `compare`, `generate`)
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say more
+    /// Print more details
     #[arg(short, long, global = true)]
     verbose: bool,
-    /// Color in help and errors
+    /// When to color help and errors
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     color: Color,
 }
@@ -70,27 +76,27 @@ enum Color {
 enum Command {
     /// Train a model on labeled documents
     Train(train::Train),
-    /// Label documents with a model
+    /// Predict the labels of documents with a model
     Predict(predict::Predict),
-    /// Compare predictions with known labels
+    /// Measure how well predictions match known labels
     Evaluate(evaluate::Evaluate),
-    /// Tell whether one evaluation is better than another, or by chance
+    /// Test whether one evaluation is significantly better than another
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision by leave-one-out
-    Tune(tuning::Tune),
-    /// Analyze and weigh documents once, to classify them often
+    Tune(tune::Tune),
+    /// Analyze and weight documents once, to classify them repeatedly
     Vectorize(vectorize::Vectorize),
-    /// List GPUs, and say which engine `--device auto` takes
+    /// List GPUs and the engine that `--device auto` chooses
     Devices(devices::Devices),
-    /// Measure the algorithms of the papers beside ours
+    /// Benchmark the algorithms of the papers against ours
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Make a corpus for measurements
+    /// Generate a synthetic corpus for benchmarks
     #[command(subcommand)]
     Generate(generate::Generate),
-    /// Show what a model is made of
+    /// Show a model's settings and statistics
     Info(info::Info),
-    /// Show what the analyzer sees
+    /// Show the terms that the analyzer extracts
     Tokens(tokens::Tokens),
     /// Print a completion script for a shell
     Completions(shell::Completions),
@@ -98,7 +104,7 @@ enum Command {
     Man(shell::Man),
 }
 
-/// The arguments, or the exit code of a usage error, of `--help` and of `--version`.
+/// Parses the arguments. Returns an exit code after a usage error, `--help` or `--version`.
 pub(crate) fn parse() -> Result<Arguments, ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let color = match () {
@@ -117,9 +123,12 @@ pub(crate) fn parse() -> Result<Arguments, ExitCode> {
         .try_get_matches_from(arguments)
         .and_then(|matches| <Arguments as clap::FromArgMatches>::from_arg_matches(&matches));
     parsed.map_err(|error| {
-        // A closed pipe behind `--help` is a quiet end.
-        let _ = error.print();
-        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        // Help and version go to stdout. If stderr is closed, the error cannot be shown.
+        let told = if error.use_stderr() { Ok(()) } else { outputs::standard_is_open() };
+        match told.and_then(|()| error.print().map_err(Failure::stdout)) {
+            Err(failure) if !error.use_stderr() => failure.report(),
+            _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+        }
     })
 }
 
@@ -132,6 +141,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     let talk = Talk { quiet, verbose };
+    warnings::tell(talk);
     let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
         Some(count) => Threads::new(count),
         None => Threads::available(),
@@ -152,15 +162,4 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
     }
-}
-
-/// Writes a file of JSON, whole or not at all.
-fn write_json(path: &std::path::Path, value: &impl serde::Serialize) -> Result<(), Failure> {
-    let mut json =
-        serde_json::to_string_pretty(value).map_err(|error| Failure::output(path)(error.into()))?;
-    json.push('\n');
-    metric_index::output::write_atomically(path, |out| {
-        std::io::Write::write_all(out, json.as_bytes())
-    })
-    .map_err(Failure::output(path))
 }

@@ -1,25 +1,29 @@
 //! Corpora: streams of [`Document`]s read from files, folders or standard input.
 //!
 //! ```text
-//! path ─▶ source (decompress, decode) ─▶ detect ─▶ one reader a format ─▶ Document
+//! path ─▶ source (decompress, decode) ─▶ detect ─▶ one reader per format ─▶ Document
 //! ```
 //!
-//! A [`Corpus`] is an iterator that holds one record at a time. Every error names its
-//! [`Place`]: the file and the line (or the record) where it was met.
+//! A [`Corpus`] is an iterator that holds one record at a time. Every error names its [`Place`]:
+//! the file and the line where the record begins or the problem is.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+mod compressed;
 mod detect;
 mod delimited;
 mod error;
 mod fasttext;
 mod folders;
+mod holdout;
 mod jsonl;
 mod lyrl2004;
+mod magic;
+mod peeked;
 mod plain;
 pub mod preset;
 mod qrels;
@@ -28,26 +32,29 @@ mod source;
 mod svmlight;
 
 pub use error::{CorpusError, Problem};
+pub use holdout::{HoldOut, Side, hold_out};
 pub use qrels::Qrels;
 pub use reuters::Split;
 pub use source::encoding_for_label;
 
+use crate::printable::printable;
 use source::Source;
+pub(crate) use source::read_error;
 
-/// One document: what is classified, and what is known of it.
+/// One document: its content and what the corpus says about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The identifier that the corpus gives, or the record's number (from 1) in its corpus.
+    /// The identifier in the corpus, or the number of the record in its corpus, from 1.
     pub id: String,
-    /// What the document says.
+    /// What is classified.
     pub content: Content,
     /// Zero or more labels, without duplicates, in the corpus's order.
     pub labels: Vec<String>,
-    /// How much the document's vote counts; finite and above 0. 1 where the corpus gives none.
+    /// The weight of the document's vote: finite and above 0; 1 if the corpus gives none.
     pub weight: f32,
-    /// Documents of one group are no neighbors of each other while a model is tuned.
+    /// Documents of the same group are never neighbors of each other while a model is tuned.
     pub group: Option<String>,
-    /// Where the document was read.
+    /// Where the document was found.
     pub place: Place,
 }
 
@@ -56,14 +63,45 @@ pub struct Document {
 pub enum Content {
     /// Running text, to be analyzed.
     Text(String),
-    /// The same in fields, in the order in which the options name their columns.
+    /// Running text in several fields, in the order in which the options name their columns.
     Fields(Vec<String>),
-    /// `(column, value)` pairs by increasing column, every value finite.
+    /// `(column, value)` pairs by strictly increasing column, every value finite: see [`Content::features`].
     Features(Vec<(u32, f32)>),
 }
 
+/// Checks that columns strictly increase and values are finite, as [`Content::Features`] needs it.
+///
+/// # Errors
+/// The first column that is out of order, or whose value is not finite.
+pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
+    if let Some(pair) = features.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+        return Err(Problem::ColumnOrder { column: pair[1].0, before: pair[0].0 });
+    }
+    match features.iter().find(|(_, value)| !value.is_finite()) {
+        Some(&(column, value)) => Err(Problem::NotFinite { column, value }),
+        None => Ok(()),
+    }
+}
+
 impl Content {
-    /// The texts of several columns: apart, or a line each.
+    /// The features of a document.
+    ///
+    /// # Errors
+    /// If columns do not strictly increase or a value is not finite.
+    ///
+    /// ```
+    /// use classify::corpus::Content;
+    ///
+    /// assert!(Content::features(vec![(3, 1.0), (7, 0.5)]).is_ok());
+    /// assert!(Content::features(vec![(7, 0.5), (3, 1.0)]).is_err());
+    /// assert!(Content::features(vec![(3, f32::NAN)]).is_err());
+    /// ```
+    pub fn features(features: Vec<(u32, f32)>) -> Result<Self, Problem> {
+        check_features(&features)?;
+        Ok(Self::Features(features))
+    }
+
+    /// The texts of several columns: as fields (`apart`), or as the lines of one text.
     fn of_columns(mut texts: Vec<String>, apart: bool) -> Self {
         match (apart, texts.len()) {
             (true, _) => Self::Fields(texts),
@@ -76,17 +114,17 @@ impl Content {
 /// A place in a corpus, for messages: `file:line`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file's path as the user gave it, or `<stdin>`.
+    /// The path as the user gave it, or `<stdin>`.
     pub source: Arc<str>,
-    /// The line, from 1; `None` where the whole file is meant.
+    /// The line, from 1, or `None` for the whole file.
     pub line: Option<u64>,
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            Some(line) => write!(f, "{}:{line}", self.source),
-            None => write!(f, "{}", self.source),
+            Some(line) => write!(f, "{}:{line}", printable(&self.source)),
+            None => write!(f, "{}", printable(&self.source)),
         }
     }
 }
@@ -94,7 +132,7 @@ impl fmt::Display for Place {
 /// The corpus formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// Comma-separated values with a header line.
     Csv,
@@ -102,9 +140,9 @@ pub enum Format {
     Tsv,
     /// fastText lines: `__label__x __label__y text`.
     FastText,
-    /// A folder of folders: each inner folder is a label, each file in it a document.
+    /// A folder of folders: each inner folder is a label, and each file in it a document.
     Folders,
-    /// One document a line, no labels.
+    /// One document per line, without labels.
     Plain,
     /// svmlight / libsvm rows: `label,label column:value …`.
     Svmlight,
@@ -117,7 +155,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format, in the order of the documentation.
+    /// All formats, in the order of the documentation.
     pub const ALL: [Self; 10] = [
         Self::Jsonl,
         Self::Csv,
@@ -154,46 +192,46 @@ impl fmt::Display for Format {
     }
 }
 
-/// What to do with bytes that are no valid text in the corpus's encoding.
+/// What to do with bytes that are not valid in the encoding of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnBadUtf8 {
-    /// Stop with an error that names the line and the byte.
+    /// Stop with an error that names the place.
     #[default]
     Error,
-    /// Put U+FFFD in their place.
+    /// Replace them with U+FFFD.
     Replace,
 }
 
-/// Whether a record must say its labels.
+/// Whether records must have labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LabelUse {
-    /// Training and evaluation: a record without a label field is an error (an empty list is not).
+    /// Training and evaluation: a record without a label field is an error. An empty list of labels
+    /// is allowed.
     #[default]
     Required,
-    /// Prediction: labels are read where they are, and never missed.
+    /// Prediction: labels are read if they are there.
     Optional,
 }
 
-/// How to read a corpus. The default detects everything.
+/// How to read a corpus. By default the format is detected and the fields have their usual names.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
-    /// The format, or `None` to detect it for each file.
+    /// The format; `None` detects it for each file.
     pub format: Option<Format>,
-    /// JSONL, CSV and TSV: the fields whose texts make the document, joined by line breaks.
-    /// Empty: `text`.
+    /// JSONL, CSV and TSV: the fields that make up the text, joined by line breaks. If empty: `text`.
     pub text_columns: Vec<String>,
-    /// Whether these fields stay apart ([`Content::Fields`]) instead of being joined.
+    /// Whether these fields stay separate ([`Content::Fields`]) instead of being joined.
     pub fields: bool,
-    /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`,
-    /// `category`, `class` that is there.
+    /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`, `category`
+    /// and `class` that exists.
     pub label_column: Option<String>,
-    /// JSONL, CSV and TSV: the field of the identifier. `None`: `id` if it is there.
+    /// JSONL, CSV and TSV: the field of the identifier. `None`: `id` if it exists.
     pub id_column: Option<String>,
-    /// JSONL, CSV and TSV: the field of the document's weight. `None`: `weight` if it is there.
+    /// JSONL, CSV and TSV: the field of the document's weight. `None`: `weight` if it exists.
     pub weight_column: Option<String>,
     /// JSONL, CSV and TSV: the field of the document's group. `None`: no groups.
     pub group_column: Option<String>,
-    /// What separates several labels in one CSV or TSV field or JSON string. `None`: the field is one label.
+    /// What separates the labels in one CSV or TSV field or JSON string. `None`: the field is one label.
     pub label_separator: Option<String>,
     /// svmlight: the number of the first column, 0 or 1. `None`: 1.
     pub first_column: Option<u32>,
@@ -201,21 +239,31 @@ pub struct ReadOptions {
     pub encoding: Option<&'static encoding_rs::Encoding>,
     /// What to do with invalid bytes.
     pub on_bad_utf8: OnBadUtf8,
-    /// Whether labels must be there.
+    /// Whether records must have labels.
     pub labels: LabelUse,
-    /// Labels by document id, which replace those of the corpus.
+    /// Labels by document identifier; they replace those of the corpus.
     pub qrels: Option<Arc<Qrels>>,
     /// Reuters-21578: which side of the ModApte split to read.
     pub split: Split,
-    /// Whether documents are text: rows of features are then not detected.
+    /// Whether documents are known to be text: rows of features are then not detected.
     pub text_only: bool,
-    /// Counts the bytes that are read from files, compressed ones as they are, to show progress.
+    /// How many bytes a record may have: a line, a CSV record, a file in a label folder.
+    /// `None`: [`limits::RECORD`](crate::limits::RECORD).
+    pub max_record: Option<u64>,
+    /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
+}
+
+impl ReadOptions {
+    /// The flag that names the fields of the text.
+    fn text_flag(&self) -> &'static str {
+        if self.fields { "--field" } else { "--text-column" }
+    }
 }
 
 type Records = Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>;
 
-/// Tells the caller that a file was opened, and as which format.
+/// Called with the name and the format of each file that is opened.
 pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 
 /// A stream of documents from one or several files, in the order given.
@@ -253,11 +301,11 @@ impl fmt::Debug for Corpus {
 impl Corpus {
     /// A corpus of `paths`: files, folders, or `-` for standard input.
     ///
-    /// A folder that holds only folders is read as one folder a label; any other folder stands
-    /// for the corpus files in it, by name.
+    /// A folder that holds only folders is read as one folder per label; any other folder stands for
+    /// the corpus files in it, ordered by name. Symbolic links are followed.
     ///
     /// # Errors
-    /// If a path does not exist or a folder holds no corpus file.
+    /// If a path does not exist, a folder holds no corpus file, or a symbolic link leads nowhere.
     pub fn open(paths: &[PathBuf], options: ReadOptions) -> Result<Self, CorpusError> {
         let mut waiting = VecDeque::new();
         for path in paths {
@@ -276,10 +324,15 @@ impl Corpus {
         Ok(Self { waiting, current: None, options, on_open: None, read: 0, failed: false })
     }
 
-    /// A corpus of bytes in memory, named `name` in messages.
+    /// The files, and the folders of one folder a label, that are still to be opened, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = &Path> {
+        self.waiting.iter().map(PathBuf::as_path)
+    }
+
+    /// A corpus of bytes in memory; messages call it `name`.
     ///
     /// # Errors
-    /// If the format cannot be told.
+    /// If the format cannot be detected.
     pub fn from_bytes(
         name: &str,
         bytes: Vec<u8>,
@@ -293,7 +346,7 @@ impl Corpus {
         Ok(Self { waiting, current, options, on_open: None, read: 0, failed: false })
     }
 
-    /// Calls `on_open` for every file that is opened from now on.
+    /// Calls `on_open` for each file that is opened from now on.
     #[must_use]
     pub fn on_open(mut self, on_open: OnOpen) -> Self {
         self.on_open = Some(on_open);
@@ -351,7 +404,7 @@ impl Iterator for Corpus {
     }
 }
 
-/// What every reader's documents must fulfil.
+/// Checks what must hold for the documents of every reader, and drops repeated labels.
 fn finish(mut document: Document) -> Result<Document, CorpusError> {
     if document.labels.iter().any(String::is_empty) {
         return Err(Problem::EmptyLabel.at(&document.place));
@@ -360,8 +413,10 @@ fn finish(mut document: Document) -> Result<Document, CorpusError> {
         return Err(Problem::BadWeight { found: document.weight.to_string() }.at(&document.place));
     }
     if document.labels.len() > 1 {
-        let mut seen = std::collections::HashSet::new();
-        document.labels.retain(|label| seen.insert(label.clone()));
+        let mut seen = HashSet::with_capacity(document.labels.len());
+        let first: Vec<bool> = document.labels.iter().map(|label| seen.insert(&**label)).collect();
+        let mut first = first.into_iter();
+        document.labels.retain(|_| first.next().unwrap_or(true));
     }
     Ok(document)
 }

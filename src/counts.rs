@@ -1,9 +1,9 @@
-//! Training documents → term counts: a vocabulary, and a row of counts for each document.
+//! Training documents → term counts: a vocabulary, and a row of counts per document.
 //!
-//! Documents are read in batches; while the next batch is read, the current one is analyzed in
-//! as many pieces as there are threads. Each piece goes to a shard of its own: terms as they were
-//! met, rows of its pieces. In the end the shards' terms are sorted and renumbered, so that
-//! neither the threads nor the pieces leave a trace in the result.
+//! Documents are read in batches. While the next batch is read, the current one is analyzed in as
+//! many pieces as there are threads. Each piece goes to its own shard, which numbers terms in the
+//! order of their first occurrence. Finally, the terms of all shards are sorted and renumbered, so
+//! that the result does not depend on the threads or pieces.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -28,11 +28,11 @@ pub use fields::Fields;
 pub(crate) use fields::tally;
 use shard::{Merged, Shard, merge};
 
-/// Bytes of text (and documents) that are analyzed together.
+/// Bytes of text (and number of documents) analyzed together.
 const BATCH_BYTES: usize = 1 << 22;
 const BATCH_DOCUMENTS: usize = 8_192;
 
-/// A limit on document frequency: a number of documents, or a share of them.
+/// A limit on the document frequency: a number of documents, or a share of them.
 ///
 /// ```
 /// use classify::counts::DfLimit;
@@ -42,9 +42,9 @@ const BATCH_DOCUMENTS: usize = 8_192;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DfLimit {
-    /// So many documents.
+    /// A number of documents.
     Count(u32),
-    /// This share of the documents, from 0 to 1.
+    /// A share of the documents, from 0 to 1.
     Share(f64),
 }
 
@@ -87,11 +87,12 @@ impl fmt::Display for DfLimit {
 /// Which terms enter the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TermLimits {
-    /// The least document frequency, included.
+    /// The minimum document frequency, inclusive.
     pub min_df: DfLimit,
-    /// The largest document frequency, included.
+    /// The maximum document frequency, inclusive.
     pub max_df: DfLimit,
-    /// At most so many terms: those of highest document frequency, equal ones by their order.
+    /// The maximum number of terms: those with the highest document frequency are kept, ties by
+    /// term order.
     pub max_terms: Option<NonZeroUsize>,
 }
 
@@ -101,7 +102,7 @@ impl Default for TermLimits {
     }
 }
 
-/// How much the documents of labels count in a vote.
+/// The weight of each label's documents in a vote.
 ///
 /// ```
 /// use classify::counts::ClassWeights;
@@ -111,9 +112,10 @@ impl Default for TermLimits {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClassWeights {
-    /// N / (labels · n) for a label of n of the N documents: all labels together count the same.
+    /// N / (labels · n) for a label with n of the N documents, so that all labels have the same
+    /// total weight.
     Balanced,
-    /// So much for these labels, 1 for the others.
+    /// A weight for each of these labels, 1 for the others.
     Given(Vec<(String, f32)>),
 }
 
@@ -137,17 +139,17 @@ impl FromStr for ClassWeights {
     }
 }
 
-/// What becomes of a document's content.
+/// How a document's content is counted.
 #[derive(Debug)]
 pub enum Input {
-    /// Text, by an analyzer.
+    /// Text, split into terms by an analyzer.
     Text {
-        /// What makes terms of it.
+        /// The analyzer.
         analyzer: Analyzer,
-        /// What parts are counted apart.
+        /// The fields that are counted separately.
         fields: Fields,
     },
-    /// Features as they are given; counts may not be negative.
+    /// Features as given; counts must not be negative.
     Features {
         /// Whether the values are counts, to be weighted.
         counts: bool,
@@ -160,23 +162,24 @@ pub struct Counts {
     pub(crate) vocabulary: Vocabulary,
     pub(crate) indptr: Vec<u64>,
     pub(crate) terms: Vec<u32>,
-    /// For each field the counts of `terms`; a term that a field has not counts 0 there.
+    /// For each field, the counts of `terms`; 0 for a term that is not in the field.
     pub(crate) values: Vec<Vec<f32>>,
     pub(crate) ids: Strings,
     /// Label names by number, in byte order.
     pub(crate) label_names: Vec<String>,
-    /// The labels of document `i`, rising, are `label_indices[label_indptr[i]..label_indptr[i + 1]]`.
+    /// The labels of document `i`, in increasing order, are
+    /// `label_indices[label_indptr[i]..label_indptr[i + 1]]`.
     pub(crate) label_indptr: Vec<u64>,
     pub(crate) label_indices: Vec<u32>,
     pub(crate) weights: Vec<f32>,
-    /// The group of each document; empty: no document has one.
+    /// The group of each document; empty if no document has one.
     pub(crate) groups: Vec<u32>,
     pub(crate) texts: Option<Strings>,
-    /// How many terms each document had, with repetitions, before any were dropped; of features
-    /// how many columns.
+    /// For each document, the number of terms with repetitions, before any were dropped; for
+    /// features, the number of columns.
     pub(crate) lengths: Vec<f32>,
     pub(crate) bytes: u64,
-    /// Whether a text has more than one line.
+    /// Whether any text has more than one line.
     pub(crate) titled: bool,
 }
 
@@ -184,8 +187,8 @@ impl Counts {
     /// Reads and counts a corpus. `progress` is called with the number of documents read so far.
     ///
     /// # Errors
-    /// The corpus's first error; a corpus without documents; text where features are expected
-    /// and the reverse.
+    /// The first error of the corpus; a corpus without documents; text where features are expected
+    /// or vice versa.
     pub fn read(
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
         input: &Input,
@@ -224,17 +227,17 @@ impl Counts {
         Ok(headers.finish(merge(shards, &pieces, limits, threads), bytes))
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     pub fn documents(&self) -> usize {
         self.weights.len()
     }
 
-    /// The group of each document; empty: no document has one.
+    /// The group of each document; empty if no document has one.
     pub fn groups(&self) -> &[u32] {
         &self.groups
     }
 
-    /// Whether no term is left.
+    /// Whether no terms are left.
     pub fn has_no_term(&self) -> bool {
         self.vocabulary.is_empty()
     }
@@ -244,18 +247,18 @@ impl Counts {
         self.label_indptr.windows(2).any(|bounds| bounds[1] - bounds[0] > 1)
     }
 
-    /// How many bytes of text were analyzed.
+    /// The number of bytes of text analyzed.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether some document has terms in more than its last field, or may have.
+    /// Whether some document has terms outside its last field, or may have.
     pub fn has_titles(&self) -> bool {
         self.titled
     }
 
-    /// The share of a document's terms that would be unknown if it were left out: those that no
-    /// other document has, and those that were dropped.
+    /// The share of a document's terms that would be unknown if it were left out: those that occur
+    /// in no other document, and those that were dropped.
     ///
     /// # Panics
     /// If there is no such document.
@@ -273,12 +276,12 @@ impl Counts {
         if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// The labels of document `row`, rising.
+    /// The labels of document `row`, in increasing order.
     pub(crate) fn labels(&self, row: usize) -> &[u32] {
         &self.label_indices[range(self.label_indptr[row], self.label_indptr[row + 1])]
     }
 
-    /// Multiplies the weight of every document by the mean of its labels' weights.
+    /// Multiplies each document's weight by the mean of its labels' weights.
     ///
     /// # Errors
     /// A label that no document has.
@@ -301,7 +304,7 @@ impl Counts {
             let labels = self.labels(row);
             if !labels.is_empty() {
                 let sum: f32 = labels.iter().map(|&label| of_label[label as usize]).sum();
-                // Neither 0 nor infinite, which no model may have.
+                // Models must not have weights that are 0 or infinite.
                 let weight = self.weights[row] * (sum / labels.len() as f32);
                 self.weights[row] = weight.clamp(f32::MIN_POSITIVE, f32::MAX);
             }
@@ -309,7 +312,7 @@ impl Counts {
         Ok(())
     }
 
-    /// Gives every document the ancestors of its labels too.
+    /// Adds the ancestors of its labels to every document.
     ///
     /// # Panics
     /// Never: labels are renumbered by their names.
@@ -347,7 +350,7 @@ impl Counts {
         self.label_indices = indices;
     }
 
-    /// How many documents have each label.
+    /// The number of documents with each label.
     pub fn label_sizes(&self) -> Vec<u32> {
         let mut sizes = vec![0; self.label_names.len()];
         for &label in &self.label_indices {
@@ -356,7 +359,7 @@ impl Counts {
         sizes
     }
 
-    /// For each term the documents that have it, rising: those of term `t` are
+    /// For each term, the documents that contain it, in increasing order: those of term `t` are
     /// `rows[starts[t]..starts[t + 1]]`.
     pub(crate) fn postings(&self) -> (Vec<usize>, Vec<u32>) {
         let mut starts = vec![0; self.vocabulary.len() + 1];
@@ -377,7 +380,7 @@ impl Counts {
         (starts, rows)
     }
 
-    /// Leaves only the terms that `kept` marks.
+    /// Keeps only the terms marked in `kept`.
     #[must_use]
     pub(crate) fn keep(mut self, kept: &[bool]) -> Self {
         let mut numbers = vec![0; kept.len()];
@@ -411,13 +414,13 @@ impl Counts {
         self
     }
 
-    /// The counts as rows, each field's times its boost.
+    /// The counts as rows, with each field's counts times its boost.
     pub(crate) fn rows(&self, boosts: &[f32]) -> RawRows {
         let data = (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect();
         RawRows { indptr: self.indptr.clone(), indices: self.terms.clone(), data }
     }
 
-    /// The same without a copy: the counts are gone from here.
+    /// The same without a copy: moves the counts out.
     pub(crate) fn take_rows(&mut self, boosts: &[f32]) -> RawRows {
         let data = match (self.values.as_mut_slice(), boosts) {
             ([values], [boost]) if boost.to_bits() == 1f32.to_bits() => std::mem::take(values),
@@ -433,7 +436,7 @@ fn range(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
-/// A group for every document: those without one are each their own; none if nobody has one.
+/// The group of each document. Ungrouped documents get a unique id; empty if there are no groups.
 fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
     if names == 0 {
         return Vec::new();
@@ -462,7 +465,7 @@ fn read_batch(
     Ok(batch)
 }
 
-/// What a corpus says of its documents beside their terms.
+/// The data of a corpus's documents other than their terms.
 struct Headers {
     ids: StringsBuilder,
     texts: Option<StringsBuilder>,
@@ -470,9 +473,9 @@ struct Headers {
     weights: Vec<f32>,
     groups: Vec<Option<u32>>,
     group_names: HashMap<String, u32, RandomState>,
-    /// Where the labels of each document begin, and the end.
+    /// The start of each document's labels, and the end.
     label_indptr: Vec<u64>,
-    /// Labels by the order in which they are first met.
+    /// Labels, numbered in the order of their first occurrence.
     labels: Vec<u32>,
     names: HashMap<String, u32, RandomState>,
 }

@@ -1,76 +1,86 @@
 //! Label scores → labels.
 //!
-//! | rule | gives |
+//! | rule | result |
 //! |---|---|
-//! | [`Single`](Decision::Single) | the label of highest score |
+//! | [`Single`](Decision::Single) | the label with the highest score |
 //! | [`Multi`](Decision::Multi) | every label whose score reaches one threshold |
 //! | [`PerLabel`](Decision::PerLabel) | every label whose score reaches its own threshold |
-//! | [`First`](Decision::First) | the first n labels (RCut, Yang 2001) |
-//! | [`LargestGap`](Decision::LargestGap) | the labels before the largest fall of the score (MCut, Largeron et al. 2012) |
-//! | [`Proportional`](Decision::Proportional) | for each label the documents of highest score, in proportion to its training documents (PCut, Yang 2001): needs the whole batch |
+//! | [`First`](Decision::First) | the best n labels (RCut, Yang 2001) |
+//! | [`LargestGap`](Decision::LargestGap) | the labels before the largest drop of the score (MCut, Largeron et al. 2012) |
+//! | [`Proportional`](Decision::Proportional) | for each label, the documents with the highest scores, in proportion to its training documents (PCut, Yang 2001); needs the whole batch |
 
 use serde::{Deserialize, Serialize};
 
 use crate::vote::LabelScore;
 
-/// How many labels a document gets, and which.
+mod options;
+
+pub use options::{DecisionError, DecisionOptions, Rule, RuleOption};
+
+/// The share of the documents with each label, given the sizes of the labels.
+pub(crate) fn shares(sizes: &[u32], documents: usize) -> Vec<f64> {
+    sizes.iter().map(|&size| f64::from(size) / documents.max(1) as f64).collect()
+}
+
+/// How labels are chosen for a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Decision {
-    /// The label of highest score.
+    /// The label with the highest score.
     Single,
-    /// Every label whose share of the vote reaches a threshold.
+    /// Every label whose share of the vote reaches one threshold.
     Multi {
         /// The threshold, from 0 to 1.
         threshold: f64,
-        /// Whether a document may get no label where no share reaches the threshold; otherwise
-        /// it gets the label of highest score.
+        /// Whether a document may have no label if no share reaches the threshold; otherwise it
+        /// gets the label with the highest score.
         allow_none: bool,
     },
     /// Every label whose score reaches the label's own threshold.
     PerLabel {
-        /// How the thresholds were learnt.
+        /// How the thresholds were learned.
         rule: ThresholdRule,
-        /// One a label; `None`: the label is never given, save to a document that must have one.
+        /// One per label; `None`: the label is never given, except to a document that must have
+        /// one.
         thresholds: Vec<Option<f64>>,
         /// As in [`Decision::Multi`].
         allow_none: bool,
     },
-    /// The labels of highest score, so many.
+    /// The labels with the highest scores.
     First {
-        /// How many.
+        /// The number of labels.
         labels: usize,
     },
-    /// The labels before the largest fall of the score from one to the next (the last one falls
-    /// to 0).
+    /// The labels before the largest drop of the score from one to the next (the last one drops to
+    /// 0).
     LargestGap,
-    /// For each label the documents of highest score: as many as the label's share of the
-    /// training documents times `factor` times the documents of the batch.
+    /// For each label, the documents with the highest scores. Their number is the label's share of
+    /// the training documents times `factor` times the number of documents in the batch.
     Proportional {
         /// The factor.
         factor: f64,
-        /// The share of the training documents that have the label, one a label.
+        /// The share of the training documents with each label.
         shares: Vec<f64>,
     },
 }
 
-/// How thresholds of labels are learnt from leave-one-out scores.
+/// How label thresholds are learned from leave-one-out scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThresholdRule {
-    /// The threshold of best F1 of the label (SCut, Yang 2001).
+    /// The threshold with the best F1 of the label (SCut, Yang 2001).
     Scut,
-    /// The same, but where the best F1 is under a limit (fbr) the highest score is the
-    /// threshold (SCutFBR.1, Yang 2001).
+    /// Like SCut, but if the best F1 is below a limit (fbr), the highest score is the threshold
+    /// (SCutFBR.1, Yang 2001).
     ScutFbr,
-    /// The threshold where the label's F1, together with that of the labels of nearest frequency,
-    /// is best: for labels of few documents, whose own best threshold is chance.
+    /// The threshold with the best F1 when averaged with labels of similar frequency: for labels
+    /// with few documents, whose own best threshold is largely chance.
     ScutSmoothed,
-    /// Labels by falling frequency; for each the threshold that maximizes the micro F1 so far
+    /// Labels by decreasing frequency; for each, the threshold that maximizes the micro F1 so far
     /// plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
     Micromacro,
-    /// SCut on rank and score together: a label's value is score / 2 − rank, rank from 0
-    /// (RTCut, Yang 2001).
+    /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
+    /// 0 (RTCut, Yang 2001).
     Rtcut,
 }
 
@@ -86,7 +96,7 @@ impl ThresholdRule {
         }
     }
 
-    /// What is compared with the threshold of the label at `rank` (from 0).
+    /// The value compared with the threshold of the label at `rank` (from 0).
     pub fn value(self, score: f64, rank: usize) -> f64 {
         match self {
             Self::Rtcut => score / 2.0 - rank as f64,
@@ -96,7 +106,7 @@ impl ThresholdRule {
 }
 
 impl Decision {
-    /// The threshold of [`Decision::Multi`] where none is given.
+    /// The default threshold of [`Decision::Multi`].
     pub const THRESHOLD: f64 = 0.4;
 
     /// Whether the labels of a document depend on the other documents.
@@ -104,29 +114,29 @@ impl Decision {
         matches!(self, Self::Proportional { .. })
     }
 
-    /// Whether a document may get several labels.
+    /// Whether a document may have several labels.
     pub fn is_multi(&self) -> bool {
         *self != Self::Single
     }
 
-    /// The sentence that says what is wrong, for a model of so many labels.
+    /// Returns a description of the first problem, for a model with this many labels.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
         let share = |share: &f64| (0.0..=1.0).contains(share);
         match self {
             Self::Multi { threshold, .. } if !share(threshold) => {
-                Err("the threshold is not from 0 to 1")
+                Err("the threshold is not between 0 and 1")
             }
             Self::PerLabel { thresholds, .. } if thresholds.len() != labels => {
-                Err("not one threshold a label")
+                Err("the number of thresholds differs from the number of labels")
             }
-            Self::First { labels: 0 } => Err("no label for any document"),
+            Self::First { labels: 0 } => Err("the number of labels per document is 0"),
             Self::Proportional { shares, .. } if shares.len() != labels => {
-                Err("not one share a label")
+                Err("the number of shares differs from the number of labels")
             }
             Self::Proportional { factor, shares }
                 if !(factor.is_finite() && *factor >= 0.0 && shares.iter().all(share)) =>
             {
-                Err("a share that is not from 0 to 1, or no factor")
+                Err("a share is not between 0 and 1, or the factor is invalid")
             }
             _ => Ok(()),
         }
@@ -136,16 +146,16 @@ impl Decision {
 /// In words, for reports.
 impl std::fmt::Display for Decision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let one = |allow_none: bool| if allow_none { ", perhaps none" } else { ", at least one" };
+        let one = |allow_none: bool| if allow_none { ", possibly none" } else { ", at least one" };
         match self {
-            Self::Single => f.write_str("one label a document"),
+            Self::Single => f.write_str("one label per document"),
             Self::Multi { threshold, allow_none } => {
                 write!(f, "labels with at least {threshold} of the vote{}", one(*allow_none))
             }
             Self::PerLabel { rule, allow_none, .. } => {
-                write!(f, "a threshold a label ({}){}", rule.name(), one(*allow_none))
+                write!(f, "a threshold per label ({}){}", rule.name(), one(*allow_none))
             }
-            Self::First { labels } => write!(f, "the first {labels} labels (rcut)"),
+            Self::First { labels } => write!(f, "the best {labels} labels (rcut)"),
             Self::LargestGap => f.write_str("the labels before the largest gap (mcut)"),
             Self::Proportional { factor, .. } => {
                 write!(f, "documents in proportion to the label's share (pcut), factor {factor}")
@@ -154,9 +164,9 @@ impl std::fmt::Display for Decision {
     }
 }
 
-/// The labels that `scores` (by falling score) stand for, best first.
+/// The labels chosen by `scores` (sorted by decreasing score), best first.
 ///
-/// [`Decision::Proportional`] decides whole batches: here it gives every label that has a score.
+/// [`Decision::Proportional`] decides whole batches; here it returns every label with a score.
 ///
 /// ```
 /// use classify::decide::{Decision, decide};
@@ -180,7 +190,7 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
         Decision::PerLabel { rule, thresholds, allow_none } => {
             let reached = |(rank, score): (usize, &LabelScore)| {
                 let threshold = thresholds.get(score.label as usize).copied().flatten()?;
-                // A vote too small for a share is none.
+                // A vote too small for a share does not count.
                 let reached = score.score > 0.0 && rule.value(score.score, rank) >= threshold;
                 reached.then_some(score.label)
             };
@@ -195,14 +205,14 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
     }
 }
 
-/// How sure a decision is: how far the best label's score is above its threshold, or where labels
-/// are chosen by rank above the next label's score.
+/// How confident a decision is: how far the best label's score is above its threshold, or, if
+/// labels are chosen by rank, above the next label's score.
 pub fn margin(scores: &[LabelScore], decision: &Decision) -> f64 {
     let Some(best) = scores.first() else { return 0.0 };
     let next = scores.get(1).map_or(0.0, |next| next.score);
     match decision {
         &Decision::Multi { threshold, .. } => best.score - threshold,
-        // The values of RTCut are no scores.
+        // The values of RTCut are not scores.
         Decision::PerLabel { rule, thresholds, .. } if *rule != ThresholdRule::Rtcut => {
             let threshold = thresholds.get(best.label as usize).copied().flatten();
             best.score - threshold.unwrap_or(1.0)
@@ -215,10 +225,10 @@ pub fn margin(scores: &[LabelScore], decision: &Decision) -> f64 {
     }
 }
 
-/// How many of falling scores stand before the largest fall, the first of equal ones; the last
-/// score falls to 0.
+/// How many of the decreasing scores come before the largest drop; ties go to the first, and the
+/// last score drops to 0.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
-    // How many there are before the largest fall, the fall, the last score and its rank.
+    // How many come before the largest drop, the drop, the last score and its rank.
     let (mut before, mut largest, mut last, mut rank) = (0, f64::NEG_INFINITY, None, 0);
     for score in scores.map(Some).chain([None]) {
         if let Some(last) = last {
@@ -235,8 +245,8 @@ pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
     before
 }
 
-/// The labels of every document of a batch, each by falling score. `batch` holds each document's
-/// scores, by falling score.
+/// The labels of every document of a batch, each by decreasing score. `batch` holds each document's
+/// scores, by decreasing score.
 ///
 /// ```
 /// use classify::decide::{Decision, decide_batch};
@@ -252,7 +262,7 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
     let Decision::Proportional { factor, shares } = decision else {
         return batch.iter().map(|scores| decide(scores.as_ref(), decision)).collect();
     };
-    // (label, score, document), best documents first, equal scores by document.
+    // (label, score, document), best documents first, ties by document.
     let mut all: Vec<(u32, f64, usize)> = Vec::new();
     for (document, scores) in batch.iter().enumerate() {
         all.extend(scores.as_ref().iter().map(|score| (score.label, score.score, document)));
@@ -268,8 +278,10 @@ pub fn decide_batch<S: AsRef<[LabelScore]>>(batch: &[S], decision: &Decision) ->
         }
     }
     for (labels, scores) in given.iter_mut().zip(batch) {
-        let rank = |label: &u32| scores.as_ref().iter().position(|score| score.label == *label);
-        labels.sort_by_key(rank);
+        // By decreasing score, without searching for the rank of each label.
+        labels.sort_unstable();
+        let falling = scores.as_ref().iter().map(|score| score.label);
+        *labels = falling.filter(|label| labels.binary_search(label).is_ok()).collect();
     }
     given
 }
@@ -314,5 +326,72 @@ mod tests {
         assert!(thresholds.check(1).is_ok() && thresholds.check(2).is_err());
         assert!(Decision::Multi { threshold: 1.5, allow_none: true }.check(0).is_err());
         assert!(Decision::First { labels: 0 }.check(3).is_err());
+    }
+
+    #[test]
+    fn scores_at_the_boundary() {
+        let falling = scores(&[0.7, 0.5, 0.1]);
+        let multi = |threshold| Decision::Multi { threshold, allow_none: true };
+        assert_eq!(decide(&falling, &multi(0.5)), [0, 1]);
+        assert_eq!(decide(&falling, &multi(0.5f64.next_up())), [0]);
+        // A score of 0 is not a vote.
+        let zero = scores(&[0.5, 0.0]);
+        let thresholds = vec![Some(0.0), Some(0.0)];
+        let own = Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none: true };
+        assert_eq!(decide(&zero, &own), [0]);
+        assert_eq!(decide(&zero, &Decision::First { labels: 2 }), [0]);
+        // Of equal gaps, the first.
+        assert_eq!(decide(&scores(&[0.75, 0.5, 0.25]), &Decision::LargestGap), [0]);
+    }
+
+    #[test]
+    fn margins() {
+        let falling = scores(&[0.75, 0.5]);
+        let of = |decision: &Decision| margin(&falling, decision);
+        let exactly = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12);
+        exactly(of(&Decision::Multi { threshold: 0.25, allow_none: true }), 0.5);
+        let own = |rule, first| Decision::PerLabel {
+            rule,
+            thresholds: vec![first, Some(0.1)],
+            allow_none: true,
+        };
+        exactly(of(&own(ThresholdRule::Scut, Some(0.5))), 0.25);
+        exactly(of(&own(ThresholdRule::Scut, None)), -0.25);
+        exactly(of(&own(ThresholdRule::Rtcut, Some(-1.0))), 0.25);
+        exactly(of(&Decision::Single), 0.25);
+        exactly(margin(&falling[..1], &Decision::Single), 0.75);
+        exactly(margin(&[], &Decision::Single), 0.0);
+    }
+
+    /// Time is proportional to the labels of a document; the order is that of the scores.
+    #[test]
+    fn batches_of_many_labels() {
+        let labels = 0..40_000u32;
+        let scores: Vec<LabelScore> = labels
+            .clone()
+            .map(|label| LabelScore {
+                label: label * 7 % 40_000,
+                score: 1.0 / f64::from(label + 1),
+            })
+            .collect();
+        let pcut = Decision::Proportional { factor: 1.0, shares: vec![1.0; 40_000] };
+        let start = std::time::Instant::now();
+        let given = decide_batch(&[scores], &pcut);
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(given[0].iter().copied().eq(labels.map(|label| label * 7 % 40_000)));
+    }
+
+    /// Half of three documents are rounded to two.
+    #[test]
+    fn shares_of_a_batch_are_rounded() {
+        let batch: Vec<Vec<LabelScore>> = [0.2, 0.9, 0.5].map(|score| scores(&[score])).to_vec();
+        let pcut = |factor| Decision::Proportional { factor, shares: vec![0.5] };
+        assert_eq!(decide_batch(&batch, &pcut(1.0)), [vec![], vec![0], vec![0]]);
+        assert_eq!(decide_batch(&batch, &pcut(0.0)), [const { Vec::<u32>::new() }; 3]);
+        for (factor, share) in [(-1.0, 0.5), (f64::NAN, 0.5), (f64::INFINITY, 0.5), (1.0, 1.5)] {
+            let pcut = Decision::Proportional { factor, shares: vec![share] };
+            assert!(pcut.check(1).is_err(), "{factor} {share}");
+        }
+        assert!(pcut(1.0).check(1).is_ok());
     }
 }

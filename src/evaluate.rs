@@ -12,14 +12,15 @@
 //! * **Hamming loss** is the share of wrong decisions among all documents × all labels.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::classifier::{Classifier, Prediction, Reason};
+use crate::classifier::{ClassifyOptions, Prediction, Reason};
 use crate::decide::Decision;
-use crate::model::{Model, Settings, TuningSummary};
+use crate::model::{Model, TuningSummary};
 use crate::search::Neighbor;
 use crate::threads::Threads;
 
@@ -27,21 +28,27 @@ mod compare;
 mod confidence;
 mod html;
 mod outcomes;
-mod plot;
 mod report;
+mod run;
+mod summary;
 
 pub use compare::{CompareError, Comparison, Loaded, Test, compare};
-pub use confidence::{Answered, Bin, Confidences, Coverage, Point};
+pub use confidence::{Answered, Bin, Coverage, Point};
 pub use html::html;
 pub use outcomes::{Headline, Intervals, Kind, Outcomes};
+
+use confidence::Confidences;
+use outcomes::LabelSet;
 pub use report::{compared, markdown, terminal};
+pub use run::{EvaluateError, EvaluateOptions, TestSet, evaluate};
+use summary::Tally;
 
 /// Precision, recall and F1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Prf {
-    /// Right decisions among those made.
+    /// Right labels among those predicted.
     pub precision: f64,
-    /// Right decisions among those due.
+    /// Predicted labels among those that documents have.
     pub recall: f64,
     /// The harmonic mean of the two.
     pub f1: f64,
@@ -72,7 +79,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// One label's line of the table.
+/// The results of one label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LabelResult {
     /// The label.
@@ -81,9 +88,9 @@ pub struct LabelResult {
     pub train: u64,
     /// Test documents that have it.
     pub support: u64,
-    /// Test documents that got it.
+    /// Test documents for which it was predicted.
     pub predicted: u64,
-    /// Test documents that have it and got it.
+    /// Test documents that have it and for which it was predicted.
     pub true_positives: u64,
     /// Its precision, recall and F1.
     #[serde(flatten)]
@@ -104,12 +111,12 @@ pub struct LevelResult {
     pub macro_all: Prf,
 }
 
-/// A label that was missed where another was given.
+/// A label that was missed while another one was predicted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Confusion {
-    /// The label that the document has; empty: it has none.
+    /// The label of the document; empty: it has none.
     pub label: String,
-    /// The label that it got instead; empty: it got none.
+    /// The label that was predicted instead; empty: none.
     pub predicted: String,
     /// In how many documents.
     pub count: u64,
@@ -132,7 +139,8 @@ pub struct DocumentCounts {
     pub abstained: u64,
     /// Of the test documents: they have no label themselves.
     pub unlabeled: u64,
-    /// Of the test documents: the similarity at rank k is that of a neighbor left out.
+    /// Of the test documents: a row that is not among the neighbors has the similarity of the last
+    /// one.
     pub tied_at_k: u64,
 }
 
@@ -149,14 +157,14 @@ pub struct LabelCounts {
     pub documents_with_unseen: u64,
 }
 
-/// What the predictions were made with.
+/// The method that made the predictions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Method {
     /// How many neighbors voted.
     pub k: usize,
-    /// How much each vote counted.
+    /// How votes were weighted.
     pub vote: String,
-    /// How many labels a document got.
+    /// How labels were chosen.
     pub decision: Decision,
     /// The weighting's SMART code.
     pub weighting: String,
@@ -180,24 +188,24 @@ pub struct PrecisionAt {
     pub five: f64,
 }
 
-/// The time that a stage took.
+/// A stage of the work and its time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stage {
-    /// What was done.
+    /// What is done.
     pub name: String,
     /// Wall-clock seconds.
     pub seconds: f64,
-    /// The documents that went through.
+    /// The number of documents processed.
     pub documents: u64,
 }
 
 impl Stage {
-    /// A stage that has done nothing yet.
+    /// A stage before it starts.
     pub fn empty(name: &str) -> Self {
         Self { name: name.to_owned(), seconds: 0.0, documents: 0 }
     }
 
-    /// `documents` more went through, since `start`.
+    /// Adds `documents` more documents and the time since `start`.
     pub fn add(&mut self, documents: u64, start: Instant) {
         self.seconds += start.elapsed().as_secs_f64();
         self.documents += documents;
@@ -209,7 +217,7 @@ impl Stage {
 pub struct Evaluation {
     /// The schema's name.
     pub schema: &'static str,
-    /// What the predictions were made with.
+    /// The method that made the predictions.
     pub method: Method,
     /// Numbers of documents.
     pub documents: DocumentCounts,
@@ -235,12 +243,12 @@ pub struct Evaluation {
     pub samples: Prf,
     /// Of the ranking.
     pub precision_at: PrecisionAt,
-    /// Every label of training or test, by name.
+    /// Every label of the training or test corpus, by name.
     pub per_label: Vec<LabelResult>,
-    /// Single-label only: every pair of a label and what its documents got, right ones too.
+    /// Single-label only: how often each label was predicted for documents of each label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confusion: Option<Vec<Confusion>>,
-    /// The most frequent pairs of a missed label and one that was wrongly given.
+    /// The most frequent pairs of a missed label and a wrong one.
     pub most_confused: Vec<Confusion>,
     /// With a hierarchy the measures of each level. Documents and answers have the ancestors of
     /// their labels, so that `micro` is hierarchical precision, recall and F1 (Kiritchenko et al.
@@ -249,25 +257,25 @@ pub struct Evaluation {
     pub levels: Vec<LevelResult>,
     /// 95 % intervals of the headline figures; none without documents.
     pub intervals: Option<Intervals>,
-    /// The documents that the model did not abstain from, if it may abstain.
+    /// The documents that got labels, if the model may abstain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered: Option<Answered>,
-    /// How far probabilities are from the shares of right labels, in the mean (expected calibration
-    /// error over ten bins); only of a calibrated model.
+    /// The mean difference between probabilities and shares of right labels (expected calibration
+    /// error over ten bins); only with a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration_error: Option<f64>,
-    /// Of the labels given: how sure the model was, and how many were right.
+    /// The predicted labels by confidence, and how many of them are right.
     pub reliability: Vec<Bin>,
-    /// How good the surest answers are.
+    /// Precision of the most confident predictions.
     pub coverage: Vec<Coverage>,
     /// Precision and recall of one threshold for the share of the vote.
     pub curve: Vec<Point>,
-    /// The wrong labels of highest score.
+    /// The wrong predictions with the highest scores.
     pub worst_errors: Vec<WorstError>,
-    /// What tuning found, of a tuned model.
+    /// What tuning found, if the model was tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningSummary>,
-    /// What became of every document, if that was asked for.
+    /// The predictions for every document, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
     /// Seconds by stage.
@@ -296,21 +304,21 @@ pub struct DocumentResult {
     pub reason: Option<String>,
 }
 
-/// A wrong decision that was made with much confidence.
+/// A wrong prediction with a high score.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorstError {
     /// The document and its decisions.
     #[serde(flatten)]
     pub document: DocumentResult,
-    /// The label that it should not have got.
+    /// The wrong label.
     pub wrong: String,
-    /// The share of the vote of that label.
+    /// That label's share of the vote.
     pub wrong_score: f64,
     /// The training documents that voted, the best five.
     pub neighbors: Vec<ErrorNeighbor>,
 }
 
-/// A training document that voted for a wrong label, or against it.
+/// A training document that voted on a wrongly labeled document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorNeighbor {
     /// Its identifier.
@@ -321,11 +329,10 @@ pub struct ErrorNeighbor {
     pub labels: Vec<String>,
 }
 
-/// Takes predictions one after the other.
+/// Accumulates predictions and computes their measures.
 #[derive(Debug)]
-pub struct Evaluator<'m> {
-    settings: &'m Settings,
-    decision: Decision,
+pub struct Evaluator {
+    options: ClassifyOptions,
     names: Vec<String>,
     numbers: HashMap<String, u32>,
     train: Vec<u64>,
@@ -337,36 +344,33 @@ pub struct Evaluator<'m> {
     differences: u64,
     samples: Prf,
     precision_at: PrecisionAt,
-    model: &'m Model,
+    model: Arc<Model>,
     outcomes: Outcomes,
     confidences: Confidences,
     per_document: Option<Vec<DocumentResult>>,
     worst: Vec<WorstError>,
 }
 
-/// So many of the worst errors are kept.
+/// How many of the worst errors are kept.
 const WORST: usize = 50;
-/// So many of their neighbors are kept.
+/// How many of their neighbors are kept.
 const NEIGHBORS: usize = 5;
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    tp: u64,
-    fp: u64,
-    fnn: u64,
-}
+/// A document with more pairs of a missed and a wrong label than this is not counted among the
+/// confused labels: nothing says which label was taken for which, and the pairs of documents with
+/// thousands of labels would fill the memory.
+const MOST_PAIRS: usize = 10_000;
 
-impl<'m> Evaluator<'m> {
-    /// An evaluator of a classifier's predictions.
-    pub fn new(classifier: &Classifier<'m>) -> Self {
-        let (model, decision) = (classifier.model(), classifier.decision.clone());
+impl Evaluator {
+    /// An evaluator of predictions that a model makes with these options.
+    pub fn new(model: Arc<Model>, options: ClassifyOptions) -> Self {
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
         let numbers = (0..).zip(&names).map(|(number, name)| (name.clone(), number)).collect();
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
         let documents = model.settings().counts.documents;
         Self {
-            settings: model.settings(),
-            decision,
+            confidences: Confidences::new(options.abstention.is_some()),
+            options,
             tallies: vec![Tally::default(); names.len()],
             names,
             numbers,
@@ -380,29 +384,29 @@ impl<'m> Evaluator<'m> {
             precision_at: PrecisionAt::default(),
             model,
             outcomes: Outcomes::default(),
-            confidences: Confidences::new(classifier.abstention.is_some()),
             per_document: None,
             worst: Vec::new(),
         }
     }
 
-    /// Keeps the decisions on every document, for [`Evaluation::per_document`].
+    /// Keeps the predictions for every document, for [`Evaluation::per_document`].
     #[must_use]
     pub fn with_documents(self) -> Self {
         Self { per_document: Some(Vec::new()), ..self }
     }
 
-    /// Takes a document's identifier and labels and its prediction. `tied_at_k`: a row with the
-    /// similarity of the last neighbor was left out.
+    /// Adds the prediction for a document with these labels. `tied_at_k`: there is a row with the
+    /// similarity of the last neighbor that is not among the neighbors.
     pub fn add(&mut self, id: &str, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
         let labels = &*self.closed(labels);
-        let due: Vec<u32> = labels.iter().map(|label| self.number(label)).collect();
-        let given = &prediction.labels;
-        let right = given.iter().filter(|label| due.contains(label)).count();
+        let numbers: Vec<u32> = labels.iter().map(|label| self.number(label)).collect();
+        let first = numbers.first().copied();
+        let (expected, predicted) = (LabelSet::new(numbers), LabelSet::new(&*prediction.labels));
+        let right = predicted.iter().filter(|&label| expected.contains(label)).count();
         let documents = &mut self.documents;
         documents.test += 1;
         documents.tied_at_k += u64::from(tied_at_k);
-        documents.unlabeled += u64::from(due.is_empty());
+        documents.unlabeled += u64::from(expected.is_empty());
         match prediction.reason {
             Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
             Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
@@ -410,10 +414,10 @@ impl<'m> Evaluator<'m> {
             Some(Reason::Unsure) => documents.abstained += 1,
             None => {}
         }
-        let unseen = due.iter().any(|&label| label as usize >= self.train.len());
+        let unseen = expected.iter().any(|label| label as usize >= self.train.len());
         self.documents_with_unseen += u64::from(unseen);
-        let missed = (due.len() - right) as u64;
-        let wrong = (given.len() - right) as u64;
+        let missed = (expected.len() - right) as u64;
+        let wrong = (predicted.len() - right) as u64;
         self.exact += u64::from(missed + wrong == 0);
         self.differences += missed + wrong;
         self.samples.add(Prf::of(right as u64, wrong, missed), 1.0);
@@ -423,24 +427,28 @@ impl<'m> Evaluator<'m> {
             (5, &mut self.precision_at.five),
         ] {
             let first = prediction.scores.iter().take(n);
-            *sum += first.filter(|score| due.contains(&score.label)).count() as f64 / n as f64;
+            *sum += first.filter(|score| expected.contains(score.label)).count() as f64 / n as f64;
         }
-        for &label in given {
+        for label in predicted.iter() {
             let tally = &mut self.tallies[label as usize];
-            if due.contains(&label) { tally.tp += 1 } else { tally.fp += 1 }
+            if expected.contains(label) { tally.tp += 1 } else { tally.fp += 1 }
         }
-        for &label in due.iter().filter(|label| !given.contains(label)) {
+        for label in expected.without(&predicted) {
             self.tallies[label as usize].fnn += 1;
         }
-        self.confuse(&due, given);
-        self.outcomes.push(&due, given);
-        self.confidences.add(prediction, &due);
-        self.remember(id, labels, &due, prediction);
+        if self.options.decision == Decision::Single {
+            self.confuse_single(&expected, first, prediction.labels.first().copied());
+        } else {
+            self.confuse_multi(&expected, &predicted);
+        }
+        self.outcomes.push_sets(&expected, &predicted);
+        self.confidences.add(prediction, &expected, &predicted);
+        self.remember(id, labels, &expected, &predicted, prediction);
     }
 
-    /// The labels and those above them.
+    /// The labels and their ancestors.
     fn closed<'l>(&self, labels: &'l [String]) -> Cow<'l, [String]> {
-        let hierarchy = &self.settings.hierarchy;
+        let hierarchy = &self.model.settings().hierarchy;
         if hierarchy.is_empty() {
             return Cow::Borrowed(labels);
         }
@@ -454,13 +462,21 @@ impl<'m> Evaluator<'m> {
         Cow::Owned(closed)
     }
 
-    /// Keeps the decisions if that is asked for, and the worst errors.
-    fn remember(&mut self, id: &str, labels: &[String], due: &[u32], prediction: &Prediction) {
-        let wrong = prediction.scores.iter().enumerate().find(|(_, score)| {
-            prediction.labels.contains(&score.label) && !due.contains(&score.label)
-        });
-        // The first of equal ones stays.
-        let worse = wrong.filter(|(_, wrong)| {
+    /// Keeps the prediction, if that was asked for, and the worst errors.
+    fn remember(
+        &mut self,
+        id: &str,
+        labels: &[String],
+        expected: &LabelSet,
+        predicted: &LabelSet,
+        prediction: &Prediction,
+    ) {
+        let wrong = prediction
+            .scores
+            .iter()
+            .find(|score| predicted.contains(score.label) && !expected.contains(score.label));
+        // Of equal ones the first is kept.
+        let worse = wrong.filter(|wrong| {
             let last = self.worst.last();
             self.worst.len() < WORST || last.is_none_or(|last| wrong.score > last.wrong_score)
         });
@@ -478,7 +494,7 @@ impl<'m> Evaluator<'m> {
             probability: prediction.probabilities.first().copied(),
             reason: prediction.reason.map(|reason| reason.name().to_owned()),
         };
-        if let Some((_, wrong)) = worse {
+        if let Some(wrong) = worse {
             let neighbor = |neighbor: &Neighbor| ErrorNeighbor {
                 id: self.model.ids().get(neighbor.row as usize).unwrap_or_default().to_owned(),
                 similarity: neighbor.similarity,
@@ -499,19 +515,23 @@ impl<'m> Evaluator<'m> {
         }
     }
 
-    /// Single-label: the label against what was given, right or wrong. Multi-label: every missed
-    /// label against every wrong one.
-    fn confuse(&mut self, due: &[u32], given: &[u32]) {
-        if self.decision == Decision::Single {
-            let given = given.first().copied();
-            // A document of several labels is right with any of them.
-            let label = given.filter(|label| due.contains(label)).or(due.first().copied());
-            let pair = (label, given);
-            *self.confused.entry(pair).or_default() += 1;
+    /// Counts the document's label against the one that was predicted, right or wrong. A
+    /// document of several labels is right with any of them, and otherwise stands for its
+    /// `first` one.
+    fn confuse_single(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
+        let label = predicted.filter(|&label| expected.contains(label)).or(first);
+        *self.confused.entry((label, predicted)).or_default() += 1;
+    }
+
+    /// Counts every missed label against every wrong one, up to [`MOST_PAIRS`].
+    fn confuse_multi(&mut self, expected: &LabelSet, predicted: &LabelSet) {
+        let missed: Vec<u32> = expected.without(predicted).collect();
+        let wrong: Vec<u32> = predicted.without(expected).collect();
+        if missed.len().saturating_mul(wrong.len()) > MOST_PAIRS {
             return;
         }
-        for &missed in due.iter().filter(|label| !given.contains(label)) {
-            for &wrong in given.iter().filter(|label| !due.contains(label)) {
+        for &missed in &missed {
+            for &wrong in &wrong {
                 *self.confused.entry((Some(missed), Some(wrong))).or_default() += 1;
             }
         }
@@ -528,8 +548,8 @@ impl<'m> Evaluator<'m> {
         number
     }
 
-    /// The measures of all predictions taken; what that takes is one more stage. `seed` draws the documents
-    /// of the intervals.
+    /// The measures of all predictions added; computing them is added to `stages`. `seed` draws
+    /// the documents of the intervals.
     pub fn finish(
         self,
         (k, vote): (usize, String),
@@ -540,38 +560,8 @@ impl<'m> Evaluator<'m> {
         let start = Instant::now();
         let documents = self.documents.test as f64;
         let mean = |sum: f64| if documents > 0.0 { sum / documents } else { 0.0 };
-        let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
-        let mut sum = Tally::default();
-        let (mut all, mut present, mut weighted) = (Prf::default(), Prf::default(), Prf::default());
-        let (mut present_labels, mut support_sum) = (0u64, 0u64);
-        for (label, (name, &Tally { tp, fp, fnn })) in
-            self.names.iter().zip(&self.tallies).enumerate()
-        {
-            let (prf, support) = (Prf::of(tp, fp, fnn), tp + fnn);
-            sum = Tally { tp: sum.tp + tp, fp: sum.fp + fp, fnn: sum.fnn + fnn };
-            if label < self.train.len() {
-                all.add(prf, 1.0);
-            }
-            if support > 0 {
-                present.add(prf, 1.0);
-                weighted.add(prf, support as f64);
-                present_labels += 1;
-                support_sum += support;
-            }
-            per_label.push(LabelResult {
-                label: name.clone(),
-                train: self.train.get(label).copied().unwrap_or(0),
-                support,
-                predicted: tp + fp,
-                true_positives: tp,
-                prf,
-            });
-        }
-        per_label.sort_by(|a, b| a.label.cmp(&b.label));
-        let levels = self.levels(&per_label);
-        let mut unseen = self.names[self.train.len()..].to_vec();
-        unseen.sort();
-        let single = !self.decision.is_multi();
+        let summary = self.summary();
+        let single = !self.options.decision.is_multi();
         let confusion = self.confusions();
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
@@ -580,33 +570,28 @@ impl<'m> Evaluator<'m> {
             method: Method {
                 k,
                 vote,
-                decision: self.decision,
-                weighting: self.settings.weighting.to_string(),
-                formula: self.settings.formula.clone(),
-                terms: self.settings.counts.terms,
-            },
-            labels: LabelCounts {
-                train: self.train.len() as u64,
-                test: present_labels,
-                unseen,
-                documents_with_unseen: self.documents_with_unseen,
+                weighting: self.model.settings().weighting.to_string(),
+                formula: self.model.settings().formula.clone(),
+                terms: self.model.settings().counts.terms,
+                decision: self.options.decision,
             },
             accuracy: single.then(|| mean(self.exact as f64)),
             subset_accuracy: mean(self.exact as f64),
             hamming_loss: mean(self.differences as f64) / self.names.len().max(1) as f64,
-            micro: Prf::of(sum.tp, sum.fp, sum.fnn),
-            macro_all: all.divided(self.train.len() as f64),
-            macro_present: present.divided(present_labels as f64),
-            weighted: weighted.divided(support_sum as f64),
+            micro: summary.sum.prf(),
+            macro_all: summary.macro_all,
+            macro_present: summary.macro_present,
+            weighted: summary.weighted,
             samples: self.samples.divided(documents),
             precision_at: PrecisionAt {
                 one: mean(self.precision_at.one),
                 three: mean(self.precision_at.three),
                 five: mean(self.precision_at.five),
             },
-            per_label,
+            labels: summary.labels,
+            levels: summary.levels,
+            per_label: summary.per_label,
             most_confused: most_confused.collect(),
-            levels,
             confusion: single.then_some(confusion),
             documents: self.documents,
             intervals: threads.run(|| self.outcomes.intervals(self.train.len(), seed)),
@@ -614,9 +599,9 @@ impl<'m> Evaluator<'m> {
             calibration_error: self.confidences.calibration_error(),
             reliability: self.confidences.reliability(),
             coverage: self.confidences.coverage(),
-            curve: self.confidences.curve(sum.tp + sum.fnn),
+            curve: self.confidences.curve(summary.sum.support()),
             worst_errors: self.worst,
-            tuning: self.settings.tuning.clone(),
+            tuning: self.model.settings().tuning.clone(),
             per_document: self.per_document,
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),
@@ -627,59 +612,9 @@ impl<'m> Evaluator<'m> {
         evaluation.stages = stages;
         evaluation
     }
-
-    /// The measures of the labels of each level of the hierarchy.
-    fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
-        let hierarchy = &self.settings.hierarchy;
-        if hierarchy.is_empty() {
-            return Vec::new();
-        }
-        let mut levels: BTreeMap<usize, Vec<&LabelResult>> = BTreeMap::new();
-        for label in per_label {
-            levels.entry(hierarchy.level(&label.label)).or_default().push(label);
-        }
-        let result = |(level, labels): (usize, Vec<&LabelResult>)| {
-            let (mut tp, mut given, mut due, mut mean) = (0, 0, 0, Prf::default());
-            for label in &labels {
-                tp += label.true_positives;
-                given += label.predicted;
-                due += label.support;
-                mean.add(label.prf, 1.0);
-            }
-            LevelResult {
-                level,
-                labels: labels.len(),
-                micro: Prf::of(tp, given - tp, due - tp),
-                macro_all: mean.divided(labels.len() as f64),
-            }
-        };
-        levels.into_iter().map(result).collect()
-    }
-
-    /// The pairs by falling count, then by name.
-    fn confusions(&self) -> Vec<Confusion> {
-        let name = |label: Option<u32>| {
-            label.map(|label| self.names[label as usize].clone()).unwrap_or_default()
-        };
-        let mut pairs: Vec<Confusion> = self
-            .confused
-            .iter()
-            .map(|(&(label, predicted), &count)| Confusion {
-                label: name(label),
-                predicted: name(predicted),
-                count,
-            })
-            .collect();
-        pairs.sort_by(|a, b| {
-            b.count
-                .cmp(&a.count)
-                .then_with(|| (&a.label, &a.predicted).cmp(&(&b.label, &b.predicted)))
-        });
-        pairs
-    }
 }
 
-/// The largest resident size of this process so far, in bytes, where `/proc` tells.
+/// The peak resident size of this process in bytes, where `/proc` has it.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

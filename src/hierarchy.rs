@@ -1,17 +1,20 @@
-//! Labels above labels: a document that has a label has its ancestors too.
+//! Hierarchies of labels: a document with a label also has the label's ancestors.
 //!
-//! Two forms of file are read, line by line: `child<TAB>parent`, and that of RCV1-v2's
-//! `rcv1.topics.hier.orig` (Lewis et al. 2004, appendix 2):
-//! `parent: CCAT  child: C15  child-description: PERFORMANCE`. A label may have several parents.
-//! In the second form the child of `None` is the root, which is no label.
+//! A file holds one pair per line, either `child<TAB>parent` or, as in RCV1-v2's
+//! `rcv1.topics.hier.orig` (Lewis et al. 2004, appendix 2),
+//! `parent: CCAT  child: C15  child-description: PERFORMANCE`. A label may have several parents. In
+//! the second form the child of `None` is the root, which is not a label.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::{CorpusError, Place, Problem};
+use crate::corpus::{CorpusError, Place, Problem, read_error};
+use crate::limits::{self, Limited};
 
 /// The parents of labels.
 ///
@@ -27,7 +30,7 @@ use crate::corpus::{CorpusError, Place, Problem};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hierarchy {
-    /// The parents of each label that has one, in byte order.
+    /// The parents of each label that has any, in byte order.
     parents: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -35,20 +38,29 @@ impl Hierarchy {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, a line is of neither form, or a label is above itself.
+    /// If the file cannot be read, is longer than [`limits::RECORD`] or not UTF-8, a line has neither
+    /// form, or a label is its own ancestor.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         let source: Arc<str> = path.to_string_lossy().into();
-        let text = std::fs::read_to_string(path).map_err(|error| CorpusError {
-            place: Place { source: Arc::clone(&source), line: None },
-            problem: Problem::Io(error),
+        let place = |line| Place { source: Arc::clone(&source), line };
+        let mut bytes = Vec::new();
+        File::open(path)
+            .map(|file| Limited::new(BufReader::new(file), "a hierarchy", limits::RECORD))
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(|error| read_error(error, &place(None)))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().iter().take(valid);
+            let line = before.filter(|&&byte| byte == b'\n').count() as u64 + 1;
+            Problem::OnlyUtf8 { byte: valid as u64 }.at(&place(Some(line)))
         })?;
         Self::parse(&source, &text)
     }
 
-    /// Reads the text of a file; `source` is its name for errors.
+    /// Reads the text of a file; errors call it `source`.
     ///
     /// # Errors
-    /// If a line is of neither form, or a label is above itself.
+    /// If a line has neither form, or a label is its own ancestor.
     pub fn parse(source: &str, text: &str) -> Result<Self, CorpusError> {
         let mut hierarchy = Self::default();
         let mut roots: BTreeSet<&str> = BTreeSet::new();
@@ -78,9 +90,10 @@ impl Hierarchy {
         }
     }
 
-    /// A label that is above itself, if there is one.
+    /// A label that is its own ancestor, if there is one.
     fn above_itself(&self) -> Option<&str> {
-        // Labels without an open parent are taken away until nothing changes (Kahn 1962).
+        // Removes labels whose parents have all been removed, until none is left (Kahn 1962): what
+        // remains lies on a cycle or below one.
         let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut open: BTreeMap<&str, usize> = BTreeMap::new();
         let mut free: Vec<&str> = Vec::new();
@@ -109,12 +122,12 @@ impl Hierarchy {
         open.into_keys().next()
     }
 
-    /// Whether no label has a parent.
+    /// Whether there are no pairs: no label has a parent.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty()
     }
 
-    /// All labels above a label, in byte order.
+    /// The ancestors of a label, in byte order.
     pub fn ancestors(&self, label: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         let mut open = vec![label];
@@ -128,10 +141,10 @@ impl Hierarchy {
         found
     }
 
-    /// How deep a label lies: 1 without a parent, otherwise one more than its highest parent.
+    /// The level of a label: 1 without parents, otherwise one more than that of its highest parent.
     pub fn level(&self, label: &str) -> usize {
         let (mut level, mut here) = (1, BTreeSet::from([label]));
-        // A label is never above itself: this ends.
+        // There are no cycles: this ends.
         while here.iter().all(|label| self.parents.contains_key(*label)) {
             let parents = here.iter().filter_map(|label| self.parents.get(*label)).flatten();
             here = parents.map(String::as_str).collect();
@@ -140,7 +153,7 @@ impl Hierarchy {
         level
     }
 
-    /// For each of these labels the numbers of its ancestors among them.
+    /// For each of these labels, the numbers of its ancestors among them.
     pub(crate) fn numbered<'a>(&self, labels: impl Iterator<Item = &'a str>) -> Vec<Vec<u32>> {
         let labels: Vec<&str> = labels.collect();
         let numbers: BTreeMap<&str, u32> = labels.iter().copied().zip(0..).collect();
@@ -151,13 +164,13 @@ impl Hierarchy {
         labels.iter().map(above).collect()
     }
 
-    /// Whether no label is above itself: for files that somebody else wrote.
+    /// Whether no label is its own ancestor and every entry has parents: checks what a model file holds.
     pub(crate) fn is_valid(&self) -> bool {
         self.above_itself().is_none() && self.parents.values().all(|parents| !parents.is_empty())
     }
 }
 
-/// The child and the parent of a line.
+/// The child and the parent in a line.
 fn pair(line: &str) -> Option<(&str, &str)> {
     if let Some(rest) = line.trim_start().strip_prefix("parent:") {
         let (parent, rest) = rest.split_once("child:")?;

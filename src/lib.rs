@@ -7,9 +7,9 @@
 //!                     tfidf
 //! ```
 //!
-//! [`classifier`] puts the stages together: [`classifier::train`] and
-//! [`classifier::Classifier`]. A [`model::Model`] is everything that classifying needs, frozen
-//! at training. The modules below stand in the order of the data's way.
+//! [`classifier`] puts the stages together: [`classifier::train`] and [`classifier::Classifier`]. A
+//! [`model::Model`] holds everything that classification needs, frozen at training. The modules
+//! below are listed in the order in which the data passes through them.
 //!
 //! ```
 //! use classify::classifier::{Classifier, train};
@@ -24,28 +24,35 @@
 //! let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
 //! let threads = Threads::available()?;
 //! let model = train(&mut documents, settings, Default::default(), &threads)?;
-//! let prediction = &Classifier::new(&model, &threads)?.classify_texts(&["fresh bread"])?[0];
-//! assert_eq!(model.labels().get(prediction.labels[0] as usize), Some("cooking"));
+//! let classifier = Classifier::new(model.into(), &threads)?;
+//! let prediction = &classifier.classify_texts(&["fresh bread"])?[0];
+//! assert_eq!(classifier.model().labels().get(prediction.labels[0] as usize), Some("cooking"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod threads;
-pub mod corpus;
-pub mod analyze;
-pub mod strings;
-pub mod hierarchy;
+pub mod random;
+pub mod chart;
+pub mod printable;
+pub mod limits;
 pub mod matrix;
+pub mod strings;
+pub mod corpus;
+pub mod hierarchy;
+pub mod analyze;
 pub mod vocabulary;
-pub mod counts;
 pub mod tfidf;
+pub mod counts;
 pub mod select;
 pub mod search;
 pub mod vote;
 pub mod decide;
-pub mod tune;
-pub mod evaluate;
 pub mod calibrate;
-pub mod classifier;
+pub mod tune;
 pub mod model;
+pub mod classifier;
+pub mod trainer;
 pub mod vectors;
+pub mod stream;
+pub mod evaluate;
 pub mod generate;

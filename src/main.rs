@@ -1,10 +1,15 @@
-//! The command line: parses, runs one command, and is the only place that prints errors and exits.
+//! The command line: parses, runs one command, and is the only place that reports errors and exits.
 
 use std::process::ExitCode;
 
 mod cli;
 
+#[global_allocator]
+static MEMORY: array_file::command::Memory = array_file::command::Memory;
+
 fn main() -> ExitCode {
+    // Without the handler, the worst a signal can do is leave a temporary file behind.
+    let _ = array_file::command::clean_up_on_signals();
     let arguments = match cli::parse() {
         Ok(arguments) => arguments,
         Err(code) => return code,

@@ -1,18 +1,18 @@
-//! Sparse matrices: CSR by [`sprs`], over memory that is owned or mapped from a model file.
+//! Sparse matrices: [`sprs`] CSR over memory that is owned or mapped from a model file.
 
-pub use metric_index::array::Array;
+pub use array_file::array::Array;
 
-/// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are legal).
+/// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are allowed).
 pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;
 
 /// A borrowed [`Csr`].
 pub type CsrView<'a> = sprs::CsMatViewI<'a, f32, u32, u64>;
 
-/// A CSR matrix of `columns` columns, checked: pointers that rise from 0, columns strictly
+/// A checked CSR matrix with `columns` columns: pointers increase from 0, columns are strictly
 /// increasing in each row and below `columns`.
 ///
 /// # Errors
-/// The sentence that says what is wrong.
+/// A description of the problem.
 pub fn csr(
     columns: usize,
     indptr: impl Into<Array<u64>>,
@@ -24,7 +24,7 @@ pub fn csr(
     Csr::try_new((rows, columns), indptr, indices, data).map_err(|(.., error)| error.to_string())
 }
 
-/// Builds a CSR matrix a row at a time.
+/// Builds a CSR matrix row by row.
 #[derive(Debug, Clone)]
 pub struct CsrBuilder {
     indptr: Vec<u64>,
@@ -39,14 +39,14 @@ impl Default for CsrBuilder {
 }
 
 impl CsrBuilder {
-    /// Room for `rows` rows of `nonzeros` entries together.
+    /// Reserves memory for `rows` rows with `nonzeros` entries in total.
     pub fn with_capacity(rows: usize, nonzeros: usize) -> Self {
         let mut indptr = Vec::with_capacity(rows + 1);
         indptr.push(0);
         Self { indptr, indices: Vec::with_capacity(nonzeros), data: Vec::with_capacity(nonzeros) }
     }
 
-    /// Adds a row: `(column, value)` by strictly increasing column.
+    /// Adds a row of `(column, value)` pairs with strictly increasing columns.
     pub fn push_row(&mut self, row: impl IntoIterator<Item = (u32, f32)>) {
         for (column, value) in row {
             self.indices.push(column);
@@ -55,7 +55,7 @@ impl CsrBuilder {
         self.indptr.push(self.indices.len() as u64);
     }
 
-    /// The matrix of the rows so far.
+    /// Builds the matrix of the rows so far.
     ///
     /// # Panics
     /// If a row's columns are not strictly increasing and below `columns`.
@@ -70,7 +70,7 @@ impl CsrBuilder {
 /// If there is no such row.
 pub(crate) fn row<'a>(matrix: &CsrView<'a>, row: usize) -> (&'a [u32], &'a [f32]) {
     let bounds = matrix.indptr().outer_inds_sz(row);
-    // Through the parts, so that the slices live as long as the matrix, not as the view.
+    // The slices must live as long as the matrix, not the view, so they are taken from its parts.
     let (_, indices, data) = (*matrix).into_raw_storage();
     (&indices[bounds.clone()], &data[bounds])
 }

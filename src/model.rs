@@ -1,18 +1,21 @@
-//! The model: everything that classifying needs, frozen at training, and its file.
+//! The model: everything that classification needs, frozen at training, and its file format.
 //!
-//! The file is one safetensors file with a JSON document in its metadata; `models/README.md`
-//! describes it. It is memory-mapped and checked whole when it is opened: types, lengths,
-//! checksums, and every property that the rest of the program relies on.
+//! The file is a single safetensors file with a JSON document in its metadata; see
+//! `models/README.md`. It is read into memory (or mapped, with [`Model::map`]) and validated
+//! completely when opened: types, lengths, checksums, and every property that the rest of the
+//! program relies on.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::Arc;
 
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::{Analyzer, AnalyzerSpec};
 use crate::calibrate::{Abstention, Calibration};
+use crate::corpus::ReadOptions;
 use crate::counts::{Counts, Fields};
 use crate::decide::Decision;
 use crate::hierarchy::Hierarchy;
@@ -20,9 +23,10 @@ use crate::matrix::{Array, Csr, csr, row};
 use crate::select::Selection;
 use crate::strings::Strings;
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
-use crate::tune::{Figures, Objective, Trial};
+use crate::tune::Trial;
+pub use crate::tune::TuningSummary;
 use crate::vocabulary::Vocabulary;
-use crate::vote::{Electorate, Vote};
+use crate::vote::{TrainingLabels, Vote};
 
 mod check;
 mod error;
@@ -30,15 +34,15 @@ mod file;
 
 pub use error::{ModelError, ModelProblem};
 
-/// Bump when a field or an array changes meaning. Older files must load: see `models/`.
+/// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
 const VERSION: u32 = 2;
 const FORMAT: &str = "classify.model";
 
-/// What the model takes in.
+/// The model's input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputSpec {
-    /// Text, analyzed like this.
+    /// Text, analyzed with these settings.
     Text(AnalyzerSpec),
     /// Features by column.
     Features(FeatureSpec),
@@ -48,63 +52,46 @@ pub enum InputSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FeatureSpec {
-    /// Whether values are counts, which are weighted, or weights already.
+    /// Whether values are counts to be weighted; otherwise they are weights.
     pub counts: bool,
     /// The number of the first column in svmlight files, 0 or 1.
     pub first_column: u32,
 }
 
-/// The choices of a training run.
+/// The settings of a training run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainSettings {
-    /// What the model takes in.
+    /// The model's input.
     pub input: InputSpec,
     /// The fields of a text and their boosts.
     pub fields: Fields,
     /// How counts become weights.
     pub weighting: Weighting,
-    /// How many neighbors vote.
+    /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How much each vote counts.
+    /// How votes are weighted.
     pub vote: Vote,
-    /// How many labels a document gets.
+    /// How labels are chosen.
     pub decision: Decision,
-    /// Which terms were kept of those that the corpus has.
+    /// The term selection, if any.
     pub selection: Option<Selection>,
-    /// What tuning found, if it was done.
+    /// The results of tuning, if any.
     pub tuning: Option<TuningSummary>,
-    /// When no answer is given.
+    /// When the model abstains; `None`: never.
     pub abstention: Option<Abstention>,
-    /// The labels above labels: training documents and answers have them too.
+    /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
 }
 
-/// What tuning found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TuningSummary {
-    /// What was maximized.
-    pub objective: Objective,
-    /// The leave-one-out figures of the settings.
-    pub figures: Figures,
-    /// On so many documents.
-    pub documents: u64,
-    /// Documents of a cosine above this were no neighbors of each other.
-    pub near_duplicates_above: Option<f32>,
-    /// The best figures of the vote and the kind of decision that were chosen, for each k.
-    #[serde(default)]
-    pub by_k: Vec<(usize, Figures)>,
-}
-
 impl Default for InputSpec {
-    /// Text, analyzed as [`AnalyzerSpec::default`] says.
+    /// Text, analyzed with [`AnalyzerSpec::default`].
     fn default() -> Self {
         Self::Text(AnalyzerSpec::default())
     }
 }
 
 impl TrainSettings {
-    /// `ltc` weights, 30 neighbors that vote by their similarity.
+    /// `ltc` weights and 30 neighbors, which vote with their similarity.
     pub fn new(input: InputSpec, decision: Decision) -> Self {
         let (weighting, vote) = (Weighting::default(), Vote::default());
         Self {
@@ -121,25 +108,25 @@ impl TrainSettings {
         }
     }
 
-    /// The number of neighbors where none is given.
+    /// The default number of neighbors.
     pub const K: NonZeroUsize = NonZeroUsize::new(30).expect("30 is not 0");
 }
 
-/// How many there are of everything.
+/// The size of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelCounts {
     /// Training documents.
     pub documents: u64,
-    /// Of these, documents without a label.
+    /// The number of training documents without a label.
     pub unlabeled: u64,
-    /// Of these, documents without a weighted term.
+    /// The number of training documents without a weighted term.
     pub empty: u64,
-    /// Terms of the vocabulary.
+    /// Terms in the vocabulary.
     pub terms: u64,
     /// Labels.
     pub labels: u64,
-    /// Weights that are not 0.
+    /// Nonzero weights.
     pub nonzeros: u64,
     /// The mean number of terms of a document, with repetitions.
     pub mean_length: f64,
@@ -153,36 +140,36 @@ pub struct Settings {
     version: u32,
     /// The program that trained the model.
     pub created_by: String,
-    /// What the model takes in.
+    /// The model's input.
     pub input: InputSpec,
     /// The fields of a text and their boosts (since version 2).
     #[serde(default)]
     pub fields: Fields,
     /// How counts become weights.
     pub weighting: Weighting,
-    /// The weighting's exact formula, in words.
+    /// The exact formula of the weighting.
     pub formula: String,
-    /// How many neighbors vote.
+    /// The number of neighbors that vote.
     pub k: NonZeroUsize,
-    /// How much each vote counts.
+    /// How votes are weighted.
     pub vote: Vote,
-    /// How many labels a document gets.
+    /// How labels are chosen.
     pub decision: Decision,
-    /// Which terms were kept (since version 2).
+    /// The term selection (since version 2).
     #[serde(default)]
     pub selection: Option<Selection>,
-    /// What tuning found, if k, vote and decision were tuned (since version 2).
+    /// The results of tuning, if k, vote and decision were tuned (since version 2).
     #[serde(default)]
     pub tuning: Option<TuningSummary>,
-    /// When no answer is given (since version 2).
+    /// When the model abstains (since version 2).
     #[serde(default)]
     pub abstention: Option<Abstention>,
-    /// The labels above labels (since version 2).
+    /// The label hierarchy (since version 2).
     #[serde(default)]
     pub hierarchy: Hierarchy,
-    /// How many there are of everything.
+    /// The size of the model.
     pub counts: ModelCounts,
-    /// CRC-32 of every array, eight hexadecimal digits; empty before the model is saved.
+    /// CRC-32 of every array, as eight hexadecimal digits; empty before the model is saved.
     pub checksums: BTreeMap<String, String>,
 }
 
@@ -191,16 +178,16 @@ pub struct Settings {
 pub struct Model {
     settings: Settings,
     arrays: Arrays,
-    /// How many training documents have each label.
+    /// The number of training documents with each label.
     label_sizes: Vec<u32>,
 }
 
-/// The arrays of a model, already put together.
+/// The arrays of a model, before validation.
 #[derive(Debug)]
 struct Arrays {
     vocabulary: Vocabulary,
     idf: Array<f64>,
-    rows: Csr,
+    rows: Arc<Csr>,
     label_names: Strings,
     label_indptr: Array<u64>,
     label_indices: Array<u32>,
@@ -211,9 +198,9 @@ struct Arrays {
 }
 
 impl Model {
-    /// Weighs counted documents.
+    /// Weights counted documents and builds the model.
     ///
-    /// The rows are weighted in place: beside the counts no second copy is made.
+    /// The rows are weighted in place, without a second copy.
     ///
     /// # Panics
     /// Never: counts are valid by construction.
@@ -233,7 +220,7 @@ impl Model {
             counts.label_indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
         let columns = counts.vocabulary.len();
         let arrays = Arrays {
-            rows: csr(columns, indptr, terms, data).expect("rows in column order"),
+            rows: Arc::new(csr(columns, indptr, terms, data).expect("rows in column order")),
             vocabulary: counts.vocabulary,
             idf: idf.into(),
             label_names: counts.label_names.iter().collect(),
@@ -280,7 +267,7 @@ impl Model {
         model
     }
 
-    /// The same model with a tuned k, vote and decision.
+    /// Replaces k, vote and decision by tuned ones.
     #[must_use]
     pub fn retuned(
         mut self,
@@ -296,23 +283,23 @@ impl Model {
         self
     }
 
-    /// The same model with curves from scores to probabilities.
+    /// Adds calibration curves from scores to probabilities.
     ///
     /// # Panics
-    /// If there is not a curve for every label.
+    /// If there is not one curve per label.
     #[must_use]
     pub fn calibrated(mut self, calibration: Calibration) -> Self {
-        assert_eq!(calibration.check(self.labels().len()), Ok(()), "a curve a label");
+        assert_eq!(calibration.check(self.labels().len()), Ok(()), "one curve per label");
         self.arrays.calibration = Some(calibration);
         self
     }
 
-    /// The curves from scores to probabilities, of a tuned model.
+    /// The calibration curves from scores to probabilities, if the model is calibrated.
     pub fn calibration(&self) -> Option<&Calibration> {
         self.arrays.calibration.as_ref()
     }
 
-    /// The choices of the training run and the counts.
+    /// The settings of the training run and the size of the model.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -323,11 +310,12 @@ impl Model {
     }
 
     /// The weighted training rows: documents × terms.
-    pub fn rows(&self) -> &Csr {
+    pub fn rows(&self) -> &Arc<Csr> {
         &self.arrays.rows
     }
 
-    /// A checksum of everything that a document's vector depends on: analysis, vocabulary, weighting.
+    /// A checksum of everything that a document's vector depends on: analysis, vocabulary and
+    /// weighting.
     pub(crate) fn fingerprint(&self) -> String {
         let Settings { input, fields, weighting, .. } = &self.settings;
         let mut hasher = crc32fast::Hasher::new();
@@ -341,18 +329,18 @@ impl Model {
         format!("{:08x}", hasher.finalize())
     }
 
-    /// What weighs the terms of queries.
+    /// The term weights for queries.
     pub(crate) fn term_weights(&self) -> TermWeights<'_> {
         let mean_length = self.settings.counts.mean_length;
         TermWeights { idf: &self.arrays.idf, mean_length }
     }
 
-    /// The names of the labels by number, in byte order.
+    /// The label names by number, in byte order.
     pub fn labels(&self) -> &Strings {
         &self.arrays.label_names
     }
 
-    /// The labels of training document `row`, rising.
+    /// The labels of training document `row`, in increasing order.
     ///
     /// # Panics
     /// If there is no such document.
@@ -367,19 +355,19 @@ impl Model {
         &self.arrays.ids
     }
 
-    /// The weights of the training documents.
+    /// The weights of the training documents in a vote.
     pub fn document_weights(&self) -> &[f32] {
         &self.arrays.weights
     }
 
-    /// How many training documents have each label.
+    /// The number of training documents with each label.
     pub fn label_sizes(&self) -> &[u32] {
         &self.label_sizes
     }
 
-    /// What the training documents are worth in a vote.
-    pub fn electorate(&self) -> Electorate<'_> {
-        Electorate {
+    /// The labels and weights of the training documents, for voting.
+    pub fn training_labels(&self) -> TrainingLabels<'_> {
+        TrainingLabels {
             indptr: &self.arrays.label_indptr,
             indices: &self.arrays.label_indices,
             weights: &self.arrays.weights,
@@ -392,7 +380,21 @@ impl Model {
         self.arrays.texts.as_ref()
     }
 
-    /// The analyzer of a model of text.
+    /// Adjusts reading options so that documents are read as the model requires; explicit options
+    /// are kept.
+    pub fn fit_read_options(&self, options: &mut ReadOptions) {
+        match self.settings.input {
+            InputSpec::Text(_) => options.text_only = true,
+            InputSpec::Features(spec) => {
+                options.first_column = options.first_column.or(Some(spec.first_column));
+            }
+        }
+        if options.text_columns.is_empty() {
+            self.settings.fields.read_apart(options);
+        }
+    }
+
+    /// The analyzer, if the model was trained on text.
     pub fn analyzer(&self) -> Option<Analyzer> {
         match &self.settings.input {
             InputSpec::Text(spec) => Some(Analyzer::new(spec.clone())),
@@ -400,7 +402,7 @@ impl Model {
         }
     }
 
-    /// The terms and weights of training document `row`, by term.
+    /// The terms and weights of training document `row`, in order of terms.
     ///
     /// # Panics
     /// If there is no such document.
@@ -418,7 +420,7 @@ impl Arrays {
     fn label_sizes(&self) -> Vec<u32> {
         let mut sizes = vec![0; self.label_names.len()];
         for &label in &*self.label_indices {
-            // A damaged file may name labels that are not there: checked after.
+            // A damaged file may contain invalid labels; this is checked later.
             if let Some(size) = sizes.get_mut(label as usize) {
                 *size += 1;
             }
@@ -426,7 +428,7 @@ impl Arrays {
         sizes
     }
 
-    /// Name, type and bytes of every array.
+    /// The name, type and bytes of every array.
     fn list(&self) -> Vec<(&'static str, Dtype, &[u8])> {
         let bytes = bytemuck::cast_slice::<u64, u8>;
         let (terms, term_offsets) = self.vocabulary.terms().parts();

@@ -1,49 +1,62 @@
-//! Search: query rows → their most similar training rows. The one place where engines meet.
+//! Search: query rows → their most similar training rows. All engines share this interface.
+//!
+//! An engine implements [`Search`]: it takes a [`Request`] (queries, k, which rows are
+//! [allowed](Allow), a [`Stop`]), fills [`NeighborLists`] and returns a [`Report`]. Engines own
+//! their rows, so they can be kept in a struct and shared between threads.
 //!
 //! # The similarity
 //!
-//! The similarity of two rows is one `f32`: the products of the weights of their common terms,
-//! each exact in `f64`, are added in `f64` in order of term ids; the sum is rounded once to `f32`
-//! (and is at most `f32::MAX`). For unit rows it is the cosine, formula (2) of Bresler et al.
-//! 2011. Every engine returns this number, bit for bit.
+//! The similarity of two rows is one `f32`: the products of the weights of their common terms, each
+//! exact in `f64`, are added in `f64` in order of term ids, and the sum is rounded once to `f32`
+//! (and capped at `f32::MAX`). For unit rows it is the cosine, formula (2) of Bresler et al. 2011.
+//! Every engine returns this number, bit for bit.
 //!
-//! A row is a neighbor only if its similarity is above 0. Neighbors come by falling similarity,
-//! equal ones by rising row.
+//! Only rows with a similarity above 0 are neighbors. Neighbors are sorted by decreasing
+//! similarity, ties by increasing row.
 
 use std::cmp::Ordering;
+use std::error::Error;
 use std::fmt;
-use std::num::NonZeroUsize;
-
-use metric_index::gpu::GpuError;
-use rayon::prelude::*;
+use std::ops::AddAssign;
+use std::sync::Arc;
 
 use crate::matrix::CsrView;
 use crate::threads::Threads;
 
+mod allow;
 mod cuda;
 mod engines;
 mod exhaustive;
 mod inverted;
 mod lists;
+mod request;
+mod sharded;
+mod stop;
 
-pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory, Warn};
+pub use allow::{Allow, RowLists, RowRange, RowSet};
+pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory};
 pub use engines::{EngineKind, Engines};
 pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
 pub use lists::NeighborLists;
+pub use request::{QueryRows, Request, VectorsView};
+pub use sharded::{RowMap, Sharded};
+pub use stop::Stop;
+
+use request::{Queries, all_finite};
 
 /// A training row and its similarity to a query.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Neighbor {
-    /// The training row, from 0.
+    /// The training row, counted from 0.
     pub row: u32,
     /// The similarity, above 0.
     pub similarity: f32,
 }
 
 impl Ord for Neighbor {
-    /// The better neighbor is the lesser: sorting puts the best first.
+    /// The better neighbor compares as less, so sorting puts the best first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.similarity.total_cmp(&self.similarity).then(self.row.cmp(&other.row))
     }
@@ -63,134 +76,150 @@ impl PartialEq for Neighbor {
 
 impl Eq for Neighbor {}
 
-/// A batch of queries.
-#[derive(Debug, Clone, Copy)]
-pub struct Queries<'a> {
-    /// One row of term weights a query.
-    pub rows: &'a CsrView<'a>,
-    /// For each query a training row that is no neighbor of it (leave-one-out); empty: none.
-    pub excluded: &'a [Option<u32>],
-}
-
-impl<'a> Queries<'a> {
-    /// Queries that exclude nothing.
-    pub fn new(rows: &'a CsrView<'a>) -> Self {
-        Self { rows, excluded: &[] }
-    }
-
-    fn excluded(&self, query: usize) -> Option<u32> {
-        self.excluded.get(query).copied().flatten()
-    }
-
-    fn check(&self, columns: usize, threads: &Threads) -> Result<(), SearchError> {
-        self.check_shape(columns)?;
-        if !all_finite(self.rows.data(), threads) {
-            return Err(SearchError::NotFinite { what: "query" });
-        }
-        Ok(())
-    }
-
-    fn check_shape(&self, columns: usize) -> Result<(), SearchError> {
-        if self.rows.cols() != columns {
-            return Err(SearchError::Columns { found: self.rows.cols(), expected: columns });
-        }
-        if !self.excluded.is_empty() && self.excluded.len() != self.rows.rows() {
-            let (found, expected) = (self.excluded.len(), self.rows.rows());
-            return Err(SearchError::Excluded { found, expected });
-        }
-        Ok(())
-    }
-}
-
-/// Whether no weight is infinite or not a number.
-fn all_finite(weights: &[f32], threads: &Threads) -> bool {
-    // Without a way out inside, the pieces are read many weights at a time.
-    let finite = |piece: &[f32]| piece.iter().fold(true, |all, weight| all & weight.is_finite());
-    threads.run(|| weights.par_chunks(1 << 16).all(finite))
-}
-
-/// The `k` most similar training rows of each query of a batch.
+/// A search engine: finds the `k` most similar allowed training rows of each query of a request.
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use classify::matrix::CsrBuilder;
-/// use classify::search::{Exhaustive, Queries, Search};
+/// use classify::search::{Exhaustive, NeighborLists, Request, Search};
 /// use classify::threads::Threads;
 ///
 /// let mut rows = CsrBuilder::default();
 /// rows.push_row([(0, 1.0)]);
 /// rows.push_row([(0, 0.6), (1, 0.8)]);
 /// rows.push_row([(2, 1.0)]);
-/// let training = rows.build(3);
-/// let engine = Exhaustive::new(&training, Threads::available()?)?;
-/// let found = engine.top_k(Queries::new(&training.view()), 2.try_into()?)?;
-/// assert_eq!(found[0].iter().map(|neighbor| neighbor.row).collect::<Vec<_>>(), [0, 1]);
-/// assert_eq!(found[2].len(), 1); // the other rows share no term with it
+/// let training = Arc::new(rows.build(3));
+/// let engine = Exhaustive::new(Arc::clone(&training), Threads::available()?)?;
+/// let mut found = NeighborLists::default();
+/// engine.search(&Request::new(&*training, 2.try_into()?), &mut found)?;
+/// assert_eq!(found.get(0).iter().map(|neighbor| neighbor.row).collect::<Vec<_>>(), [0, 1]);
+/// assert_eq!(found.get(2).len(), 1); // the other rows share no term with it
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Search: Send + Sync + fmt::Debug {
-    /// For each query its at most `k` neighbors, best first.
+    /// The number of training rows.
+    fn rows(&self) -> u32;
+
+    /// Fills `found` with a list for each query: at most `k` neighbors, best first. After an error
+    /// `found` is empty.
     ///
     /// # Errors
-    /// If the queries do not fit the training rows.
-    fn top_k(
+    /// If the request does not match the training rows, is stopped, or the engine fails.
+    fn search(
         &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
-    ) -> Result<Vec<Vec<Neighbor>>, SearchError>;
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError>;
 }
 
-/// Why a search is refused.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+/// How queries were answered. It affects only the time, never the results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[must_use]
+pub struct Report {
+    /// Queries that took the engine's fast path.
+    pub fast: u64,
+    /// Queries that the fast path could not answer, so all their similarities were computed.
+    pub fell_back: u64,
+}
+
+impl AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.fast += other.fast;
+        self.fell_back += other.fell_back;
+    }
+}
+
+/// Why a search failed.
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SearchError {
-    /// Queries of another vocabulary.
+    /// The queries have a different vocabulary.
     #[error("the queries have {found} columns, the training rows {expected}")]
     Columns {
-        /// Of the queries.
+        /// Columns of the queries.
         found: usize,
-        /// Of the training rows.
+        /// Columns of the training rows.
         expected: usize,
     },
-    /// Excluded rows that do not go with the queries.
-    #[error("{found} excluded rows for {expected} queries")]
-    Excluded {
-        /// How many excluded rows were given.
+    /// The values cannot be divided into whole rows.
+    #[error("{values} values cannot be divided into rows of {dimension}")]
+    Shape {
+        /// The number of values.
+        values: usize,
+        /// The number of values per row.
+        dimension: usize,
+    },
+    /// The filter is for different queries or training rows.
+    #[error("the filter has {found} {what}, expected {expected}")]
+    Filter {
+        /// Which part of the filter.
+        what: &'static str,
+        /// Its size.
         found: usize,
-        /// How many queries.
+        /// The expected size.
         expected: usize,
     },
-    /// A weight that is infinite or not a number.
+    /// A weight is infinite or NaN.
     #[error("a {what} row holds a weight that is not finite")]
     NotFinite {
         /// `training` or `query`.
         what: &'static str,
     },
-    /// More rows than row numbers.
-    #[error("{rows} training rows, at most {limit} are possible")]
+    /// There are more rows than row numbers.
+    #[error("{rows} training rows exceed the limit of {limit}")]
     TooManyRows {
-        /// How many there are.
+        /// The number of rows.
         rows: usize,
-        /// How many there may be.
+        /// The largest number of rows.
         limit: u32,
     },
-    /// A GPU that was asked for failed, and nothing else was to take its place.
-    #[error(transparent)]
-    Gpu(#[from] GpuError),
+    /// The shards do not hold each row once, in increasing order.
+    #[error("the shards do not hold rows 0 to {rows} once each, in increasing order")]
+    Shards {
+        /// The total number of rows of the shards.
+        rows: usize,
+    },
+    /// The search was ended by its [`Stop`].
+    #[error("the search was stopped before it finished")]
+    Stopped,
+    /// The lists of neighbors do not fit in memory.
+    #[error("not enough memory for {k} neighbors of {queries} queries: search fewer at a time")]
+    OutOfMemory {
+        /// The number of queries of the request.
+        queries: usize,
+        /// The number of neighbors per query.
+        k: usize,
+    },
+    /// The engine failed, and no other could take over.
+    #[error("{0}")]
+    Engine(#[source] Arc<dyn Error + Send + Sync>),
 }
 
-fn check_training(training: &CsrView<'_>, threads: &Threads) -> Result<(), SearchError> {
-    let limit = u32::MAX - 1;
-    if training.rows() > limit as usize {
-        return Err(SearchError::TooManyRows { rows: training.rows(), limit });
-    }
+/// Checks training rows and returns their number.
+fn check_training(training: &CsrView<'_>, threads: &Threads) -> Result<u32, SearchError> {
+    let (rows, limit) = (training.rows(), u32::MAX - 1);
+    let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
+    let count = count.ok_or(SearchError::TooManyRows { rows, limit })?;
     if !all_finite(training.data(), threads) {
         return Err(SearchError::NotFinite { what: "training" });
     }
-    Ok(())
+    Ok(count)
 }
 
-/// The similarity that a sum of products stands for.
+/// Rounds a sum of products to the similarity.
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding of a similarity to f32")]
 fn rounded(sum: f64) -> f32 {
     (sum as f32).min(f32::MAX)
+}
+
+/// Empties the lists after a failure, so that no partial results remain.
+fn whole_or_none<T>(
+    outcome: Result<T, SearchError>,
+    found: &mut NeighborLists,
+) -> Result<T, SearchError> {
+    if outcome.is_err() {
+        found.clear();
+    }
+    outcome
 }

@@ -1,15 +1,15 @@
-//! Term selection: the terms that tell most about the labels.
+//! Term selection: keeps the terms that are most informative about the labels.
 //!
-//! A term's value is the largest over all labels of
+//! A term's value is the maximum over all labels of
 //!
 //! * `chi2`: χ² of the table term × label, N (AD − BC)² / ((A + B)(C + D)(A + C)(B + D)), as in
 //!   the k-nearest-neighbor runs of Lewis, Yang, Rose and Li (2004);
 //! * `information-gain`: the mutual information of term and label, in bits
 //!
-//! with A the documents that have both, B the term alone, C the label alone, D neither. Terms in
-//! fewer than 5 documents come after all others: their values are chance (one document with a
-//! label that no other has makes every word of it perfect). Of equal values the term first in the
-//! vocabulary's order is kept.
+//! where A is the number of documents that have both, B the term alone, C the label alone, and D
+//! neither. Terms in fewer than 5 documents come after all others, because their values are due to
+//! chance: one document with a unique label makes every one of its words perfect. Ties go to the
+//! term that is first in the vocabulary's order.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::counts::Counts;
 use crate::tfidf::Weighting;
 
-/// What a term's worth is measured by.
+/// The measure of a term's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Criterion {
@@ -30,7 +30,7 @@ pub enum Criterion {
     InformationGain,
 }
 
-/// Which terms are kept: so many of highest value.
+/// Which terms are kept: those with the highest value.
 ///
 /// ```
 /// use classify::select::Selection;
@@ -42,9 +42,9 @@ pub enum Criterion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Selection {
-    /// What a term's worth is measured by.
+    /// The measure of a term's value.
     pub criterion: Criterion,
-    /// How many terms are kept.
+    /// The number of terms to keep.
     pub terms: NonZeroUsize,
 }
 
@@ -72,7 +72,7 @@ impl FromStr for Selection {
             .zip(terms.parse().ok())
             .map(|(criterion, terms)| Self { criterion, terms })
             .ok_or_else(|| {
-                format!("`{text}` is no selection like chi2:2000 or information-gain:5000")
+                format!("`{text}` is not a selection such as chi2:2000 or information-gain:5000")
             })
     }
 }
@@ -91,7 +91,7 @@ impl TryFrom<String> for Selection {
     }
 }
 
-/// A table of two binary variables over n documents.
+/// A contingency table of two binary variables over n documents.
 #[derive(Debug, Clone, Copy)]
 struct Table {
     both: f64,
@@ -132,19 +132,20 @@ impl Table {
     }
 }
 
-/// A term in fewer documents is taken only where no other is left.
+/// Terms in fewer documents are kept only if no others are left.
 const MIN_DOCUMENTS: u32 = 5;
 
-/// What a term tells of the labels.
+/// How informative a term is about the labels.
 #[derive(Debug, Clone, Copy)]
 struct Worth {
-    /// The largest value over all labels.
+    /// The maximum value over all labels.
     value: f64,
-    /// In how many of the documents the term is.
+    /// The number of documents considered that contain the term.
     df: u32,
 }
 
-/// The worth of every term, told by the documents that `tells` takes, and how many these are.
+/// The worth of every term, computed from the documents for which `tells` returns true, and their
+/// number.
 fn worths(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) -> (Vec<Worth>, u32) {
     let mut documents = 0u32;
     let mut sizes = vec![0u32; counts.label_sizes().len()];
@@ -172,7 +173,8 @@ fn worths(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) ->
                     together[label as usize] += 1;
                 }
             }
-            // Of the labels that the term is never with, the most frequent one tells most.
+            // Of the labels that the term never occurs with, the most frequent is the most
+            // informative.
             let never = by_size.iter().find(|&&label| together[label as usize] == 0);
             let value = touched
                 .iter()
@@ -197,25 +199,25 @@ fn worths(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) ->
 }
 
 impl Counts {
-    /// Leaves only the terms that `selection` keeps.
+    /// Keeps only the terms that `selection` chooses.
     #[must_use]
     pub fn select(self, selection: Selection) -> Self {
         let kept = self.selected(selection, &|_| true);
         self.keep(&kept)
     }
 
-    /// Which terms `selection` keeps, told by the documents that `tells` takes.
+    /// Which terms `selection` keeps, based on the documents for which `tells` returns true.
     pub(crate) fn selected(&self, selection: Selection, tells: &dyn Fn(u32) -> bool) -> Vec<bool> {
         let (worths, documents) = worths(self, selection.criterion, tells);
-        // χ² and information are not above the number of documents.
+        // χ² and information never exceed the number of documents.
         let behind = |rare: bool| if rare { f64::from(documents) + 1.0 } else { 0.0 };
         let value = |worth: &Worth| worth.value - behind(worth.df < MIN_DOCUMENTS);
         let values: Vec<f64> = worths.iter().map(value).collect();
         best(&values, selection.terms.get())
     }
 
-    /// The weight of every term beside its frequency in a document: the idf of all documents, and
-    /// what χ² adds, told by the documents that `tells` takes.
+    /// The factor of every term besides its frequency in a document: the idf over all documents,
+    /// and the χ² factor from the documents for which `tells` returns true.
     pub(crate) fn term_weights(
         &self,
         weighting: Weighting,
@@ -226,7 +228,7 @@ impl Counts {
         let mut weights: Vec<f64> =
             frequencies.iter().map(|&df| weighting.idf(df, documents)).collect();
         let power = weighting.chi2_power();
-        // Without labels no term tells anything.
+        // Without labels, no term is informative.
         if power > 0.0 && !self.label_names.is_empty() {
             let (worths, documents) = worths(self, Criterion::Chi2, tells);
             for (weight, worth) in weights.iter_mut().zip(worths) {
@@ -237,7 +239,7 @@ impl Counts {
     }
 }
 
-/// Which `count` values are the highest; of equal ones the first.
+/// Marks the `count` highest values; ties go to the first.
 fn best(values: &[f64], count: usize) -> Vec<bool> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));

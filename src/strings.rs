@@ -1,6 +1,7 @@
 //! Many strings end to end in one array: ids, labels, terms and texts of a model.
 
-use metric_index::container::{Container, ContainerProblem};
+use array_file::FileProblem;
+use array_file::container::Container;
 use safetensors::Dtype;
 
 use crate::matrix::Array;
@@ -38,11 +39,10 @@ impl Strings {
         file: &mut Container,
         text: &str,
         offsets: &str,
-    ) -> Result<Self, ContainerProblem> {
+    ) -> Result<Self, FileProblem> {
         let bytes: Array<u8> = file.array(text, Dtype::U8)?;
         let offsets: Array<u64> = file.array(offsets, Dtype::U64)?;
-        let invalid = |what| ContainerProblem::Invalid { array: text.to_owned(), what };
-        Self::new(bytes, offsets).map_err(invalid)
+        Self::new(bytes, offsets).map_err(|what| FileProblem::invalid(text, what))
     }
 
     /// How many strings there are.

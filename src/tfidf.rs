@@ -12,23 +12,26 @@
 //! | `L` | (1 + ln c) / (1 + ln mean c) | | `k` | ln(1 + (N − df + ½) / (df + ½)) | | | |
 //! | `k` | c (k₁ + 1) / (c + k₁ (1 − b + b · len / mean len)) | | | | | | |
 //!
-//! where c is the count of the term in the document, df its document frequency among the N
-//! training documents, len the document's number of terms and p the idf power. With a χ² power q
-//! above 0 the weight has one factor more, (χ² / N)^q, χ² being the largest over all labels of
-//! term and label as in [`select`](crate::select): terms that tell the labels count more
-//! (supervised term weighting, Debole and Sebastiani 2003). `ntc` is formula
-//! (1) and (3) of Bresler et al. 2011; `ltc` is the default; `nsc` are the weights of
-//! scikit-learn's `TfidfVectorizer`; `kkn.nnn` is BM25 (Robertson and Zaragoza 2009) as a dot
-//! product. A code of two schemes, `document.query`, weighs queries differently.
+//! where c is the count of the term in the document, df its document frequency among the N training
+//! documents, len the document's number of terms and p the exponent of the idf. With a χ² exponent
+//! q above 0, the weight has an additional factor (χ² / N)^q, where χ² is the maximum over all
+//! labels of the value for term and label in [`select`](crate::select): terms that indicate labels
+//! count more (supervised term weighting, Debole and Sebastiani 2003). `ntc` is formula (1) and (3)
+//! of Bresler et al. 2011; `ltc` is the default; `nsc` gives the weights of scikit-learn's
+//! `TfidfVectorizer`; `kkn.nnn` is BM25 (Robertson and Zaragoza 2009) as a dot product. A code of
+//! two schemes, `document.query`, weights queries differently.
 //!
-//! Everything is computed in `f64`, with logarithms that give the same bits on every machine
-//! ([`libm`]), in order of term ids, and rounded once to `f32`. Weights of 0 are left out.
+//! Everything is computed in `f64` in order of term ids, with logarithms that give the same bits on
+//! every machine ([`libm`]), and rounded once to `f32`. Weights of 0 are omitted.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+
+/// The code of BM25: Okapi's term frequency and idf in documents, plain counts in queries.
+const BM25: &str = "kkn.nnn";
 
 /// The term-frequency part of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,20 +171,20 @@ impl FromStr for Weighting {
     fn from_str(code: &str) -> Result<Self, String> {
         let code = match code {
             "sklearn" => "nsc",
-            "bm25" => "kkn.nnn",
+            "bm25" => BM25,
             code => code,
         };
         let (document, query) = code.split_once('.').unwrap_or((code, code));
         let unknown = |()| {
             format!(
-                "`{code}` is no weighting; it is a SMART code such as ltc or ltc.lnc \
-                 (tf n l a b L k, idf n t p s k, norm n c), `sklearn` or `bm25`"
+                "`{code}` is not a weighting; use a SMART code such as ltc or ltc.lnc \
+                 (tf n l a b L k, idf n t p s k, norm n c), `sklearn` (nsc) or `bm25` ({BM25})"
             )
         };
         let document: Scheme = document.parse().map_err(unknown)?;
         let query: Scheme = query.parse().map_err(unknown)?;
         if query.df != Df::None && query.df != document.df {
-            return Err(format!("`{code}`: the idf of queries must be that of documents, or n"));
+            return Err(format!("`{code}`: queries must have the idf of documents, or n"));
         }
         Ok(Self { document, query, ..Self::default() })
     }
@@ -198,31 +201,31 @@ impl fmt::Display for Weighting {
 }
 
 impl Weighting {
-    /// The same with another exponent of the idf; `None` unless it is from 0 to 10.
+    /// Sets the exponent of the idf; `None` unless it is from 0 to 10.
     #[must_use]
     pub fn with_idf_power(self, idf_power: f64) -> Option<Self> {
         (0.0..=10.0).contains(&idf_power).then_some(Self { idf_power, ..self })
     }
 
-    /// The same with another exponent of χ² / N; `None` unless it is from 0 to 10.
+    /// Sets the exponent of χ² / N; `None` unless it is from 0 to 10.
     #[must_use]
     pub fn with_chi2_power(self, chi2_power: f64) -> Option<Self> {
         (0.0..=10.0).contains(&chi2_power).then_some(Self { chi2_power, ..self })
     }
 
-    /// The exponent of χ² / N; 0: labels have no part in the weights.
+    /// The exponent of χ² / N; 0 if labels do not affect the weights.
     pub fn chi2_power(&self) -> f64 {
         self.chi2_power
     }
 
-    /// The same with other BM25 parameters; `None` unless `k1 >= 0` and `0 <= b <= 1`.
+    /// Sets the BM25 parameters; `None` unless `k1 >= 0` and `0 <= b <= 1`.
     #[must_use]
     pub fn with_bm25(self, k1: f64, b: f64) -> Option<Self> {
         let legal = k1.is_finite() && k1 >= 0.0 && (0.0..=1.0).contains(&b);
         legal.then_some(Self { k1, b, ..self })
     }
 
-    /// The weighting of features that are weights already: only the row's length is kept.
+    /// The weighting for features that are already weights: keeps only the length normalization.
     #[must_use]
     pub fn of_weights(self) -> Self {
         let keep = |scheme: Scheme| Scheme { tf: Tf::Natural, df: Df::None, ..scheme };
@@ -234,7 +237,18 @@ impl Weighting {
         self.document.unit_length && self.query.unit_length
     }
 
-    /// The exact formula, in words.
+    /// The code and its common name, if any.
+    ///
+    /// ```
+    /// let weighting: classify::tfidf::Weighting = "bm25".parse().unwrap();
+    /// assert_eq!(weighting.name(), "kkn.nnn (bm25)");
+    /// ```
+    pub fn name(&self) -> String {
+        let code = self.to_string();
+        if code == BM25 { format!("{code} (bm25)") } else { code }
+    }
+
+    /// The exact formula, as text.
     ///
     /// ```
     /// let ntc: classify::tfidf::Weighting = "ntc".parse().unwrap();
@@ -259,7 +273,7 @@ impl Weighting {
         text
     }
 
-    /// The idf part, raised to its power, of a term in `df` of `documents` documents.
+    /// The idf part, raised to its exponent, of a term that is in `df` of `documents` documents.
     pub(crate) fn idf(&self, df: u32, documents: u64) -> f64 {
         let (n, df) = (documents as f64, f64::from(df));
         let idf = match self.document.df {
@@ -276,7 +290,7 @@ impl Weighting {
         }
     }
 
-    /// Replaces counted rows, in place, by their weights; weights of 0 are left out.
+    /// Replaces the counts in rows by weights, in place; weights of 0 are omitted.
     pub(crate) fn weigh_rows(&self, side: Side, rows: &mut RawRows, terms: TermWeights<'_>) {
         let (mut start, mut kept) = (0, 0);
         let mut room = Vec::new();
@@ -295,13 +309,13 @@ impl Weighting {
         rows.data.truncate(kept);
     }
 
-    /// Whether queries are weighted as documents are.
+    /// Whether queries are weighted like documents.
     pub fn is_symmetric(&self) -> bool {
         self.document == self.query
     }
 
-    /// Replaces the counts of a row, in place, by its weights and leaves the zeros out: returns
-    /// how many entries are left, at the front. `weights` is room to work in.
+    /// Replaces the counts of a row by weights, in place, and moves nonzero ones to the front;
+    /// returns how many there are. `weights` is a scratch buffer.
     pub(crate) fn weigh(
         &self,
         side: Side,
@@ -383,21 +397,21 @@ impl RawRows {
     }
 }
 
-/// What the training corpus says of terms.
+/// What the training corpus determines about terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TermWeights<'a> {
-    /// The idf part of each term, times what χ² adds.
+    /// The idf part of each term, times the χ² factor.
     pub(crate) idf: &'a [f64],
     /// The mean number of terms of a training document.
     pub(crate) mean_length: f64,
 }
 
-/// `1 + ln c`; counts below 1, which only features have, are taken as they are.
+/// `1 + ln c`; counts below 1, which only features have, are kept as they are.
 fn log_tf(count: f64) -> f64 {
-    // Nearly every count of a text is small: the logarithms of those are at hand.
+    // Most counts of a text are small, so their logarithms are precomputed.
     static SMALL: LazyLock<Vec<f64>> =
         LazyLock::new(|| (1..=64).map(|count| 1.0 + libm::log(f64::from(count))).collect());
-    // The mean of an empty row is NaN: not at least 1 either.
+    // The mean of an empty row is NaN, which is not at least 1 either.
     if count.is_nan() || count < 1.0 {
         return count;
     }
@@ -419,7 +433,7 @@ fn narrow(weight: f64) -> f32 {
     (weight as f32).clamp(-f32::MAX, f32::MAX)
 }
 
-/// A [`Weighting`] as the model file holds it.
+/// A [`Weighting`] in the form stored in the model file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -486,7 +500,7 @@ mod tests {
         close(&weights("bnn", 1.0), &[(0, 1.0), (1, 1.0), (2, 1.0)]);
         // mean count 7/3: 1 + ln(7/3) = 1.847298
         close(&weights("Lnn", 1.0), &[(0, 0.916_553), (1, 0.541_331), (2, 1.291_776)]);
-        // the third term is in every document: ln 1 = 0, left out
+        // The third term is in every document: ln 1 = 0, omitted.
         close(&weights("ntn", 1.0), &[(0, 2.772_589), (1, LN_2)]);
         close(&weights("ntn", 0.5), &[(0, 2.354_820), (1, 0.832_555)]);
         // p: ln 3, ln 1 = 0, max(0, ln 0) = 0
@@ -495,7 +509,7 @@ mod tests {
         close(&weights("nsn", 1.0), &[(0, 3.832_581), (1, 1.510_826), (2, 4.0)]);
         // c: sqrt(2.772589² + 0.693147²) = 2.857917
         close(&weights("ntc", 1.0), &[(0, 0.970_143), (1, 0.242_536)]);
-        // BM25, length 7 of mean 5: k = 1.2 (0.25 + 0.75·1.4) = 1.56;
+        // BM25 with length 7 and mean length 5: k = 1.2 (0.25 + 0.75·1.4) = 1.56;
         // idf ln(1+3.5/1.5)=1.203973, ln(1+2.5/2.5)=0.693147, ln(1+0.5/4.5)=0.105361
         close(&weights("bm25", 1.0), &[(0, 1.488_056), (1, 0.595_673), (2, 0.166_758)]);
     }

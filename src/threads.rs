@@ -1,4 +1,4 @@
-//! Threads as a value: answers never depend on it.
+//! Threads as a value; results do not depend on their number.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 pub struct Threads(Arc<rayon::ThreadPool>);
 
 impl Threads {
-    /// `count` threads.
+    /// Creates `count` threads.
     ///
     /// # Errors
-    /// If the operating system starts no more threads.
+    /// If the operating system cannot start more threads.
     pub fn new(count: NonZeroUsize) -> Result<Self, std::io::Error> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(count.get())
@@ -22,20 +22,20 @@ impl Threads {
         Ok(Self(Arc::new(pool)))
     }
 
-    /// As many threads as this machine runs at once.
+    /// Creates as many threads as this machine can run at once.
     ///
     /// # Errors
-    /// If the operating system starts no more threads.
+    /// If the operating system cannot start more threads.
     pub fn available() -> Result<Self, std::io::Error> {
         Self::new(std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// How many there are.
+    /// The number of threads.
     pub fn count(&self) -> usize {
         self.0.current_num_threads()
     }
 
-    /// Runs `work` on these threads: parallel iterators in it use them.
+    /// Runs `work` on these threads; parallel iterators in it use them too.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.0.install(work)
     }

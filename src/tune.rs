@@ -1,12 +1,12 @@
-//! Tuning: one leave-one-out search pays for every k, vote and decision.
+//! Tuning: a single leave-one-out search serves every k, vote and decision.
 //!
 //! Each training document is classified by the others. Its neighbors are searched once, for the
-//! largest k; every smaller k, every vote and every decision is a re-vote on the same lists
+//! largest k; every smaller k, every vote and every decision only re-votes on the same lists
 //! ([`revote`]). Vocabulary, document frequencies and term selection are those of all training
-//! documents: what is left out is the document as a neighbor.
+//! documents: a document is left out only as a neighbor.
 //!
-//! Documents that nearly repeat others make leave-one-out figures too good and thresholds too
-//! high: [`NearDuplicates`] are no neighbors of each other here.
+//! Near-copies of documents make leave-one-out figures too good and thresholds too high, so
+//! [`NearDuplicates`] are not neighbors of each other here.
 
 use std::num::NonZeroUsize;
 
@@ -14,38 +14,40 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::{Abstention, Calibration, Seen, Signals};
-use crate::decide::{Decision, ThresholdRule, decide, margin};
+use crate::decide::{Decision, Rule, ThresholdRule, decide, margin};
 use crate::threads::Threads;
-use crate::vote::{Ballot, Electorate, LabelScore, Vote, vote_with};
+use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, vote_with};
 
 mod features;
 mod neighbors;
-mod sweep;
+mod report;
+mod grid_search;
 mod thresholds;
 
 pub use features::{FeatureError, Features, Free, Recount, Step, Trials, Weighted, tune_features};
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, window};
+pub use report::{TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, fold, thresholds};
 
-use sweep::Sweep;
+use grid_search::GridSearch;
 
-/// What tuning maximizes.
+/// The objective to maximize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// F1 over all decisions.
+    /// Micro F1: F1 over all decisions.
     #[default]
     MicroF1,
-    /// The mean of the labels' F1.
+    /// Macro F1: the mean of the labels' F1.
     MacroF1,
-    /// The share of documents that got exactly their labels.
+    /// Accuracy: the share of documents with exactly the right labels.
     Accuracy,
     /// The mean of micro and macro F1.
     MicroMacro,
 }
 
 impl Objective {
-    /// The value of figures.
+    /// The objective's value for some figures.
     pub fn of(self, figures: Figures) -> f64 {
         match self {
             Self::MicroF1 => figures.micro_f1,
@@ -55,7 +57,7 @@ impl Objective {
         }
     }
 
-    /// The name that `--objective` takes.
+    /// The objective's name in `--objective`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MicroF1 => "micro-f1",
@@ -66,18 +68,18 @@ impl Objective {
     }
 }
 
-/// How good decisions are.
+/// The quality of decisions, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// F1 over all decisions.
     pub micro_f1: f64,
-    /// The mean of the F1 of all labels of the training corpus.
+    /// The mean F1 of all labels of the training corpus.
     pub macro_f1: f64,
-    /// The share of documents that got exactly their labels.
+    /// The share of documents with exactly the right labels.
     pub accuracy: f64,
 }
 
-/// A decision without the thresholds that it learns.
+/// A decision, without the thresholds that it learns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum Candidate {
@@ -87,58 +89,34 @@ pub enum Candidate {
     Global {
         /// The threshold.
         threshold: f64,
-        /// Whether a document may get no label.
+        /// Whether a document may have no label.
         allow_none: bool,
     },
-    /// A threshold a label.
+    /// One threshold per label.
     PerLabel {
-        /// How they are learnt.
+        /// How the thresholds are learned.
         #[serde(rename = "thresholds")]
         rule: ThresholdRule,
-        /// The limit of SCutFBR, the weight of the other labels in smoothed SCut; 0 otherwise.
+        /// The limit of SCutFBR, or the weight of the other labels in smoothed SCut; otherwise 0.
         parameter: f64,
-        /// Whether a document may get no label.
+        /// Whether a document may have no label.
         allow_none: bool,
     },
-    /// The first labels.
+    /// The best labels.
     First {
-        /// How many.
+        /// The number of labels.
         labels: usize,
     },
     /// The labels before the largest gap.
     LargestGap,
-    /// The first documents of each label.
+    /// The best documents of each label.
     Proportional {
-        /// How many, times the label's share of the training documents.
+        /// The number of documents, relative to the label's share of the training documents.
         factor: f64,
     },
 }
 
-/// A rule of decision: which [`Candidate`]s there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rule {
-    /// One threshold for all labels.
-    Threshold,
-    /// [`ThresholdRule::Scut`].
-    Scut,
-    /// [`ThresholdRule::ScutFbr`].
-    ScutFbr,
-    /// [`ThresholdRule::ScutSmoothed`].
-    ScutSmoothed,
-    /// [`ThresholdRule::Rtcut`].
-    Rtcut,
-    /// [`ThresholdRule::Micromacro`].
-    Micromacro,
-    /// The first labels of each document.
-    Rcut,
-    /// The labels of each document before the largest gap.
-    Mcut,
-    /// The first documents of each label: for whole batches only.
-    Pcut,
-}
-
-/// The rules that are tried: one, or all that can decide on a single document.
+/// The rules to try: a single one, or all that can decide on a single document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules(pub Option<Rule>);
 
@@ -149,7 +127,7 @@ impl Rules {
 }
 
 impl Candidate {
-    /// Whether it is of the same kind: all but the one threshold for all labels is the same.
+    /// Whether two candidates are equal, ignoring the value of a single threshold for all labels.
     pub fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::Global { allow_none: a, .. }, Self::Global { allow_none: b, .. }) => a == b,
@@ -157,7 +135,7 @@ impl Candidate {
         }
     }
 
-    /// The rule that it follows.
+    /// The rule that the candidate follows.
     fn rules(self) -> Rules {
         Rules(match self {
             Self::Single => None,
@@ -191,58 +169,58 @@ impl std::fmt::Display for Candidate {
     }
 }
 
-/// One line of the table: settings and their leave-one-out figures.
+/// A row of the results: settings and their leave-one-out figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
-    /// How many neighbors vote.
+    /// The number of neighbors that vote.
     pub k: usize,
-    /// How much each vote counts.
+    /// How votes are weighted.
     pub vote: Vote,
-    /// How many labels a document gets.
+    /// How labels are chosen.
     pub decision: Candidate,
-    /// How good that is.
+    /// The leave-one-out figures.
     #[serde(flatten)]
     pub figures: Figures,
 }
 
-/// What is tried.
+/// The settings to try.
 #[derive(Debug, Clone)]
 pub struct Grid {
-    /// The numbers of neighbors, rising.
+    /// The numbers of neighbors, increasing.
     pub ks: Vec<usize>,
     /// The votes.
-    pub ballots: Vec<Ballot>,
-    /// The exponents of the compensation for label sizes that single-label votes try; 0: none.
+    pub weights: Vec<VoteWeight>,
+    /// The exponents γ of the label-size compensation that single-label votes try; 0: none.
     pub compensations: Vec<f64>,
-    /// Whether documents may get several labels.
+    /// Whether documents may have several labels.
     pub several: bool,
     /// The decisions for several labels.
     pub rules: Rules,
-    /// What is maximized.
+    /// The objective to maximize.
     pub objective: Objective,
 }
 
-/// The compensations that are tried.
+/// The exponents of the label-size compensation to try.
 const COMPENSATIONS: [f64; 4] = [0.0, 0.1, 0.25, 0.5];
 
 impl Grid {
-    /// The same with one vote only.
+    /// The same grid with a single vote.
     #[must_use]
     pub fn with_vote(self, vote: Vote) -> Self {
-        Self { ballots: vec![vote.ballot], compensations: vec![vote.compensation], ..self }
+        Self { weights: vec![vote.weight], compensations: vec![vote.compensation], ..self }
     }
 
-    /// Every k up to `k_max` and every vote.
+    /// Every k up to `k_max` (above 1,000 in steps of 1 %) and every vote.
     pub fn full(k_max: NonZeroUsize, several: bool, objective: Objective) -> Self {
         let powers = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
-        let mut ballots: Vec<Ballot> =
-            powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
-        ballots.extend([Ballot::Uniform, Ballot::Rank]);
-        ballots.extend([5.0, 10.0, 20.0].map(|beta| Ballot::Exp { beta }));
+        let mut weights: Vec<VoteWeight> =
+            powers.into_iter().map(|power| VoteWeight::Similarity { power }).collect();
+        weights.extend([VoteWeight::Uniform, VoteWeight::Rank]);
+        weights.extend([5.0, 10.0, 20.0].map(|beta| VoteWeight::Exp { beta }));
         let compensations = COMPENSATIONS.to_vec();
         Self {
-            ks: (1..=k_max.get()).collect(),
-            ballots,
+            ks: numbers_up_to(k_max.get()),
+            weights,
             compensations,
             several,
             rules: Rules::default(),
@@ -250,15 +228,15 @@ impl Grid {
         }
     }
 
-    /// A few k up to `k_max` and votes, for comparing features.
+    /// A few values of k up to `k_max` and a few votes, for comparing features.
     pub fn coarse(k_max: NonZeroUsize, several: bool, objective: Objective) -> Self {
         let ks = [1, 3, 5, 10, 15, 20, 30, 45, 60, 85, 120, 160, 200];
         let ks = ks.into_iter().filter(|&k| k <= k_max.get()).collect();
         let powers = [1.0, 2.0, 4.0];
-        let ballots = powers.into_iter().map(|power| Ballot::Similarity { power }).collect();
+        let weights = powers.into_iter().map(|power| VoteWeight::Similarity { power }).collect();
         Self {
             ks,
-            ballots,
+            weights,
             compensations: COMPENSATIONS.to_vec(),
             several,
             rules: Rules::default(),
@@ -267,24 +245,42 @@ impl Grid {
     }
 }
 
-/// The best of a grid, and all of it.
+/// All numbers up to 1,000, then in steps of about 1 %; the last is `most`.
+fn numbers_up_to(most: usize) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (1..=most.min(1_000)).collect();
+    while let Some(&last) = numbers.last()
+        && last < most
+    {
+        numbers.push(last.saturating_add(last / 100).min(most));
+    }
+    numbers
+}
+
+/// The values of `ks` (increasing) that give different results if no document has more than
+/// `longest` neighbors: the first value that takes all of them is the last.
+fn distinct(ks: &[usize], longest: usize) -> &[usize] {
+    let end = ks.partition_point(|&k| k < longest) + 1;
+    &ks[..end.min(ks.len())]
+}
+
+/// The best settings of a grid, and all results.
 #[derive(Debug, Clone)]
 pub struct Tuned {
     /// The best settings.
     pub best: Trial,
-    /// Their decision, with what it has learnt.
+    /// The decision of the best settings, with the thresholds that it learned.
     pub decision: Decision,
-    /// Everything that was tried, by vote, k and decision.
+    /// All results, by vote, k and decision.
     pub trials: Vec<Trial>,
 }
 
-/// What a sweep of several labels may cost: numbers of neighbors times pairs of a document and a
-/// label that its neighbors have.
+/// The cost limit of a multi-label grid search: values of k times pairs of a document and a label
+/// of its neighbors.
 const WORK: usize = 50_000_000;
-/// So many numbers of neighbors are tried at least.
+/// The minimum number of values of k to try.
 const FEWEST: usize = 12;
 
-/// At most `most` of `ks`, the first and the last among them, in about equal ratios.
+/// At most `most` of `ks`, including the first and the last, in about equal ratios.
 fn thinned(ks: &[usize], most: usize) -> Vec<usize> {
     let (Some(&first), Some(&last)) = (ks.first(), ks.last()) else { return Vec::new() };
     if ks.len() <= most {
@@ -301,29 +297,38 @@ fn thinned(ks: &[usize], most: usize) -> Vec<usize> {
     left
 }
 
-/// Tries a grid on leave-one-out neighbors. `among` are the training documents. Where many labels
-/// make that long, fewer k are tried, in about equal ratios. Of equal values
-/// the smaller k wins, then the vote and the decision that come first.
+/// Evaluates a grid on leave-one-out neighbors. `among` are the training documents. Values of k
+/// above the longest neighbor list are skipped. If many labels make the search long, fewer values
+/// of k are tried, in about equal ratios. If documents with very many labels would fill the memory,
+/// fewer left-out documents are used, evenly spaced. Ties go to the smaller k, then to the vote and
+/// the decision that come first.
 ///
 /// # Panics
-/// If the grid has no k or no vote.
-pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: &Threads) -> Tuned {
-    let sweep = Sweep::new(found, among);
-    let most = if grid.several { WORK / sweep.len().max(1) } else { usize::MAX };
-    let ks = thinned(&grid.ks, most.max(FEWEST));
+/// If the grid has no k or no votes.
+pub fn revote(
+    found: &LeaveOneOut,
+    among: TrainingLabels<'_>,
+    grid: &Grid,
+    threads: &Threads,
+) -> Tuned {
+    let grid_search = GridSearch::new(found, among);
+    let most = if grid.several { WORK / grid_search.len().max(1) } else { usize::MAX };
+    let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
+    let ks = thinned(distinct(&grid.ks, longest), most.max(FEWEST));
+    let compensations = grid_search.compensations(&grid.compensations);
     let objective = |figures: Figures| grid.objective.of(figures);
-    let by_ballot = |&ballot: &Ballot| {
+    let by_weight = |&weight: &VoteWeight| {
         let mut trials = Vec::new();
-        let mut room = sweep::Room::new(&sweep);
-        sweep.run(ballot, &ks, |k, scores| {
+        let mut workspace = grid_search::Workspace::new(&grid_search);
+        grid_search.run(weight, &ks, |k, scores| {
             let mut push = |compensation, decision, figures| {
-                let vote = Vote { ballot, compensation };
+                let vote = Vote { weight, compensation };
                 trials.push(Trial { k, vote, decision, figures });
             };
             if grid.several {
-                sweep.multi(
+                grid_search.multi(
                     scores,
-                    &mut room,
+                    &mut workspace,
                     grid.rules,
                     &objective,
                     &mut |candidate, figures| {
@@ -331,7 +336,7 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
                     },
                 );
             } else {
-                sweep.single(scores, &grid.compensations, &mut |compensation, figures| {
+                grid_search.single(scores, &compensations, &mut |compensation, figures| {
                     push(compensation, Candidate::Single, figures);
                 });
             }
@@ -339,7 +344,7 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
         trials
     };
     let trials: Vec<Trial> = threads
-        .run(|| grid.ballots.par_iter().map(by_ballot).collect::<Vec<_>>())
+        .run(|| grid.weights.par_iter().map(by_weight).collect::<Vec<_>>())
         .into_iter()
         .flatten()
         .collect();
@@ -348,57 +353,58 @@ pub fn revote(found: &LeaveOneOut, among: Electorate<'_>, grid: &Grid, threads: 
         if new > old || (new >= old && next.k < best.k) { *next } else { best }
     };
     let best = trials.iter().skip(1).fold(trials[0], better);
-    let (decision, _) = sweep.learn(&best);
+    let (decision, _) = grid_search.learn(&best);
     Tuned { best, decision, trials }
 }
 
-/// What the decision of a trial learns from other neighbors than it was chosen on, and its figures
-/// there.
-pub fn learn(found: &LeaveOneOut, among: Electorate<'_>, trial: &Trial) -> (Decision, Figures) {
-    Sweep::new(found, among).learn(trial)
+/// The decision of a trial, learned from other neighbors than those it was chosen on, and its
+/// figures there.
+pub fn learn(found: &LeaveOneOut, among: TrainingLabels<'_>, trial: &Trial) -> (Decision, Figures) {
+    GridSearch::new(found, among).learn(trial)
 }
 
-/// What the decision of a trial learns from the documents of the other parts, for each part: what
-/// its figures come from.
+/// For each fold, the decision of a trial learned from the other folds; its figures are based on
+/// these.
 pub fn learn_by_fold(
     found: &LeaveOneOut,
-    among: Electorate<'_>,
+    among: TrainingLabels<'_>,
     trial: &Trial,
 ) -> [Decision; FOLDS] {
-    Sweep::new(found, among).learn_by_fold(trial)
+    GridSearch::new(found, among).learn_by_fold(trial)
 }
 
-/// The curves from scores to probabilities that left-out documents teach.
-pub fn calibrate(found: &LeaveOneOut, among: Electorate<'_>, trial: &Trial) -> Calibration {
+/// The calibration curves from scores to probabilities, learned from left-out documents.
+pub fn calibrate(found: &LeaveOneOut, among: TrainingLabels<'_>, trial: &Trial) -> Calibration {
     let factors = among.factors(trial.vote);
     let mut labels: Vec<Vec<Seen>> = vec![Vec::new(); among.sizes.len()];
-    let mut due_without_vote = vec![0.0; labels.len()];
-    for index in 0..found.len() {
+    let mut missed = vec![0.0; labels.len()];
+    let sample = grid_search::sampled(found, &among);
+    for &index in &sample {
         let (row, neighbors) = found.get(index);
-        let due = among.labels(row);
+        let gold = among.labels(row);
         let neighbors = &neighbors[..neighbors.len().min(trial.k)];
-        for &label in due {
-            due_without_vote[label as usize] += 1.0;
+        for &label in gold {
+            missed[label as usize] += 1.0;
         }
-        for LabelScore { label, score } in vote_with(neighbors, trial.vote.ballot, &factors, &among)
+        for LabelScore { label, score } in vote_with(neighbors, trial.vote.weight, &factors, &among)
         {
-            let right = if due.contains(&label) { 1.0 } else { 0.0 };
+            let right = if gold.binary_search(&label).is_ok() { 1.0 } else { 0.0 };
             labels[label as usize].push(Seen { score, count: 1.0, right });
-            due_without_vote[label as usize] -= right;
+            missed[label as usize] -= right;
         }
     }
-    for (seen, right) in labels.iter_mut().zip(due_without_vote) {
-        let count = (found.len() - seen.len()) as f64;
+    for (seen, right) in labels.iter_mut().zip(missed) {
+        let count = (sample.len() - seen.len()) as f64;
         seen.push(Seen { score: 0.0, count, right });
     }
     Calibration::fit(labels)
 }
 
-/// When a model may abstain for a target share of wrong labels, from left-out documents.
-/// `unknown` tells the share of unknown terms of a document.
+/// Learns when a model must abstain to reach a target error, from left-out documents. `unknown`
+/// returns the share of unknown terms of a document.
 pub fn abstention(
     found: &LeaveOneOut,
-    among: Electorate<'_>,
+    among: TrainingLabels<'_>,
     trial: &Trial,
     target_error: f64,
     unknown: &dyn Fn(u32) -> f64,
@@ -409,15 +415,41 @@ pub fn abstention(
     for index in 0..found.len() {
         let (row, neighbors) = found.get(index);
         let neighbors = &neighbors[..neighbors.len().min(trial.k)];
-        let scores = vote_with(neighbors, trial.vote.ballot, &factors, &among);
+        let scores = vote_with(neighbors, trial.vote.weight, &factors, &among);
         let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
         let decision = &decisions[fold(index, found.len())];
         let given = decide(&scores, decision);
-        let right = given.iter().filter(|label| among.labels(row).contains(label)).count();
+        let gold = among.labels(row);
+        let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();
         let signals =
             Signals { similarity: best, margin: margin(&scores, decision), unknown: unknown(row) };
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         documents.push((signals, count(given.len()), count(right)));
     }
     Abstention::learn(target_error, &documents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_neighbors() {
+        assert_eq!(numbers_up_to(3), [1, 2, 3]);
+        assert_eq!(
+            numbers_up_to(1_015),
+            [&(1..=1_000).collect::<Vec<_>>()[..], &[1_010, 1_015]].concat()
+        );
+        let all = numbers_up_to(usize::MAX);
+        assert!(all.len() < 6_000 && all.is_sorted_by(|a, b| a < b));
+        assert_eq!(all.last(), Some(&usize::MAX));
+        let ks = [1, 5, 10, 20];
+        assert_eq!(distinct(&ks, 0), [1]);
+        assert_eq!(distinct(&ks, 5), [1, 5]);
+        assert_eq!(distinct(&ks, 6), [1, 5, 10]);
+        assert_eq!(distinct(&ks, 99), ks);
+        assert_eq!(distinct(&[], 3), [0; 0]);
+        let k_max = NonZeroUsize::MAX;
+        assert_eq!(Grid::coarse(k_max, true, Objective::MicroF1).ks.last(), Some(&200));
+    }
 }

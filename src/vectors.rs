@@ -1,15 +1,16 @@
-//! Documents as a model sees them, in a file: analyzed and weighted once, classified often.
+//! Vectors files: documents analyzed and weighted once by a model, classified repeatedly.
 //!
-//! [`VectorsWriter`] makes the file (`classify vectorize`), [`StoredVectors`] reads it, mapped into memory.
-//! It is a safetensors file like the model, with the weighted rows, the documents' identifiers and labels,
-//! and a fingerprint of the model's vocabulary and weighting: with another model the numbers would mean
-//! something else, so it is refused.
+//! [`VectorsWriter`] writes the file (`classify vectorize`), [`StoredVectors`] reads it. It is a
+//! safetensors file like the model, with the weighted rows, the documents' identifiers and labels,
+//! and a fingerprint of the model's vocabulary and weighting. A model with a different fingerprint
+//! is rejected, because the numbers would mean something else.
 //!
 //! ```
 //! use classify::classifier::{Classifier, train};
 //! use classify::corpus::{Corpus, Document, ReadOptions};
 //! use classify::decide::Decision;
 //! use classify::model::{InputSpec, TrainSettings};
+//! use classify::search::NeighborLists;
 //! use classify::threads::Threads;
 //! use classify::vectors::{StoredVectors, VectorsWriter};
 //!
@@ -19,7 +20,8 @@
 //! let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
 //! let threads = Threads::available()?;
 //! let model = train(&mut corpus()?, settings, Default::default(), &threads)?;
-//! let classifier = Classifier::new(&model, &threads)?;
+//! let model = std::sync::Arc::new(model);
+//! let classifier = Classifier::new(model.clone(), &threads)?;
 //!
 //! let documents: Vec<Document> = corpus()?.collect::<Result<_, _>>()?;
 //! let mut writer = VectorsWriter::new(&model);
@@ -29,8 +31,9 @@
 //! writer.save(&path)?;
 //!
 //! let (labeled, vectors) = StoredVectors::open(&path, &model)?.batch(0..1);
-//! let neighbors = classifier.neighbors(&vectors, classifier.k)?;
-//! let prediction = &classifier.predict(&vectors, neighbors)[0];
+//! let (options, mut neighbors) = (classifier.options(), NeighborLists::default());
+//! let _ = classifier.neighbors(&vectors, options.k, &mut neighbors)?;
+//! let prediction = &classifier.predict(&vectors, &neighbors, &options)[0];
 //! assert_eq!(model.labels().get(prediction.labels[0] as usize), Some(&*labeled[0].labels[0]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -40,103 +43,91 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use metric_index::container::{self, Container, ContainerProblem, checksum};
+use array_file::container::{self, Container, check_checksum, checksum};
+use array_file::output::Output;
+use array_file::{Bytes, FileProblem};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
-use crate::classifier::{TermUse, Vectors};
+use crate::classifier::{DocumentVectors, TermUse};
 use crate::corpus::Document;
 use crate::matrix::{Array, Csr, csr};
 use crate::model::Model;
+use crate::printable::printable;
 use crate::strings::{FILE_KEY, Strings, StringsBuilder};
 
-const FORMAT: &str = "classify.vectors";
 const VERSION: u32 = 1;
+/// The name of the format appears within this many first bytes of a file.
+const FORMAT_WITHIN: usize = 67;
+const FORMAT: container::Format = container::Format {
+    what: "a vectors file",
+    key: FILE_KEY,
+    name: "classify.vectors",
+    oldest: VERSION,
+    newest: VERSION,
+};
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
     format: String,
     version: u32,
-    /// Of the model's vocabulary and weighting.
+    /// The fingerprint of the model's vocabulary and weighting.
     model: String,
-    /// Columns of the rows.
+    /// The number of columns of the rows.
     terms: u64,
-    /// By array.
+    /// The checksum of each array.
     checksums: BTreeMap<String, String>,
 }
 
 /// Why vectors cannot be written or read.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
+#[error("{}: {}", printable(path.display()), printable(problem))]
 pub struct VectorsError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: VectorsProblem,
 }
 
-/// What can be wrong with a file of vectors.
+/// What can be wrong with a vectors file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VectorsProblem {
-    /// The operating system refused.
-    #[error("cannot {doing} the vectors: {source}")]
-    Io {
-        /// `read` or `write`.
-        doing: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// No file of vectors, or a damaged one.
-    #[error("no vectors, or cut short or damaged: {0}")]
-    Damaged(String),
-    /// A version of the format that this program does not know.
-    #[error("vectors of version {found}, this program reads {VERSION}")]
-    Version {
-        /// The file's version.
-        found: u32,
-    },
-    /// Labels are needed, and no document has one.
+    /// The file cannot be written or read, has another format, or is damaged.
+    #[error(transparent)]
+    File(#[from] FileProblem),
+    /// Labels are required, but no document has one.
     #[error("no document has a label: there is nothing to compare predictions with")]
     NoLabels,
-    /// They were made with another model.
-    #[error("the vectors were made with a model of another vocabulary or weighting")]
+    /// The file was made with a different model.
+    #[error("the vectors were made with a model with a different vocabulary or weighting")]
     OtherModel,
 }
 
 impl VectorsError {
+    /// The kind of the I/O error, if it is one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match &self.problem {
+            VectorsProblem::File(problem) => problem.io_kind(),
+            _ => None,
+        }
+    }
+
     /// What the user can do next.
-    pub fn hint(&self) -> &'static str {
-        match self.problem {
-            VectorsProblem::Io { doing: "write", .. } => {
-                "is there room, and may you write in that folder?"
-            }
-            VectorsProblem::Io { .. } => "may you read this file?",
-            VectorsProblem::NoLabels => {
-                "make them of a corpus with labels: `classify vectorize` takes --label-column and --qrels"
-            }
-            _ => "make them again: `classify vectorize MODEL CORPUS -o FILE`",
+    pub fn hint(&self) -> Option<&'static str> {
+        match &self.problem {
+            VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
+            VectorsProblem::NoLabels => Some(
+                "vectorize a labeled corpus: `classify vectorize` takes --label-column and --qrels",
+            ),
+            _ => Some("create them again: `classify vectorize MODEL CORPUS -o FILE`"),
         }
     }
 }
 
-impl From<ContainerProblem> for VectorsProblem {
-    fn from(problem: ContainerProblem) -> Self {
-        Self::Damaged(match problem {
-            ContainerProblem::Damaged(what) => what,
-            ContainerProblem::Json => "the checksum of its header differs".into(),
-            ContainerProblem::Missing { array } => format!("array `{array}` is missing"),
-            ContainerProblem::WrongType { array, found, expected } => {
-                format!("array `{array}` is {found}, expected a vector of {expected}")
-            }
-            ContainerProblem::Invalid { array, what } => format!("`{array}` is not valid: {what}"),
-        })
-    }
-}
-
-/// The identifier of a document and the labels that it has.
+/// The identifier and the labels of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labeled {
     /// The identifier.
@@ -151,7 +142,7 @@ impl From<Document> for Labeled {
     }
 }
 
-/// Collects vectors for a file. They are in memory until they are saved.
+/// Collects vectors for a file. They stay in memory until they are saved.
 #[derive(Debug)]
 pub struct VectorsWriter {
     model: String,
@@ -169,7 +160,7 @@ pub struct VectorsWriter {
 }
 
 impl VectorsWriter {
-    /// No documents yet; those that come are vectors of this model.
+    /// Creates an empty writer for vectors of this model.
     pub fn new(model: &Model) -> Self {
         Self {
             model: model.fingerprint(),
@@ -187,11 +178,12 @@ impl VectorsWriter {
         }
     }
 
-    /// Adds documents and what [`vectorize`](crate::classifier::Classifier::vectorize) made of them.
+    /// Adds documents and their vectors from
+    /// [`vectorize`](crate::classifier::Classifier::vectorize).
     ///
     /// # Panics
-    /// If these are not as many vectors as documents, or of another vocabulary.
-    pub fn push(&mut self, documents: &[Document], vectors: &Vectors) {
+    /// If the numbers of vectors and documents differ, or the vectors have a different vocabulary.
+    pub fn push(&mut self, documents: &[Document], vectors: &DocumentVectors) {
         assert_eq!((documents.len(), self.columns), (vectors.rows.rows(), vectors.rows.cols()));
         let start = self.indices.len() as u64;
         let (indptr, indices, data) = vectors.rows.view().into_raw_storage();
@@ -217,21 +209,38 @@ impl VectorsWriter {
         }
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     pub fn len(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes the file: whole or not at all.
+    /// Writes the file: completely or not at all.
     ///
     /// # Errors
-    /// If it cannot be written; what was at `path` before is then still there.
+    /// If it cannot be written; the previous file at `path` is then unchanged.
     pub fn save(self, path: &Path) -> Result<(), VectorsError> {
+        let output = Output::open(path).map_err(|error| {
+            let problem = FileProblem::from(error.problem).into();
+            VectorsError { path: error.path, problem }
+        })?;
+        self.save_to(output)
+    }
+
+    /// Writes the file to an output that was opened before the work started, and commits it.
+    ///
+    /// # Errors
+    /// If it cannot be written; the previous file is then unchanged.
+    pub fn save_to(self, output: Output) -> Result<(), VectorsError> {
+        let path = output.path().to_owned();
+        self.write(output).map_err(|problem| VectorsError { path, problem: problem.into() })
+    }
+
+    fn write(self, output: Output) -> Result<(), FileProblem> {
         let (ids, labels) = (self.ids.build(), self.label_names.build());
         let longs = bytemuck::cast_slice::<u64, u8>;
         let arrays = vec![
@@ -248,19 +257,14 @@ impl VectorsWriter {
             ("labels.offsets", Dtype::U64, longs(labels.parts().1)),
         ];
         let header = Header {
-            format: FORMAT.into(),
+            format: FORMAT.name.into(),
             version: VERSION,
             model: self.model,
             terms: self.columns as u64,
             checksums: checksums(&arrays),
         };
-        let written = serde_json::to_string(&header).map_err(io::Error::from);
-        written.and_then(|json| container::write(path, FILE_KEY, json, arrays)).map_err(|source| {
-            VectorsError {
-                path: path.to_owned(),
-                problem: VectorsProblem::Io { doing: "write", source },
-            }
-        })
+        let json = serde_json::to_string(&header).map_err(FileProblem::Settings)?;
+        Ok(container::write_to(output, FILE_KEY, json, arrays)?)
     }
 }
 
@@ -268,7 +272,7 @@ fn checksums(arrays: &[container::Part<'_>]) -> BTreeMap<String, String> {
     arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes))).collect()
 }
 
-/// A file of vectors, checked and mapped into memory.
+/// A validated vectors file, in memory or mapped.
 #[derive(Debug)]
 pub struct StoredVectors {
     columns: usize,
@@ -284,8 +288,8 @@ pub struct StoredVectors {
 }
 
 impl StoredVectors {
-    /// Whether there is a file of vectors at `path`, sound or not. What is no regular file is not touched: a
-    /// pipe can be read only once.
+    /// Whether there is a vectors file at `path`, valid or not. Files that are not regular are not
+    /// opened, because a pipe can be read only once.
     pub fn is_at(path: &Path) -> bool {
         const BEGIN: u64 = 4_096;
         if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
@@ -294,38 +298,46 @@ impl StoredVectors {
         let mut begin = Vec::new();
         let opened = std::fs::File::open(path);
         let read = opened.and_then(|file| file.take(BEGIN).read_to_end(&mut begin));
-        // The length of a JSON header, and the header: no text begins so.
+        // Checks the length of a JSON header and its beginning; no text begins like this. A file
+        // cut short before the name of its format counts too.
+        let header = begin.get(4..begin.len().min(9)).unwrap_or_default();
         read.is_ok()
-            && begin.get(4..9) == Some(b"\0\0\0\0{")
-            && begin.windows(FORMAT.len()).any(|some| some == FORMAT.as_bytes())
+            && !header.is_empty()
+            && b"\0\0\0\0{".starts_with(header)
+            && (begin.len() < FORMAT_WITHIN
+                || begin.windows(FORMAT.name.len()).any(|some| some == FORMAT.name.as_bytes()))
     }
 
-    /// Opens a file of vectors of this model and checks all of it.
+    /// Opens a vectors file made with this model and validates it completely.
     ///
     /// # Errors
-    /// If the file cannot be read, is damaged, or was made with another model.
+    /// If the file cannot be read, is damaged, or was made with a different model.
     pub fn open(path: &Path, model: &Model) -> Result<Self, VectorsError> {
-        Self::read(path, model).map_err(|problem| VectorsError { path: path.to_owned(), problem })
+        Self::opened(path, Bytes::read, model)
     }
 
-    fn read(path: &Path, model: &Model) -> Result<Self, VectorsProblem> {
-        let io = |source| VectorsProblem::Io { doing: "read", source };
-        let mut file = Container::new(Container::map(path).map_err(io)?)?;
-        let json = file.json(FILE_KEY)?;
-        let damaged = |what: String| VectorsProblem::Damaged(what);
-        let value: serde_json::Value =
-            serde_json::from_str(&json).map_err(|error| damaged(error.to_string()))?;
-        if value.get("format").is_none_or(|format| format != FORMAT) {
-            return Err(damaged("its header is not of vectors".into()));
-        }
-        let version = value.get("version").and_then(serde_json::Value::as_u64);
-        if version != Some(VERSION.into()) {
-            let found = version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0);
-            return Err(VectorsProblem::Version { found });
-        }
-        file.check_json(&json)?;
-        let header: Header =
-            serde_json::from_value(value).map_err(|error| damaged(error.to_string()))?;
+    /// Opens a vectors file like [`StoredVectors::open`], but maps it into memory. The file must
+    /// then be replaced only by renaming, as for [`Model::map`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, is damaged, or was made with a different model.
+    pub fn map(path: &Path, model: &Model) -> Result<Self, VectorsError> {
+        Self::opened(path, Bytes::map, model)
+    }
+
+    fn opened(
+        path: &Path,
+        bytes: impl FnOnce(&Path) -> io::Result<Bytes>,
+        model: &Model,
+    ) -> Result<Self, VectorsError> {
+        let bytes = bytes(path).map_err(|error| FileProblem::Read(error).into());
+        let vectors = bytes.and_then(|bytes| Self::read(bytes, model));
+        vectors.map_err(|problem| VectorsError { path: path.to_owned(), problem })
+    }
+
+    fn read(bytes: Bytes, model: &Model) -> Result<Self, VectorsProblem> {
+        let mut file = Container::new(bytes, FORMAT.what)?;
+        let header: Header = file.settings(&FORMAT)?;
         if header.model != model.fingerprint() {
             return Err(VectorsProblem::OtherModel);
         }
@@ -342,14 +354,16 @@ impl StoredVectors {
             label_indices: file.array("documents.label_indices", Dtype::U32)?,
         };
         if header.terms != vectors.columns as u64 {
-            return Err(damaged("its rows have another number of columns".into()));
+            return Err(
+                invalid("rows.indices", "the number of columns differs from the model's").into()
+            );
         }
-        vectors.check(&header).map_err(damaged)?;
+        vectors.check(&header)?;
         Ok(vectors)
     }
 
-    /// The properties that the rest of the program relies on.
-    fn check(&self, header: &Header) -> Result<(), String> {
+    /// Checks the properties that the rest of the program relies on.
+    fn check(&self, header: &Header) -> Result<(), FileProblem> {
         let longs = bytemuck::cast_slice::<u64, u8>;
         let arrays = [
             ("rows.indptr", longs(&self.indptr)),
@@ -365,9 +379,7 @@ impl StoredVectors {
             ("labels.offsets", longs(self.label_names.parts().1)),
         ];
         for (name, bytes) in arrays {
-            if header.checksums.get(name) != Some(&checksum(bytes)) {
-                return Err(format!("the checksum of array `{name}` differs"));
-            }
+            check_checksum(name, bytes, header.checksums.get(name))?;
         }
         let documents = self.ids.len();
         let rises = |array: &Array<u64>, end: usize| {
@@ -377,33 +389,36 @@ impl StoredVectors {
                 && array.is_sorted()
         };
         if !rises(&self.indptr, self.indices.len()) || self.data.len() != self.indices.len() {
-            return Err("rows that do not fit their pointers".into());
+            return Err(invalid("rows.indptr", "the pointers do not match the rows"));
         }
         if !rises(&self.label_indptr, self.label_indices.len()) {
-            return Err("labels that do not fit their pointers".into());
+            return Err(invalid("documents.label_indptr", "the pointers do not match the labels"));
         }
         if self.known.len() != documents || self.unknown.len() != documents {
-            return Err("term counts that do not fit the documents".into());
+            return Err(invalid(
+                "documents.known_terms",
+                "the number of term counts differs from the number of documents",
+            ));
         }
-        // Beyond, sums of them would not be numbers of terms any more.
+        // Beyond this limit, sums would no longer be valid numbers of terms.
         if self.known.iter().chain(&*self.unknown).any(|&terms| terms > 1 << 52) {
-            return Err("more terms than a document can have".into());
+            return Err(invalid("documents.known_terms", "a document has too many terms"));
         }
         let labels = self.label_names.len();
         let names: HashSet<&str> = self.label_names.iter().collect();
         if names.len() != labels {
-            return Err("a label's name twice".into());
+            return Err(invalid("labels.text", "a label name occurs twice"));
         }
         if self.label_indices.iter().any(|&label| label as usize >= labels) {
-            return Err("labels without a name".into());
+            return Err(invalid("documents.label_indices", "a label has no name"));
         }
         if !self.data.iter().all(|weight| weight.is_finite()) {
-            return Err("a weight that is not finite".into());
+            return Err(invalid("rows.data", "a weight is not finite"));
         }
         for bounds in self.label_indptr.windows(2) {
             let own = &self.label_indices[range(bounds[0], bounds[1])];
             if (1..own.len()).any(|at| own[..at].contains(&own[at])) {
-                return Err("a document with a label twice".into());
+                return Err(invalid("documents.label_indices", "a document has a label twice"));
             }
         }
         let rows = self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1]));
@@ -411,18 +426,21 @@ impl StoredVectors {
             let columns = &self.indices[row];
             let rise = columns.is_sorted_by(|a, b| a < b);
             if !rise || columns.last().is_some_and(|&last| last as usize >= self.columns) {
-                return Err("columns that fall, repeat or are too large".into());
+                return Err(invalid(
+                    "rows.indices",
+                    "columns are out of order, repeated or too large",
+                ));
             }
         }
         Ok(())
     }
 
-    /// How many documents there are.
+    /// The number of documents.
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -432,11 +450,11 @@ impl StoredVectors {
         !self.label_indices.is_empty()
     }
 
-    /// Some of the documents. Their rows are not copied.
+    /// A range of the documents. Their rows are not copied.
     ///
     /// # Panics
-    /// If there are not so many.
-    pub fn batch(&self, documents: Range<usize>) -> (Vec<Labeled>, Vectors) {
+    /// If the range is out of bounds.
+    pub fn batch(&self, documents: Range<usize>) -> (Vec<Labeled>, DocumentVectors) {
         let bounds = &self.indptr[documents.start..=documents.end];
         let (start, end) = (bounds[0], bounds[documents.len()]);
         let indptr: Vec<u64> = bounds.iter().map(|at| at - start).collect();
@@ -465,8 +483,12 @@ impl StoredVectors {
                     .collect(),
             }
         });
-        (labeled.collect(), Vectors { rows, terms })
+        (labeled.collect(), DocumentVectors { rows, terms })
     }
+}
+
+fn invalid(array: &str, what: &str) -> FileProblem {
+    FileProblem::invalid(array, what)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "checked against arrays in memory")]

@@ -1,7 +1,7 @@
 //! Terms ↔ ids and document frequencies: counted in training, frozen in the model.
 //!
-//! Terms of text are numbered in byte order of their UTF-8, feature columns in order of their
-//! numbers: the same corpus gives the same ids however many threads counted it.
+//! Text terms are numbered in byte order of their UTF-8, feature columns in numerical order: a
+//! corpus gives the same ids regardless of the number of threads.
 
 use std::hash::BuildHasher;
 
@@ -23,11 +23,11 @@ pub struct Vocabulary {
 #[derive(Debug, Clone)]
 enum Lookup {
     Terms(TermTable),
-    /// The columns by id, rising.
+    /// The columns by id, in increasing order.
     Columns(Vec<u32>),
 }
 
-/// What the terms of a vocabulary are.
+/// The kind of terms in a vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TermKind {
@@ -38,11 +38,11 @@ pub enum TermKind {
 }
 
 impl Vocabulary {
-    /// A vocabulary of terms in order, and in how many documents each is.
+    /// Creates a vocabulary from sorted terms and the number of documents that contain each.
     ///
     /// # Errors
-    /// The sentence that says what is wrong: terms out of order, columns that are no numbers,
-    /// another number of frequencies than of terms.
+    /// A description of the problem: terms out of order, columns that are not numbers, or different
+    /// numbers of terms and frequencies.
     pub(crate) fn new(
         kind: TermKind,
         terms: Strings,
@@ -63,9 +63,9 @@ impl Vocabulary {
             }
             TermKind::Columns => {
                 let columns: Result<Vec<u32>, _> = terms.iter().map(str::parse).collect();
-                let columns = columns.map_err(|_| "a column that is no number".to_owned())?;
+                let columns = columns.map_err(|_| "a column is not a number".to_owned())?;
                 if !columns.is_sorted_by(|a, b| a < b) {
-                    return Err("columns out of order".to_owned());
+                    return Err("columns are out of order".to_owned());
                 }
                 Lookup::Columns(columns)
             }
@@ -73,17 +73,17 @@ impl Vocabulary {
         Ok(Self { terms, document_frequencies, lookup })
     }
 
-    /// How many terms there are.
+    /// The number of terms.
     pub fn len(&self) -> usize {
         self.document_frequencies.len()
     }
 
-    /// Whether there is no term.
+    /// Whether there are no terms.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the terms are.
+    /// The kind of the terms.
     pub fn kind(&self) -> TermKind {
         match self.lookup {
             Lookup::Terms(_) => TermKind::Text,
@@ -91,12 +91,12 @@ impl Vocabulary {
         }
     }
 
-    /// The term of an id, or `None` if there is no such id.
+    /// The term with an id, or `None` if there is no such id.
     pub fn term(&self, id: u32) -> Option<&str> {
         self.terms.get(id as usize)
     }
 
-    /// The id of a term of text.
+    /// The id of a text term.
     pub fn id(&self, term: &str) -> Option<u32> {
         match &self.lookup {
             Lookup::Terms(table) => table.find(term, |id| self.terms.bytes(id as usize)),
@@ -112,7 +112,7 @@ impl Vocabulary {
         }
     }
 
-    /// In how many training documents each term is.
+    /// The number of training documents that contain each term, by id.
     pub fn document_frequencies(&self) -> &[u32] {
         &self.document_frequencies
     }
@@ -128,8 +128,8 @@ impl Dictionary for &Vocabulary {
     }
 }
 
-/// A hash table from terms to ids. The terms themselves lie elsewhere: only their first sixteen
-/// bytes and their lengths are here, which decide nearly all look-ups.
+/// A hash table from terms to ids. The terms are stored elsewhere: the table holds only their first
+/// sixteen bytes and their lengths, which decide nearly all lookups.
 #[derive(Debug, Clone, Default)]
 struct TermTable {
     table: HashTable<Entry>,
@@ -145,8 +145,8 @@ struct Entry {
 
 const PREFIX: usize = 16;
 
-/// The first sixteen bytes of a term, zeros after it. Read as two halves that may overlap, since
-/// copying so few bytes would cost a call.
+/// The first sixteen bytes of a term, padded with zeros. Read as two halves that may overlap,
+/// because copying so few bytes would cost a function call.
 fn prefix(term: &[u8]) -> u128 {
     fn halves<const N: usize>(term: &[u8], number: impl Fn([u8; N]) -> u128) -> Option<u128> {
         let (first, last) = (*term.first_chunk()?, *term.last_chunk()?);
@@ -183,7 +183,7 @@ impl TermTable {
         self.table.find(hash, same).map(|entry| entry.id)
     }
 
-    /// Adds a term that is not there yet.
+    /// Adds a term that is not in the table yet.
     fn insert<'a>(&mut self, term: &str, id: u32, bytes: impl Fn(u32) -> &'a [u8]) {
         let term = term.as_bytes();
         let length = u32::try_from(term.len()).expect("terms of less than 4 GiB");
@@ -191,13 +191,13 @@ impl TermTable {
         let hasher = &self.hasher;
         let hash_of =
             |entry: &Entry| hash(hasher, entry.prefix, entry.length as usize, || bytes(entry.id));
-        // The term itself may not be among the others yet.
+        // The new term may not be stored with the others yet.
         let own = hash(hasher, entry.prefix, term.len(), || term);
         self.table.insert_unique(own, entry, hash_of);
     }
 }
 
-/// The hash of a term. Its prefix is all of it in most cases, and quicker to hash than bytes.
+/// The hash of a term. Usually the prefix is the complete term, and faster to hash than bytes.
 fn hash<'a>(
     hasher: &RandomState,
     prefix: u128,
@@ -207,7 +207,7 @@ fn hash<'a>(
     if length <= PREFIX { hasher.hash_one(prefix) } else { hasher.hash_one(bytes()) }
 }
 
-/// Terms numbered in the order in which they are first met.
+/// Terms numbered in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     table: TermTable,
@@ -225,7 +225,7 @@ impl Interner {
     }
 }
 
-/// Where term `id` lies in an interner's text.
+/// The range of term `id` in an interner's text.
 fn bounds(ends: &[usize], id: u32) -> std::ops::Range<usize> {
     let id = id as usize;
     if id == 0 { 0..ends[0] } else { ends[id - 1]..ends[id] }

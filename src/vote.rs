@@ -1,23 +1,24 @@
 //! Neighbors → label scores: weighted k-nearest-neighbor voting.
 //!
-//! Each neighbor gives its vote to each of its labels. With similarity s and rank r (from 1),
-//! times the document's own weight, a vote counts
+//! Each neighbor votes for each of its labels. A vote is the neighbor's document weight times a
+//! value that depends on its similarity s and rank r (from 1):
 //!
-//! | vote | counts |
+//! | vote | value |
 //! |---|---|
 //! | `similarity` | s (Bresler et al. 2011, weighted kNN) |
-//! | `similarity^p` | (s / s₁)ᵖ, s₁ the best neighbor's similarity, p above 0 |
+//! | `similarity^p` | (s / s₁)ᵖ, s₁ being the best neighbor's similarity, p above 0 |
 //! | `uniform` | 1 |
 //! | `rank` | 1 / r |
 //! | `exp` | exp(β (s − s₁)), β = 10; `exp:β` for another β |
 //!
-//! The score of a label is its share of all votes, from 0 to 1, summed in `f64` in the order of
-//! the neighbors. Labels come by falling score, then by the rank of their best neighbor, then by
-//! name.
+//! The score of a label is its share of all votes, from 0 to 1, summed in `f64` in the order of the
+//! neighbors. Labels are sorted by decreasing score, then by the rank of their best neighbor, then
+//! by name.
 //!
-//! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for it:
-//! a label's score is multiplied by (n₀ / n)^γ, n the training documents that have the label, n₀
-//! those of the rarest label (neighbor-weighted kNN, Tan 2005; there γ is 1 / exponent).
+//! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for this: a
+//! label's score is multiplied by (n₀ / n)^γ, where n is the number of training documents with the
+//! label and n₀ that of the rarest label (neighbor-weighted kNN, Tan 2005, where γ is 1 /
+//! exponent).
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,56 +27,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::search::Neighbor;
 
-/// How much votes count.
+/// How votes are weighted.
 ///
 /// ```
-/// use classify::vote::{Ballot, Vote};
+/// use classify::vote::{VoteWeight, Vote};
 ///
 /// let vote: Vote = "similarity^2/size^0.5".parse().unwrap();
-/// assert_eq!((vote.ballot, vote.compensation), (Ballot::Similarity { power: 2.0 }, 0.5));
+/// assert_eq!((vote.weight, vote.compensation), (VoteWeight::Similarity { power: 2.0 }, 0.5));
 /// assert_eq!(Vote::default().to_string(), "similarity");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Vote {
-    /// What a neighbor's vote counts.
-    pub ballot: Ballot,
-    /// The exponent γ of the compensation for label sizes; 0: none.
+    /// The value of a neighbor's vote.
+    pub weight: VoteWeight,
+    /// The exponent γ of the label-size compensation; 0: none.
     pub compensation: f64,
 }
 
-/// What a neighbor's vote counts.
+/// The value of a neighbor's vote.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Ballot {
-    /// A power of its similarity.
+pub enum VoteWeight {
+    /// A power of the similarity.
     Similarity {
         /// The exponent, above 0.
         power: f64,
     },
     /// One.
     Uniform,
-    /// One divided by its rank.
+    /// One divided by the rank.
     Rank,
     /// `exp(β (similarity − best similarity))`, β above 0.
     Exp {
-        /// How fast votes fall with the similarity.
+        /// How fast votes decrease with the similarity.
         beta: f64,
     },
 }
 
-impl Default for Ballot {
+impl Default for VoteWeight {
     fn default() -> Self {
         Self::Similarity { power: 1.0 }
     }
 }
 
-impl Ballot {
-    /// What a vote counts: its neighbor's similarity, rank from 0, and the best similarity.
+impl VoteWeight {
+    /// The value of a vote, given the neighbor's similarity, its rank from 0, and the best
+    /// similarity.
     pub(crate) fn counts(self, similarity: f32, rank: usize, best: f32) -> f64 {
         let (similarity, best) = (f64::from(similarity), f64::from(best));
         match self {
             Self::Similarity { power } if power.to_bits() == 1f64.to_bits() => similarity,
-            // Relative to the best: a power of a small similarity may be 0.
+            // Relative to the best: a power of a small similarity may underflow to 0.
             Self::Similarity { power } => libm::pow(similarity / best, power),
             Self::Uniform => 1.0,
             Self::Rank => 1.0 / (rank + 1) as f64,
@@ -86,14 +88,14 @@ impl Ballot {
 
 impl fmt::Display for Vote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ballot {
-            Ballot::Similarity { power } if power.to_bits() == 1f64.to_bits() => {
+        match self.weight {
+            VoteWeight::Similarity { power } if power.to_bits() == 1f64.to_bits() => {
                 f.write_str("similarity")
             }
-            Ballot::Similarity { power } => write!(f, "similarity^{power}"),
-            Ballot::Uniform => f.write_str("uniform"),
-            Ballot::Rank => f.write_str("rank"),
-            Ballot::Exp { beta } => write!(f, "exp:{beta}"),
+            VoteWeight::Similarity { power } => write!(f, "similarity^{power}"),
+            VoteWeight::Uniform => f.write_str("uniform"),
+            VoteWeight::Rank => f.write_str("rank"),
+            VoteWeight::Exp { beta } => write!(f, "exp:{beta}"),
         }?;
         if self.compensation > 0.0 { write!(f, "/size^{}", self.compensation) } else { Ok(()) }
     }
@@ -105,38 +107,38 @@ impl FromStr for Vote {
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "`{text}` is no vote; it is similarity, similarity^NUMBER, uniform, rank, exp or \
-                 exp:NUMBER, each with /size^NUMBER after it or without"
+                "`{text}` is not a vote: use similarity, similarity^NUMBER, uniform, rank, exp or \
+                 exp:NUMBER, each optionally followed by /size^NUMBER"
             )
         };
         let positive = |number: &str| {
             number.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
         };
-        let (ballot, compensation) = match text.split_once("/size^") {
-            Some((ballot, power)) => (ballot, positive(power).ok_or_else(unknown)?),
+        let (weight, compensation) = match text.split_once("/size^") {
+            Some((weight, power)) => (weight, positive(power).ok_or_else(unknown)?),
             None => (text, 0.0),
         };
-        let ballot = match ballot {
-            "similarity" => Ballot::default(),
-            "uniform" => Ballot::Uniform,
-            "rank" => Ballot::Rank,
-            "exp" => Ballot::Exp { beta: 10.0 },
+        let weight = match weight {
+            "similarity" => VoteWeight::default(),
+            "uniform" => VoteWeight::Uniform,
+            "rank" => VoteWeight::Rank,
+            "exp" => VoteWeight::Exp { beta: 10.0 },
             _ => {
-                let power = ballot.strip_prefix("similarity^").and_then(positive);
-                let beta = ballot.strip_prefix("exp:").and_then(positive);
+                let power = weight.strip_prefix("similarity^").and_then(positive);
+                let beta = weight.strip_prefix("exp:").and_then(positive);
                 power
-                    .map(|power| Ballot::Similarity { power })
-                    .or(beta.map(|beta| Ballot::Exp { beta }))
+                    .map(|power| VoteWeight::Similarity { power })
+                    .or(beta.map(|beta| VoteWeight::Exp { beta }))
                     .ok_or_else(unknown)?
             }
         };
-        Ok(Self { ballot, compensation })
+        Ok(Self { weight, compensation })
     }
 }
 
-impl From<Ballot> for Vote {
-    fn from(ballot: Ballot) -> Self {
-        Self { ballot, compensation: 0.0 }
+impl From<VoteWeight> for Vote {
+    fn from(weight: VoteWeight) -> Self {
+        Self { weight, compensation: 0.0 }
     }
 }
 
@@ -157,27 +159,27 @@ impl TryFrom<String> for Vote {
 /// A label and its share of the vote.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LabelScore {
-    /// The label's number in the model; numbers follow the names' byte order.
+    /// The label's number in the model; numbers are in byte order of the names.
     pub label: u32,
     /// The share of the vote, from 0 to 1.
     pub score: f64,
 }
 
-/// What training documents are worth in a vote.
+/// The labels and weights of the training documents, for voting.
 #[derive(Debug, Clone, Copy)]
-pub struct Electorate<'a> {
-    /// The labels of row `i`, rising, are `indices[indptr[i]..indptr[i + 1]]`.
+pub struct TrainingLabels<'a> {
+    /// The labels of row `i`, in increasing order, are `indices[indptr[i]..indptr[i + 1]]`.
     pub indptr: &'a [u64],
-    /// Labels by number.
+    /// The label numbers of all rows.
     pub indices: &'a [u32],
-    /// How much each row's vote counts.
+    /// The weight of each row's vote.
     pub weights: &'a [f32],
-    /// How many rows have each label.
+    /// The number of rows with each label.
     pub sizes: &'a [u32],
 }
 
-impl<'a> Electorate<'a> {
-    /// The labels of a row, rising.
+impl<'a> TrainingLabels<'a> {
+    /// The labels of a row, in increasing order.
     ///
     /// # Panics
     /// If there is no such row.
@@ -199,40 +201,40 @@ impl<'a> Electorate<'a> {
     }
 }
 
-/// The labels of `neighbors` by falling score.
+/// The labels of `neighbors` by decreasing score.
 ///
 /// ```
 /// use classify::search::Neighbor;
-/// use classify::vote::{Electorate, Vote, vote};
+/// use classify::vote::{TrainingLabels, Vote, vote};
 ///
 /// let neighbors = [Neighbor { row: 0, similarity: 0.5 }, Neighbor { row: 1, similarity: 0.25 }];
 /// // Row 0 has label 1, row 1 the labels 0 and 1.
-/// let among = Electorate { indptr: &[0, 1, 3], indices: &[1, 0, 1], weights: &[1.0; 2], sizes: &[1, 2] };
+/// let among = TrainingLabels { indptr: &[0, 1, 3], indices: &[1, 0, 1], weights: &[1.0; 2], sizes: &[1, 2] };
 /// let scores = vote(&neighbors, Vote::default(), &among);
 /// assert_eq!((scores[0].label, scores[0].score), (1, 1.0));
 /// assert_eq!((scores[1].label, scores[1].score), (0, 0.25 / 0.75));
 /// ```
-pub fn vote(neighbors: &[Neighbor], by: Vote, among: &Electorate<'_>) -> Vec<LabelScore> {
-    vote_with(neighbors, by.ballot, &among.factors(by), among)
+pub fn vote(neighbors: &[Neighbor], by: Vote, among: &TrainingLabels<'_>) -> Vec<LabelScore> {
+    vote_with(neighbors, by.weight, &among.factors(by), among)
 }
 
-/// The same with the labels' factors at hand.
+/// Like [`vote`], with precomputed label factors.
 pub(crate) fn vote_with(
     neighbors: &[Neighbor],
-    ballot: Ballot,
+    weight: VoteWeight,
     factors: &[f64],
-    among: &Electorate<'_>,
+    among: &TrainingLabels<'_>,
 ) -> Vec<LabelScore> {
     let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
     let mut total = 0.0;
     let mut votes: Vec<(u32, usize, f64)> = Vec::new();
     for (rank, neighbor) in neighbors.iter().enumerate() {
-        let counts = ballot.counts(neighbor.similarity, rank, best)
+        let counts = weight.counts(neighbor.similarity, rank, best)
             * f64::from(among.weights[neighbor.row as usize]);
         total += counts;
         votes.extend(among.labels(neighbor.row).iter().map(|&label| (label, rank, counts)));
     }
-    // Stable: a label's votes stay in the order of the neighbors, the best first.
+    // A stable sort keeps a label's votes in the order of the neighbors, best first.
     votes.sort_by_key(|&(label, ..)| label);
     let mut scores: Vec<(LabelScore, usize)> = votes
         .chunk_by(|a, b| a.0 == b.0)
@@ -249,7 +251,7 @@ pub(crate) fn vote_with(
     scores.into_iter().map(|(score, _)| score).collect()
 }
 
-/// A label's share of all votes. Votes can be too small for a share.
+/// A label's share of all votes; 0 if the votes underflow.
 pub(crate) fn share(sum: f64, total: f64) -> f64 {
     if total > 0.0 { (sum / total).min(1.0) } else { 0.0 }
 }
@@ -265,7 +267,7 @@ mod tests {
     ];
 
     fn scores(by: impl Into<Vote>, weights: [f32; 3]) -> Vec<(u32, f64)> {
-        let among = Electorate {
+        let among = TrainingLabels {
             indptr: &[0, 1, 2, 4],
             indices: &[2, 1, 0, 1],
             weights: &weights,
@@ -277,25 +279,28 @@ mod tests {
             .collect()
     }
 
-    /// Labels 2 and 1 tie under `similarity`: 2 has the better neighbor.
+    /// Labels 2 and 1 tie under `similarity`, but 2 has the better neighbor.
     #[test]
     fn every_vote_by_hand() {
         let ones = [1.0; 3];
-        assert_eq!(scores(Ballot::default(), ones), [(2, 0.5), (1, 0.5), (0, 0.25)]);
-        assert_eq!(scores(Ballot::Uniform, ones), [(1, 2.0 / 3.0), (2, 1.0 / 3.0), (0, 1.0 / 3.0)]);
+        assert_eq!(scores(VoteWeight::default(), ones), [(2, 0.5), (1, 0.5), (0, 0.25)]);
+        assert_eq!(
+            scores(VoteWeight::Uniform, ones),
+            [(1, 2.0 / 3.0), (2, 1.0 / 3.0), (0, 1.0 / 3.0)]
+        );
         let total = 1.0 + 0.5 + 1.0 / 3.0;
-        let rank = scores(Ballot::Rank, ones);
+        let rank = scores(VoteWeight::Rank, ones);
         assert_eq!(rank[0], (2, 1.0 / total));
         assert_eq!(rank[1], (1, (0.5 + 1.0 / 3.0) / total));
-        let exp = scores(Ballot::Exp { beta: 4.0 }, ones);
+        let exp = scores(VoteWeight::Exp { beta: 4.0 }, ones);
         let (near, far) = ((-2.0f64).exp(), (-3.0f64).exp());
         assert!((exp[0].1 - near / (near + 2.0 * far)).abs() < 1e-12);
         assert!((exp[1].1 - 2.0 * far / (near + 2.0 * far)).abs() < 1e-12);
-        assert_eq!(scores(Ballot::default(), [1.0, 3.0, 1.0])[0], (1, 1.0 / 1.5));
+        assert_eq!(scores(VoteWeight::default(), [1.0, 3.0, 1.0])[0], (1, 1.0 / 1.5));
         // Squares of similarities relative to the best: 1, 1/4, 1/4.
-        let squares = scores(Ballot::Similarity { power: 2.0 }, ones);
+        let squares = scores(VoteWeight::Similarity { power: 2.0 }, ones);
         assert_eq!(squares, [(2, 1.0 / 1.5), (1, 0.5 / 1.5), (0, 0.25 / 1.5)]);
-        // Label 1 has four times the documents of the others: half its share.
+        // Label 1 has four times the documents of the others, so half its share.
         let compensated = scores("uniform/size^0.5".parse::<Vote>().unwrap(), ones);
         assert_eq!(compensated, [(2, 1.0 / 3.0), (1, 1.0 / 3.0), (0, 1.0 / 3.0)]);
     }
@@ -305,9 +310,13 @@ mod tests {
     fn exp_of_large_similarities() {
         let neighbors =
             [Neighbor { row: 0, similarity: 900.0 }, Neighbor { row: 1, similarity: 899.9 }];
-        let among =
-            Electorate { indptr: &[0, 1, 2], indices: &[0, 1], weights: &[1.0; 2], sizes: &[1, 1] };
-        let scores = vote(&neighbors, Ballot::Exp { beta: 10.0 }.into(), &among);
+        let among = TrainingLabels {
+            indptr: &[0, 1, 2],
+            indices: &[0, 1],
+            weights: &[1.0; 2],
+            sizes: &[1, 1],
+        };
+        let scores = vote(&neighbors, VoteWeight::Exp { beta: 10.0 }.into(), &among);
         assert!((scores[0].score + scores[1].score - 1.0).abs() < 1e-9);
         assert!(scores[0].score > 0.7 && scores[0].score < 0.74, "{scores:?}");
     }
@@ -317,10 +326,51 @@ mod tests {
         for name in ["similarity", "similarity^4", "uniform", "rank", "exp:2.5", "rank/size^0.5"] {
             assert_eq!(name.parse::<Vote>().unwrap().to_string(), name);
         }
-        for name in
-            ["", "cosine", "exp:0", "exp:-1", "exp:nan", "exp:", "similarity^0", "rank/size^"]
-        {
+        for name in [
+            "",
+            "cosine",
+            "exp:0",
+            "exp:-1",
+            "exp:nan",
+            "exp:",
+            "exp:inf",
+            "similarity^0",
+            "rank/size^",
+        ] {
             assert!(name.parse::<Vote>().is_err());
         }
+    }
+
+    /// Powers are taken relative to the best similarity, so those of tiny ones do not vanish.
+    #[test]
+    fn tiny_votes() {
+        let neighbors =
+            [Neighbor { row: 0, similarity: 1e-30 }, Neighbor { row: 1, similarity: 5e-31 }];
+        let among = |weights| TrainingLabels {
+            indptr: &[0, 1, 2],
+            indices: &[0, 1],
+            weights,
+            sizes: &[1, 1],
+        };
+        let power = VoteWeight::Similarity { power: 8.0 };
+        let found = vote(&neighbors, power.into(), &among(&[1.0; 2]));
+        assert!((found[0].score - 1.0 / (1.0 + 1.0 / 256.0)).abs() < 1e-6, "{found:?}");
+        // If all votes are 0, so are the scores.
+        let found = vote(&neighbors, power.into(), &among(&[0.0; 2]));
+        assert!(found.iter().all(|score| score.score <= 0.0), "{found:?}");
+    }
+
+    /// Factors are relative to the rarest label that documents have.
+    #[test]
+    fn compensation_by_the_rarest_label() {
+        let among = TrainingLabels {
+            indptr: &[0, 1, 2, 2],
+            indices: &[0, 1],
+            weights: &[1.0; 3],
+            sizes: &[2, 8, 0],
+        };
+        let by = "uniform/size^0.5".parse().unwrap();
+        let found = vote(&NEIGHBORS[..2], by, &among);
+        assert_eq!(found.iter().map(|score| score.score).collect::<Vec<_>>(), [0.5, 0.25]);
     }
 }

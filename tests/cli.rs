@@ -85,7 +85,7 @@ fn vectors_give_the_answers_of_their_text() {
     ok(&["train", TEST, "-o", &other]);
     let refused = run(&["evaluate", &other, &vectors]);
     assert_eq!(refused.code, 3);
-    assert!(refused.err.contains("another vocabulary or weighting"), "{}", refused.err);
+    assert!(refused.err.contains("a different vocabulary or weighting"), "{}", refused.err);
     let beside = run(&["predict", &model, &vectors, TEST]);
     assert_eq!(beside.code, 2);
     assert!(beside.err.contains("as the only corpus"), "{}", beside.err);
@@ -167,7 +167,7 @@ fn the_papers_bench_reads_files_and_measures_what_there_is() {
     let arguments = ["bench", "paper", text(&corpus), "--runs", "1", "--json", text(&json)];
     let run = run_without_gpu(&[&arguments[..], &["--svg", text(&svg)]].concat());
     assert_eq!(run.code, 0, "{}", run.err);
-    assert!(run.err.contains("CPU are measured alone"), "{}", run.err);
+    assert!(run.err.contains("measuring only the CPU engines"), "{}", run.err);
     assert!(run.out.starts_with("no GPU; ") && run.out.contains("300 training rows"));
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(report["schema"], "classify.bench-paper/1");
@@ -381,9 +381,13 @@ fn mistakes() {
             "latin.jsonl:1: byte 13 of the file is not valid UTF-8",
         ),
         ("train {dir}/lines.txt -o {dir}/m", 3, "lines.txt: cannot tell the format"),
-        ("train corpora/sample/train.jsonl -o {dir}/no/m", 1, "no/m: cannot write the model"),
+        ("train corpora/sample/train.jsonl -o {dir}/no/m", 1, "no/m: there is no folder"),
         ("train corpora/sample/train.jsonl", 2, "--output <MODEL>"),
-        ("train corpora/sample/train.jsonl -o {dir}/m --weighting xyz", 2, "`xyz` is no weighting"),
+        (
+            "train corpora/sample/train.jsonl -o {dir}/m --weighting xyz",
+            2,
+            "`xyz` is not a weighting",
+        ),
         ("train corpora/sample/train.jsonl -o {dir}/m --idf-power nan", 2, "--idf-power NaN"),
         ("train corpora/sample/train.jsonl -o {dir}/m -k 0", 2, "invalid value '0'"),
         (
@@ -414,7 +418,7 @@ fn mistakes() {
         ("evaluate --preset modapte90 {dir}", 3, "`reut2-*.sgm` is not in this folder"),
         ("evaluate --preset lyrl2004 {dir}", 3, "`rcv1-v2.topics.qrels` is not in this folder"),
         ("evaluate models/golden-v1.model {dir}/empty.jsonl", 3, "empty.jsonl: no document"),
-        ("info {dir}", 4, "it is no regular file"),
+        ("info {dir}", 4, "it is not a regular file"),
         ("train {dir}/bad.jsonl -o {dir}/bad.jsonl", 2, "the output would replace this input"),
         (
             "predict models/golden-v1.model {dir}/lines.txt -o {dir}/lines.txt",
@@ -429,14 +433,14 @@ fn mistakes() {
         (
             "evaluate models/golden-v1.model corpora/sample/test.jsonl --stem en",
             2,
-            "the model's own",
+            "a model fixes its analysis",
         ),
         (
             "evaluate models/golden-v1.model corpora/sample/test.jsonl --weighting bm25",
             2,
-            "the model's own",
+            "a model fixes its analysis",
         ),
-        ("tokens --model models/golden-v1.model --stem en", 2, "the model's own"),
+        ("tokens --model models/golden-v1.model --stem en", 2, "a model fixes its analysis"),
         ("evaluate --train - --holdout 20%", 2, "standard input can be read only once"),
         ("train corpora/sample/train.jsonl -o -", 2, "a model is a file"),
         (
@@ -470,7 +474,7 @@ fn mistakes() {
     assert_eq!(left, 6, "no temporary file is left behind");
 }
 
-/// A failed prediction into a file leaves no half of it.
+/// A failed prediction into a file leaves no partial output.
 #[test]
 fn nothing_half_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -481,12 +485,12 @@ fn nothing_half_written() {
     assert_eq!(failed.code, 3);
     assert!(failed.err.contains("q.jsonl:2: not a JSON object"), "{}", failed.err);
     assert_eq!(std::fs::read_to_string(&answers).unwrap(), "what was there");
-    // On standard output, the answers before the mistake are given.
+    // On standard output, predictions before the error are written.
     let failed = run(&["predict", GOLDEN, text(&questions)]);
     assert_eq!((failed.code, failed.out.lines().count()), (3, 1));
 }
 
-/// What is no regular file is written to, and links stay links.
+/// Outputs that are not regular files are written to directly, and links stay links.
 #[cfg(unix)]
 #[test]
 fn outputs_that_are_no_regular_files() {
@@ -510,7 +514,8 @@ fn outputs_that_are_no_regular_files() {
     assert!(!std::fs::metadata(&pipe).unwrap().is_file());
 }
 
-/// A source that gives a byte at a time is understood as one that gives all at once.
+/// A source that delivers one byte at a time gives the same results as one that delivers all at
+/// once.
 #[test]
 fn a_slow_pipe() {
     let mut child = command(&["predict", GOLDEN, "-q", "--to", "fasttext"])
@@ -529,7 +534,7 @@ fn a_slow_pipe() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "__label__cooking\n");
 }
 
-/// Lines that look like features are text to a model of text; a CSV header is seen.
+/// Lines that look like features are text to a text model; a CSV header is recognized.
 #[test]
 fn detection_heeds_the_model() {
     let ask =
@@ -541,7 +546,7 @@ fn detection_heeds_the_model() {
     assert_eq!(run.out, "__label__cooking\n");
 }
 
-/// The answers before a document that does not fit the model are given.
+/// Predictions before a document that does not match the model are written.
 #[test]
 fn answers_before_a_mistake() {
     let lines = b"{\"text\": \"bread\"}\n{\"features\": {\"1\": 1}}\n{\"text\": \"stars\"}\n";
@@ -598,7 +603,7 @@ fn tuning() {
     let info = ok(&["info", text(&one)]).out;
     assert!(info.contains("tuned") && info.contains("leave-one-out on 248 documents"), "{info}");
 
-    // What other flags say stays.
+    // Values set by other flags are kept.
     let fixed = ["-k", "7", "--vote", "rank/size^0.2", "--weighting", "lsc", "--tune=votes"];
     ok(&[&["train", TRAIN, "-o", text(&one), "--mode", "single"], &fixed[..]].concat());
     let info = ok(&["info", text(&one)]).out;
@@ -606,7 +611,7 @@ fn tuning() {
     let beside = run(&["evaluate", text(&one), TEST, "--tune"]);
     assert!(beside.code == 2 && beside.err.contains("classify tune MODEL"), "{}", beside.err);
 
-    // Only k, vote and decision, of a model that is there.
+    // Only k, vote and decision of an existing model.
     ok(&["train", TRAIN, "-o", text(&votes), "--mode", "single"]);
     let before = std::fs::read(&votes).unwrap();
     let tune = ["tune", text(&votes), "--objective", "accuracy", "--tune-table", text(&table)];
@@ -627,11 +632,11 @@ fn tuning() {
     assert_eq!(settings["k"], table["best"]["k"]);
     assert_eq!(settings["tuning"]["figures"], table["figures"]);
 
-    // Several labels: thresholds are stored and used.
+    // Multi-label: thresholds are stored and used.
     ok(&["train", TRAIN, "-o", text(&one), "--mode", "multi"]);
     ok(&["tune", text(&one), "--objective", "macro-f1", "--rule", "scut-smoothed"]);
-    assert!(ok(&["info", text(&one)]).out.contains("threshold a label (scut-smoothed)"));
-    // Thresholds are read to the bit as they were written.
+    assert!(ok(&["info", text(&one)]).out.contains("threshold per label (scut-smoothed)"));
+    // Thresholds survive writing and reading bit for bit.
     classify::model::Model::open(&one).unwrap().save(&two).unwrap();
     assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap());
     ok(&["evaluate", text(&one), TEST]);
@@ -657,7 +662,7 @@ fn fields_and_selection() {
     ok(&["train", text(&corpus), "-o", text(&model), "--field", "title:2.5", "--field", "body"]);
     let info = ok(&["info", text(&model)]).out;
     assert!(info.contains("title × 2.5, body × 1"), "{info}");
-    // The model knows its fields; a document weighed as in training is its own neighbor.
+    // The model stores its fields; a document weighted as in training is its own neighbor.
     let answers = ok(&["predict", text(&model), text(&corpus), "--with", "neighbors"]).out;
     for (line, answer) in answers.lines().enumerate() {
         let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
@@ -673,10 +678,10 @@ fn fields_and_selection() {
     let info = ok(&["info", text(&selected)]).out;
     assert!(info.contains("chi2:50: 50 terms left") && info.contains("first line × 2"), "{info}");
     for (flags, said) in [
-        (["--select", "chi2:0"], "no selection like chi2:2000"),
+        (["--select", "chi2:0"], "not a selection such as chi2:2000"),
         (["--field", "title:0"], "not a number above 0"),
         (["--objective", "accuracy"], "go with --tune"),
-        (["--tune", "--allow-none"], "what --tune chooses"),
+        (["--tune", "--allow-none"], "--tune chooses the threshold"),
         (["--near-duplicates", "3"], "neither a cosine from 0 to 1 nor `off`"),
         (["--field", "nothing:2"], "nothing"),
     ] {
@@ -728,7 +733,7 @@ fn read_json(path: &Path) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The page's figures are those of the JSON, to the last bit.
+/// The figures on the page equal those in the JSON, to the last bit.
 #[test]
 fn reports_agree() {
     let folder = tempfile::tempdir().unwrap();
@@ -768,7 +773,7 @@ fn reports_agree() {
     assert!(shown.eq(labels.into_iter().map(|(.., f1)| f1)));
     assert!(page.matches("<svg").count() == 6, "with the curve of k");
     assert!(!page.contains("<script") && !page.contains("http"));
-    // Intervals hold their figures.
+    // Intervals contain their figures.
     for (interval, figure) in [("micro_f1", "micro"), ("macro_f1", "macro")] {
         let ends = result["intervals"][interval].as_array().unwrap();
         let figure = result[figure]["f1"].as_f64().unwrap();
@@ -848,7 +853,7 @@ fn hierarchies() {
         }
     }
     assert!(seen > 3);
-    // Test documents get the ancestors too.
+    // Test documents also get the ancestors.
     ok(&["evaluate", text(&model), TEST, "--json", text(&json)]);
     let result = read_json(&json);
     let levels = result["levels"].as_array().unwrap();
@@ -860,7 +865,7 @@ fn hierarchies() {
     assert_eq!(recall.to_bits(), cycling["recall"].as_f64().unwrap().to_bits());
     std::fs::write(&tree, "a\tb\nb\ta\n").unwrap();
     let refused = run(&["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
-    assert!(refused.code == 3 && refused.err.contains("above itself"), "{}", refused.err);
+    assert!(refused.code == 3 && refused.err.contains("its own ancestor"), "{}", refused.err);
     let beside = run(&["evaluate", text(&model), TEST, "--hierarchy", text(&tree)]);
     assert_eq!(beside.code, 2, "the model has its own");
 }
@@ -874,7 +879,7 @@ fn probabilities_and_abstaining() {
     assert!(alone.code == 2 && alone.err.contains("--tune"), "{}", alone.err);
     ok(&[&train[..], &["--tune=votes", "--abstain", "target-error=1%"]].concat());
     let info = ok(&["info", text(&model)]).out;
-    assert!(info.contains("calibrated") && info.contains("1.0 % aimed at"), "{info}");
+    assert!(info.contains("calibrated") && info.contains("target 1.0 %"), "{info}");
     ok(&["evaluate", text(&model), TEST, "--json", text(&json)]);
     let result = read_json(&json);
     let unsure = result["documents"]["abstained"].as_u64().unwrap();
@@ -893,17 +898,17 @@ fn probabilities_and_abstaining() {
     let probability = answer["probability"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&probability));
     assert_eq!(answer["scores"][0]["probability"], answer["probability"]);
-    // Other votes have other scores: what was learnt says nothing of them.
+    // Other votes give other scores, so the learned limits do not apply.
     let refused = run(&["predict", text(&model), TEST, "-k", "3"]);
     assert!(refused.code == 2 && refused.err.contains("--abstain off"), "{}", refused.err);
     let other = ok(&["predict", text(&model), TEST, "-k", "3", "--abstain", "off"]).out;
     assert!(!other.contains("probability"));
-    // Tuned again, the model keeps its target, unless it is told otherwise.
+    // When tuned again, the model keeps its target, unless told otherwise.
     ok(&["tune", text(&model), "--k-max", "20"]);
-    assert!(ok(&["info", text(&model)]).out.contains("1.0 % aimed at"));
+    assert!(ok(&["info", text(&model)]).out.contains("target 1.0 %"));
     ok(&["tune", text(&model), "--k-max", "20", "--abstain", "off"]);
-    assert!(!ok(&["info", text(&model)]).out.contains("aimed at"));
-    // Limits of terms hold for the whole corpus, not for its first document.
+    assert!(!ok(&["info", text(&model)]).out.contains("target "));
+    // Term limits apply to the whole corpus, not to its first document.
     ok(&[&train[..], &["--tune=votes", "--min-df", "2", "--max-df", "50%"]].concat());
 }
 
@@ -915,7 +920,7 @@ fn rules_weights_and_groups() {
     ok(&["train", TRAIN, "-o", text(&model), "--rule", "rcut:2"]);
     let answers = ok(&["predict", text(&model), TEST]).out;
     assert!(answers.lines().all(|line| line.contains("\"],\"score\"") && line.contains("\",\"")));
-    // The whole of standard input is one batch: so many documents for each label.
+    // All of standard input is one batch, with a fixed number of documents for each label.
     let answers = ok(&["predict", text(&model), TEST, "--rule", "pcut"]).out;
     let given: usize = answers
         .lines()
@@ -946,7 +951,7 @@ fn rules_weights_and_groups() {
     let balanced = classify::model::Model::open(&model).unwrap();
     let weights = balanced.document_weights();
     assert!(weights.iter().any(|weight| weight.to_bits() != weights[0].to_bits()));
-    // Documents of one group are no neighbors: with all in one group nobody has one.
+    // Documents of one group are not neighbors: with all in one group, none has a neighbor.
     let corpus = std::fs::read_to_string(TRAIN).unwrap();
     let lines: Vec<String> =
         corpus.lines().map(|line| line.replacen('{', "{\"who\": \"all\", ", 1)).collect();
@@ -956,4 +961,127 @@ fn rules_weights_and_groups() {
     assert!(read_json(&table)["figures"]["micro_f1"].as_f64().unwrap() <= 0.0);
     let missing = run(&["train", TRAIN, "-o", text(&model), "--group-column", "who"]);
     assert!(missing.code == 3 && missing.err.contains("who"), "{}", missing.err);
+}
+
+/// A corpus with two labels, one of them rare, and groups.
+fn small_corpus(folder: &Path) -> PathBuf {
+    let path = folder.join("small.jsonl");
+    let line = |number: usize| {
+        let (label, text) = match number % 3 {
+            0 => ("rare", "guitar strings"),
+            _ => ("common", "bread dough"),
+        };
+        let (text, author) = (format!("{text} {number}"), (number / 3 % 10).to_string());
+        serde_json::json!({ "text": text, "label": label, "author": author }).to_string() + "\n"
+    };
+    std::fs::write(&path, (0..60).map(line).collect::<String>()).unwrap();
+    path
+}
+
+#[test]
+fn a_document_without_a_vote_gets_the_most_frequent_label() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, model) = (small_corpus(folder.path()), folder.path().join("m"));
+    ok(&["train", text(&corpus), "-o", text(&model), "-q"]);
+    let answer = |flags: &[&str]| -> serde_json::Value {
+        let run = run_with(&[&["predict", text(&model), "-q"], flags].concat(), b"qwerty\n");
+        serde_json::from_str(&run.out).unwrap()
+    };
+    let single = answer(&[]);
+    assert_eq!(
+        (&single["labels"][0], &single["reason"]),
+        (&"common".into(), &"no-known-term".into())
+    );
+    assert!(single.get("score").is_none());
+    // A document that may have several labels may also have none.
+    assert_eq!(answer(&["--mode", "multi"])["labels"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn learnt_thresholds_stay_with_allow_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("m");
+    let corpus = folder.path().join("several.jsonl");
+    let line = |number: usize| {
+        let labels = ["[\"a\"]", "[\"b\"]", "[\"a\", \"b\"]"][number % 3];
+        let words = ["apple pear", "bread dough", "apple dough"][number % 3];
+        format!("{{\"text\": \"{words} {}\", \"labels\": {labels}}}\n", number % 7)
+    };
+    std::fs::write(&corpus, (0..90).map(line).collect::<String>()).unwrap();
+    let train = ["train", text(&corpus), "-o", text(&model), "-q"];
+    ok(&[&train[..], &["--tune=votes", "--rule", "scut"]].concat());
+    let decision = |flags: &[&str]| -> serde_json::Value {
+        let json = folder.path().join("j.json");
+        let evaluate = ["evaluate", text(&model), text(&corpus), "-q", "--json", text(&json)];
+        ok(&[&evaluate[..], flags].concat());
+        let json = std::fs::read(&json).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&json).unwrap()["method"]["decision"].clone()
+    };
+    let (learnt, allowed) = (decision(&[]), decision(&["--allow-none"]));
+    assert_eq!(learnt["mode"], "per-label");
+    assert_eq!(allowed["thresholds"], learnt["thresholds"]);
+    assert_eq!(allowed["allow_none"], true);
+}
+
+#[test]
+fn a_hold_out_keeps_groups_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = small_corpus(folder.path());
+    let evaluate =
+        ["evaluate", "--train", text(&corpus), "--holdout", "30%", "--group-column", "author"];
+    for seed in ["1", "2", "3"] {
+        let json = folder.path().join("j.json");
+        let more = ["--seed", seed, "-q", "--json", text(&json), "--per-document"];
+        ok(&[&evaluate[..], &more].concat());
+        let result: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        // Ten authors of six documents each.
+        assert_eq!(result["documents"]["test"].as_u64().unwrap() % 6, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn flags_that_would_do_nothing_or_too_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, model) = (small_corpus(folder.path()), folder.path().join("m"));
+    let train = ["train", text(&corpus), "-o", text(&model), "-q"];
+    let refused = run(&[&train[..], &["--features", "counts"]].concat());
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("this corpus has texts"), "{}", refused.err);
+    // A k larger than the number of documents is capped, however large it is.
+    ok(&[&train[..], &["--tune=votes", "--k-max", "18446744073709551615"]].concat());
+    ok(&["tune", text(&model), "--k-max", "1000000000000", "-q"]);
+}
+
+/// If the system cannot start more threads, the command says so.
+#[test]
+fn threads_that_cannot_be_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, model) = (small_corpus(folder.path()), folder.path().join("m"));
+    ok(&["train", text(&corpus), "-o", text(&model), "-q"]);
+    // One thread is the process itself; the limit does not affect root.
+    let program = env!("CARGO_BIN_EXE_classify");
+    let limited = |most: u32, command: &str| {
+        let script = format!(
+            "ulimit -u {most} 2>/dev/null; exec setpriv --reuid 65534 --clear-groups {program} {command}"
+        );
+        Command::new("sh").args(["-c", &script]).output().unwrap()
+    };
+    let mut available = Command::new("setpriv");
+    available.args(["--reuid", "65534", "--clear-groups", "true"]);
+    if !available.status().is_ok_and(|status| status.success()) {
+        println!("not root, or no setpriv: not tried");
+        return;
+    }
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let predict = format!("predict {} {} -j 1 -q", text(&model), text(&corpus));
+    for most in 1..6 {
+        let output = limited(most, &predict);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(!err.contains("panicked"), "{most}: {err}");
+        let complete = String::from_utf8_lossy(&output.stdout).lines().count() == 60;
+        assert!(complete == output.status.success(), "{most}: {output:?}");
+        assert!(matches!(output.status.code(), Some(0 | 5)), "{most}: {output:?}");
+    }
 }

@@ -1,19 +1,24 @@
-//! Every measure by hand on a small example of each kind.
+//! Every measure, computed by hand on small examples of each kind.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use classify::classifier::{Classifier, Prediction, Reason, train};
+use classify::classifier::{ClassifyOptions, Prediction, Reason, train};
 use classify::corpus::{Corpus, ReadOptions};
 use classify::counts::TermLimits;
 use classify::decide::Decision;
-use classify::evaluate::{Evaluation, Evaluator, markdown, terminal};
-use classify::model::{InputSpec, Model, TrainSettings};
+use classify::evaluate::{Confusion, Evaluation, Evaluator, html, markdown, terminal};
+use classify::hierarchy::Hierarchy;
+use classify::model::{InputSpec, Model, TrainSettings, TuningSummary};
+use classify::search::Neighbor;
 use classify::threads::Threads;
+use classify::tune::{Figures, Objective};
 use classify::vote::LabelScore;
 
-/// A model of labels a = 0, b = 1, c = 2; c is in training only.
+/// A model with labels a = 0, b = 1, c = 2; c occurs only in training.
 fn model(decision: Decision) -> Model {
     let lines = "{\"text\": \"x\", \"label\": \"a\"}\n{\"text\": \"x\", \"label\": \"b\"}\n{\"text\": \"y\", \"label\": \"c\"}\n";
     let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
@@ -27,12 +32,26 @@ fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> Predic
     Prediction { labels, scores, probabilities: Vec::new(), neighbors, reason, unknown_terms: 0 }
 }
 
+/// A prediction with these labels and scores.
+fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> Prediction {
+    let scores = scores.iter().map(|&(label, score)| LabelScore { label, score }).collect();
+    let neighbors = (0..).take(neighbors).map(|_| Neighbor { row: 0, similarity: 0.5 }).collect();
+    let labels = labels.to_vec();
+    Prediction {
+        labels,
+        scores,
+        probabilities: Vec::new(),
+        neighbors,
+        reason: None,
+        unknown_terms: 0,
+    }
+}
+
 fn evaluated(decision: Decision, rows: &[(&[&str], Prediction, bool)]) -> Evaluation {
     let model = model(decision.clone());
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
-    let mut classifier = Classifier::new(&model, &threads).unwrap();
-    classifier.decision = decision;
-    let mut evaluator = Evaluator::new(&classifier);
+    let options = ClassifyOptions { decision, ..ClassifyOptions::of(&model) };
+    let mut evaluator = Evaluator::new(Arc::new(model), options);
     for (labels, prediction, tied) in rows {
         let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         evaluator.add("", &labels, prediction, *tied);
@@ -110,10 +129,209 @@ fn multi_label() {
     close(result.macro_all.f1, (1.0 + 2.0 / 3.0 + 0.0) / 3.0);
     close(result.macro_present.f1, f64::midpoint(1.0, 2.0 / 3.0));
     close(result.weighted.f1, (1.0 + 2.0 * 2.0 / 3.0) / 3.0);
-    // An empty answer to an empty question is 0 / 0, which counts as 0.
+    // An empty prediction for a document without labels is 0 / 0, which counts as 0.
     close(result.samples.precision, (1.0 + 0.5 + 0.0) / 3.0);
     close(result.precision_at.three, (2.0 / 3.0 + 1.0 / 3.0) / 3.0);
     assert!(result.most_confused.is_empty(), "b was missed where nothing wrong was given");
     assert_eq!(result.documents.unlabeled, 1);
     assert!(serde_json::to_value(&result).unwrap().get("accuracy").is_none());
+}
+
+/// Repeated labels in a prediction do not change its counts.
+#[test]
+fn repeated_labels_count_once() {
+    let decision = Decision::Multi { threshold: 0.4, allow_none: true };
+    let rows: [(&[&str], Prediction, bool); 1] =
+        [(&["a", "b", "a"], prediction(&[0, 2, 0], &[0, 2, 1], None), false)];
+    let result = evaluated(decision, &rows);
+    close(result.micro.precision, 0.5);
+    close(result.micro.recall, 0.5);
+    close(result.samples.f1, 0.5);
+    assert_eq!(result.most_confused.len(), 1);
+}
+
+/// Measures take time proportional to the labels of a document. As many labels are missed as are
+/// wrong: their pairs are not enumerated.
+#[test]
+fn documents_of_many_labels() {
+    let labels = 40_000;
+    let mut lines = String::new();
+    let names = |from: usize, to: usize| -> Vec<String> {
+        (from..to).map(|label| format!("label{label}")).collect()
+    };
+    let line = serde_json::json!({ "text": "x", "label": names(0, labels) });
+    lines.push_str(&line.to_string());
+    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
+    let decision = Decision::Multi { threshold: 0.4, allow_none: false };
+    let settings = TrainSettings::new(InputSpec::default(), decision);
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let all: Vec<u32> = (0..).take(labels).collect();
+    let prediction = prediction(&all, &all, None);
+    let options = ClassifyOptions::of(&model);
+    let start = Instant::now();
+    let mut evaluator = Evaluator::new(Arc::new(model), options).with_documents();
+    evaluator.add("half", &names(labels / 2, labels * 3 / 2), &prediction, false);
+    evaluator.add("none", &names(labels, labels * 2), &prediction, false);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+    close(result.micro.precision, 0.25);
+    close(result.micro.recall, 0.25);
+    assert!(result.most_confused.is_empty());
+    assert_eq!(result.worst_errors.len(), 2);
+}
+
+/// For a document with several labels, any of them is right; equal counts are in order of names.
+#[test]
+fn confusion_of_several_labels() {
+    let rows: [(&[&str], Prediction, bool); 4] = [
+        (&["a", "b"], prediction(&[1], &[1], None), false),
+        (&["b", "a"], prediction(&[2], &[2], None), false),
+        (&["c"], prediction(&[1], &[1], None), false),
+        (&["c"], prediction(&[0], &[0], None), false),
+    ];
+    let result = evaluated(Decision::Single, &rows);
+    let confusion = result.confusion.unwrap();
+    let pairs: Vec<(&str, &str)> =
+        confusion.iter().map(|pair| (pair.label.as_str(), pair.predicted.as_str())).collect();
+    assert_eq!(pairs, [("b", "b"), ("b", "c"), ("c", "a"), ("c", "b")]);
+}
+
+/// 100 missed and 100 wrong labels make 10,000 pairs, which are counted; the first 20 are shown.
+#[test]
+fn pairs_are_counted_up_to_a_limit() {
+    let line = |label| serde_json::json!({ "text": "x", "label": format!("l{label}") }).to_string();
+    let lines: Vec<String> = (100..201).map(line).collect();
+    let lines = lines.join("\n");
+    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
+    let decision = Decision::Multi { threshold: 0.4, allow_none: false };
+    let settings = TrainSettings::new(InputSpec::default(), decision);
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let model = Arc::new(train(&mut corpus, settings, TermLimits::default(), &threads).unwrap());
+    let missed: Vec<String> = (0..100).map(|label| format!("m{label}")).collect();
+    let confused = |wrong: u32| {
+        let wrong: Vec<u32> = (0..wrong).collect();
+        let options = ClassifyOptions::of(&model);
+        let mut evaluator = Evaluator::new(Arc::clone(&model), options);
+        evaluator.add("", &missed, &prediction(&wrong, &wrong, None), false);
+        evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new()).most_confused
+    };
+    let pairs = confused(100);
+    assert_eq!((pairs.len(), pairs[0].label.as_str(), pairs[0].count), (20, "m0", 1));
+    assert!(confused(101).is_empty());
+}
+
+#[test]
+fn worst_errors() {
+    let decision = Decision::Multi { threshold: 0.4, allow_none: true };
+    let error = |score| scored(&[0, 1], &[(0, 0.9), (1, score)], 6);
+    let mut rows: Vec<(&[&str], Prediction, bool)> = Vec::new();
+    // A right label with a higher score is not the wrong one.
+    for _ in 0..51 {
+        rows.push((&["a"], error(0.5), false));
+    }
+    rows.push((&["a"], error(0.6), false));
+    rows.push((&["a", "b"], error(0.8), false));
+    let model = model(decision.clone());
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let mut options = ClassifyOptions::of(&model);
+    options.decision = decision;
+    let mut evaluator = Evaluator::new(Arc::new(model), options);
+    for (number, (labels, prediction, _)) in rows.iter().enumerate() {
+        let labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
+        evaluator.add(&number.to_string(), &labels, prediction, false);
+    }
+    let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+    let worst = &result.worst_errors;
+    assert!(worst.iter().all(|error| error.wrong == "b" && error.neighbors.len() == 5));
+    close(worst[0].wrong_score, 0.6);
+    // Of equal ones, the first.
+    let ids: Vec<usize> = worst.iter().map(|error| error.document.id.parse().unwrap()).collect();
+    assert_eq!(ids, [51].into_iter().chain(0..49).collect::<Vec<_>>());
+}
+
+#[test]
+fn levels_of_a_hierarchy() {
+    let lines = "{\"text\": \"x\", \"label\": [\"a\", \"top\"]}\n{\"text\": \"y\", \"label\": [\"b\", \"top\"]}\n";
+    let mut corpus = Corpus::from_bytes("in", lines.into(), ReadOptions::default()).unwrap();
+    let decision = Decision::Multi { threshold: 0.4, allow_none: true };
+    let mut settings = TrainSettings::new(InputSpec::default(), decision);
+    settings.hierarchy = Hierarchy::parse("tree", "a\ttop\nb\ttop\n").unwrap();
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+    let number = |name: &str| (0..).zip(model.labels().iter()).find(|l| l.1 == name).unwrap().0;
+    let (a, b, top) = (number("a"), number("b"), number("top"));
+    let options = ClassifyOptions::of(&model);
+    let mut evaluator = Evaluator::new(Arc::new(model), options);
+    let mut add = |label: &str, predicted: &[u32]| {
+        evaluator.add("", &[label.to_owned()], &prediction(predicted, predicted, None), false);
+    };
+    add("a", &[a, top]);
+    add("a", &[a, b, top]);
+    add("a", &[]);
+    let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+    let [first, second] = &result.levels[..] else { panic!("{:?}", result.levels) };
+    assert_eq!((first.level, first.labels, second.level, second.labels), (1, 1, 2, 2));
+    // top: tp 2, fn 1; a: tp 2, fn 1; b: fp 1.
+    close(first.micro.precision, 1.0);
+    close(first.micro.recall, 2.0 / 3.0);
+    close(second.micro.precision, 2.0 / 3.0);
+    close(second.micro.recall, 2.0 / 3.0);
+    close(second.macro_all.f1, 0.4);
+}
+
+/// A result to report: `labels` labels, each predicted once instead of the next one.
+fn confused(labels: u64) -> Evaluation {
+    let rows: [(&[&str], Prediction, bool); 1] =
+        [(&["a"], scored(&[0], &[(0, 0.55), (1, 0.4)], 0), false)];
+    let mut result = evaluated(Decision::Single, &rows);
+    let pair = |label: u64, predicted: u64, count| Confusion {
+        label: format!("l{label:02}"),
+        predicted: format!("l{predicted:02}"),
+        count,
+    };
+    let pairs =
+        (0..labels).flat_map(|label| [pair(label, label, 3), pair(label, (label + 1) % labels, 1)]);
+    result.confusion = Some(pairs.collect());
+    result
+}
+
+#[test]
+fn reports_of_confusion_and_reliability() {
+    assert!(terminal(&confused(12), false).contains("confusion matrix"));
+    assert!(!terminal(&confused(13), false).contains("confusion matrix"));
+    let page = html(&confused(25)).unwrap();
+    assert!(page.contains("class=\"matrix\""));
+    assert!(!html(&confused(26)).unwrap().contains("class=\"matrix\""));
+    // Three quarters of each row are right, the rest are wrong.
+    assert_eq!(page.matches("<td class=\"right\" style=\"--s:75\">3</td>").count(), 25);
+    assert_eq!(page.matches("<td class=\"wrong\" style=\"--s:25\">1</td>").count(), 25);
+    // One bin has a label.
+    let text = terminal(&confused(2), true);
+    let table = text.split_once("reliability of the labels given").unwrap().1;
+    let bins = table.lines().skip(1).take_while(|line| !line.is_empty()).skip(1);
+    assert_eq!(bins.count(), 1, "{table}");
+    assert!(!text.contains("not shown"));
+    // Precision and recall are drawn only up to the highest predicted share: .55 of the vote.
+    let line = page.split("polyline").nth(1).unwrap().split('/').next().unwrap();
+    assert_eq!(line.matches(',').count(), 56, "{line}");
+}
+
+/// A single number of neighbors makes no curve.
+#[test]
+fn curves_of_k() {
+    let charts = |by_k: &[(usize, Figures)]| {
+        let mut result = confused(2);
+        result.tuning = Some(TuningSummary {
+            objective: Objective::MicroF1,
+            figures: Figures::default(),
+            documents: 1,
+            near_duplicates_above: None,
+            by_k: by_k.to_vec(),
+        });
+        html(&result).unwrap().matches("<svg").count()
+    };
+    let figures = Figures { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5 };
+    assert_eq!(charts(&[(3, figures)]), 5);
+    assert_eq!(charts(&[(3, figures), (4, figures)]), 6);
 }

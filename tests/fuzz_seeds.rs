@@ -31,7 +31,7 @@ replayed! {
     model_with_checksums hierarchy comparison
 }
 
-/// The function behind `model_with_checksums` must let a good model through.
+/// The function behind `model_with_checksums` must accept a valid model.
 #[test]
 fn checksums_of_a_good_model_are_good() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v1.model");

@@ -1,4 +1,4 @@
-//! `--weighting sklearn` against scikit-learn's own figures (`golden/make.py`).
+//! `--weighting sklearn` against scikit-learn's own results (`golden/make.py`).
 
 use classify::analyze::{AnalyzerSpec, Case, Normalization, Words};
 use classify::classifier::train;
@@ -18,7 +18,7 @@ fn weights_are_those_of_scikit_learn() {
         .collect();
     let mut corpus =
         Corpus::from_bytes("golden", lines.join("\n").into(), ReadOptions::default()).unwrap();
-    // What `classify train --weighting sklearn` takes.
+    // The settings of `classify train --weighting sklearn`.
     let spec = AnalyzerSpec {
         words: Words::WordCharacters,
         case: Case::Lower,

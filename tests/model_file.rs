@@ -1,8 +1,9 @@
-//! The model file: the golden one loads for ever, a damaged one never.
+//! The model file: the golden one always loads, a damaged one never does.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use classify::classifier::Classifier;
 use classify::model::{Model, ModelProblem};
@@ -23,12 +24,13 @@ fn the_golden_model_loads_and_answers() {
     assert_eq!((counts.documents, counts.labels, counts.terms), (8, 3, 92));
     assert_eq!(model.texts().unwrap().get(6), Some("Crème brûlée: heat the cream, never boil it."));
     assert_eq!(model.document_labels(1), [1, 2]);
-    let classifier = Classifier::new(&model, &Threads::available().unwrap()).unwrap();
+    let model = Arc::new(model);
+    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
     let predictions = classifier.classify_texts(&["bake bread with basil", "qwerty"]).unwrap();
     assert_eq!(predictions[0].labels, [1, 2]);
     let similarities: Vec<u32> =
         predictions[0].neighbors.iter().map(|neighbor| neighbor.similarity.to_bits()).collect();
-    // These bits are a promise: the same on every machine and in every later version.
+    // These bits are guaranteed: the same on every machine and in every later version.
     assert_eq!(similarities, [0.286_753f32, 0.216_683_45, 0.060_927_562].map(f32::to_bits));
     assert!(predictions[1].labels.is_empty());
 }
@@ -41,13 +43,14 @@ fn the_golden_model_of_version_2_answers() {
     let labels: Vec<&str> = model.labels().iter().collect();
     assert_eq!(labels, ["astronomy", "cooking", "gardening", "home"]);
     assert!(model.settings().abstention.is_some() && model.calibration().is_some());
-    let classifier = Classifier::new(&model, &Threads::available().unwrap()).unwrap();
+    let model = Arc::new(model);
+    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
     let texts = ["bake bread with basil", "qwerty", "comet stars"];
     let predictions = classifier.classify_texts(&texts).unwrap();
     let answers: Vec<&[u32]> = predictions.iter().map(|p| &*p.labels).collect();
     assert_eq!(answers, [&[3, 1][..], &[], &[0]]);
     assert_eq!(predictions[0].probabilities.len(), predictions[0].scores.len());
-    // What it was made of loses nothing when it is saved.
+    // Saving loses nothing of the original.
     let folder = tempfile::tempdir().unwrap();
     let again = folder.path().join("again.model");
     model.save(&again).unwrap();
@@ -62,7 +65,7 @@ fn saving_gives_the_same_bytes() {
     let saved = std::fs::read(&path).unwrap();
     Model::open(&path).unwrap().save(&path).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), saved);
-    // An older model is saved as one of today, with the same arrays.
+    // Saving an older model writes the current format, with the same arrays.
     let (old, new) = (bytes(), saved);
     assert_eq!(old[old.len() - 1000..old.len() - 4], new[new.len() - 1000..new.len() - 4]);
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
@@ -98,19 +101,19 @@ fn errors_say_what_and_what_next() {
         [&text[..at], to.as_bytes(), &text[at + from.len()..]].concat()
     };
     let error = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err();
-    assert!(matches!(error(b"{}").problem, ModelProblem::NotAModel(_)));
+    assert!(matches!(error(b"{}").problem, ModelProblem::NotSafetensors { .. }));
     let wrong = error(&replace("rows.data\":{\"dtype\":\"F32\"", "rows.data\":{\"dtype\":\"I32\""));
     assert!(matches!(wrong.problem, ModelProblem::WrongType { .. }), "{wrong}");
     let newer = error(&replace("\\\"version\\\":1", "\\\"version\\\":9"));
-    assert!(matches!(newer.problem, ModelProblem::Version { found: 9 }), "{newer}");
-    assert!(newer.hint().contains("train it again"));
+    assert!(matches!(newer.problem, ModelProblem::Version { found: 9, .. }), "{newer}");
+    assert!(newer.hint().unwrap().contains("retrain it"));
     let missing = error(&replace("\"rows.data\"", "\"rows.dada\""));
-    assert!(matches!(missing.problem, ModelProblem::MissingArray { .. }), "{missing}");
+    assert!(matches!(missing.problem, ModelProblem::Missing { .. }), "{missing}");
     let last = bytes().len() - 1;
     let mut damaged = bytes();
     damaged[last] ^= 1;
     let damaged = error(&damaged);
     assert!(matches!(damaged.problem, ModelProblem::Checksum { .. }), "{damaged}");
     let nowhere = Model::open(Path::new("/no/such.model")).unwrap_err();
-    assert!(matches!(nowhere.problem, ModelProblem::NotFound));
+    assert!(matches!(nowhere.problem, ModelProblem::Read(_)));
 }

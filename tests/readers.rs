@@ -1,4 +1,4 @@
-//! Every reader on good input, and a table of bad inputs: what the user sees.
+//! Every reader on valid input, and a table of bad inputs: what the user sees.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -234,7 +234,7 @@ fn compressed() {
     let expected = [("1", "a", vec!["x"]), ("2", "b", vec!["y"])];
     for packed in [gz, zstd.clone()] {
         assert_eq!(texts(&read(&packed, &default()).unwrap()), expected);
-        // Several streams one after the other are one file.
+        // Several concatenated streams are one file.
         assert_eq!(read(&[&packed[..], &packed].concat(), &default()).unwrap().len(), 4);
         let cut = read(&packed[..packed.len() - 5], &default());
         assert!(cut.unwrap_err().to_string().contains("cannot read"));
@@ -264,7 +264,7 @@ fn encodings() {
     assert_eq!(read(bom, &default()).unwrap().len(), 1);
 }
 
-/// Bad input → the message's words and, if any, the hint's.
+/// Bad input → words of the message and, if any, of the hint.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn malformed() {
@@ -394,7 +394,7 @@ fn malformed() {
         ),
         (b"<REUTERS></REUTERS>\nnoise\n", default(), "in:2: `noise`, expected `<REUTERS", ""),
         (b".I 1\n.W\nx\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
-        (b"1  2:3\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
+        (b"2286  2:3\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
         (b"text", format(Format::Folders), "in: this is a file", ""),
     ];
     for (bytes, options, message, hint) in cases {
@@ -424,7 +424,7 @@ fn malformed() {
 #[test]
 fn a_quote_that_never_ends() {
     let options = ReadOptions { format: Some(Format::Csv), ..default() };
-    // A lone record of the right width, but its text runs to the end of the file.
+    // A single record of the right width, but its text extends to the end of the file.
     let bytes = b"label,text\nx,fine\ny,\"never closed\nz,more\n";
     let error = read(bytes, &options).unwrap_err();
     assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));

@@ -1,32 +1,44 @@
-//! `inverted` against `exhaustive`, bit for bit, on data that force ties.
+//! Every CPU engine against `exhaustive`, bit for bit, on data that force ties. Tests of the fast
+//! path check in the report that it was taken.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use classify::matrix::{Csr, CsrBuilder};
-use classify::search::{Exhaustive, Inverted, Neighbor, Queries, Search, SearchError};
+use classify::random::Random;
+use classify::search::{
+    Allow, Exhaustive, Inverted, Neighbor, NeighborLists, Report, Request, RowLists, RowMap,
+    RowRange, RowSet, Search, SearchError, Sharded, Stop, VectorsView,
+};
 use classify::threads::Threads;
 use proptest::prelude::*;
 
-type Rows = Vec<Vec<(u32, f32)>>;
+mod filters;
 
-fn matrix(rows: &Rows, columns: usize) -> Csr {
+use filters::Filters;
+
+type Rows = Vec<Vec<(u32, f32)>>;
+type Bits = Vec<Vec<(u32, u32)>>;
+
+/// Many cases with `PROPTEST_CASES`, few without.
+fn cases(few: u32) -> ProptestConfig {
+    let many = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(many.unwrap_or(few))
+}
+
+fn matrix(rows: &Rows, columns: usize) -> Arc<Csr> {
     let mut builder = CsrBuilder::default();
     for row in rows {
         builder.push_row(row.iter().copied());
     }
-    builder.build(columns)
+    Arc::new(builder.build(columns))
 }
 
-fn bits(answers: &[Vec<Neighbor>]) -> Vec<Vec<(u32, u32)>> {
-    let pair = |neighbor: &Neighbor| (neighbor.row, neighbor.similarity.to_bits());
-    answers.iter().map(|neighbors| neighbors.iter().map(pair).collect()).collect()
-}
-
-/// One pool for each number of threads: starting threads would take most of the time.
+/// One pool per number of threads: starting threads would take most of the time.
 fn threads(count: usize) -> Threads {
     static POOLS: Mutex<BTreeMap<usize, Threads>> = Mutex::new(BTreeMap::new());
     let count = NonZeroUsize::new(count).unwrap();
@@ -34,22 +46,66 @@ fn threads(count: usize) -> Threads {
     pools.entry(count.get()).or_insert_with(|| Threads::new(count).unwrap()).clone()
 }
 
-/// Both engines, several block sizes and thread counts, with and without excluded rows.
-fn agree(training: &Csr, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
+fn answer(engine: &dyn Search, request: &Request<'_>) -> (Bits, Report) {
+    let mut found = NeighborLists::default();
+    let report = engine.search(request, &mut found).unwrap();
+    let pair = |neighbor: &Neighbor| (neighbor.row, neighbor.similarity.to_bits());
+    assert_eq!(found.len() as u64, report.fast + report.fell_back);
+    (found.iter().map(|neighbors| neighbors.iter().map(pair).collect()).collect(), report)
+}
+
+fn inverted(training: &Arc<Csr>, block_rows: usize, count: usize) -> Inverted {
+    Inverted::with_block_rows(Arc::clone(training), threads(count), block_rows).unwrap()
+}
+
+fn oracle(training: &Arc<Csr>) -> Exhaustive {
+    Exhaustive::new(Arc::clone(training), threads(1)).unwrap()
+}
+
+/// Three shards; rows are assigned to them by `deal`.
+fn sharded(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Sharded {
+    let mut shards: Vec<(Vec<u32>, CsrBuilder)> = vec![Default::default(); 3];
+    for (number, row) in (0..).zip(training.outer_iterator()) {
+        let shard = &mut shards[deal(number)];
+        shard.0.push(number);
+        let column = |column: usize| u32::try_from(column).unwrap();
+        shard.1.push_row(row.iter().map(|(at, &weight)| (column(at), weight)));
+    }
+    let engine = |(numbers, rows): (Vec<u32>, CsrBuilder)| {
+        let rows = Arc::new(rows.build(training.cols()));
+        let shard: Arc<dyn Search> = if numbers.len() % 2 == 0 {
+            Arc::new(Exhaustive::new(rows, threads(1)).unwrap())
+        } else {
+            Arc::new(Inverted::new(rows, threads(1)).unwrap())
+        };
+        (RowMap::Rows(numbers.into()), shard)
+    };
+    Sharded::new(shards.into_iter().map(engine).collect()).unwrap()
+}
+
+/// All engines, several block sizes and thread counts, every filter.
+fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
     let k = NonZeroUsize::new(k).unwrap();
-    let view = queries.view();
-    let some_excluded: Vec<Option<u32>> =
-        (0..queries.rows()).map(|query| u32::try_from(query).ok().filter(|q| q % 3 != 2)).collect();
-    for excluded in [&[][..], &some_excluded] {
-        let queries = Queries { rows: &view, excluded };
-        let oracle = Exhaustive::new(training, threads(1)).unwrap();
-        let expected = bits(&oracle.top_k(queries, k).unwrap());
+    let filters = Filters::new(training.rows(), queries.rows());
+    for allow in filters.all() {
+        let request = Request::new(queries, k).among(allow);
+        let (expected, _) = answer(&oracle(training), &request);
         for (block_rows, count) in [(1, 1), (3, 7), (8_192, 1), (65_536, 7)] {
-            let engine = Inverted::with_block_rows(training, threads(count), block_rows).unwrap();
-            let found = bits(&engine.top_k(queries, k).unwrap());
+            let (found, _) = answer(&inverted(training, block_rows, count), &request);
             prop_assert_eq!(&found, &expected, "blocks of {} rows, {} threads", block_rows, count);
         }
+        let shards = sharded(training, |row| (row * 5 / 2 % 3) as usize);
+        prop_assert_eq!(answer(&shards, &request).0, expected, "shards");
     }
+    Ok(())
+}
+
+/// The same, but every query must take the fast path in one block.
+fn agree_fast(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
+    agree(training, queries, k)?;
+    let request = Request::new(queries, NonZeroUsize::new(k).unwrap());
+    let (_, report) = answer(&inverted(training, 8_192, 1), &request);
+    prop_assert_eq!(report, Report { fast: queries.rows() as u64, fell_back: 0 });
     Ok(())
 }
 
@@ -73,12 +129,18 @@ fn wild() -> impl Strategy<Value = f32> + Clone {
     (exponent, -9.0f32..9.0).prop_map(|(exponent, x)| x * 10f32.powi(exponent))
 }
 
+/// Weights so small that some products underflow, together with some that do not.
+fn tiny() -> impl Strategy<Value = f32> + Clone {
+    let exponent = prop_oneof![Just(-40i32), Just(-22), Just(-19), Just(-2), Just(0), Just(0)];
+    (exponent, 1.0f32..9.0).prop_map(|(exponent, x)| x * 10f32.powi(exponent))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(cases(24))]
 
     #[test]
     fn ties_duplicates_empties_and_zeros(t in rows(small_integers()), q in rows(small_integers()), k in 1usize..60) {
-        agree(&matrix(&t, COLUMNS as usize), &matrix(&q, COLUMNS as usize), k)?;
+        agree_fast(&matrix(&t, COLUMNS as usize), &matrix(&q, COLUMNS as usize), k)?;
     }
 
     #[test]
@@ -90,26 +152,29 @@ proptest! {
     fn overflow_and_underflow(t in rows(wild()), q in rows(wild()), k in 1usize..60) {
         agree(&matrix(&t, COLUMNS as usize), &matrix(&q, COLUMNS as usize), k)?;
     }
+
+    #[test]
+    fn products_below_the_normal_range(t in rows(tiny()), q in rows(tiny()), k in 1usize..60) {
+        agree(&matrix(&t, COLUMNS as usize), &matrix(&q, COLUMNS as usize), k)?;
+    }
 }
 
 proptest! {
-    // Fewer: these rows are many.
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    // Fewer cases, because these rows are many.
+    #![proptest_config(cases(4))]
 
     #[test]
     fn unit_rows_of_close_similarities(seed in 0u64..u64::MAX, k in 1usize..40) {
         let t = close_rows(seed, 1_500);
         let q = close_rows(seed ^ 1, 20);
-        agree(&matrix(&t, 64), &matrix(&q, 64), k)?;
+        agree_fast(&matrix(&t, 64), &matrix(&q, 64), k)?;
     }
 }
 
-/// Rows whose similarities differ in the last bits only, many of them equal.
-fn close_rows(mut seed: u64, count: usize) -> Rows {
-    let mut next = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        seed >> 33
-    };
+/// Rows whose similarities differ only in the last bits, many of them equal.
+fn close_rows(seed: u64, count: usize) -> Rows {
+    let mut random = Random::new(seed);
+    let mut next = move || random.next_u64() >> 33;
     (0..count)
         .map(|_| {
             (0..64)
@@ -122,14 +187,83 @@ fn close_rows(mut seed: u64, count: usize) -> Rows {
         .collect()
 }
 
+/// Rows with signs: with many rows and few neighbors, the threshold is far above the error.
+#[test]
+fn negative_weights_take_the_fast_path() {
+    let signed: Rows = close_rows(3, 2_000)
+        .into_iter()
+        .map(|row| row.into_iter().map(|(t, w)| (t, if t % 9 == 4 { -w } else { w })).collect())
+        .collect();
+    let (training, queries) = (matrix(&signed, 64), matrix(&signed[..40].to_vec(), 64));
+    agree_fast(&training, &queries, 10).unwrap();
+}
+
+/// One weight near the end of the range must not make the other queries slow.
+#[test]
+fn one_tiny_weight_among_many() {
+    let mut rows = close_rows(5, 3_000);
+    rows[1_234].push((64, 1e-37));
+    let mut queries = close_rows(6, 30);
+    queries[7].push((64, 1e-30));
+    let (training, queries) = (matrix(&rows, 65), matrix(&queries, 65));
+    agree_fast(&training, &queries, 30).unwrap();
+}
+
+#[test]
+fn sums_beyond_the_range_fall_back() {
+    let training = matrix(&vec![vec![(0, 1e30)], vec![(0, 2e30)]], 1);
+    let queries = matrix(&vec![vec![(0, 1e30)]], 1);
+    agree(&training, &queries, 1).unwrap();
+    let (_, report) = answer(&inverted(&training, 10, 1), &Request::new(&*queries, one()));
+    assert_eq!(report, Report { fast: 0, fell_back: 1 });
+    // More queries than are answered together: those of every batch count.
+    let queries = matrix(&(0..50u8).map(|at| vec![(0, 10f32.powi((at % 38).into()))]).collect(), 1);
+    agree(&training, &queries, 2).unwrap();
+    for count in [1, 7] {
+        let (_, report) = answer(&inverted(&training, 10, count), &Request::new(&*queries, one()));
+        assert_eq!(report, Report { fast: 14, fell_back: 36 });
+    }
+}
+
+/// Far below 1, but in the normal range.
+#[test]
+fn small_similarities_are_found() {
+    let training = matrix(&vec![vec![(0, 1e-10)], vec![(0, 1e-20)], vec![(0, 1e-36)]], 1);
+    let queries = matrix(&vec![vec![(0, 1.0)]], 1);
+    agree_fast(&training, &queries, 1).unwrap();
+    agree_fast(&training, &queries, 5).unwrap();
+    assert_eq!(
+        answer(&oracle(&training), &Request::new(&*queries, NonZeroUsize::MAX)).0[0].len(),
+        3
+    );
+}
+
+/// The last block is shorter by a strip of rows.
+#[test]
+fn blocks_of_different_lengths() {
+    let training = matrix(&close_rows(17, 129), 64);
+    let queries = matrix(&close_rows(18, 20), 64);
+    for k in [1, 30, 200] {
+        let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap());
+        let expected = answer(&oracle(&training), &request).0;
+        for block_rows in [65, 128, 129] {
+            assert_eq!(answer(&inverted(&training, block_rows, 1), &request).0, expected);
+        }
+    }
+}
+
+fn one() -> NonZeroUsize {
+    NonZeroUsize::MIN
+}
+
 #[test]
 fn one_row_one_term_and_nothing() {
-    let one = matrix(&vec![vec![(0, 1.0)]], 1);
+    let single = matrix(&vec![vec![(0, 1.0)]], 1);
     let empty = matrix(&vec![], 1);
     let blank = matrix(&vec![vec![], vec![]], 1);
-    for training in [&one, &empty, &blank] {
-        for queries in [&one, &empty, &blank] {
-            agree(training, queries, 1).unwrap();
+    for training in [&single, &empty, &blank] {
+        for queries in [&single, &empty, &blank] {
+            agree_fast(training, queries, 1).unwrap();
             agree(training, queries, 1_000_000).unwrap();
         }
     }
@@ -147,31 +281,274 @@ fn cancellation_into_the_subnormal_range() {
 fn equal_rows_come_by_row_number() {
     let rows: Rows = (0..20_000).map(|_| vec![(3, 0.6), (5, 0.8)]).collect();
     let training = matrix(&rows, 8);
-    let engine = Inverted::new(&training, threads(2)).unwrap();
     let queries = matrix(&vec![vec![(3, 1.0)]], 8);
-    let found = engine.top_k(Queries::new(&queries.view()), 30.try_into().unwrap()).unwrap();
-    let numbers: Vec<u32> = found[0].iter().map(|neighbor| neighbor.row).collect();
+    let request = Request::new(&*queries, 30.try_into().unwrap());
+    let (found, report) = answer(&inverted(&training, 16_384, 2), &request);
+    let numbers: Vec<u32> = found[0].iter().map(|neighbor| neighbor.0).collect();
     assert_eq!(numbers, (0..30).collect::<Vec<u32>>());
-    agree(&training, &queries, 600).unwrap();
+    assert_eq!(report.fast, 1);
+    agree_fast(&training, &queries, 600).unwrap();
+}
+
+#[test]
+fn dense_queries_are_answered_like_sparse_ones() {
+    let training = matrix(&close_rows(8, 500), 64);
+    let sparse = matrix(&close_rows(9, 20), 64);
+    let mut values = vec![0f32; 20 * 64];
+    for (number, row) in sparse.outer_iterator().enumerate() {
+        row.iter().for_each(|(column, &weight)| values[number * 64 + column] = weight);
+    }
+    let dense = VectorsView::new(64, &values).unwrap();
+    let k = NonZeroUsize::new(9).unwrap();
+    let expected = answer(&oracle(&training), &Request::new(&*sparse, k)).0;
+    let shards = sharded(&training, |row| (row % 3) as usize);
+    for engine in [&oracle(&training) as &dyn Search, &inverted(&training, 100, 2), &shards] {
+        assert_eq!(answer(engine, &Request::new(dense, k)).0, expected);
+    }
+}
+
+/// Reused lists give the same results as new ones.
+#[test]
+fn lists_are_used_again() {
+    let training = matrix(&close_rows(10, 300), 64);
+    let engine = inverted(&training, 100, 2);
+    let mut found = NeighborLists::default();
+    for (queries, k) in [(40, 17), (3, 2), (25, 300), (0, 1), (8, 5)] {
+        let queries = matrix(&close_rows(queries, usize::try_from(queries).unwrap()), 64);
+        let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap());
+        let _ = engine.search(&request, &mut found).unwrap();
+        let mut fresh = NeighborLists::default();
+        let _ = engine.search(&request, &mut fresh).unwrap();
+        assert!(found.iter().eq(fresh.iter()) && found.len() == queries.rows());
+    }
+}
+
+#[test]
+fn a_stopped_search_gives_nothing() {
+    let training = matrix(&close_rows(11, 2_000), 64);
+    let queries = matrix(&close_rows(12, 200), 64);
+    let engines: [Arc<dyn Search>; 3] = [
+        Arc::new(oracle(&training)),
+        Arc::new(inverted(&training, 100, 2)),
+        Arc::new(sharded(&training, |row| (row % 3) as usize)),
+    ];
+    for engine in engines {
+        let mut found = NeighborLists::default();
+        let request = Request::new(&*queries, one());
+        let _ = engine.search(&request, &mut found).unwrap();
+        for stop in [Stop::after(Duration::ZERO), Stop::new()] {
+            stop.stop();
+            let stopped = engine.search(&request.until(&stop), &mut found);
+            assert!(matches!(stopped, Err(SearchError::Stopped)), "{engine:?}");
+            assert!(found.is_empty());
+        }
+        // Stopped in progress, from another thread.
+        let many = matrix(&close_rows(13, 20_000), 64);
+        let stop = Stop::new();
+        std::thread::scope(|scope| {
+            let search = scope.spawn(|| {
+                let k = NonZeroUsize::new(50).unwrap();
+                let mut found = NeighborLists::default();
+                engine.search(&Request::new(&*many, k).until(&stop), &mut found).map(|_| ())
+            });
+            std::thread::sleep(Duration::from_millis(3));
+            stop.stop();
+            assert!(matches!(search.join().unwrap(), Err(SearchError::Stopped)));
+        });
+    }
+}
+
+#[test]
+fn deadlines_stop_and_others_do_not() {
+    let training = matrix(&close_rows(14, 50), 64);
+    let engine = inverted(&training, 20, 1);
+    let stopped = |stop: &Stop| {
+        let request = Request::new(&*training, one());
+        // The filter and the stop may be given in any order.
+        [request.until(stop).among(Allow::all()), request.among(Allow::all()).until(stop)].map(
+            |request| {
+                let found = engine.search(&request, &mut NeighborLists::default());
+                matches!(found, Err(SearchError::Stopped))
+            },
+        )
+    };
+    let later = Duration::from_hours(1);
+    assert_eq!(stopped(&Stop::new()), [false; 2]);
+    assert_eq!(stopped(&Stop::after(later)), [false; 2]);
+    assert_eq!(stopped(&Stop::at(Instant::now() + later)), [false; 2]);
+    assert_eq!(stopped(&Stop::after(Duration::MAX)), [false; 2]);
+    assert_eq!(stopped(&Stop::after(Duration::ZERO)), [true; 2]);
+    assert_eq!(stopped(&Stop::at(Instant::now())), [true; 2]);
+    let by_hand = Stop::after(later);
+    by_hand.stop();
+    assert_eq!(stopped(&by_hand), [true; 2]);
+    // Not even an empty answer is given.
+    let none = matrix(&vec![], 64);
+    let request = Request::new(&*none, one()).until(&by_hand);
+    for engine in [&oracle(&training) as &dyn Search, &engine] {
+        let found = engine.search(&request, &mut NeighborLists::default());
+        assert!(matches!(found, Err(SearchError::Stopped)));
+    }
+    let filter = RowSet::from_fn(50, |row| row == 7);
+    let request = Request::new(&*training, one()).among(Allow::all().only(&filter));
+    let (found, _) = answer(&engine, &request.until(&Stop::new()));
+    assert!(found.iter().all(|found| found.len() == 1 && found[0].0 == 7));
+}
+
+/// Blocks of as many rows as 16 bits tell apart, though the terms are so many that fewer blocks would do.
+#[test]
+fn rows_at_the_ends_of_the_largest_blocks() {
+    const ROWS: u32 = 2 * 65_536;
+    let rows: Rows = (0..ROWS).map(|row| vec![(row, 0.5)]).collect();
+    let training = matrix(&rows, ROWS as usize);
+    let wanted = [0, 1, 65_535, 65_536, 65_537, ROWS - 1];
+    let queries = matrix(&wanted.map(|row| vec![(row, 1.0)]).to_vec(), ROWS as usize);
+    let request = Request::new(&*queries, NonZeroUsize::MAX);
+    for block_rows in [0, 65_536, 100_000] {
+        let (found, report) = answer(&inverted(&training, block_rows, 2), &request);
+        assert_eq!(found, wanted.map(|row| vec![(row, 0.5f32.to_bits())]));
+        assert_eq!(report, Report { fast: 6, fell_back: 0 });
+    }
+}
+
+/// Shards of consecutive rows, in any order, under every filter.
+#[test]
+fn shards_of_consecutive_rows() {
+    let all = close_rows(15, 90);
+    let (training, queries) = (matrix(&all, 64), matrix(&close_rows(16, 21), 64));
+    let shard = |rows: std::ops::Range<usize>| -> (RowMap, Arc<dyn Search>) {
+        let map = RowMap::From(u32::try_from(rows.start).unwrap());
+        (map, Arc::new(inverted(&matrix(&all[rows].to_vec(), 64), 10, 1)))
+    };
+    let engine =
+        Sharded::new(vec![shard(30..55), shard(0..30), shard(55..55), shard(55..90)]).unwrap();
+    let filters = Filters::new(90, 21);
+    for allow in filters.all() {
+        for k in [one(), NonZeroUsize::new(12).unwrap(), NonZeroUsize::MAX] {
+            let request = Request::new(&*queries, k).among(allow);
+            let (found, report) = answer(&engine, &request);
+            assert_eq!(found, answer(&oracle(&training), &request).0);
+            assert_eq!(found, answer(&inverted(&training, 16, 1), &request).0);
+            assert_eq!(report, Report { fast: 21, fell_back: 0 });
+        }
+    }
+}
+
+/// A query is fast in a sharded engine only if it is fast in every shard.
+#[test]
+fn reports_say_who_fell_back() {
+    let shard = |rows: &Rows| -> Arc<dyn Search> { Arc::new(inverted(&matrix(rows, 1), 10, 1)) };
+    let (huge, plain) = (vec![vec![(0, 1e30)]; 3], vec![vec![(0, 1.0)]; 3]);
+    let queries = matrix(&vec![vec![(0, 1e30)], vec![(0, 1.0)]], 1);
+    let request = Request::new(&*queries, one());
+    let engine = |shards: Vec<&Rows>| {
+        let map = |at: usize| RowMap::From(u32::try_from(3 * at).unwrap());
+        let shards = shards.into_iter().enumerate().map(|(at, rows)| (map(at), shard(rows)));
+        Sharded::new(shards.collect()).unwrap()
+    };
+    let report = |shards| answer(&engine(shards), &request).1;
+    assert_eq!(report(vec![&plain, &plain]), Report { fast: 2, fell_back: 0 });
+    assert_eq!(report(vec![&huge, &plain]), Report { fast: 1, fell_back: 1 });
+    assert_eq!(report(vec![&plain, &huge]), Report { fast: 1, fell_back: 1 });
+    // At most all of them, though each shard counts its own.
+    assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 0, fell_back: 2 });
+    let found = answer(&oracle(&matrix(&plain, 1)), &request).1;
+    assert_eq!(found, Report { fast: 0, fell_back: 2 });
+}
+
+/// The sum is beyond `f32`: the similarity is the largest number, not infinite.
+#[test]
+fn similarities_end_at_the_largest_number() {
+    let training = matrix(&vec![vec![(0, 1e30)], vec![(0, f32::MAX)]], 1);
+    let request = Request::new(&*training, NonZeroUsize::MAX);
+    for engine in [&oracle(&training) as &dyn Search, &inverted(&training, 10, 1)] {
+        let (found, _) = answer(engine, &request);
+        assert_eq!(found, vec![vec![(0, f32::MAX.to_bits()), (1, f32::MAX.to_bits())]; 2]);
+    }
+}
+
+#[test]
+fn shards_hold_every_row_once() {
+    let shard = |rows: usize| -> Arc<dyn Search> {
+        let rows = vec![vec![(0, 1.0)]; rows];
+        Arc::new(oracle(&matrix(&rows, 1)))
+    };
+    let rows = |rows: &[u32]| RowMap::Rows(rows.into());
+    assert!(Sharded::new(vec![]).is_ok());
+    assert!(Sharded::new(vec![(RowMap::From(2), shard(3)), (RowMap::From(0), shard(2))]).is_ok());
+    for wrong in [
+        vec![(RowMap::From(1), shard(3))],
+        vec![(RowMap::From(0), shard(3)), (RowMap::From(2), shard(2))],
+        vec![(RowMap::From(u32::MAX - 1), shard(3))],
+        vec![(rows(&[1, 0]), shard(2))],
+        vec![(rows(&[0]), shard(2))],
+        vec![(rows(&[0, 0]), shard(2))],
+    ] {
+        assert!(matches!(Sharded::new(wrong), Err(SearchError::Shards { .. })));
+    }
 }
 
 #[test]
 fn refused_at_the_door() {
     let training = matrix(&vec![vec![(0, 1.0)]], 2);
-    let engine = Inverted::new(&training, threads(1)).unwrap();
-    let other = matrix(&vec![vec![(0, 1.0)]], 3);
-    let k = NonZeroUsize::MIN;
-    assert_eq!(
-        engine.top_k(Queries::new(&other.view()), k),
-        Err(SearchError::Columns { found: 3, expected: 2 })
-    );
     let nan = matrix(&vec![vec![(0, f32::NAN)]], 2);
-    assert_eq!(
-        engine.top_k(Queries::new(&nan.view()), k),
-        Err(SearchError::NotFinite { what: "query" })
-    );
-    assert!(Inverted::new(&nan, threads(1)).is_err());
-    let excluded = [Some(0), None];
-    let queries = Queries { rows: &training.view(), excluded: &excluded };
-    assert_eq!(engine.top_k(queries, k), Err(SearchError::Excluded { found: 2, expected: 1 }));
+    let other = matrix(&vec![vec![(0, 1.0)]], 3);
+    let engines: [Arc<dyn Search>; 3] = [
+        Arc::new(inverted(&training, 10, 1)),
+        Arc::new(oracle(&training)),
+        Arc::new(sharded(&training, |_| 0)),
+    ];
+    for engine in engines {
+        let mut found = NeighborLists::default();
+        let mut refused = |request: Request<'_>| {
+            let refused = engine.search(&request, &mut found).unwrap_err();
+            assert!(found.is_empty());
+            refused.to_string()
+        };
+        assert_eq!(
+            refused(Request::new(&*other, one())),
+            "the queries have 3 columns, the training rows 2"
+        );
+        assert_eq!(
+            refused(Request::new(&*nan, one())),
+            "a query row holds a weight that is not finite"
+        );
+        let ranges = [RowRange::one(0), RowRange::one(1)];
+        assert_eq!(
+            refused(Request::new(&*training, one()).among(Allow::all().except_range(&ranges))),
+            "the filter has 2 ranges, expected 1"
+        );
+        let lists = RowLists::new(&[0, 0, 0], &[]);
+        assert_eq!(
+            refused(Request::new(&*training, one()).among(Allow::all().except_listed(lists))),
+            "the filter has 2 lists, expected 1"
+        );
+        for (of_rows, of_queries, expected) in [
+            (&[0, 0][..], &[0][..], "the filter has 2 groups of rows, expected 1"),
+            (&[0], &[], "the filter has 0 groups of queries, expected 1"),
+        ] {
+            let allow = Allow::all().except_group(of_rows, of_queries);
+            assert_eq!(refused(Request::new(&*training, one()).among(allow)), expected);
+        }
+        let set = RowSet::from_fn(7, |_| true);
+        assert_eq!(
+            refused(Request::new(&*training, one()).among(Allow::all().only(&set))),
+            "the filter has 7 rows of the set, expected 1"
+        );
+    }
+    // Weights beyond those that one thread looks at.
+    let weight = |at: u32| if at == 69_999 { f32::NAN } else { 1.0 };
+    let late = matrix(&vec![(0..70_000).map(|at| (at, weight(at))).collect()], 70_000);
+    let infinite = matrix(&vec![vec![(0, f32::INFINITY)]], 1);
+    for wrong in [nan, late, infinite] {
+        assert!(Inverted::new(Arc::clone(&wrong), threads(1)).is_err());
+        assert!(Exhaustive::new(wrong, threads(1)).is_err());
+    }
+    for (dimension, values) in [(0, &[][..]), (0, &[1.0]), (2, &[1.0])] {
+        assert!(matches!(VectorsView::new(dimension, values), Err(SearchError::Shape { .. })));
+    }
+    let dense = VectorsView::new(2, &[f32::NAN, 0.0]).unwrap();
+    let refused =
+        oracle(&training).search(&Request::new(dense, one()), &mut NeighborLists::default());
+    assert!(matches!(refused, Err(SearchError::NotFinite { .. })));
 }

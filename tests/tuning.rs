@@ -1,5 +1,5 @@
-//! Tuning: leave-one-out figures are those of really leaving documents out; thresholds are those
-//! of other people's code.
+//! Tuning: leave-one-out figures equal those of actually leaving documents out; thresholds equal
+//! those of reference implementations.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,38 +8,29 @@
 )]
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use classify::corpus::{Content, Document, Place};
 use classify::counts::{Counts, Fields, Input, TermLimits};
 use classify::decide::{Decision, ThresholdRule, decide, decide_batch};
 use classify::matrix::CsrBuilder;
 use classify::model::InputSpec;
-use classify::search::{Engines, Exhaustive, Queries, Search};
+use classify::random::Random;
+use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
 use classify::threads::Threads;
 use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates,
-    Objective, Trial, Weighted, fold, learn, learn_by_fold, revote, thresholds, window,
+    Objective, Trial, Weighted, abstention, calibrate, fold, learn, learn_by_fold, revote,
+    thresholds, window,
 };
-use classify::vote::{Electorate, LabelScore, vote};
+use classify::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
 use serde_json::Value;
 
-/// A generator of numbers: `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (x ^ (x >> 31)) % limit
-    }
-}
-
-/// Documents about one to three of seven subjects (the last one rare), some of them twice, one
-/// without a term that others have, one without a label.
+/// Documents about one to three of seven subjects (the last one rare); some occur twice, one has
+/// only terms of its own, one has no label.
 fn corpus(documents: usize, several: bool) -> Vec<Document> {
-    let mut random = Random(if several { 3 } else { 5 });
+    let mut random = Random::new(if several { 3 } else { 5 });
     let mut corpus: Vec<Document> = Vec::new();
     for number in 0..documents {
         let mut labels = Vec::new();
@@ -51,9 +42,9 @@ fn corpus(documents: usize, several: bool) -> Vec<Document> {
         labels.dedup();
         let mut text = String::new();
         for _ in 0..4 + random.below(12) {
-            let about = &labels[random.below(labels.len() as u64) as usize];
+            let about = &labels[random.below(labels.len())];
             let word = random.below(12);
-            // Half of the words are anybody's.
+            // Half of the words are shared by all subjects.
             if random.below(2) == 0 {
                 text.extend([about.as_str(), "word", &word.to_string(), " "]);
             } else {
@@ -85,7 +76,7 @@ fn counted(documents: &[Document], threads: &Threads) -> Counts {
     Counts::read(&mut documents, &input, limits, false, threads, &|_| ()).unwrap()
 }
 
-/// Micro and macro F1 and accuracy, the slow obvious way.
+/// Micro and macro F1 and accuracy, computed the slow, obvious way.
 fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Figures {
     let count = |label: u32, a: &[Vec<u32>], b: &[Vec<u32>], both: bool| {
         let pairs = a.iter().zip(b);
@@ -116,15 +107,15 @@ fn close(a: Figures, b: Figures) -> bool {
         && (a.accuracy - b.accuracy).abs() < 1e-12
 }
 
-/// Every document is taken out of the rows, searched by the exhaustive engine, voted and decided
-/// on as a stranger would be, with the thresholds of the parts that it is not in: the figures are
-/// those of the sweep.
+/// Removes every document from the rows, searches it with the exhaustive engine, then votes and
+/// decides as for a new document, with the thresholds of the folds that it is not in. The figures
+/// must equal those of the grid search.
 fn left_out_for_real(several: bool) {
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let documents = corpus(520, several);
     let counts = counted(&documents, &threads);
     let sizes = counts.label_sizes();
-    let among = counts.electorate(&sizes);
+    let among = counts.training_labels(&sizes);
     let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k_max = NonZeroUsize::new(40).unwrap();
@@ -152,7 +143,7 @@ fn left_out_for_real(several: bool) {
 
 fn really(
     weighted: &Weighted,
-    among: &Electorate<'_>,
+    among: &TrainingLabels<'_>,
     best: &Trial,
     decisions: &[Decision; FOLDS],
     threads: &Threads,
@@ -168,9 +159,11 @@ fn really(
             side.push_row(entries);
         }
         let (others, query) = (others.build(all.cols()), query.build(all.cols()));
-        let engine = Exhaustive::new(&others, threads.clone()).unwrap();
+        let engine = Exhaustive::new(Arc::new(others), threads.clone()).unwrap();
         let k = NonZeroUsize::new(best.k).unwrap();
-        let mut neighbors = engine.top_k(Queries::new(&query.view()), k).unwrap().remove(0);
+        let mut found = NeighborLists::default();
+        let _ = engine.search(&Request::new(&query, k), &mut found).unwrap();
+        let mut neighbors = found.get(0).to_vec();
         for neighbor in &mut neighbors {
             neighbor.row += u32::from(neighbor.row as usize >= left_out);
         }
@@ -186,14 +179,14 @@ fn figures_are_those_of_leaving_out_for_real() {
     left_out_for_real(true);
 }
 
-/// Every decision of the sweep gives the figures that `decide` gives on the same votes.
+/// Every decision of the grid search gives the figures that `decide` gives on the same votes.
 #[test]
 fn every_candidate_decides_as_predictions_do() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let documents = corpus(300, true);
     let counts = counted(&documents, &threads);
     let sizes = counts.label_sizes();
-    let among = counts.electorate(&sizes);
+    let among = counts.training_labels(&sizes);
     let weighted = Weighted::new(&counts, &Fields::Whole, "ntc".parse().unwrap());
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k = NonZeroUsize::new(9).unwrap();
@@ -210,7 +203,7 @@ fn every_candidate_decides_as_predictions_do() {
             }
             Candidate::First { labels } => Decision::First { labels },
             Candidate::LargestGap => Decision::LargestGap,
-            // The best of these is decided on by the test above.
+            // The best of these is checked by the test above.
             Candidate::Single | Candidate::PerLabel { .. } | Candidate::Proportional { .. } => {
                 continue;
             }
@@ -231,7 +224,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     let counts = counted(&documents, &threads);
     let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
-    let engine = Exhaustive::new(weighted.documents(), threads.clone()).unwrap();
+    let engine = Exhaustive::new(Arc::clone(weighted.documents()), threads.clone()).unwrap();
     let queries = weighted.queries().view();
     let near = NearDuplicates::search(&engine, &queries, 0.5).unwrap();
     assert!(near.documents() > 20);
@@ -261,12 +254,12 @@ fn windows_where_labels_are_spread() {
     let spread: Vec<u32> = (0..320).map(|row| row % 4).collect();
     let sorted: Vec<u32> = (0..320).map(|row| row / 20).collect();
     let among =
-        |indices| Electorate { indptr: &indptr, indices, weights: &weights, sizes: &[80; 16] };
+        |indices| TrainingLabels { indptr: &indptr, indices, weights: &weights, sizes: &[80; 16] };
     assert_eq!(window(&among(&spread)), 20);
     assert_eq!(window(&among(&sorted)), 0);
 }
 
-/// The scores of labels as the golden file has them.
+/// The scores of labels from the golden file.
 fn golden_labels(golden: &Value) -> Vec<LabelScores> {
     golden
         .as_array()
@@ -278,7 +271,7 @@ fn golden_labels(golden: &Value) -> Vec<LabelScores> {
             let mut pairs: Vec<(f64, bool)> = scores.zip(due.clone()).collect();
             pairs.retain(|&(score, _)| score > 0.0);
             pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
-            LabelScores { scores: pairs, due: due.filter(|&due| due).count() as u32 }
+            LabelScores { scores: pairs, gold: due.filter(|&due| due).count() as u32 }
         })
         .collect()
 }
@@ -310,7 +303,7 @@ fn thresholds_of_other_peoples_code() {
     let rare = golden_labels(&golden["rare"]);
     let found = thresholds(ThresholdRule::Micromacro, 0.0, &rare);
     same_thresholds("rare", &found, &golden["rare_micromacro"]);
-    // More labels than lend each other their curves.
+    // More labels than are averaged in a neighborhood.
     let found = thresholds(ThresholdRule::ScutSmoothed, 10.0, &rare);
     same_thresholds("rare, smoothed", &found, &golden["rare_scut_smoothed"]);
 }
@@ -357,8 +350,61 @@ fn rules_of_ranks_of_other_peoples_code() {
                 }
             }
             scores.sort_by(|a, b| b.0.total_cmp(&a.0));
-            LabelScores { scores, due: size as u32 }
+            LabelScores { scores, gold: size as u32 }
         })
         .collect();
     same_thresholds("rtcut", &thresholds(ThresholdRule::Rtcut, 0.0, &values), &golden["rtcut"]);
+}
+
+/// No allocation and no loop depends on the largest k alone.
+#[test]
+fn more_neighbors_than_documents() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let documents = corpus(60, false);
+    let counts = counted(&documents, &threads);
+    let sizes = counts.label_sizes();
+    let among = counts.training_labels(&sizes);
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+    let engines = Engines::cpu(&threads);
+    let all = NonZeroUsize::new(documents.len() - 1).unwrap();
+    let tuned = |k_max: NonZeroUsize, exclusion: Exclusion<'_>| {
+        let found = weighted.leave_one_out(&rows, k_max, exclusion, &engines, &|_| ()).unwrap();
+        revote(&found, among, &Grid::full(k_max, false, Objective::MicroF1), &threads)
+    };
+    for exclusion in [Exclusion::default(), Exclusion { window: 3, ..Exclusion::default() }] {
+        let expected = tuned(all, exclusion);
+        for k_max in [NonZeroUsize::new(1_000_000).unwrap(), NonZeroUsize::MAX] {
+            let found = tuned(k_max, exclusion);
+            assert_eq!((found.best, found.trials), (expected.best, expected.trials.clone()));
+        }
+        assert!(expected.trials.iter().all(|trial| trial.k < documents.len()));
+    }
+}
+
+/// One document with 40,000 labels, which is a neighbor of the others: tuning takes time and memory
+/// proportional to the labels.
+#[test]
+fn a_document_of_many_labels() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let mut documents = corpus(8, true);
+    let labels: Vec<String> = (0..40_000).map(|label| format!("label{label}")).collect();
+    documents[3].labels.extend(labels);
+    let counts = counted(&documents, &threads);
+    let sizes = counts.label_sizes();
+    let among = counts.training_labels(&sizes);
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+    let k = NonZeroUsize::new(3).unwrap();
+    let found = weighted
+        .leave_one_out(&rows, k, Exclusion::default(), &Engines::cpu(&threads), &|_| ())
+        .unwrap();
+    let grid =
+        Grid { weights: vec![VoteWeight::Uniform], ..Grid::full(k, true, Objective::MicroF1) };
+    let start = Instant::now();
+    let tuned = revote(&found, among, &grid, &threads);
+    calibrate(&found, among, &tuned.best);
+    abstention(&found, among, &tuned.best, 0.05, &|_| 0.0);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(tuned.trials.len() > 3 * 12 && tuned.best.figures.micro_f1 > 0.0);
 }

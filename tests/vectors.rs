@@ -1,27 +1,29 @@
-//! Files of vectors: what they give back, and that a damaged one is never taken for a sound one.
+//! Vectors files: what they contain, and that a damaged one is never accepted.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
+use std::sync::Arc;
 
-use classify::classifier::{Classifier, Vectors};
+use classify::classifier::{Classifier, DocumentVectors};
 use classify::corpus::{Corpus, Document, ReadOptions};
 use classify::model::Model;
 use classify::threads::Threads;
 use classify::vectors::{StoredVectors, VectorsProblem, VectorsWriter};
 
-fn model(name: &str) -> Model {
-    Model::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)).unwrap()
+fn model(name: &str) -> Arc<Model> {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    Arc::new(Model::open(&models.join(name)).unwrap())
 }
 
 const LINES: &str = r#"{"id": "a", "text": "bake bread with basil", "labels": ["cooking", "home"]}
 {"id": "b", "text": "qwerty", "labels": []}
 {"id": "ü", "text": "comet stars, stars and bread", "labels": ["home"]}"#;
 
-fn vectorized(model: &Model) -> (Vec<Document>, Vectors, VectorsWriter) {
+fn vectorized(model: &Arc<Model>) -> (Vec<Document>, DocumentVectors, VectorsWriter) {
     let corpus = Corpus::from_bytes("lines", LINES.into(), ReadOptions::default()).unwrap();
     let documents: Vec<Document> = corpus.collect::<Result<_, _>>().unwrap();
-    let classifier = Classifier::new(model, &Threads::available().unwrap()).unwrap();
+    let classifier = Classifier::new(Arc::clone(model), &Threads::available().unwrap()).unwrap();
     let vectors = classifier.vectorize(&documents).unwrap();
     let mut writer = VectorsWriter::new(model);
     // In two pieces.
@@ -78,7 +80,7 @@ fn another_model_and_every_damage_are_refused() {
         let mut damaged = sound.clone();
         damaged[at] ^= 1 << (at % 8);
         std::fs::write(&path, &damaged).unwrap();
-        // A blank of the header's padding may become another one; anything else is noticed.
+        // A blank of the header's padding may become another one; any other change is detected.
         if let Ok(stored) = StoredVectors::open(&path, &own) {
             assert!(sound[at] == b' ' && stored.len() == 3, "byte {at}");
         }

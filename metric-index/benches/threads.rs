@@ -11,7 +11,7 @@ use std::num::NonZero;
 
 use metric_index::collector::{Answer, Nearest, Within};
 use metric_index::generate::{clustered, held_out};
-use metric_index::index::{Index, KdTree, Kind};
+use metric_index::index::{Index, Kind};
 use metric_index::metric::{Edit, Euclidean};
 use metric_index::points::{Points, Subset};
 use metric_index::strategy::{Measures, Options, Strategy, run};
@@ -35,7 +35,7 @@ fn main() -> Outcome<()> {
     let text = std::fs::read_to_string(file)?;
     let (words, queries) = held_out(text.lines().map(str::trim), QUERIES, 0);
     println!("{} words, edit distance <= 2", words.len());
-    for kind in Kind::all() {
+    for kind in Kind::of_any_metric() {
         let index = kind.build(&words, Edit)?;
         compare(&kind.to_string(), &index, &queries, |_| Within::new(2.0), &threads)?;
     }
@@ -45,8 +45,7 @@ fn main() -> Outcome<()> {
         let index = kind.build(&points, Euclidean)?;
         compare(&kind.to_string(), &index, &queries, |_| Nearest::new(10), &threads)?;
     }
-    let index = KdTree::build(&points, Euclidean)?;
-    compare("kd-tree", &index, &queries, |_| Nearest::new(10), &threads)
+    Ok(())
 }
 
 fn compare<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>(

@@ -1,56 +1,32 @@
-//! Which index to take: the kinds are tried on a sample.
+//! Recommends an index by trying all kinds on a sample.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::collector::{Nearest, Within};
+use crate::collector::{AnyCollector, Nearest, Within};
 use crate::error::Error;
 use crate::estimate::intrinsic_dimension;
 use crate::generate::Random;
-use crate::index::{ClusterSize, EgnatOptions, Index, KdTree, Kind, Pivots, search};
-use crate::metric::{Coordinates, Counted, Metric};
+use crate::index::{ClusterSize, EgnatOptions, Kind, Pivots, search};
+use crate::metric::{Counted, Metric, check};
 use crate::points::{Points, Subset};
 
-/// What is going to be asked.
+/// Points on which the axioms of the metric are tried.
+const AXIOMS: usize = 64;
+
+/// The queries for which an index is wanted.
 ///
 /// ```
 /// let _ = metric_index::Question::Nearest(10);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Question {
-    /// So many nearest points.
+    /// The k nearest points.
     Nearest(usize),
     /// All points within a radius.
     Within(f32),
 }
 
-/// An index that was tried.
-///
-/// ```
-/// use metric_index::Advised;
-/// use metric_index::index::Kind;
-///
-/// assert_eq!(Advised::Any(Kind::VpTree).to_string(), "vp-tree");
-/// assert_eq!(Advised::KdTree.to_string(), "kd-tree");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Advised {
-    /// One of those for any metric.
-    Any(Kind),
-    /// The KD-tree, for vectors only.
-    KdTree,
-}
-
-impl fmt::Display for Advised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any(kind) => kind.fmt(f),
-            Self::KdTree => f.write_str("kd-tree"),
-        }
-    }
-}
-
-/// What an index took on the sample.
+/// The cost of an index on the sample.
 ///
 /// ```
 /// use metric_index::metric::Edit;
@@ -66,18 +42,18 @@ impl fmt::Display for Advised {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The index.
-    pub index: Advised,
-    /// Distances to build it.
+    pub index: Kind,
+    /// Distances evaluated to build it.
     pub build_evaluations: u64,
     /// Time to build it, on all threads.
     pub build: Duration,
-    /// Distances of a query, in the mean.
+    /// Mean number of distances per query.
     pub evaluations: f64,
-    /// Time of a query on one thread, in the median.
+    /// Median time of a query on one thread.
     pub query: Duration,
 }
 
-/// What was found out about some points.
+/// The recommendation for a set of points.
 ///
 /// ```
 /// use metric_index::metric::Edit;
@@ -94,20 +70,21 @@ pub struct Candidate {
 pub struct Advice {
     /// See [`intrinsic_dimension`].
     pub intrinsic_dimension: f64,
-    /// Points that the indexes were built of.
+    /// The number of points that the indexes were built from.
     pub sample: usize,
-    /// The fastest first.
+    /// All that were tried, the fastest first.
     pub candidates: Vec<Candidate>,
 }
 
-/// Tries every kind of index with some parameters on a random sample of the points: other points of the sample, a
-/// hundredth and at most 200, are the queries.
+/// Tries every kind of index that takes the metric, with some parameters, on a random sample of the points: one
+/// hundredth of the sample, at most 200 points, is held out as queries.
 ///
-/// The times are measured, and are not the same from run to run. On more points than the sample the indexes
-/// that exclude most gain most: a sample of all points is the best.
+/// Times vary from run to run. With more points than the sample, the indexes that exclude most gain most: a sample of
+/// all points is the most reliable.
 ///
 /// # Errors
-/// If there are fewer than 100 points in the sample, or points have no distance, or the radius is none.
+/// If the sample has fewer than 100 points, points have no finite distance, the radius is negative or NaN, or the metric
+/// fails [`check`].
 ///
 /// ```
 /// use metric_index::metric::Edit;
@@ -127,35 +104,8 @@ pub fn advise<S: Points, M: Metric<S::Point>>(
     seed: u64,
 ) -> Result<Advice, Error> {
     let mut trial = Trial::new(points, question, sample, seed)?;
-    trial.of_any_metric(metric)?;
-    trial.advice(metric)
-}
-
-/// [`advise`] for vectors, with the KD-tree among the indexes.
-///
-/// # Errors
-/// As [`advise`].
-///
-/// ```
-/// use metric_index::metric::Euclidean;
-/// use metric_index::points::Vectors;
-/// use metric_index::{Question, advise_vectors};
-///
-/// let plane = Vectors::new((0..4_000u16).map(|x| f32::from(x % 1_000 * 37 % 1_000)).collect(), 2)?;
-/// let advice = advise_vectors(&plane, &Euclidean, Question::Nearest(5), 1_000, 0)?;
-/// assert!(advice.intrinsic_dimension < 5.0);
-/// # Ok::<(), metric_index::error::Error>(())
-/// ```
-pub fn advise_vectors<S: Points<Point = [f32]>, M: Coordinates>(
-    points: &S,
-    metric: &M,
-    question: Question,
-    sample: usize,
-    seed: u64,
-) -> Result<Advice, Error> {
-    let mut trial = Trial::new(points, question, sample, seed)?;
-    trial.of_any_metric(metric)?;
-    trial.of_kd_tree(metric)?;
+    check(points, metric, AXIOMS, seed)?;
+    trial.every_kind(metric)?;
     trial.advice(metric)
 }
 
@@ -174,7 +124,7 @@ impl<'a, S: Points> Trial<'a, S> {
         {
             return Err(Error::Radius { radius });
         }
-        let sample = Random(seed).sample(points.len(), sample);
+        let sample = Random::new(seed).sample(points.len(), sample);
         if sample.len() < 100 {
             return Err(Error::TooFew { count: sample.len(), expected: 100 });
         }
@@ -188,7 +138,7 @@ impl<'a, S: Points> Trial<'a, S> {
         Ok(Self { points, queries, question, seed, candidates: Vec::new() })
     }
 
-    fn of_any_metric<M: Metric<S::Point>>(&mut self, metric: &M) -> Result<(), Error> {
+    fn every_kind(&mut self, metric: &dyn Metric<S::Point>) -> Result<(), Error> {
         let more = [
             Kind::ListOfClusters(ClusterSize::Points(16)),
             Kind::ListOfClusters(ClusterSize::Points(256)),
@@ -197,46 +147,37 @@ impl<'a, S: Points> Trial<'a, S> {
             Kind::Egnat(EgnatOptions { arity: 8, bucket: 32 }),
             Kind::Egnat(EgnatOptions { arity: 32, bucket: 128 }),
         ];
-        for kind in Kind::all().into_iter().chain(more) {
-            let counted = Counted::new(metric);
-            let points = self.points.clone();
-            self.measure(Advised::Any(kind), &counted, || kind.build(points, &counted))?;
+        let boxes = metric.coordinates().map(|_| Kind::KdTree);
+        for kind in Kind::of_any_metric().into_iter().chain(more).chain(boxes) {
+            self.measure(kind, &Counted::new(metric))?;
         }
         Ok(())
     }
 
-    fn of_kd_tree<M: Coordinates>(&mut self, metric: &M) -> Result<(), Error>
-    where
-        S: Points<Point = [f32]>,
-    {
-        let counted = Counted::new(metric);
-        let points = self.points.clone();
-        self.measure(Advised::KdTree, &counted, || KdTree::build(points, &counted))
-    }
-
-    fn measure<I: Index<Points = Subset<&'a S>>, M: Metric<S::Point>>(
+    fn measure(
         &mut self,
-        name: Advised,
-        counted: &Counted<M>,
-        build: impl FnOnce() -> Result<I, Error>,
+        kind: Kind,
+        counted: &Counted<&dyn Metric<S::Point>>,
     ) -> Result<(), Error> {
         let start = Instant::now();
-        let index = build()?;
+        // The same type for any metric: the indexes are compiled once for each store of points.
+        let index = kind.build(self.points.clone(), counted as &dyn Metric<S::Point>)?;
         let (build, build_evaluations) = (start.elapsed(), counted.calls());
         let (mut evaluations, mut times) = (0, Vec::new());
         for query in 0..u32::try_from(self.queries.len()).expect("at most 200") {
             let query = self.queries.point(query);
             let start = Instant::now();
-            let cost = match self.question {
-                Question::Nearest(k) => search(&index, query, Nearest::new(k))?.1,
-                Question::Within(radius) => search(&index, query, Within::new(radius))?.1,
+            let collector = match self.question {
+                Question::Nearest(k) => AnyCollector::Nearest(Nearest::new(k)),
+                Question::Within(radius) => AnyCollector::Within(Within::new(radius)),
             };
+            let (_, cost) = search(&index, query, collector)?;
             times.push(start.elapsed());
             evaluations += cost.evaluations;
         }
         times.sort_unstable();
         self.candidates.push(Candidate {
-            index: name,
+            index: kind,
             build_evaluations,
             build,
             evaluations: evaluations as f64 / times.len() as f64,

@@ -1,22 +1,26 @@
 //! The flags as they are typed, and what each command does.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use array_file::output::{Output, OutputError, OutputProblem, Outputs};
 use clap::{Args, Parser, ValueEnum};
-use metric_index::collector::{Answer, Nearest, Within};
-use metric_index::index::{AnyIndex, Index, KdTree, Kind, Progress};
-use metric_index::metric::{Edit, Metric};
+use metric_index::collector::{AnyCollector, Nearest, Within};
+use metric_index::error::Error;
+use metric_index::index::{AnyIndex, Index, Kind, Progress};
+use metric_index::metric::{Edit, Metric, check};
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Vectors};
-use metric_index::stored::{StoreProblem, Stored, StoredPoints, describe, open, save};
+use metric_index::stored::{
+    StoreError, StoreProblem, Stored, StoredPoints, describe, open, save_to,
+};
 use metric_index::strategy::{Options, Run, Strategy, run as answer};
 
 use bar::Bar;
-use input::{Data, Input};
+use input::{Data, Format, Input};
 use metric::VectorMetric;
 
 mod bar;
@@ -28,51 +32,64 @@ mod thesis;
 /// Exact similarity search in metric spaces
 #[derive(Debug, Parser)]
 #[command(name = "metric-index", version)]
-pub(crate) enum Command {
+pub(crate) struct Program {
+    /// Print only errors on standard error
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
     /// Build an index of words or vectors
     Build(Build),
     /// Find all points within a radius of each query
     Range(Range),
     /// Find the nearest points of each query
     Knn(Knn),
-    /// Tell what an index holds, or what a space is like and which index fits
+    /// Describe an index, or analyze a set of points and recommend an index
     Stats(stats::Stats),
-    /// Measure
+    /// Run benchmarks
     #[command(subcommand)]
     Bench(Bench),
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Bench {
+enum Bench {
     /// The experiments of Barrientos 2011, chapter 3: strategies of several threads, and indexes
     Thesis(thesis::Thesis),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Build {
+struct Build {
     #[command(flatten)]
     points: Input,
     /// Where the index is written
     #[arg(short, long, value_name = "INDEX")]
     output: PathBuf,
-    /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE, sss-index:PIVOTSp, sss-tree:SHARE,
-    /// egnat:ARITYxBUCKET, m-tree:PAGE, vp-tree or (vectors) kd-tree
+    /// The kind of index: brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE (pivots by Sparse Spatial Selection),
+    /// sss-index:PIVOTSp (so many pivots, each the farthest from those before; sss-index alone means 32p),
+    /// sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE, vp-tree or kd-tree (vectors with a Minkowski distance)
     #[arg(long, default_value = "vp-tree", value_name = "KIND")]
-    index: String,
+    index: Kind,
     #[command(flatten)]
     metric: MetricFlag,
+    /// Threads to use; the index never depends on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct MetricFlag {
+struct MetricFlag {
     /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular, hamming (vectors)
-    /// [default: edit, euclidean]
+    /// [default: that of the index, otherwise edit or euclidean]
     #[arg(long)]
     metric: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Search {
+struct Search {
     /// The index
     index: PathBuf,
     #[command(flatten)]
@@ -82,38 +99,38 @@ pub(crate) struct Search {
     /// Threads to use; answers never depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Which thread works on what
+    /// How queries are distributed over the threads
     #[arg(long, value_enum, default_value_t = StrategyName::Local)]
     strategy: StrategyName,
-    /// The form of the answers
+    /// The format of the answers
     #[arg(long, value_enum, default_value_t = To::Jsonl)]
     to: To,
-    /// Tell on standard error what the search took
+    /// Print the measurements of the search on standard error
     #[arg(long)]
     measures: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Range {
+struct Range {
     #[command(flatten)]
     search: Search,
-    /// The greatest distance; points at it belong to the answer
+    /// The greatest distance, inclusive
     #[arg(short, long)]
     radius: f32,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Knn {
+struct Knn {
     #[command(flatten)]
     search: Search,
-    /// How many points
+    /// The number of neighbors
     #[arg(short)]
-    k: usize,
+    k: NonZero<usize>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum StrategyName {
-    /// A thread answers a query alone
+    /// Each thread answers its own queries
     Local,
     /// Supersteps, tasks dealt to all threads
     BulkCircular,
@@ -163,8 +180,18 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    fn of<E: Into<anyhow::Error>>(code: u8) -> impl Fn(E) -> Self {
-        move |error| Self { code, error: error.into() }
+    /// An error of a file of an index: of the system, or of the file.
+    fn stored(error: StoreError) -> Self {
+        let code = match &error.problem {
+            StoreProblem::File(problem)
+                if problem.io_kind() == Some(io::ErrorKind::OutOfMemory) =>
+            {
+                5
+            }
+            StoreProblem::File(problem) if problem.is_write() => 1,
+            _ => 4,
+        };
+        Self { code, error: error.into() }
     }
 
     fn usage(text: String) -> Self {
@@ -176,6 +203,20 @@ impl Failure {
     }
 }
 
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        let clash =
+            matches!(error.problem, OutputProblem::IsInput { .. } | OutputProblem::IsOutput { .. });
+        let hint = error.hint();
+        let error = anyhow::Error::from(error);
+        let error = match hint {
+            Some(hint) => anyhow::anyhow!("{error}\nhint: {hint}"),
+            None => error,
+        };
+        Self { code: if clash { 2 } else { 1 }, error }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self { code: 1, error: error.into() }
@@ -184,92 +225,173 @@ impl From<io::Error> for Failure {
 
 type Outcome = Result<(), Failure>;
 
-pub(crate) fn run(command: Command) -> Outcome {
-    match command {
-        Command::Build(build) => build.run(),
-        Command::Range(Range { search, radius }) if radius >= 0.0 => {
-            search.run(|_| Within::new(radius))
+/// An index that cannot be built, or a search that cannot be made: the fault of a flag, of the machine or of the points.
+fn refused(error: Error) -> Failure {
+    let code = match error {
+        Error::Threads { .. } => 5,
+        Error::Share { .. }
+        | Error::Radius { .. }
+        | Error::Option { .. }
+        | Error::NoCoordinates => 2,
+        _ => 3,
+    };
+    Failure { code, error: error.into() }
+}
+
+/// What is said on standard error beside errors.
+#[derive(Debug, Clone, Copy)]
+struct Talk {
+    is_quiet: bool,
+}
+
+impl Talk {
+    fn say(self, text: &str) {
+        if !self.is_quiet {
+            let _ = writeln!(io::stderr(), "{text}");
         }
-        Command::Range(Range { radius, .. }) => {
-            Err(Failure::usage(format!("radius {radius}, expected a number from 0")))
-        }
-        Command::Knn(Knn { search, k }) => search.run(|_| Nearest::new(k)),
-        Command::Stats(stats) => stats.run(),
-        Command::Bench(Bench::Thesis(thesis)) => thesis.run(),
+    }
+
+    fn warn(self, text: &str) {
+        self.say(&format!("warning: {text}"));
     }
 }
 
-fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
+/// Prints help, the version or a usage error.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // Help and the version are data.
+        let printed = Output::standard().map_err(Failure::from).and_then(|_| Ok(error.print()?));
+        return match printed {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failure.report(),
+        };
+    }
+    let _ = error.print();
+    ExitCode::from(2)
+}
+
+impl Program {
+    pub(crate) fn run(self) -> Outcome {
+        let talk = Talk { is_quiet: self.quiet };
+        match self.command {
+            Command::Build(build) => build.run(talk),
+            Command::Range(Range { search, radius }) if radius >= 0.0 => {
+                search.run(talk, || AnyCollector::Within(Within::new(radius)))
+            }
+            Command::Range(Range { radius, .. }) => {
+                Err(Failure::usage(format!("radius {radius}, expected a number of at least 0")))
+            }
+            Command::Knn(Knn { search, k }) => {
+                search.run(talk, || AnyCollector::Nearest(Nearest::new(k.get())))
+            }
+            Command::Stats(stats) => stats.run(talk),
+            Command::Bench(Bench::Thesis(thesis)) => thesis.run(talk),
+        }
+    }
+}
+
+fn all_cores() -> NonZero<usize> {
+    std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// Starts the threads that build indexes.
+fn start_threads(threads: Option<NonZero<usize>>) -> Outcome {
+    let threads = threads.unwrap_or_else(all_cores);
+    let started = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build_global();
+    started.map_err(|error| Failure {
+        code: 5,
+        error: anyhow::anyhow!("cannot start {threads} threads: {error}; take fewer with -j"),
+    })
 }
 
 /// No metric for words but edit distance.
-fn of_words(metric: &MetricFlag) -> Result<Edit, Failure> {
-    match metric.metric.as_deref() {
+fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
+    match name {
         None | Some("edit") => Ok(Edit),
         Some(other) => Err(Failure::usage(format!("metric {other} of words, expected edit"))),
     }
 }
 
-fn of_vectors(metric: &MetricFlag) -> Result<VectorMetric, Failure> {
-    metric.metric.as_deref().unwrap_or("euclidean").parse().map_err(Failure::usage)
+fn of_vectors(name: Option<&str>) -> Result<VectorMetric, Failure> {
+    name.unwrap_or("euclidean").parse().map_err(Failure::usage)
 }
 
+impl MetricFlag {
+    fn name(&self) -> Option<&str> {
+        self.metric.as_deref()
+    }
+}
+
+/// Points on which the axioms of the metric are tried before an index is built.
+const AXIOMS: usize = 64;
+
 impl Build {
-    fn run(self) -> Outcome {
+    fn run(self, talk: Talk) -> Outcome {
         let start = Instant::now();
-        let bar = Bar::new("building");
-        let hear = |done: u64, all: u64| bar.show(done, all);
-        let told = Progress::new(&hear);
-        let kind = || self.index.parse::<Kind>().map_err(|no| Failure::usage(no.to_string()));
-        let (count, what) = match self.points.read()? {
+        if self.output.as_os_str() == "-" {
+            return Err(Failure::usage("an index is a file: -o takes its name".to_owned()));
+        }
+        let mut files = Outputs::default();
+        files.reads(self.points.path());
+        let output = files.open(&self.output)?;
+        start_threads(self.threads)?;
+        let bar = Bar::new("building", talk.is_quiet);
+        let show = |done: u64, all: u64| bar.show(done, all);
+        let progress = Progress::new(&show);
+        let kind = self.index;
+        let (count, what) = match self.points.read(talk, None)? {
             Data::Words(words) => {
-                let (count, kind) = (words.len(), kind()?);
-                let index = kind.build_with(words, of_words(&self.metric)?, &told);
-                let index = index.map_err(Failure::of(3))?;
+                let (count, metric) = (words.len(), of_words(self.metric.name())?);
+                check(&words, &metric, AXIOMS, 0).map_err(refused)?;
+                let index = kind.build_with(words, metric, &progress).map_err(refused)?;
                 bar.end();
-                save(&index, &self.output).map_err(Failure::of(1))?;
+                save_to(&index, output).map_err(Failure::stored)?;
                 (count, "words".to_owned())
             }
             Data::Vectors(vectors) => {
                 let (count, dimension) = (vectors.len(), vectors.dimension());
-                let metric = of_vectors(&self.metric)?;
-                if self.index == "kd-tree" {
-                    let index =
-                        KdTree::build_with(vectors, metric, &told).map_err(Failure::of(3))?;
-                    bar.end();
-                    save(&index, &self.output).map_err(Failure::of(1))?;
-                } else {
-                    let index =
-                        kind()?.build_with(vectors, metric, &told).map_err(Failure::of(3))?;
-                    bar.end();
-                    save(&index, &self.output).map_err(Failure::of(1))?;
-                }
+                let metric = of_vectors(self.metric.name())?;
+                check(&vectors, &metric, AXIOMS, 0).map_err(refused)?;
+                let index = kind.build_with(vectors, metric, &progress).map_err(refused)?;
+                bar.end();
+                save_to(&index, output).map_err(Failure::stored)?;
                 (count, format!("vectors of {dimension} dimensions"))
             }
         };
         if count == 0 {
-            say(&format!("warning: {}: no points in it", self.points.path().display()));
+            talk.warn(&format!("{}: no points in it", self.points.path().display()));
         }
         let (path, seconds) = (self.output.display(), start.elapsed().as_secs_f64());
-        say(&format!("{path}: {} of {count} {what}, {seconds:.1} s", self.index));
+        talk.say(&format!("{path}: {kind} of {count} {what}, {seconds:.1} s"));
         Ok(())
     }
 }
 
 impl Search {
-    fn run<C: Answer>(self, ask: impl Fn(u32) -> C + Sync) -> Outcome {
-        let found = describe(&self.index).map_err(Failure::of(4))?;
-        let queries = self.queries.read()?;
+    fn run(self, talk: Talk, ask: impl Fn() -> AnyCollector + Sync) -> Outcome {
+        let out = Output::standard()?;
+        let found = describe(&self.index).map_err(Failure::stored)?;
+        let metric = self.metric.name().or(found.metric.as_deref());
+        let same_metric = |metric: Option<String>| match (&found.metric, metric) {
+            (Some(saved), Some(given)) if *saved != given => Err(Failure::usage(format!(
+                "--metric {given}, but {} was built with {saved}: leave --metric out",
+                self.index.display()
+            ))),
+            _ => Ok(()),
+        };
+        // What the file of the queries holds, if its name does not tell.
+        let format = if found.points == "strings" { Format::Words } else { Format::Csv };
+        let queries = self.queries.read(talk, Some(format))?;
         match (found.points.as_str(), queries) {
             ("strings", Data::Words(queries)) => {
-                let metric = of_words(&self.metric)?;
+                let metric = of_words(metric)?;
                 let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
-                self.answer(&index, &queries, ask, text)
+                self.answer(&index, &queries, ask, text, out)
             }
             ("vectors of F32", Data::Vectors(queries)) => {
-                let metric = of_vectors(&self.metric)?;
+                let metric = of_vectors(metric)?;
+                same_metric(Metric::<[f32]>::name(&metric))?;
                 let (dimension, own) = (found.dimension.unwrap_or(0), queries.dimension());
                 if own as u64 != dimension {
                     let path = self.queries.path().display();
@@ -278,33 +400,30 @@ impl Search {
                     )));
                 }
                 let none = |_: &[f32]| None;
-                if found.index == "kd-tree" {
-                    let index: KdTree<Vectors<f32>, _> = opened(&self.index, metric)?;
-                    self.answer(&index, &queries, ask, none)
-                } else {
-                    let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
-                    self.answer(&index, &queries, ask, none)
-                }
+                let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
+                self.answer(&index, &queries, ask, none, out)
             }
             (points, _) => {
                 let path = self.queries.path().display();
-                Err(Failure::input(format!("{path}: these are no queries to an index of {points}")))
+                Err(Failure::input(format!(
+                    "{path}: these are no queries to an index of {points}; --format says what a file holds"
+                )))
             }
         }
     }
 
-    fn answer<I: Index, C: Answer>(
+    fn answer<I: Index>(
         &self,
         index: &I,
         queries: &I::Points,
-        ask: impl Fn(u32) -> C + Sync,
+        ask: impl Fn() -> AnyCollector + Sync,
         text: impl Fn(&<I::Points as Points>::Point) -> Option<String>,
+        mut out: Output,
     ) -> Outcome {
-        let all = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let options = Options::new(self.strategy.into(), self.threads.unwrap_or_else(all));
+        let threads = self.threads.unwrap_or_else(all_cores);
+        let options = Options::new(self.strategy.into(), threads);
         let Run { answers, measures } =
-            answer(index, queries, ask, &options).map_err(Failure::of(3))?;
-        let mut out = BufWriter::new(io::stdout().lock());
+            answer(index, queries, |_| ask(), &options).map_err(refused)?;
         for (query, answer) in (0u32..).zip(answers) {
             let answer = answer.map_err(|error| {
                 let path = self.queries.path().display();
@@ -339,9 +458,9 @@ impl Search {
                 }
             }
         }
-        out.flush()?;
+        out.commit()?;
         if self.measures {
-            say(&format!(
+            let text = format!(
                 "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, {} threads, idle {:.0} %, \
                  balance {:.2}, {} supersteps, {} messages",
                 queries.len(),
@@ -354,7 +473,9 @@ impl Search {
                 measures.balance(),
                 measures.supersteps(),
                 measures.messages(),
-            ));
+            );
+            // Asked for, so said with --quiet, too.
+            let _ = writeln!(io::stderr(), "{text}");
         }
         Ok(())
     }
@@ -365,10 +486,13 @@ where
     I::Metric: Metric<<I::Points as Points>::Point>,
 {
     open(path, metric).map_err(|error| {
-        let is_metric = matches!(error.problem, StoreProblem::Metric { .. });
-        let error = anyhow::Error::from(error);
+        let is_metric =
+            matches!(error.problem, StoreProblem::Metric { .. } | StoreProblem::MetricName { .. });
+        let failure = Failure::stored(error);
         let hint = "give the --metric that it was built with";
-        let error = if is_metric { anyhow::anyhow!("{error}; {hint}") } else { error };
-        Failure { code: 4, error }
+        if is_metric {
+            return Failure { error: anyhow::anyhow!("{}; {hint}", failure.error), ..failure };
+        }
+        failure
     })
 }

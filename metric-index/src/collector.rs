@@ -1,10 +1,10 @@
-//! How far to look: the only thing in which range and nearest-neighbor queries differ.
+//! Collectors: the search radius, which is all that distinguishes range from nearest-neighbor queries.
 
 use std::collections::BinaryHeap;
 
 use crate::neighbor::Neighbor;
 
-/// Takes the points that a search comes by.
+/// Collects the candidates that a search visits.
 ///
 /// ```
 /// use metric_index::collector::Collector;
@@ -32,15 +32,16 @@ use crate::neighbor::Neighbor;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Collector {
-    /// No point farther than this can enter the answer. It never grows during a search. Below 0: none can.
+    /// The search radius: no point farther away can enter the answer. It never grows during a search. A negative radius
+    /// excludes all points.
     fn radius(&self) -> f32;
 
-    /// Takes a point if it belongs in the answer.
+    /// Keeps the candidate if it belongs in the answer.
     fn offer(&mut self, candidate: Neighbor);
 }
 
-/// A collector that ends with an answer. Parts of an answer, found by several threads, are put together by
-/// offering them to one of them.
+/// A collector that yields an answer. Partial answers of several threads are merged by offering their neighbors to
+/// one of the collectors.
 ///
 /// ```
 /// use metric_index::collector::{Answer, Collector, Nearest};
@@ -52,7 +53,7 @@ pub trait Collector {
 /// assert_eq!(Answer::into_sorted(nearest)[0].point, 3);
 /// ```
 pub trait Answer: Collector + Send {
-    /// What was found, nearest first.
+    /// The neighbors found, nearest first.
     fn into_sorted(self) -> Vec<Neighbor>;
 }
 
@@ -74,7 +75,7 @@ pub struct Within {
 }
 
 impl Within {
-    /// Nothing yet.
+    /// An empty collector.
     ///
     /// ```
     /// use metric_index::collector::{Collector, Within};
@@ -85,7 +86,7 @@ impl Within {
         Self { radius, found: Vec::new() }
     }
 
-    /// What was found, nearest first.
+    /// The neighbors found, nearest first.
     ///
     /// ```
     /// use metric_index::collector::{Collector, Within};
@@ -122,8 +123,7 @@ impl Collector for Within {
     }
 }
 
-/// The k nearest points, of equally distant ones those of lower number. The radius shrinks with what is
-/// found.
+/// The k nearest points; ties are resolved in favor of the lower number. The radius shrinks as points are found.
 ///
 /// ```
 /// use metric_index::collector::{Collector, Nearest};
@@ -137,12 +137,12 @@ impl Collector for Within {
 #[derive(Debug, Clone)]
 pub struct Nearest {
     k: usize,
-    /// The worst on top.
+    /// A max-heap: the worst neighbor is on top.
     found: BinaryHeap<Neighbor>,
 }
 
 impl Nearest {
-    /// Nothing yet.
+    /// An empty collector.
     ///
     /// ```
     /// use metric_index::collector::{Collector, Nearest};
@@ -153,7 +153,7 @@ impl Nearest {
         Self { k, found: BinaryHeap::new() }
     }
 
-    /// What was found, nearest first.
+    /// The neighbors found, nearest first.
     ///
     /// ```
     /// use metric_index::collector::{Collector, Nearest};
@@ -193,5 +193,96 @@ impl Collector for Nearest {
         {
             *worst = candidate;
         }
+    }
+}
+
+/// A range or a nearest-neighbor query, chosen at run time.
+///
+/// ```
+/// use metric_index::collector::{Answer, AnyCollector, Nearest, Within};
+/// use metric_index::index::{VpTree, search};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(words, Edit)?;
+/// for (collector, count) in [
+///     (AnyCollector::Within(Within::new(1.0)), 3),
+///     (AnyCollector::Nearest(Nearest::new(2)), 2),
+/// ] {
+///     assert_eq!(search(&tree, "casa", collector)?.0.into_sorted().len(), count);
+/// }
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub enum AnyCollector {
+    /// All points within a radius.
+    Within(Within),
+    /// The k nearest points.
+    Nearest(Nearest),
+}
+
+impl Collector for AnyCollector {
+    fn radius(&self) -> f32 {
+        match self {
+            Self::Within(ball) => ball.radius(),
+            Self::Nearest(nearest) => nearest.radius(),
+        }
+    }
+
+    fn offer(&mut self, candidate: Neighbor) {
+        match self {
+            Self::Within(ball) => ball.offer(candidate),
+            Self::Nearest(nearest) => nearest.offer(candidate),
+        }
+    }
+}
+
+impl Answer for AnyCollector {
+    fn into_sorted(self) -> Vec<Neighbor> {
+        match self {
+            Self::Within(ball) => ball.into_sorted(),
+            Self::Nearest(nearest) => nearest.into_sorted(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The radius after each of `offers`.
+    fn radii(mut nearest: Nearest, offers: &[f32]) -> Vec<f32> {
+        (0..)
+            .zip(offers)
+            .map(|(point, &distance)| {
+                nearest.offer(Neighbor { point, distance });
+                nearest.radius()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_radius_is_that_of_the_kth() {
+        let offers = [5.0, 3.0, 4.0, 9.0, 1.0];
+        let far = f32::INFINITY;
+        assert_eq!(radii(Nearest::new(3), &offers), [far, far, 5.0, 5.0, 4.0]);
+        assert_eq!(radii(Nearest::new(1), &offers), [5.0, 3.0, 3.0, 3.0, 1.0]);
+        assert!(Nearest::new(1).radius().is_infinite());
+        // Nothing is near enough for no neighbors, not even the query itself.
+        assert!(Nearest::new(0).radius() < 0.0);
+        assert_eq!(radii(Nearest::new(0), &offers), [-1.0; 5]);
+    }
+
+    #[test]
+    fn of_equal_distances_the_lower_number_is_first() {
+        let (mut within, mut nearest) = (Within::new(2.0), Nearest::new(3));
+        for (point, distance) in [(4, 2.0), (9, 1.0), (2, 2.0), (5, 2.5), (3, 2.0)] {
+            within.offer(Neighbor { point, distance });
+            nearest.offer(Neighbor { point, distance });
+        }
+        let points = |found: Vec<Neighbor>| found.iter().map(|near| near.point).collect::<Vec<_>>();
+        assert_eq!(points(within.into_sorted()), [9, 2, 3, 4]);
+        assert_eq!(points(nearest.into_sorted()), [9, 2, 3]);
     }
 }

@@ -1,6 +1,6 @@
-//! What an index refuses.
+//! The errors of this crate.
 
-/// Why points or a query are refused.
+/// Why points, a query or a parameter are refused.
 ///
 /// ```
 /// use metric_index::error::Error;
@@ -8,13 +8,13 @@
 ///
 /// let refused = Vectors::new(vec![1.0f32, 2.0, 3.0], 2).unwrap_err();
 /// assert_eq!(refused, Error::Shape { values: 3, dimension: 2 });
-/// assert_eq!(refused.to_string(), "3 values are no vectors of 2 dimensions");
+/// assert_eq!(refused.to_string(), "3 values do not form vectors of 2 dimensions");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A distance that is negative, infinite or not a number: the points or the metric are wrong.
-    #[error("the distance to point {point} is {distance}, expected a finite number from 0")]
+    #[error("the distance to point {point} is {distance}, expected a finite number of at least 0")]
     NoDistance {
         /// The point.
         point: u32,
@@ -22,38 +22,42 @@ pub enum Error {
         distance: f32,
     },
     /// A radius that is negative or not a number.
-    #[error("radius {radius}, expected a number from 0")]
+    #[error("radius {radius}, expected a number of at least 0")]
     Radius {
         /// What was given.
         radius: f32,
     },
-    /// A share that is none.
-    #[error("share {share}, expected 0 to 1")]
+    /// A fraction outside 0 to 1.
+    #[error("share {share}, expected a number from 0 to 1")]
     Share {
         /// What was given.
         share: f32,
     },
-    /// A point without a distance of 0 from itself, as a vector with a NaN.
-    #[error("point {point} has the distance {distance} from itself, expected 0: is it finite?")]
+    /// A point whose distance from itself is not 0, such as a vector with a NaN.
+    #[error(
+        "point {point} has the distance {distance} from itself, expected 0: a vector must be finite, a set strictly increasing"
+    )]
     NotItself {
         /// The point.
         point: u32,
         /// What the metric gave.
         distance: f32,
     },
-    /// A query without a distance of 0 from itself.
-    #[error("the query has the distance {distance} from itself, expected 0: is it finite?")]
+    /// A query whose distance from itself is not 0.
+    #[error(
+        "the query has the distance {distance} from itself, expected 0: a vector must be finite, a set strictly increasing"
+    )]
     Query {
         /// What the metric gave.
         distance: f32,
     },
-    /// More points than 32-bit numbers.
+    /// More points than 32-bit numbers can count.
     #[error("{count} points, expected fewer than 2^32 - 1")]
     TooMany {
         /// How many there are.
         count: usize,
     },
-    /// A number that is out of the range of an option.
+    /// An option that is out of range.
     #[error("{option} {value}, expected {expected}")]
     Option {
         /// The option.
@@ -68,33 +72,94 @@ pub enum Error {
     TooFew {
         /// How many there are.
         count: usize,
-        /// How many it takes.
+        /// How many are needed.
         expected: usize,
     },
-    /// A trace of the arrivals of other queries.
-    #[error("{times} arrivals of {queries} queries")]
+    /// A trace whose length is not the number of queries.
+    #[error("the trace has {times} arrivals for {queries} queries")]
     Trace {
         /// Arrivals of the trace.
         times: usize,
         /// Queries of the run.
         queries: usize,
     },
-    /// A trace whose times go back.
-    #[error("query {query} arrives before the one before it")]
+    /// A trace whose times decrease.
+    #[error("query {query} of the trace arrives before its predecessor")]
     TraceOrder {
         /// The query.
         query: usize,
     },
-    /// Values that make no whole number of rows.
-    #[error("{values} values are no vectors of {dimension} dimensions")]
+    /// Values that do not form a whole number of vectors.
+    #[error("{values} values do not form vectors of {dimension} dimensions")]
     Shape {
         /// How many values there are.
         values: usize,
         /// Values of a vector.
         dimension: usize,
     },
-    /// A set whose numbers do not rise.
-    #[error("set {point} is not rising")]
+    /// Two points whose distance is not symmetric: see [`check`](crate::metric::check).
+    #[error(
+        "the distance is not a metric: that of points {a} and {b} is {there} one way and {back} the other; \
+         a metric is symmetric"
+    )]
+    Asymmetric {
+        /// A point.
+        a: u32,
+        /// Another.
+        b: u32,
+        /// The distance from the first to the second.
+        there: f32,
+        /// The distance from the second to the first.
+        back: f32,
+    },
+    /// Three points that violate the triangle inequality: see [`check`](crate::metric::check).
+    #[error(
+        "the distance is not a metric, or its rounding error is understated: it is {direct} from point {a} to {c}, but \
+         only {first} + {second} by way of point {b}; answers would be wrong"
+    )]
+    Triangle {
+        /// Where it begins.
+        a: u32,
+        /// The point on the way.
+        b: u32,
+        /// Where it ends.
+        c: u32,
+        /// The distance from the first to the last.
+        direct: f32,
+        /// The distance from the first to the second.
+        first: f32,
+        /// The distance from the second to the last.
+        second: f32,
+    },
+    /// Two points for which the methods of a metric disagree: see [`check`](crate::metric::check).
+    #[error(
+        "the metric contradicts itself: the distance of points {a} and {b} is {distance}, but not by \
+         distance_within or distances_from"
+    )]
+    Contradiction {
+        /// A point.
+        a: u32,
+        /// Another.
+        b: u32,
+        /// What [`distance`](crate::metric::Metric::distance) gives.
+        distance: f32,
+    },
+    /// Fewer threads than were requested could be started.
+    #[error("the system started {started} of {wanted} threads; take fewer")]
+    Threads {
+        /// How many were started.
+        started: usize,
+        /// How many were asked for.
+        wanted: usize,
+    },
+    /// A kd-tree with a metric that has no [coordinates](crate::metric::Metric::coordinates).
+    #[error(
+        "a kd-tree needs a metric that grows with each coordinate (euclidean, manhattan, chebyshev, minkowski); \
+         take another index, such as a vp-tree"
+    )]
+    NoCoordinates,
+    /// A set that is not strictly increasing.
+    #[error("set {point} is not strictly increasing")]
     NotRising {
         /// The set.
         point: usize,

@@ -1,4 +1,4 @@
-//! What a space is like, from a sample of distances.
+//! Estimates the properties of a space from a sample of distances.
 
 use crate::collector::{Collector, Nearest};
 use crate::error::Error;
@@ -10,8 +10,8 @@ use crate::points::Points;
 /// The intrinsic dimension `μ² / 2σ²` of a space, with the mean and the variance of the distances of `pairs` random
 /// pairs of different points (Chávez, Navarro, Baeza-Yates & Marroquín 2001; Barrientos 2011, section 2.2.2).
 ///
-/// The higher it is, the more alike all distances are, and the less an index can exclude. Infinite if all
-/// distances are the same.
+/// The higher it is, the more alike all distances are and the less an index can exclude. Infinite if all distances
+/// are equal.
 ///
 /// # Errors
 /// If there are fewer than two points, or points have no distance, or `pairs` is below 2.
@@ -40,7 +40,7 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
         let value = u32::try_from(pairs).unwrap_or(0);
         return Err(Error::Option { option: "pairs", value, expected: "2 or more" });
     }
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (mut mean, mut squares) = (0.0, 0.0);
     for pair in 0..pairs {
         let a = random.below(count);
@@ -55,8 +55,8 @@ pub fn intrinsic_dimension<S: Points, M: Metric<S::Point>>(
     Ok(mean * mean / (2.0 * variance))
 }
 
-/// The radius whose balls hold a share of the points in the mean: of the distances of `queries` random points
-/// from all others, the one below which this share of them lies.
+/// The radius whose balls hold a fraction `share` of the points on average: the quantile of the distances of `queries`
+/// random points from all others.
 ///
 /// # Errors
 /// If there are fewer than two points, or points have no distance, or the share is not 0 to 1, or `queries` is 0.
@@ -85,7 +85,7 @@ pub fn radius_of_share<S: Points, M: Metric<S::Point>>(
     if count < 2 {
         return Err(Error::TooFew { count, expected: 2 });
     }
-    let sample = Random(seed).sample(count, queries);
+    let sample = Random::new(seed).sample(count, queries);
     if sample.is_empty() {
         return Err(Error::Option { option: "queries", value: 0, expected: "1 or more" });
     }

@@ -1,12 +1,25 @@
-//! Points that are made, for measurements and tests: the same for the same seed.
+//! Synthetic points for benchmarks and tests, reproducible by their seed.
 
 use crate::points::{Strings, Vectors};
 
-/// Numbers of `SplitMix64` (Steele, Lea and Flood 2014).
+/// Random numbers that depend only on a seed: `SplitMix64` (Steele, Lea and Flood 2014).
+///
+/// ```
+/// use metric_index::generate::Random;
+///
+/// let mut random = Random::new(7);
+/// assert!(random.below(10) < 10);
+/// assert!((0.0..1.0).contains(&random.unit()));
+/// ```
 #[derive(Debug, Clone)]
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(u64);
 
 impl Random {
+    /// A generator; the same seed gives the same numbers on every machine.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut x = self.0;
@@ -15,13 +28,18 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A number below another, which is not 0.
+    /// A number below `count`; 0 if `count` is 0.
     #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
-    pub(crate) fn below(&mut self, count: usize) -> usize {
+    pub fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.next()) * count as u128) >> 64) as usize
     }
 
-    /// So many numbers of `count`, each once, rising.
+    /// A multiple of 2^-16 in [0, 1).
+    pub fn unit(&mut self) -> f32 {
+        f32::from(u16::try_from(self.next() >> 48).unwrap_or(0)) / 65_536.0
+    }
+
+    /// `size` distinct numbers below `count`, in increasing order.
     pub(crate) fn sample(&mut self, count: usize, size: usize) -> Vec<u32> {
         let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
         let size = size.min(numbers.len());
@@ -33,13 +51,10 @@ impl Random {
         numbers.sort_unstable();
         numbers
     }
-}
 
-impl Random {
     /// In (-2, 2), more often near 0.
     fn spread(&mut self) -> f32 {
-        let mut unit = || f32::from(u16::try_from(self.next() >> 48).unwrap_or(0)) / 65_536.0;
-        unit() + unit() - unit() - unit()
+        self.unit() + self.unit() - self.unit() - self.unit()
     }
 }
 
@@ -56,7 +71,7 @@ impl Random {
 #[expect(clippy::missing_panics_doc, reason = "20 values are made for each")]
 pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vectors<f32>) {
     const DIMENSION: usize = 20;
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| random.spread()).collect();
     let mut some = |count: usize| {
         let mut values = Vec::with_capacity(count * DIMENSION);
@@ -70,8 +85,8 @@ pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vec
     (some(points), some(queries))
 }
 
-/// Words in two parts: of evenly spread ones of a list so many are held out as queries, every second of them
-/// with one letter changed; the rest are points.
+/// Splits a list of words: evenly spread words are held out as queries, every second of them with one letter changed;
+/// the rest are points.
 ///
 /// ```
 /// use metric_index::generate::held_out;
@@ -85,7 +100,7 @@ pub fn held_out<'a>(
     queries: usize,
     seed: u64,
 ) -> (Strings, Strings) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let step = (words.len() / queries.max(1)).max(1);
     let (mut points, mut held) = (Vec::new(), Vec::new());

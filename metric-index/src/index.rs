@@ -1,9 +1,12 @@
-//! Indexes, and the one way in which all of them are searched.
+//! Indexes, and the search that all of them share.
 //!
-//! A search is a stack of [`Task`]s: a task names a region of the index (a node, a cluster, a block of a table)
-//! and where in it to go on. [`Index::step`] works on one task; what is left of it, and what it opens, goes back
-//! onto the stack. These are the requirements of Barrientos 2011 (section 3.2): a search can stop after any
-//! number of distance evaluations, and its tasks can be worked on by other threads.
+//! A search is a stack of [`Task`]s. A task names a region of the index (a node, a cluster, a block of a table) and
+//! the position in it at which to continue. [`Index::step`] processes one task and pushes what remains of it, and
+//! the regions it opens, back onto the stack. These are the requirements of Barrientos 2011 (section 3.2): a search
+//! can pause after any number of distance evaluations, and other threads can process its tasks.
+
+use std::cmp::Ordering;
+use std::num::NonZero;
 
 use crate::collector::{Collector, Nearest, Within};
 use crate::error::Error;
@@ -17,6 +20,7 @@ mod egnat;
 mod kd_tree;
 mod list_of_clusters;
 mod m_tree;
+mod many;
 mod progress;
 mod sss_index;
 mod sss_tree;
@@ -33,7 +37,7 @@ pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
 pub use vp_tree::VpTree;
 
-/// A piece of work of a search.
+/// A unit of work of a search.
 ///
 /// ```
 /// use metric_index::index::Task;
@@ -46,18 +50,18 @@ pub use vp_tree::VpTree;
 pub struct Task {
     /// A node, a cluster or a block.
     pub region: u32,
-    /// Where in the region to go on.
+    /// The position in the region at which to continue.
     pub at: u32,
     /// No point of the region is nearer than this.
     pub bound: f32,
     /// The distance of the query from the region's center, if it has one.
     pub distance: f32,
-    /// What of the region is known to be of no use: a bit an entry.
+    /// The entries of the region that are already excluded, one bit each.
     pub mask: u32,
 }
 
 impl Task {
-    /// All of a region.
+    /// The task of searching a whole region.
     ///
     /// ```
     /// assert_eq!(metric_index::index::Task::new(3, 0.5, 2.0).at, 0);
@@ -67,7 +71,7 @@ impl Task {
     }
 }
 
-/// A query on its way through an index: it measures distances, counts them, and offers points.
+/// A running query: evaluates distances, counts them and offers candidates to the collector.
 ///
 /// An index of your own:
 ///
@@ -116,7 +120,7 @@ impl Task {
 ///             if (from_pivot - shared[0]).abs() > probe.radius() {
 ///                 continue;
 ///             }
-///             if probe.is_tired() {
+///             if probe.is_exhausted() {
 ///                 tasks.push(Task { at, ..task });
 ///                 return;
 ///             }
@@ -142,7 +146,7 @@ pub struct Probe<'a, S: Points, M, C> {
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// A query that is new: it is at distance 0 from itself, which is evaluated.
+    /// Starts a query; checks that its distance from itself is 0, which is one evaluation.
     pub(crate) fn start<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
@@ -156,7 +160,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         Ok(Self { evaluations: 1, ..Self::resume(index, query, collector, limit) })
     }
 
-    /// A query that has begun elsewhere.
+    /// Continues a query that another thread started.
     pub(crate) fn resume<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
@@ -167,17 +171,17 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         Self { points, query, collector, evaluations: 0, limit, failed: None }
     }
 
-    /// Distances that were evaluated.
+    /// The number of distances evaluated so far.
     pub(crate) fn evaluations(&self) -> u64 {
         self.evaluations
     }
 
-    /// Not [tired](Self::is_tired) before so many more.
-    pub(crate) fn rest(&mut self, evaluations: u64) {
+    /// Allows `evaluations` more distance evaluations.
+    pub(crate) fn allow(&mut self, evaluations: u64) {
         self.limit = self.evaluations.saturating_add(evaluations);
     }
 
-    /// Why the query has no answer, if that is so.
+    /// The error of the query, if it failed.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)
     }
@@ -187,12 +191,12 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         self.query.point()
     }
 
-    /// How far to look.
+    /// The current search radius.
     pub fn radius(&self) -> f32 {
         self.collector.radius()
     }
 
-    /// The distance of the query from a point that is not offered.
+    /// Evaluates the distance of the query from a point without offering the point.
     pub fn measure(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
         let distance = self.query.to(self.points.point(point));
@@ -202,7 +206,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         distance
     }
 
-    /// The distance of the query from a point, which is offered.
+    /// Evaluates the distance of the query from a point and offers the point.
     pub fn visit(&mut self, point: u32) -> f32 {
         self.evaluations += 1;
         let distance = self.query.to(self.points.point(point));
@@ -210,7 +214,7 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         distance
     }
 
-    /// Offers a point, if its distance from the query is within the radius.
+    /// Offers a point if its distance from the query is within the radius.
     pub fn visit_within(&mut self, point: u32) {
         self.evaluations += 1;
         let (radius, at) = (self.collector.radius(), self.points.point(point));
@@ -227,18 +231,18 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         }
     }
 
-    /// Whether the query has no answer.
+    /// Whether the query has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Whether a step is to stop here, and to put what is left of its task back.
-    pub fn is_tired(&self) -> bool {
+    /// Whether the budget of evaluations is used up: a step then pushes the rest of its task and returns.
+    pub fn is_exhausted(&self) -> bool {
         self.evaluations >= self.limit || self.failed.is_some()
     }
 }
 
-/// What a search has cost.
+/// The cost of a search.
 ///
 /// ```
 /// use metric_index::collector::Within;
@@ -254,16 +258,16 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Distances that were evaluated, the query's from itself among them.
+    /// Distances evaluated, including that of the query from itself.
     pub evaluations: u64,
-    /// Nodes (clusters, blocks) that were worked on. One that was left and taken up again counts again.
+    /// Nodes (clusters, blocks) processed. A node that is left and resumed counts again.
     pub nodes: u64,
 }
 
 impl std::ops::Sub for Cost {
     type Output = Self;
 
-    /// What came between: `earlier` is of the same search.
+    /// The cost since `earlier`, a cost of the same search.
     fn sub(self, earlier: Self) -> Self {
         let evaluations = self.evaluations - earlier.evaluations;
         Self { evaluations, nodes: self.nodes - earlier.nodes }
@@ -272,7 +276,7 @@ impl std::ops::Sub for Cost {
 
 /// An exact index over points of a metric space.
 ///
-/// [`within`](Index::within) and [`nearest`](Index::nearest) search it; the rest is for what runs
+/// [`within`](Index::within) and [`nearest`](Index::nearest) search it; the other methods serve the code that runs
 /// searches.
 ///
 /// ```
@@ -287,20 +291,20 @@ impl std::ops::Sub for Cost {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Index: Sync + Sized {
-    /// Where the points lie.
+    /// The store of the points.
     type Points: Points;
     /// The distance.
     type Metric: Metric<<Self::Points as Points>::Point>;
 
-    /// The points, numbered as they were given; those that were removed are still among them.
+    /// The points in the order in which they were given, including removed ones.
     fn points(&self) -> &Self::Points;
 
-    /// How many points it answers with: all that were not removed.
+    /// The number of points that have not been removed.
     fn len(&self) -> usize {
         self.points().len()
     }
 
-    /// Whether it has no point to answer with.
+    /// Whether there are no points, or all were removed.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -308,19 +312,18 @@ pub trait Index: Sync + Sized {
     /// The distance.
     fn metric(&self) -> &Self::Metric;
 
-    /// Of how many nodes (clusters, blocks) it is made.
+    /// The number of nodes (clusters, blocks).
     fn nodes(&self) -> usize;
 
-    /// Begins a search: puts its first tasks onto the stack, and gives what all of them read (distances
-    /// from pivots).
+    /// Starts a search: pushes its first tasks and returns the data that all of them share (distances from pivots).
     fn start<C: Collector>(
         &self,
         probe: &mut Probe<'_, Self::Points, Self::Metric, C>,
         tasks: &mut Vec<Task>,
     ) -> Box<[f32]>;
 
-    /// Works on a task until it is done or the probe [is tired](Probe::is_tired). The tasks that it puts
-    /// onto the stack are worked on from the last to the first.
+    /// Processes a task until it is done or the probe [is exhausted](Probe::is_exhausted). The tasks that it pushes are
+    /// processed last in, first out.
     fn step<C: Collector>(
         &self,
         task: Task,
@@ -332,7 +335,7 @@ pub trait Index: Sync + Sized {
     /// The points at distance `<= radius` from `query`, nearest first, ties by lower point.
     ///
     /// # Errors
-    /// If the radius is negative or NaN, or the query is none or has no distance from a point.
+    /// If the radius is negative or NaN, or the query is invalid or has no finite distance from a point.
     fn within(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -345,11 +348,11 @@ pub trait Index: Sync + Sized {
         Ok(found.into_sorted())
     }
 
-    /// The `k` points nearest to `query` (all if there are fewer), nearest first, ties by lower point. The
-    /// radius of the search begins at infinity and shrinks.
+    /// The `k` points nearest to `query` (all if there are fewer), nearest first, ties by lower point. The search
+    /// radius starts at infinity and shrinks.
     ///
     /// # Errors
-    /// If the query is none (a vector with a NaN), or has no distance from a point.
+    /// If the query is invalid (a vector with a NaN) or has no finite distance from a point.
     fn nearest(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -363,7 +366,7 @@ pub trait Index: Sync + Sized {
     /// `first · factor²`, … until one finds k points.
     ///
     /// # Errors
-    /// If the query is none or has no distance from a point, or `first` is not above 0 or `factor` not above 1.
+    /// If the query is invalid or has no finite distance from a point, `first` is not above 0, or `factor` is not above 1.
     fn nearest_by_ranges(
         &self,
         query: &<Self::Points as Points>::Point,
@@ -387,9 +390,58 @@ pub trait Index: Sync + Sized {
             radius = (radius * factor).max(radius.next_up());
         }
     }
+
+    /// The answers of [`nearest`](Index::nearest) to many queries, in the order of the queries. They do not depend on the
+    /// number of threads; if the system starts fewer, those do the work. A query that fails does not affect the others.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::index::{Index, VpTree};
+    /// use metric_index::metric::Euclidean;
+    /// use metric_index::points::Vectors;
+    ///
+    /// let tree = VpTree::build(Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]), Euclidean)?;
+    /// let queries = Vectors::from(vec![[1.0f32, 0.0], [3.0, 3.0]]);
+    /// let two = NonZero::new(2).expect("above 0");
+    /// let answers = tree.nearest_many(&queries, 1, two);
+    /// let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!((answers[0][0].point, answers[1][0].point), (0, 1));
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
+    fn nearest_many<Q: Points<Point = <Self::Points as Points>::Point>>(
+        &self,
+        queries: &Q,
+        k: usize,
+        threads: NonZero<usize>,
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        many::answers(queries.len(), threads, |query| self.nearest(queries.point(query), k))
+    }
+
+    /// The answers of [`within`](Index::within) to many queries, as [`nearest_many`](Index::nearest_many).
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::index::{Index, VpTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let answers = tree.within_many(&words, 1.0, NonZero::<usize>::MIN);
+    /// assert_eq!(answers[3].as_ref().map(Vec::len), Ok(1));
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
+    fn within_many<Q: Points<Point = <Self::Points as Points>::Point>>(
+        &self,
+        queries: &Q,
+        radius: f32,
+        threads: NonZero<usize>,
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        many::answers(queries.len(), threads, |query| self.within(queries.point(query), radius))
+    }
 }
 
-/// An index that points can be added to and removed from. Those of the other kinds are built anew.
+/// An index that supports insertion and removal of points. Other indexes have to be rebuilt.
 ///
 /// ```
 /// use metric_index::index::{Dynamic, Index, MTree};
@@ -405,25 +457,25 @@ pub trait Index: Sync + Sized {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Dynamic: Index {
-    /// Adds a point, and gives its number: that of the last point and one more.
+    /// Adds a point and returns its number, which is one more than that of the last point.
     ///
     /// # Errors
-    /// If the point has no distance of 0 from itself or none from a point that it is compared with, is none of
-    /// the points' space, or has a number that is too high. The index is as it was before.
+    /// If the point's distance from itself is not 0, it has no finite distance from a point that it is compared with,
+    /// it does not fit into the store, or the numbers are exhausted. The index is then unchanged.
     fn insert(&mut self, point: &<Self::Points as Points>::Point) -> Result<u32, Error>;
 
-    /// Removes a point from all answers; whether it was there. Its number is never given again, and its
-    /// place in [`Index::points`] stays taken.
+    /// Removes a point from all answers and returns whether it was there. Its number is never used again, and it stays
+    /// in [`Index::points`].
     ///
     /// # Errors
-    /// If two points of the index have no distance. The index is as it was before.
+    /// If two points of the index have no finite distance. The index is then unchanged.
     fn remove(&mut self, point: u32) -> Result<bool, Error>;
 }
 
-/// Searches an index: what was collected, and what it cost.
+/// Searches an index; returns the collector and the cost.
 ///
 /// # Errors
-/// If the query has no distance of 0 from itself, or none from a point.
+/// If the query's distance from itself is not 0, or it has no finite distance from a point.
 ///
 /// ```
 /// use metric_index::collector::Nearest;
@@ -448,7 +500,7 @@ pub fn search<I: Index, C: Collector>(
     Ok(search.into_parts())
 }
 
-/// A search that can stop and go on.
+/// A search that can be paused and resumed.
 ///
 /// ```
 /// use metric_index::collector::Within;
@@ -482,10 +534,10 @@ impl<I: Index, C> std::fmt::Debug for Search<'_, I, C> {
 }
 
 impl<'a, I: Index, C: Collector> Search<'a, I, C> {
-    /// Begins a search; an index of pivots measures the query's distances from them.
+    /// Starts a search. An index with pivots evaluates the query's distances from them here.
     ///
     /// # Errors
-    /// If the query has no distance of 0 from itself.
+    /// If the query's distance from itself is not 0.
     ///
     /// ```
     /// use metric_index::collector::Within;
@@ -510,10 +562,10 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         Ok(Self { index, probe, shared, tasks, worked_on: 0 })
     }
 
-    /// Goes on for at most so many distance evaluations. Whether the search is done.
+    /// Continues for at most `evaluations` distance evaluations; returns whether the search is done.
     ///
     /// # Errors
-    /// If the query has no distance from a point.
+    /// If the query has no finite distance from a point.
     ///
     /// ```
     /// use metric_index::collector::Within;
@@ -528,7 +580,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn work(&mut self, evaluations: u64) -> Result<bool, Error> {
-        self.probe.rest(evaluations);
+        self.probe.allow(evaluations);
         loop {
             if let Some(error) = self.probe.failed {
                 return Err(error);
@@ -537,7 +589,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
             if task.bound > self.probe.radius() {
                 continue;
             }
-            if self.probe.is_tired() {
+            if self.probe.is_exhausted() {
                 self.tasks.push(task);
                 return Ok(false);
             }
@@ -546,7 +598,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         }
     }
 
-    /// What it has cost so far.
+    /// The cost so far.
     ///
     /// ```
     /// use metric_index::collector::Within;
@@ -565,7 +617,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         Cost { evaluations: self.probe.evaluations, nodes: self.worked_on }
     }
 
-    /// What was collected, and what it cost.
+    /// The collector and the cost.
     ///
     /// ```
     /// use metric_index::collector::Within;
@@ -586,7 +638,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     }
 }
 
-/// Checks that points are points of the metric's space: each at distance 0 from itself.
+/// Checks that each point is valid for the metric: at distance 0 from itself.
 pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> Result<u32, Error> {
     let count = u32::try_from(points.len()).ok().filter(|&count| count < u32::MAX);
     let count = count.ok_or(Error::TooMany { count: points.len() })?;
@@ -599,7 +651,7 @@ pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> R
     Ok(count)
 }
 
-/// The number that a new point gets, if it is a point of the metric's space.
+/// The number of a new point, if the point is valid for the metric.
 fn check_new<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
@@ -614,7 +666,7 @@ fn check_new<S: Points, M: Metric<S::Point>>(
     Ok(number)
 }
 
-/// The distance of a point of an index from one that is new.
+/// The distance of a point of an index from a new point.
 fn from_new<S: Points, M: Metric<S::Point>>(
     points: &S,
     new: &Origin<'_, S::Point, M>,
@@ -628,7 +680,7 @@ fn from_new<S: Points, M: Metric<S::Point>>(
     }
 }
 
-/// The distances of a point of an index that is built from others.
+/// The distances from one point, while an index is built.
 struct FromPoint<'a, S: Points, M> {
     number: u32,
     points: &'a S,
@@ -640,7 +692,7 @@ impl<'a, S: Points, M: Metric<S::Point>> FromPoint<'a, S, M> {
         Self { number, points, origin: Origin::new(metric, points.point(number)) }
     }
 
-    /// Whether a point is at least so far away.
+    /// Whether a point is at least `apart` away.
     fn is_apart(&self, point: u32, apart: f32) -> bool {
         self.origin.to_within(self.points.point(point), apart).is_none_or(|d| d >= apart)
     }
@@ -650,7 +702,7 @@ impl<'a, S: Points, M: Metric<S::Point>> FromPoint<'a, S, M> {
     }
 }
 
-/// The distance of two points of an index that is built.
+/// The distance of two points, while an index is built.
 fn between<S: Points, M: Metric<S::Point>>(
     points: &S,
     metric: &M,
@@ -658,4 +710,38 @@ fn between<S: Points, M: Metric<S::Point>>(
     b: u32,
 ) -> Result<f32, Error> {
     FromPoint::new(points, metric, a).to(b)
+}
+
+/// Moves the `half` smallest items to the front; both parts keep the order of their items. No two items may be equal.
+/// The result, and so the bytes of a stored tree, does not depend on the standard library's selection algorithm.
+fn partition<T: Copy>(items: &mut [T], half: usize, order: impl Fn(&T, &T) -> Ordering) {
+    let mut greater = items.to_vec();
+    let median = *greater.select_nth_unstable_by(half, &order).1;
+    greater.clear();
+    let mut less = 0;
+    for at in 0..items.len() {
+        if order(&items[at], &median).is_lt() {
+            items[less] = items[at];
+            less += 1;
+        } else {
+            greater.push(items[at]);
+        }
+    }
+    items[less..].copy_from_slice(&greater);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::partition;
+
+    #[test]
+    fn parts_keep_their_order() {
+        let mut items = [7u32, 2, 9, 4, 0, 5, 8];
+        partition(&mut items, 3, u32::cmp);
+        assert_eq!(items, [2, 4, 0, 7, 9, 5, 8]);
+        partition(&mut items, 0, u32::cmp);
+        assert_eq!(items, [2, 4, 0, 7, 9, 5, 8]);
+        partition(&mut items, 6, u32::cmp);
+        assert_eq!(items, [2, 4, 0, 7, 5, 8, 9]);
+    }
 }

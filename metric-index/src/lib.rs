@@ -4,9 +4,9 @@
 //! points ─▶ metric ─▶ index ─▶ range or nearest-neighbor query ─▶ neighbors
 //! ```
 //!
-//! A [`Metric`](metric::Metric) gives distances of [`Points`](points::Points), an [`Index`](index::Index)
-//! answers queries with them. Two kinds of queries, both exact: all points within a radius (closed balls),
-//! and the k nearest points. Neighbors come by rising distance, equal ones by rising point.
+//! A [`Metric`](metric::Metric) defines the distances between [`Points`](points::Points), and an [`Index`](index::Index)
+//! answers queries with them: all points within a radius (closed balls), or the k nearest points. Answers are exact and
+//! ordered by distance, ties by number.
 //!
 //! | index | needs | distances to build | distances of a query | source |
 //! |---|---|---|---|---|
@@ -17,7 +17,7 @@
 //! | [`Egnat`](index::Egnat) | any metric; grows and shrinks | n · centers of a node, a level | few, fewer with small radii | Navarro & Uribe 2011 |
 //! | [`MTree`](index::MTree) | any metric; grows and shrinks | n · entries of a page, a level | few where clusters are apart | Ciaccia et al. 1997 |
 //! | [`VpTree`](index::VpTree) | any metric | n log₂ n | few where dimensions are few | Yianilos 1993 |
-//! | [`KdTree`](index::KdTree) | vectors, a Minkowski metric | n | few where dimensions are few | Bentley 1975 |
+//! | [`KdTree`](index::KdTree) | vectors of `f32`, a Minkowski metric | n | few where dimensions are few | Bentley 1975 |
 //!
 //! ```
 //! use metric_index::index::{Index, VpTree};
@@ -33,9 +33,6 @@
 //! ```
 
 pub mod error;
-pub mod array;
-pub mod output;
-pub mod container;
 pub mod metric;
 pub mod points;
 pub mod generate;
@@ -45,8 +42,8 @@ mod prune;
 pub mod index;
 pub mod stored;
 pub mod strategy;
+pub mod prelude;
 pub mod estimate;
 mod advise;
-pub mod gpu;
 
-pub use advise::{Advice, Advised, Candidate, Question, advise, advise_vectors};
+pub use advise::{Advice, Candidate, Question, advise};

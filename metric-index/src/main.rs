@@ -1,6 +1,7 @@
 //! The command `metric-index`: builds indexes of words and vectors, and searches them.
 //!
-//! stdout is data, stderr is talk. Exit codes: 0 done, 1 other failures, 2 wrong usage, 3 bad input, 4 bad index.
+//! stdout is data, stderr is talk. Exit codes: 0 done, 1 other failures, 2 wrong usage, 3 bad input, 4 bad index,
+//! 5 threads or memory do not suffice.
 
 use std::process::ExitCode;
 
@@ -8,9 +9,17 @@ use clap::Parser;
 
 mod cli;
 
+#[global_allocator]
+static MEMORY: array_file::command::Memory = array_file::command::Memory;
+
 fn main() -> ExitCode {
-    let command = cli::Command::parse();
-    match cli::run(command) {
+    // Without the handler a signal leaves a temporary file, nothing worse.
+    let _ = array_file::command::clean_up_on_signals();
+    let program = match cli::Program::try_parse() {
+        Ok(program) => program,
+        Err(error) => return cli::usage(&error),
+    };
+    match program.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

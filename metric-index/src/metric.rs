@@ -1,9 +1,10 @@
 //! Distances.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 mod angular;
+mod check;
 mod counted;
 mod edit;
 mod hamming;
@@ -11,6 +12,7 @@ mod jaccard;
 mod minkowski;
 
 pub use angular::Angular;
+pub use check::check;
 pub use counted::Counted;
 pub use edit::Edit;
 pub use hamming::Hamming;
@@ -23,15 +25,31 @@ pub use minkowski::{Chebyshev, Euclidean, Manhattan, Minkowski};
 /// * `d(a, b) = d(b, a)`,
 /// * `d(a, c) <= d(a, b) + d(b, c)`.
 ///
-/// Cosine "distance" and squared Euclidean distance break the third: use [`Angular`] and [`Euclidean`].
-/// Points that have no distance, as vectors of different lengths, get NaN, which every index refuses.
-/// Distances beyond the range of `f32` are infinite: an index refuses them where it measures them, which
+/// Cosine "distance" and squared Euclidean distance violate the third: use [`Angular`] and [`Euclidean`]. [`check()`] tests
+/// a sample.
+/// Points without a distance, such as vectors of different lengths, yield NaN, which every index refuses. Distances
+/// beyond the range of `f32` are infinite; an index refuses them when it evaluates them, and which ones it evaluates
 /// depends on the index.
 ///
 /// ```
 /// use metric_index::metric::{Euclidean, Metric};
 ///
 /// assert_eq!(Euclidean.distance(&[0.0f32, 0.0][..], &[3.0, 4.0][..]), 5.0);
+/// ```
+/// The trait is dyn-compatible: a metric chosen at run time is a `&dyn Metric<P>`, `Box<dyn Metric<P>>` or
+/// `Arc<dyn Metric<P>>`, each of which is a metric itself.
+///
+/// ```
+/// use metric_index::index::{Index, Kind};
+/// use metric_index::metric::{Chebyshev, Euclidean, Metric};
+/// use metric_index::points::Vectors;
+///
+/// let plane = Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]);
+/// for metric in [&Euclidean as &dyn Metric<[f32]>, &Chebyshev] {
+///     let index = Kind::KdTree.build(&plane, metric)?;
+///     assert_eq!(index.nearest(&[2.0, 4.0], 1)?[0].distance, 1.0);
+/// }
+/// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Metric<P: ?Sized>: Sync {
     /// The distance of two points: `|distance - true distance|` is at most [`relative_error`] times the
@@ -49,14 +67,14 @@ pub trait Metric<P: ?Sized>: Sync {
         0.0
     }
 
-    /// The distance, or `None` if it is above `radius`: that can be found out with less work.
+    /// The distance, or `None` if it exceeds `radius`, which can take less work to find out.
     fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
         let distance = self.distance(a, b);
         if distance > radius { None } else { Some(distance) }
     }
 
-    /// The distances of one point from many, where it pays to prepare that point; none where it doesn't. They are
-    /// those of [`distance`](Metric::distance), to the bit.
+    /// Prepares a point for the distances to many others; `None` where that does not pay. The distances are those of
+    /// [`distance`](Metric::distance), to the bit.
     ///
     /// ```
     /// use metric_index::metric::{Edit, Metric};
@@ -66,6 +84,31 @@ pub trait Metric<P: ?Sized>: Sync {
     /// ```
     fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
         let _ = point;
+        None
+    }
+
+    /// The bound that a [`KdTree`](crate::index::KdTree) needs, if this metric has one. `None`, the default, means
+    /// that no kd-tree can be built with it.
+    ///
+    /// ```
+    /// use metric_index::metric::{Angular, Euclidean, Metric};
+    ///
+    /// assert!(Metric::<[f32]>::coordinates(&Euclidean).is_some());
+    /// assert!(Metric::<[f32]>::coordinates(&Angular).is_none());
+    /// ```
+    fn coordinates(&self) -> Option<&dyn Coordinates<P>> {
+        None
+    }
+
+    /// The name under which a stored index records its metric, such as `euclidean` or `minkowski:3`. `None`, the
+    /// default, records nothing, and an index opened with such a metric is checked by its distances only.
+    ///
+    /// ```
+    /// use metric_index::metric::{Edit, Metric};
+    ///
+    /// assert_eq!(Edit.name().as_deref(), Some("edit"));
+    /// ```
+    fn name(&self) -> Option<String> {
         None
     }
 }
@@ -88,7 +131,7 @@ pub trait Distances<P: ?Sized>: Send + Sync {
     fn to_within(&self, other: &P, radius: f32) -> Option<f32>;
 }
 
-/// A point and its distances from others, prepared at the first of them if the metric does so.
+/// A point from which distances are evaluated; it is prepared at the first of them, if the metric supports that.
 pub(crate) struct Origin<'a, P: ?Sized, M> {
     metric: &'a M,
     point: &'a P,
@@ -129,44 +172,56 @@ impl<P: ?Sized, M> fmt::Debug for Origin<'_, P, M> {
     }
 }
 
-impl<P: ?Sized, M: Metric<P>> Metric<P> for &M {
-    fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
-        (*self).distances_from(point)
-    }
+/// A pointer to a metric is that metric.
+macro_rules! through {
+    ($($pointer:ty $(: $send:ident)?),*) => {$(
+        impl<P: ?Sized, M: Metric<P> + ?Sized $(+ $send)?> Metric<P> for $pointer {
+            fn distance(&self, a: &P, b: &P) -> f32 {
+                (**self).distance(a, b)
+            }
 
-    fn distance(&self, a: &P, b: &P) -> f32 {
-        (*self).distance(a, b)
-    }
+            fn relative_error(&self) -> f32 {
+                (**self).relative_error()
+            }
 
-    fn relative_error(&self) -> f32 {
-        (*self).relative_error()
-    }
+            fn absolute_error(&self) -> f32 {
+                (**self).absolute_error()
+            }
 
-    fn absolute_error(&self) -> f32 {
-        (*self).absolute_error()
-    }
+            fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
+                (**self).distance_within(a, b, radius)
+            }
 
-    fn distance_within(&self, a: &P, b: &P, radius: f32) -> Option<f32> {
-        (*self).distance_within(a, b, radius)
-    }
+            fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
+                (**self).distances_from(point)
+            }
+
+            fn coordinates(&self) -> Option<&dyn Coordinates<P>> {
+                (**self).coordinates()
+            }
+
+            fn name(&self) -> Option<String> {
+                (**self).name()
+            }
+        }
+    )*};
 }
 
-/// A metric of vectors that grows with the difference of each coordinate: what a tree that cuts the space
-/// along the axes needs.
+through!(&M, Box<M>, Arc<M>: Send);
+
+/// What a [`KdTree`](crate::index::KdTree) needs of a metric: the coordinates of a point, and a distance that grows
+/// with the difference of each coordinate.
 ///
 /// ```
 /// use metric_index::metric::{Coordinates, Manhattan};
 ///
 /// assert_eq!(Manhattan.distance_from_box(&[3.0, 0.5], &[0.0, 0.0], &[1.0, 1.0]), 2.0);
 /// ```
-pub trait Coordinates: Metric<[f32]> {
-    /// The distance of a point from the nearest point of the box `low[i] <= x[i] <= high[i]`, with the
-    /// error of [`Metric::distance`].
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32;
-}
+pub trait Coordinates<P: ?Sized = [f32]>: Sync {
+    /// The coordinates of a point.
+    fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
-impl<M: Coordinates> Coordinates for &M {
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        (*self).distance_from_box(point, low, high)
-    }
+    /// The distance from the nearest point of the box `low[i] <= x[i] <= high[i]`, with the error of
+    /// [`Metric::distance`].
+    fn distance_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

@@ -1,4 +1,4 @@
-//! Answers.
+//! The neighbors that a query finds.
 
 use std::cmp::Ordering;
 

@@ -1,14 +1,14 @@
-//! Where points lie.
+//! Stores of points.
 
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::array::Array;
 use crate::error::Error;
+use array_file::array::Array;
 
-/// Points by number, from 0.
+/// Points, numbered from 0.
 ///
 /// ```
 /// use metric_index::points::{Points, Strings};
@@ -17,13 +17,13 @@ use crate::error::Error;
 /// assert_eq!((words.len(), words.point(1)), (2, "cosa"));
 /// ```
 pub trait Points: Sync {
-    /// What a point is.
+    /// The type of a point.
     type Point: ?Sized + Sync;
 
-    /// How many points there are.
+    /// The number of points.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether there are no points.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -35,7 +35,7 @@ pub trait Points: Sync {
     fn point(&self, number: u32) -> &Self::Point;
 }
 
-/// Points to which more can be added: what an index needs that [grows](crate::index::Dynamic).
+/// A store to which points can be added, as a [dynamic index](crate::index::Dynamic) requires.
 ///
 /// ```
 /// use metric_index::points::{Growing, Points, Strings};
@@ -46,22 +46,22 @@ pub trait Points: Sync {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 pub trait Growing: Points {
-    /// Adds a point, whose number is what [`len`](Points::len) was.
+    /// Appends a point.
     ///
     /// # Errors
-    /// If it is no such point: a vector of another dimension, a set whose numbers do not rise.
+    /// If the point does not fit into the store: a vector of another dimension, or a set that is not strictly increasing.
     fn push(&mut self, point: &Self::Point) -> Result<(), Error>;
 }
 
-impl<S: Points> Points for &S {
+impl<S: Points + ?Sized> Points for &S {
     type Point = S::Point;
 
     fn len(&self) -> usize {
-        (*self).len()
+        (**self).len()
     }
 
     fn point(&self, number: u32) -> &Self::Point {
-        (*self).point(number)
+        (**self).point(number)
     }
 }
 
@@ -81,10 +81,10 @@ pub struct Vectors<T: Pod> {
 }
 
 impl<T: Pod> Vectors<T> {
-    /// `values`, `dimension` a vector.
+    /// Vectors of `dimension` values each.
     ///
     /// # Errors
-    /// If that does not come out even.
+    /// If `dimension` is 0 or does not divide the number of values.
     ///
     /// ```
     /// use metric_index::points::{Points, Vectors};
@@ -117,7 +117,7 @@ impl<T: Pod> Vectors<T> {
         &self.values
     }
 
-    /// Values of a vector.
+    /// The number of values of a vector.
     ///
     /// ```
     /// use metric_index::points::Vectors;
@@ -127,6 +127,35 @@ impl<T: Pod> Vectors<T> {
     /// ```
     pub fn dimension(&self) -> usize {
         self.dimension
+    }
+}
+
+/// Vectors whose dimension is known at compile time.
+///
+/// ```
+/// use metric_index::points::{Points, Vectors};
+///
+/// let plane = Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]);
+/// assert_eq!((plane.len(), plane.point(1)), (2, &[3.0, 4.0][..]));
+/// ```
+impl<T: Pod, const N: usize> From<Vec<[T; N]>> for Vectors<T> {
+    fn from(vectors: Vec<[T; N]>) -> Self {
+        vectors.into_iter().collect()
+    }
+}
+
+/// ```
+/// use metric_index::points::{Points, Vectors};
+///
+/// let circle: Vectors<f32> =
+///     (0..4u8).map(f32::from).map(|angle| [angle.cos(), angle.sin()]).collect();
+/// assert_eq!((circle.len(), circle.dimension()), (4, 2));
+/// ```
+impl<T: Pod, const N: usize> FromIterator<[T; N]> for Vectors<T> {
+    fn from_iter<I: IntoIterator<Item = [T; N]>>(vectors: I) -> Self {
+        const { assert!(N > 0, "a vector has a dimension") };
+        let values: Vec<T> = vectors.into_iter().flatten().collect();
+        Self { values: values.into(), dimension: N }
     }
 }
 
@@ -153,7 +182,7 @@ impl<T: Pod + Sync> Growing for Vectors<T> {
     }
 }
 
-/// Strings end to end in one.
+/// Strings, concatenated in one buffer.
 ///
 /// ```
 /// use metric_index::points::{Points, Strings};
@@ -170,11 +199,17 @@ pub struct Strings {
 impl<S: AsRef<str>> FromIterator<S> for Strings {
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
         let mut all = Self::default();
-        for string in strings {
-            all.text.push_str(string.as_ref());
-            all.ends.push(all.text.len());
-        }
+        all.extend(strings);
         all
+    }
+}
+
+impl<S: AsRef<str>> Extend<S> for Strings {
+    fn extend<I: IntoIterator<Item = S>>(&mut self, strings: I) {
+        for string in strings {
+            self.text.push_str(string.as_ref());
+            self.ends.push(self.text.len());
+        }
     }
 }
 
@@ -211,7 +246,7 @@ impl Growing for Strings {
     }
 }
 
-/// Sets of numbers end to end, each a rising sequence.
+/// Sets of numbers, each a strictly increasing sequence, concatenated in one buffer.
 ///
 /// ```
 /// use metric_index::points::{Points, Sets};
@@ -228,10 +263,10 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// These sets.
+    /// Stores the sets.
     ///
     /// # Errors
-    /// If the numbers of one do not rise.
+    /// If a set is not strictly increasing.
     ///
     /// ```
     /// use metric_index::points::{Points, Sets};
@@ -280,7 +315,7 @@ impl Points for Sets {
     }
 }
 
-/// Points of any type, one by one: for types of your own.
+/// Points of any type, each an object of its own: for user-defined types.
 ///
 /// ```
 /// use metric_index::points::{Items, Points};
@@ -301,7 +336,7 @@ impl<P: ?Sized, B: Clone> Clone for Items<P, B> {
 }
 
 impl<P: ?Sized, B: Borrow<P> + Sync> Items<P, B> {
-    /// These points.
+    /// Stores the points.
     ///
     /// ```
     /// use metric_index::points::{Items, Points};
@@ -310,6 +345,12 @@ impl<P: ?Sized, B: Borrow<P> + Sync> Items<P, B> {
     /// ```
     pub fn new(items: Vec<B>) -> Self {
         Self { items, point: PhantomData }
+    }
+}
+
+impl<P: ?Sized, B: Borrow<P>> FromIterator<B> for Items<P, B> {
+    fn from_iter<I: IntoIterator<Item = B>>(items: I) -> Self {
+        Self { items: items.into_iter().collect(), point: PhantomData }
     }
 }
 
@@ -332,7 +373,7 @@ impl<P: ?Sized + Sync + ToOwned<Owned: Sync>> Growing for Items<P, P::Owned> {
     }
 }
 
-/// Some of the points of a store, as a share or a sample of them.
+/// A subset of the points of a store, such as a share or a sample.
 ///
 /// ```
 /// use metric_index::points::{Points, Strings, Subset};
@@ -348,10 +389,10 @@ pub struct Subset<S> {
 }
 
 impl<S: Points> Subset<S> {
-    /// The points of these numbers.
+    /// The points with these numbers.
     ///
     /// # Panics
-    /// If there is no point of one of them.
+    /// If a number is out of range.
     ///
     /// ```
     /// use metric_index::points::{Points, Strings, Subset};
@@ -367,10 +408,10 @@ impl<S: Points> Subset<S> {
         Self { points, numbers }
     }
 
-    /// Each `step`th point from `first` on: a share, if all are dealt to `step` shares in a circle.
+    /// Every `step`th point from `first` on: one of `step` shares that are dealt round-robin.
     ///
     /// # Panics
-    /// If `step` is 0, or a number is no 32-bit number.
+    /// If `step` is 0, or there are 2^32 points or more.
     ///
     /// ```
     /// use metric_index::points::{Points, Strings, Subset};
@@ -385,7 +426,7 @@ impl<S: Points> Subset<S> {
         Self { points, numbers }
     }
 
-    /// The numbers that the points have in the store.
+    /// The numbers of the points in the underlying store.
     ///
     /// ```
     /// use metric_index::points::{Strings, Subset};

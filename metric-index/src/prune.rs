@@ -104,8 +104,101 @@ impl Bounds {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::cast_possible_truncation, reason = "the nearest `f32` is meant")]
+
     use super::*;
-    use crate::metric::{Edit, Euclidean};
+    use crate::metric::{Angular, Edit, Euclidean};
+
+    /// A metric as bad as one may be, and worse than the metrics of this crate.
+    struct Rough;
+
+    impl Metric<f32> for Rough {
+        fn distance(&self, a: &f32, b: &f32) -> f32 {
+            (a - b).abs()
+        }
+
+        fn relative_error(&self) -> f32 {
+            0.1
+        }
+
+        fn absolute_error(&self) -> f32 {
+            0.5
+        }
+    }
+
+    /// Of a metric without errors.
+    const EXACT: Bounds = Bounds { relative: ROUNDING, absolute: 0.0 };
+
+    /// Pairs of numbers, the first not below the second.
+    fn pairs() -> impl Iterator<Item = (f64, f64)> {
+        let far = [0.0, 1e-30, 0.3, 1.0, 1.7, 10.0, 77.7, 1_234.5, 1e30];
+        let shares = [0.0, 0.1, 1.0 / 3.0, 0.77, 0.999, 1.0];
+        far.into_iter().flat_map(move |far| shares.map(|share| (far, far * share)))
+    }
+
+    /// The bounds of a metric, and what it says of its errors.
+    fn bounds_of<P: ?Sized>(metric: &impl Metric<P>) -> (Bounds, f64, f64) {
+        let (relative, absolute) = (metric.relative_error(), metric.absolute_error());
+        (Bounds::of(metric), f64::from(relative), f64::from(absolute))
+    }
+
+    /// The two numbers beside `x`, or `x` twice.
+    fn beside(x: f64) -> [f32; 2] {
+        let near = x as f32;
+        if f64::from(near) < x { [near, near.next_up()] } else { [near.next_down(), near] }
+    }
+
+    /// True distances as far apart as the triangle inequality lets them be, measured as wrongly as the metric may.
+    #[test]
+    fn bounds_hold_at_the_worst_errors() {
+        let metrics = [
+            bounds_of(&Rough),
+            (Bounds { relative: 0.1, absolute: 0.0 }, 0.1, 0.0),
+            (EXACT, 0.0, 0.0),
+            bounds_of::<[f32]>(&Angular),
+            bounds_of::<[f32]>(&Euclidean),
+        ];
+        for (bounds, e, a) in metrics {
+            let (least, most) = (|t: f64| t * (1.0 - e) - a, |t: f64| t * (1.0 + e) + a);
+            for (far, near) in pairs() {
+                let case = format!("{far} and {near}, {bounds:?}");
+                // The third distance is no less than the difference of the two, and no more than their sum.
+                let (measured_far, measured_near) = (beside(most(far))[0], beside(least(near))[1]);
+                if measured_near >= 0.0 {
+                    let gap = bounds.gap(measured_far, measured_near);
+                    assert!(gap.to_bits() == 0 || f64::from(gap) <= least(far - near), "{case}");
+                    let gap = bounds.gap_of(measured_far - measured_near, measured_far);
+                    assert!(gap.to_bits() == 0 || f64::from(gap) <= least(far - near), "{case}");
+                }
+                let (low, high) = (beside(least(far))[1], beside(least(near))[1]);
+                if low >= 0.0 && high >= 0.0 {
+                    assert!(f64::from(bounds.reach(low, high)) >= most(far + near), "{case}");
+                }
+            }
+        }
+        // Whatever the values: nothing is known of points whose distances from the third are equal.
+        assert_eq!(Bounds::of(&Rough).gap_of(0.0, 5.0).to_bits(), 0);
+    }
+
+    /// As far apart as the margin says, and no farther.
+    #[test]
+    fn distances_beyond_the_margin_exclude() {
+        let words = Bounds::of::<str>(&Edit);
+        let plane = Bounds::of::<[f32]>(&Euclidean);
+        let rough = Bounds { relative: 0.1, absolute: 0.5 };
+        for bounds in [words, plane, EXACT, rough, Bounds { absolute: 0.0, ..rough }] {
+            for (far, near) in pairs() {
+                let (far, radius) = (far as f32, (far - near) as f32 / 2.0);
+                let margin = bounds.margin(radius, far);
+                assert!(margin.is_finite());
+                let mut near = (f64::from(far) - margin) as f32;
+                while f64::from(far) - f64::from(near) <= margin {
+                    near = near.next_down();
+                }
+                assert!(near < 0.0 || bounds.gap(far, near) > radius, "{far} {near} {radius}");
+            }
+        }
+    }
 
     #[test]
     fn bounds_are_below_and_near() {
@@ -157,6 +250,10 @@ mod tests {
             assert!(reach >= first + second && plane.gap(reach, second) >= first);
             assert!(words.reach(first, second) >= first + second);
         }
+        assert!(plane.reach(1.0, 2.0) < 3.000_01 && words.reach(1.0, 2.0) < 3.000_01);
+        // Between the distances of a ring, and beyond it.
+        assert!(words.outside(1.0, 4.0, 9.0) <= 3.0 && words.outside(9.0, 0.0, 4.0) <= 5.0);
+        assert_eq!(words.outside(5.0, 4.0, 9.0).to_bits(), 0);
         // A bound of infinity excludes nothing that is not infinitely far.
         assert_eq!(plane.gap(1.0, f32::INFINITY).to_bits(), 0);
     }

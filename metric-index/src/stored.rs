@@ -1,9 +1,9 @@
-//! Indexes in files: saved with their points, opened by mapping the file into memory.
+//! Indexes in files: saved with their points, and opened again.
 //!
 //! A file is a safetensors file ([`container`]) with a header that says what it is (its kind
 //! of index, its points, the version of the format) and has a checksum of every array. It is written whole or
-//! not at all; the same index gives the same bytes. The metric is not in it, but some distances are: a file that
-//! is opened with another metric is refused.
+//! not at all; the same index gives the same bytes. It names the metric and has some distances: a file that is opened
+//! with another metric is refused.
 //!
 //! What is opened is checked: nothing of it can make a search panic. Vectors and the table of the SSS-Index stay in
 //! the file; the rest is read.
@@ -26,25 +26,32 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
 use serde::{Deserialize, Serialize};
 
-use crate::array::Array;
-use crate::container::{self, Container, ContainerProblem, Dtype};
 use crate::error::Error;
-use crate::index::Index;
+use crate::index::{Index, Kind};
 use crate::metric::Metric;
 use crate::points::{Points, Sets, Strings, Vectors};
+use array_file::array::Array;
+use array_file::container::{self, Container, Dtype, Format, check_checksum};
+use array_file::output::Output;
+use array_file::{Bytes, FileProblem};
 
 const KEY: &str = "metric-index";
-const VERSION: u32 = 2;
-/// How many distances are kept to know the metric by.
+const VERSION: u32 = 3;
+/// The oldest version that is read. Files of version 2 record neither metric nor parameters.
+const OLDEST: u32 = 2;
+const FORMAT: Format =
+    Format { what: "an index", key: KEY, name: KEY, oldest: OLDEST, newest: VERSION };
+/// The number of distances stored to recognize the metric by.
 const DISTANCES: usize = 32;
 
-/// Why an index cannot be saved or opened.
+/// Why an index could not be saved or opened.
 ///
 /// ```
 /// use metric_index::stored::describe;
@@ -61,34 +68,24 @@ pub struct StoreError {
     pub problem: StoreProblem,
 }
 
-/// What is wrong with a file of an index.
+/// What is wrong with the file of an index.
 ///
 /// ```
+/// use array_file::FileProblem;
 /// use metric_index::stored::{StoreProblem, describe};
 ///
 /// let error = describe("nowhere".as_ref()).unwrap_err();
-/// assert!(matches!(error.problem, StoreProblem::Io { doing: "read", .. }));
+/// assert!(matches!(error.problem, StoreProblem::File(FileProblem::Read(_))));
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreProblem {
-    /// It cannot be read or written.
-    #[error("cannot {doing} it: {source}")]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-    /// It is no such file, or a damaged one.
-    #[error("it is no index, or it is damaged: {0}")]
-    Damaged(#[from] ContainerProblem),
-    /// It was written by another version.
-    #[error("it has version {found} of the format, this program reads {VERSION}")]
-    Version {
-        /// Its version.
-        found: u32,
-    },
+    /// The file cannot be written or read, or is none, or is damaged.
+    #[error(transparent)]
+    File(#[from] FileProblem),
+    /// It is not an index.
+    #[error("it is not an index; metric-index build makes one")]
+    NoIndex,
     /// It is an index of another kind.
     #[error("it is {found}, expected {expected}")]
     Kind {
@@ -96,6 +93,14 @@ pub enum StoreProblem {
         found: String,
         /// What was asked for.
         expected: String,
+    },
+    /// It was saved with a metric of another name.
+    #[error("it was built with the metric {saved}, not with {given}")]
+    MetricName {
+        /// The metric that it was built with.
+        saved: String,
+        /// The metric that it was opened with.
+        given: String,
     },
     /// Distances differ from those that it was saved with.
     #[error(
@@ -111,7 +116,7 @@ pub enum StoreProblem {
         /// What it was.
         saved: f32,
     },
-    /// Its points are none of the metric's space.
+    /// Its points are not valid for the metric.
     #[error(transparent)]
     Points(#[from] Error),
 }
@@ -123,13 +128,19 @@ struct Header {
     version: u32,
     index: String,
     points: String,
+    /// The name of the metric, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metric: Option<String>,
+    /// The kind of index with its parameters, as [`Kind`] writes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     numbers: BTreeMap<String, u64>,
     /// The bits of distances of some pairs of points.
     distances: Vec<u32>,
     checksums: BTreeMap<String, String>,
 }
 
-/// A type of values that files have.
+/// A type of values that files can hold.
 ///
 /// ```
 /// use metric_index::points::Vectors;
@@ -157,7 +168,7 @@ macro_rules! values {
 
 values!(u8: U8, u16: U16, u32: U32, u64: U64, f32: F32);
 
-/// What is put into a file.
+/// The contents of a file that is written, for [`StoredPoints::write`].
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     arrays: Vec<(&'static str, Dtype, Cow<'a, [u8]>)>,
@@ -165,70 +176,82 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// An array, as it lies in memory.
-    pub(crate) fn array<T: Value>(&mut self, name: &'static str, values: &'a [T]) {
+    /// Adds an array in memory.
+    pub fn array<T: Value>(&mut self, name: &'static str, values: &'a [T]) {
         self.arrays.push((name, T::DTYPE, Cow::Borrowed(bytemuck::cast_slice(values))));
     }
 
-    /// An array that is made for the file.
-    pub(crate) fn made<T: Value>(
-        &mut self,
-        name: &'static str,
-        values: impl IntoIterator<Item = T>,
-    ) {
+    /// Adds an array computed for the file.
+    pub fn made<T: Value>(&mut self, name: &'static str, values: impl IntoIterator<Item = T>) {
         let values: Vec<T> = values.into_iter().collect();
         let bytes = bytemuck::cast_slice(&values).to_vec();
         self.arrays.push((name, T::DTYPE, Cow::Owned(bytes)));
     }
 
-    pub(crate) fn number(&mut self, name: &str, number: u64) {
+    /// Adds a number.
+    pub fn number(&mut self, name: &str, number: u64) {
         self.numbers.insert(name.to_owned(), number);
     }
 }
 
-/// A file that is read.
+/// A file that is being read, for [`StoredPoints::read`].
 #[derive(Debug)]
 pub struct Reader {
     file: Container,
     header: Header,
 }
 
-/// What is wrong with the values of an array.
-pub(crate) fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
-    ContainerProblem::Invalid { array: array.to_owned(), what: what.into() }.into()
+/// The problem of an array with invalid values, for [`StoredPoints::read`].
+///
+/// ```
+/// let problem = metric_index::stored::invalid("points.minutes", "1440 is not below 1440");
+/// assert!(problem.to_string().contains("1440 is not below 1440"));
+/// ```
+pub fn invalid(array: &str, what: impl Into<String>) -> StoreProblem {
+    FileProblem::invalid(array, what).into()
+}
+
+/// Looks at the first bytes only, so that a large file of another kind is not read.
+fn begins_as_container(path: &Path) -> io::Result<bool> {
+    // Before it is opened: opening a pipe would wait for its other end.
+    let there = path.metadata()?;
+    let mut head = [0; 9];
+    if !there.is_file() || there.len() < head.len() as u64 {
+        return Ok(false);
+    }
+    let mut file = File::open(path)?;
+    file.read_exact(&mut head)?;
+    let [length @ .., first] = head;
+    Ok(first == b'{' && u64::from_le_bytes(length) <= there.len() - 8)
 }
 
 impl Reader {
     fn new(path: &Path) -> Result<Self, StoreProblem> {
-        let map = Container::map(path);
-        let map = map.map_err(|source| StoreProblem::Io { doing: "read", source })?;
-        let mut file = Container::new(map)?;
-        let json = file.json(KEY)?;
-        let damaged = |error: serde_json::Error| ContainerProblem::Damaged(error.to_string());
-        let value: serde_json::Value = serde_json::from_str(&json).map_err(damaged)?;
-        let version = value.get("version").and_then(serde_json::Value::as_u64);
-        if version != Some(u64::from(VERSION)) {
-            let found = version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0);
-            return Err(StoreProblem::Version { found });
+        if !begins_as_container(path).map_err(FileProblem::Read)? {
+            return Err(StoreProblem::NoIndex);
         }
-        file.check_json(&json)?;
-        let header: Header = serde_json::from_value(value).map_err(damaged)?;
+        let bytes = Bytes::read(path).map_err(FileProblem::Read)?;
+        let mut file = Container::new(bytes, FORMAT.what)?;
+        let header = file.settings(&FORMAT)?;
         Ok(Self { file, header })
     }
 
-    /// An array, whose checksum is looked at.
-    pub(crate) fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
+    /// An array, verified by its checksum.
+    ///
+    /// # Errors
+    /// If it is missing, of another type, or damaged.
+    pub fn array<T: Value>(&mut self, name: &str) -> Result<Array<T>, StoreProblem> {
         let array: Array<T> = self.file.array(name, T::DTYPE)?;
-        let sum = container::checksum(bytemuck::cast_slice(&array));
-        if self.header.checksums.get(name) == Some(&sum) {
-            Ok(array)
-        } else {
-            Err(invalid(name, "its checksum differs: it is damaged"))
-        }
+        let written = self.header.checksums.get(name);
+        check_checksum(name, bytemuck::cast_slice(&array), written)?;
+        Ok(array)
     }
 
-    /// An array of as many values as another.
-    pub(crate) fn array_of<T: Value>(
+    /// An array of `count` values.
+    ///
+    /// # Errors
+    /// Those of [`array`](Self::array), or if it has another number of values.
+    pub fn array_of<T: Value>(
         &mut self,
         name: &str,
         count: usize,
@@ -241,37 +264,105 @@ impl Reader {
         }
     }
 
-    pub(crate) fn number(&self, name: &str) -> Result<u64, StoreProblem> {
+    /// The parameters with which the index was built; files of version 2 do not record them.
+    pub(crate) fn kind(&self) -> Result<Option<Kind>, StoreProblem> {
+        let parse =
+            |text: &str| text.parse().map_err(|_| invalid("settings", format!("kind {text}")));
+        self.header.kind.as_deref().map(parse).transpose()
+    }
+
+    /// A number.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn number(&self, name: &str) -> Result<u64, StoreProblem> {
         let number = self.header.numbers.get(name).copied();
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
     }
 
-    pub(crate) fn small(&self, name: &str) -> Result<u32, StoreProblem> {
+    /// A number that fits into 32 bits.
+    ///
+    /// # Errors
+    /// If there is none of this name, or it is larger.
+    pub fn small(&self, name: &str) -> Result<u32, StoreProblem> {
         let number = self.number(name)?;
         u32::try_from(number).map_err(|_| invalid("settings", format!("{name} is {number}")))
     }
 }
 
-/// Points that can be stored.
+/// Points that can be stored: those of this crate, and your own.
 ///
 /// ```
-/// use metric_index::points::{Sets, Strings, Vectors};
-/// use metric_index::stored::StoredPoints;
+/// use metric_index::index::{Index, VpTree};
+/// use metric_index::metric::Metric;
+/// use metric_index::points::Points;
+/// use metric_index::stored::{Parts, Reader, StoreProblem, StoredPoints, invalid, open, save};
 ///
-/// fn can_be_stored<S: StoredPoints>() {}
-/// can_be_stored::<Strings>();
-/// can_be_stored::<Sets>();
-/// can_be_stored::<Vectors<u8>>();
+/// /// Times of day, in minutes.
+/// struct Times(Vec<u16>);
+///
+/// impl Points for Times {
+///     type Point = u16;
+///
+///     fn len(&self) -> usize {
+///         self.0.len()
+///     }
+///
+///     fn point(&self, number: u32) -> &u16 {
+///         &self.0[number as usize]
+///     }
+/// }
+///
+/// impl StoredPoints for Times {
+///     fn name() -> String {
+///         "times of day".to_owned()
+///     }
+///
+///     fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+///         parts.array("points.minutes", &self.0);
+///     }
+///
+///     fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
+///         let minutes = file.array::<u16>("points.minutes")?;
+///         match minutes.iter().find(|&&minute| minute >= 1_440) {
+///             Some(minute) => Err(invalid("points.minutes", format!("{minute} is not below 1440"))),
+///             None => Ok(Self(minutes.to_vec())),
+///         }
+///     }
+/// }
+///
+/// struct Apart;
+///
+/// impl Metric<u16> for Apart {
+///     fn distance(&self, a: &u16, b: &u16) -> f32 {
+///         let apart = a.abs_diff(*b);
+///         f32::from(apart.min(1_440 - apart))
+///     }
+///
+///     fn relative_error(&self) -> f32 {
+///         0.0
+///     }
+/// }
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("times.index");
+/// save(&VpTree::build(Times(vec![10, 700, 1_430]), Apart)?, &path)?;
+/// let tree: VpTree<Times, Apart> = open(&path, Apart)?;
+/// assert_eq!(tree.nearest(&1_435, 1)?[0].point, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait StoredPoints: Points + Sized {
-    /// What they are called in files.
-    #[doc(hidden)]
+    /// Their name in files. A file whose points have another name is refused.
     fn name() -> String;
 
-    #[doc(hidden)]
+    /// Writes the points. Names of arrays and numbers start with `points.`; the others are the index's.
     fn write<'a>(&'a self, parts: &mut Parts<'a>);
 
-    #[doc(hidden)]
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// If the file lacks an array or a number, an array is damaged, or the values are invalid: the checksums do not
+    /// protect against a file that was made to mislead, so nothing that is read may make a search panic.
     fn read(file: &mut Reader) -> Result<Self, StoreProblem>;
 }
 
@@ -333,7 +424,7 @@ impl StoredPoints for Sets {
     }
 }
 
-/// Where things end that lie one after the other in something of a length.
+/// The ends of consecutive ranges that cover `length` items.
 pub(crate) fn ends_of(
     ends: &[u64],
     length: usize,
@@ -346,7 +437,7 @@ pub(crate) fn ends_of(
     ends.iter().map(end).collect()
 }
 
-/// Numbers of points, each once: checks that they are.
+/// Checks that each number occurs exactly once.
 #[derive(Debug)]
 pub(crate) struct Once<'a> {
     array: &'a str,
@@ -387,7 +478,7 @@ impl<'a> Once<'a> {
     }
 }
 
-/// Distances are finite and not negative.
+/// Checks that distances are finite and not negative.
 pub(crate) fn distances(values: &[f32], array: &str) -> Result<(), StoreProblem> {
     match values.iter().find(|value| !(0.0..f32::INFINITY).contains(*value)) {
         Some(value) => Err(invalid(array, format!("{value} is no distance"))),
@@ -408,11 +499,15 @@ pub(crate) fn distances(values: &[f32], array: &str) -> Result<(), StoreProblem>
 /// can_be_stored::<AnyIndex<Strings, Edit>>();
 /// ```
 pub trait Stored: Index {
-    /// What it is called in files.
+    /// Its name in files.
     #[doc(hidden)]
     fn name(&self) -> &'static str;
 
-    /// Whether an index of that name is of this type.
+    /// Its kind with its parameters, where it has one.
+    #[doc(hidden)]
+    fn kind(&self) -> Option<Kind>;
+
+    /// Whether this type reads an index of this name.
     #[doc(hidden)]
     fn reads(name: &str) -> bool;
 
@@ -428,7 +523,7 @@ pub trait Stored: Index {
     ) -> Result<Self, StoreProblem>;
 }
 
-/// Pairs of points whose distances are kept.
+/// The pairs of points whose distances are stored.
 fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
     let step = (count / DISTANCES).max(1);
     let number = |point: usize| u32::try_from(point).unwrap_or(0);
@@ -436,10 +531,10 @@ fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
         .map(move |at| (number(at * step), number((at * step + 7 * at + 1) % count)))
 }
 
-/// Saves an index with its points: whole or not at all.
+/// Saves an index with its points, atomically.
 ///
 /// # Errors
-/// If the file cannot be written; it is then as it was.
+/// If the file cannot be written; an existing file is then unchanged.
 ///
 /// An example is in [the module](self).
 ///
@@ -457,6 +552,42 @@ fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(), StoreError> {
+    let output = Output::open(path).map_err(|error| StoreError {
+        path: error.path,
+        problem: FileProblem::from(error.problem).into(),
+    })?;
+    save_to(index, output)
+}
+
+/// Saves an index to an output that was opened before the work began, and commits it.
+///
+/// # Errors
+/// If the file cannot be written; it is then as it was.
+///
+/// ```
+/// use array_file::output::Output;
+/// use metric_index::index::BruteForce;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_index::stored::save_to;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("words.index");
+/// let output = Output::open(&path)?;
+/// let words: Strings = ["casa", "cosa"].into_iter().collect();
+/// save_to(&BruteForce::new(words, Edit)?, output)?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn save_to<I: Stored<Points: StoredPoints>>(
+    index: &I,
+    output: Output,
+) -> Result<(), StoreError> {
+    let path = output.path().to_owned();
+    write(index, output).map_err(|problem| StoreError { path, problem: problem.into() })
+}
+
+fn write<I: Stored<Points: StoredPoints>>(index: &I, output: Output) -> Result<(), FileProblem> {
     let mut parts = Parts::default();
     index.points().write(&mut parts);
     index.write(&mut parts);
@@ -472,17 +603,16 @@ pub fn save<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> Result<(
         version: VERSION,
         index: index.name().to_owned(),
         points: I::Points::name(),
+        metric: index.metric().name(),
+        kind: index.kind().map(|kind| kind.to_string()),
         numbers: parts.numbers,
         distances: pairs(points.len()).map(distance).collect(),
         checksums: parts.arrays.iter().map(sum).collect(),
     };
     let arrays =
         parts.arrays.iter().map(|(name, dtype, bytes)| (*name, *dtype, &**bytes)).collect();
-    let json = serde_json::to_string(&header).map_err(io::Error::other);
-    json.and_then(|json| container::write(path, KEY, json, arrays)).map_err(|source| {
-        let problem = StoreProblem::Io { doing: "write", source };
-        StoreError { path: path.to_owned(), problem }
-    })
+    let json = serde_json::to_string(&header).map_err(FileProblem::Settings)?;
+    Ok(container::write_to(output, KEY, json, arrays)?)
 }
 
 /// Opens an index that was [saved](save).
@@ -528,6 +658,11 @@ fn read<I: Stored<Points: StoredPoints>>(
         let expected = "an index of another kind".to_owned();
         return Err(StoreProblem::Kind { found: index, expected });
     }
+    if let (Some(saved), Some(given)) = (file.header.metric.clone(), metric.name())
+        && saved != given
+    {
+        return Err(StoreProblem::MetricName { saved, given });
+    }
     let points = I::Points::read(&mut file)?;
     crate::index::check(&points, &metric)?;
     let saved = std::mem::take(&mut file.header.distances);
@@ -543,7 +678,7 @@ fn read<I: Stored<Points: StoredPoints>>(
     I::read(&mut file, &index, points, metric)
 }
 
-/// What a file holds, without opening it.
+/// What a file records about its index.
 ///
 /// ```
 /// use metric_index::index::BruteForce;
@@ -562,18 +697,22 @@ fn read<I: Stored<Points: StoredPoints>>(
 pub struct Description {
     /// The kind of index.
     pub index: String,
-    /// What its points are.
+    /// The kind with its parameters, such as `lc:64`; files of version 2 do not record it.
+    pub kind: Option<String>,
+    /// The type of its points.
     pub points: String,
-    /// Values of a vector; none of what is no vector.
+    /// The name of its metric, if it has one; files of version 2 do not record it.
+    pub metric: Option<String>,
+    /// The dimension, if the points are vectors.
     pub dimension: Option<u64>,
     /// Its other numbers.
     pub numbers: BTreeMap<String, u64>,
 }
 
-/// What a file holds, without opening it.
+/// Reads what a file records about its index, without building the index.
 ///
 /// # Errors
-/// If it cannot be read, or is no index, or of another version.
+/// If it cannot be read, is not an index, or is of another version.
 ///
 /// An example is at [`Description`].
 ///
@@ -596,5 +735,8 @@ pub fn describe(path: &Path) -> Result<Description, StoreError> {
     let header = header.map_err(|problem| StoreError { path: path.to_owned(), problem })?;
     let mut numbers = header.numbers;
     let dimension = numbers.remove("dimension");
-    Ok(Description { index: header.index, points: header.points, dimension, numbers })
+    // The bits of a float, which mean nothing to a reader.
+    numbers.remove("scale");
+    let Header { index, kind, points, metric, .. } = header;
+    Ok(Description { index, kind, points, metric, dimension, numbers })
 }

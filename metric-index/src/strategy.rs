@@ -1,4 +1,4 @@
-//! How several threads answer a stream of queries (Barrientos 2011, chapter 3).
+//! Strategies by which several threads answer a stream of queries (Barrientos 2011, chapter 3).
 //!
 //! ```text
 //! arrivals ─▶ a queue of queries a thread ─▶ requirements (tasks of the index) ─▶ answers, measures
@@ -6,9 +6,9 @@
 //!                                          messages to other threads
 //! ```
 //!
-//! Queries are dealt to the threads one after the other in a circle. A thread that takes a query works on its
-//! tasks; the strategies differ in which thread works on a task, and when the threads wait for each other. The
-//! answers are the same whatever the strategy: those of [`search`](crate::index::search).
+//! Queries are dealt to the threads round-robin. A thread that takes a query processes its tasks; the strategies differ
+//! in which thread processes a task and in when threads wait for each other. The answers do not depend on the strategy:
+//! they are those of [`search`](crate::index::search).
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -38,20 +38,20 @@ pub use measures::{Measures, Worker};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// A thread answers its queries alone, one after the other (algorithm 8).
+    /// Each thread answers its own queries, one after the other (algorithm 8).
     Local,
-    /// Supersteps of [`Options::evaluations`] distances a thread; the tasks that come up are dealt to all
-    /// threads in a circle, which read them after a barrier (algorithm 9).
+    /// Supersteps of [`Options::evaluations`] distances per thread; new tasks are dealt to all threads round-robin, which
+    /// read them after a barrier (algorithm 9).
     BulkCircular,
     /// The same without barriers, with one critical section around all messages (algorithm 10).
     BulkCritical,
     /// Supersteps without messages: a thread keeps its tasks (section 3.2.4).
     BulkLocal,
-    /// Local while more than threads · [`Options::waiting`] queries wait, otherwise bulk-circular (section 3.3.1).
+    /// Local while more than threads · [`Options::waiting`] queries are waiting, otherwise bulk-circular (section 3.3.1).
     Hybrid,
 }
 
-/// When queries come.
+/// When queries arrive.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -66,21 +66,20 @@ pub enum Strategy {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arrivals {
-    /// All when the run begins.
+    /// All at the start of the run.
     AllAtOnce,
-    /// So many at the begin of each unit of time.
+    /// `queries` arrive at the start of each interval.
     Periodic {
-        /// Queries of a unit.
+        /// The number of queries per interval.
         queries: NonZero<u32>,
-        /// The unit.
+        /// The length of the interval.
         every: Duration,
     },
-    /// The time of each query since the begin of the run, as it was recorded: never earlier than that of the
-    /// query before.
+    /// The recorded arrival time of each query since the start of the run, in nondecreasing order.
     Trace(Vec<Duration>),
 }
 
-/// How a run is done.
+/// The options of a run.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -93,21 +92,20 @@ pub enum Arrivals {
 pub struct Options {
     /// Which thread works on what.
     pub strategy: Strategy,
-    /// How many threads, P in the thesis.
+    /// The number of threads, P in the thesis.
     pub threads: NonZero<usize>,
-    /// Distances of a thread in a superstep, R in the thesis: a task stops where they are spent, and goes on later.
+    /// Distances that a thread evaluates per superstep, R in the thesis: a task pauses when they are used up.
     pub evaluations: NonZero<u64>,
-    /// Queries a thread that mean high traffic if they wait, `C_max` in the thesis.
+    /// The number of waiting queries per thread that counts as high traffic, `C_max` in the thesis.
     pub waiting: u32,
-    /// When queries come.
+    /// When queries arrive.
     pub arrivals: Arrivals,
-    /// The time over which the work of the threads is compared, for [`Measures::efficiency`].
+    /// The time window over which the work of the threads is compared, for [`Measures::efficiency`].
     pub window: Duration,
 }
 
 impl Options {
-    /// All queries at once, 512 distances a superstep, high traffic from 2 waiting queries a thread, windows of
-    /// 10 ms.
+    /// All queries at once, 512 distances per superstep, high traffic from 2 waiting queries per thread, windows of 10 ms.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -127,7 +125,7 @@ impl Options {
         }
     }
 
-    /// When each query comes.
+    /// The arrival time of each query.
     fn arrivals(&self, queries: usize) -> Result<Vec<Duration>, Error> {
         if self.window.is_zero() {
             return Err(Error::Option { option: "window", value: 0, expected: "more than 0" });
@@ -149,7 +147,7 @@ impl Options {
     }
 }
 
-/// The answers of a run, and what it took.
+/// The answers and measurements of a run.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -169,18 +167,19 @@ impl Options {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The answer of each query, or why it has none.
+    /// The answer or the error of each query.
     pub answers: Vec<Result<Vec<Neighbor>, Error>>,
-    /// What it took.
+    /// The measurements.
     pub measures: Measures,
 }
 
-/// Answers queries by a strategy. `ask` makes the collector of a query from its number.
+/// Answers queries by a strategy. `ask` returns the collector of a query, given its number.
 ///
-/// A query that has no answer, as one with a NaN, does not touch the others.
+/// A query that fails, such as a vector with a NaN, does not affect the others.
 ///
 /// # Errors
-/// If the arrivals are not those of the queries, or the window has no length, or there are 2^32 queries and more.
+/// If the trace does not fit the queries, the window is empty, there are 2^32 queries or more, or the system does not
+/// start all threads.
 ///
 /// # Panics
 /// If the metric panics.
@@ -214,23 +213,23 @@ where
     C: Answer,
 {
     let arrivals = arrivals(queries, options)?;
-    Ok(match options.strategy {
+    match options.strategy {
         Strategy::Local => local::local(index, queries, &ask, &arrivals, options),
         Strategy::BulkCircular
         | Strategy::BulkLocal
         | Strategy::Hybrid
         | Strategy::BulkCritical => bulk::bulk(index, queries, &ask, &arrivals, options),
-    })
+    }
 }
 
-/// Answers queries by the strategy of distributed data (section 3.3.2): a thread for each index, and each answers all
-/// queries from its own.
+/// Answers queries by the strategy of distributed data (section 3.3.2): one thread per index, each of which answers all
+/// queries from its index.
 ///
-/// Point i of index t of T is point `i * T + t` of the answers: as if points had been dealt to the indexes in a
-/// circle. The strategy and the number of threads of the options are not looked at.
+/// Point i of index t of T is point `i * T + t` of the answers, as if points had been dealt to the indexes round-robin.
+/// The strategy and the number of threads of the options are ignored.
 ///
 /// # Errors
-/// As [`run`]; and if there is no index, or one has so many points that their numbers are no 32-bit numbers.
+/// As [`run`]; and if there is no index, or the numbers of the points exceed 32 bits.
 ///
 /// # Panics
 /// If the metric panics.
@@ -270,7 +269,7 @@ where
     }
     let count = most.saturating_mul(indexes.len());
     u32::try_from(count).map_err(|_| Error::TooMany { count })?;
-    Ok(local::distributed(indexes, queries, &ask, &arrivals, options))
+    local::distributed(indexes, queries, &ask, &arrivals, options)
 }
 
 fn arrivals<Q: Points>(queries: &Q, options: &Options) -> Result<Vec<Duration>, Error> {
@@ -279,7 +278,7 @@ fn arrivals<Q: Points>(queries: &Q, options: &Options) -> Result<Vec<Duration>, 
     options.arrivals(count)
 }
 
-/// Puts together what the threads have found of a query.
+/// Merges the partial answers of a query.
 fn merged<C: Answer>(parts: impl IntoIterator<Item = C>, ask: impl FnOnce() -> C) -> Vec<Neighbor> {
     let mut parts = parts.into_iter();
     let Some(mut all) = parts.next() else { return ask().into_sorted() };

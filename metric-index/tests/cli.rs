@@ -31,7 +31,7 @@ fn with_files() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
     write("words.txt", "casa\ncosa\r\ncaso\npez\nÁrbol\n".as_bytes());
-    write("plane.csv", b"x,y\n0,0\n3; 4\n\n6\t8\n");
+    write("plane.csv", b"x,y\n0,0\n3, 4\n\n6,8\n");
     write("labels.csv", b"a,0,0\nb,3,4\nc,6,8\n");
     let vector =
         |x: f32, y: f32| [&2u32.to_le_bytes()[..], &x.to_le_bytes(), &y.to_le_bytes()].concat();
@@ -113,7 +113,7 @@ fn mistakes() {
     fails(folder, &["build", "none.txt", "-o", "x"], 3, "none.txt");
     fails(folder, &["build", "labels.csv", "-o", "x"], 3, "labels.csv:1: column 1");
     fails(folder, &["build", "words.txt", "-o", "x", "--index", "tree"], 2, "vp-tree");
-    fails(folder, &["build", "words.txt", "-o", "x", "--index", "egnat:1x4"], 3, "arity 1");
+    fails(folder, &["build", "words.txt", "-o", "x", "--index", "egnat:1x4"], 2, "arity 1");
     fails(folder, &["build", "words.txt", "-o", "x", "--metric", "angular"], 2, "edit");
     fails(folder, &["build", "plane.csv", "-o", "x", "--metric", "angular"], 3, "point 0");
     fails(folder, &["build", "plane.csv", "-o", "no/x"], 1, "no");
@@ -131,8 +131,8 @@ fn mistakes() {
     fails(
         folder,
         &["knn", "p.index", "plane.csv", "-k", "1", "--metric", "chebyshev"],
-        4,
-        "--metric",
+        2,
+        "--metric chebyshev, but p.index was built with euclidean",
     );
     fails(folder, &["range", "p.index", "plane.csv", "--radius=-1"], 2, "radius -1");
     fails(folder, &["range", "p.index", "plane.csv", "--radius", "nan"], 2, "radius");
@@ -223,10 +223,30 @@ fn thesis() {
         assert!(told.contains(&format!("words: Figure {figure}: ")), "{figure}");
         assert!(told.contains(&format!("vectors: Figure {figure}: ")), "{figure}");
     }
+    for said in [
+        "words: 388 points and 12 queries (many.txt, seed 0), metric edit, radii 1, 2 and 3",
+        "vectors: 500 points and 12 queries (made: 20 dimensions",
+        "LC lc:64, SSS-Index sss-index:0.6, ",
+        "the thesis's SSS-Index has sss-index:0.4",
+    ] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+    // Figure 3.4 has times as fractions of the longest: four strategies in each row.
+    let figure = told.split("words: Figure 3.4: ").nth(1).unwrap().split("words: ").next().unwrap();
+    let rows = figure.trim().lines().skip(2);
+    let times = rows.flat_map(|row| row.split_whitespace().rev().take(4).collect::<Vec<_>>());
+    let times: Vec<f64> = times.map(|time| time.parse().unwrap()).collect();
+    let largest = times.into_iter().max_by(f64::total_cmp).unwrap();
+    assert_eq!(largest.to_string(), "1", "{figure}");
+    assert!(told.contains("words: Low traffic: latency"), "{told}");
     assert!(told.contains("one index measures fewer distances"), "{told}");
     let json = std::fs::read_to_string(folder.path().join("t.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "metric-index.bench-thesis/1");
+    assert_eq!(json["spaces"][0]["indexes"]["LC"], "lc:32");
+    assert_eq!(json["spaces"][1]["points"], 500);
+    assert_eq!(json["spaces"][0]["data"], "many.txt, seed 0");
+    assert!(json["alpha"].is_number() && json["runs"] == 1);
     assert!(json["measurements"].as_array().unwrap().len() > 300);
     let svg = std::fs::read_to_string(folder.path().join("figures/3.9a-words.svg")).unwrap();
     assert!(
@@ -234,4 +254,255 @@ fn thesis() {
             && svg.trim_end().ends_with("</svg>")
             && svg.contains("LC r = 1.000")
     );
+}
+
+fn written(folder: &Path, name: &str, text: &str) {
+    std::fs::write(folder.join(name), text).unwrap();
+}
+
+/// What is read of tables, and where it is wrong.
+#[test]
+fn tables() {
+    let folder = with_files();
+    let folder = folder.path();
+    let three = "0\t1\t0\t0\n0\t2\t1\t5\n";
+    for (name, text) in [
+        ("semicolons.csv", "x;y\n0;0\n3; 4\n6;8\n"),
+        ("tabs.tsv", "0\t0\r\n3\t4\r\n6\t8\r\n"),
+        ("spaces.csv", "  0e0   0.0\n 3  4\n\n6 8"),
+        ("mark.csv", "\u{feff}0,0\n3,4\n6,8\n"),
+        ("names.csv", "\u{feff}x,y\n0,0\n3,4\n6,8\n"),
+        ("numbers", " 0  0\n 3  4\n 6  8\n"),
+        ("numbers.txt", "0,0\n3,4\n6,8\n"),
+    ] {
+        written(folder, name, text);
+        out(folder, &["build", name, "-o", "t.index"]);
+        written(folder, "origin.csv", "0,0\n");
+        let found = out(folder, &["knn", "t.index", "origin.csv", "-k", "2", "--to", "tsv"]);
+        assert_eq!(found, three, "{name}");
+    }
+    for (text, word) in [
+        ("1,2\n1,,3\n", ":2: column 2 is empty"),
+        ("1,2\n1,2,\n", ":2: column 3 is empty"),
+        ("1,5;2,5\n", ":1: ';'"),
+        ("1,2\n3;4\n", ":2: ';'"),
+        ("1 2\n3,4\n", ":2: ','"),
+        ("1,2\n3 4,5\n", ":2: column 1 is \"3 4\""),
+        ("1,2\n3\n", ":2: 1 numbers, expected 2"),
+        ("1,2\nx,y\n", ":2: column 1 is \"x\""),
+        ("1,x\n", ":1: column 2 is \"x\""),
+        ("1,nan\n", ":1: column 2 is \"nan\""),
+        ("1,1e99\n", ":1: column 2 is \"1e99\""),
+    ] {
+        written(folder, "wrong.csv", text);
+        fails(folder, &["build", "wrong.csv", "-o", "x"], 3, &format!("wrong.csv{word}"));
+    }
+    // Columns named by their numbers: after a label nobody can tell, and nothing is guessed.
+    written(folder, "letters.csv", "Letter,1,2,3\nT,2,8,3\nI,5,12,3\n");
+    let letters = ["build", "letters.csv", "--skip-columns", "1", "-o", "l.index", "--skip-lines"];
+    fails(folder, &letters[..6], 3, "letters.csv:1: a row that counts up");
+    for (lines, count) in [("0", "of 3 vectors"), ("1", "of 2 vectors")] {
+        let output = run(folder, &[&letters[..], &[lines]].concat());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(count), "{lines}");
+    }
+    written(folder, "bare.csv", "1,2,3\n4,5,7\n");
+    let output = run(folder, &["build", "bare.csv", "-o", "b.index"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("warning: bare.csv:1: a row that counts up") && said.contains("of 2 vectors"),
+        "{said}"
+    );
+    // A word is what it is, with the mark of its file or without.
+    written(folder, "marked.txt", "\u{feff}casa\n12\n");
+    out(folder, &["build", "marked.txt", "-o", "m.index"]);
+    let found = out(folder, &["range", "m.index", "words.txt", "-r", "0", "--to", "tsv"]);
+    assert_eq!(found, "0\t1\t0\t0\tcasa\n");
+    // Words of digits in pairs, as queries of words.
+    written(folder, "pairs.txt", "1 2\n3 4\n");
+    assert_eq!(
+        out(folder, &["knn", "m.index", "pairs.txt", "-k", "1", "--to", "tsv"]).lines().count(),
+        2
+    );
+}
+
+/// The metric and the parameters are in the file.
+#[test]
+fn an_index_tells_its_metric() {
+    let folder = with_files();
+    let folder = folder.path();
+    out(
+        folder,
+        &[
+            "build",
+            "plane.csv",
+            "-o",
+            "p.index",
+            "--index",
+            "sss-index:2p",
+            "--metric",
+            "minkowski:1",
+            "-j",
+            "1",
+        ],
+    );
+    let stats = out(folder, &["stats", "p.index"]);
+    for line in ["index\tsss-index:2p\n", "metric\tminkowski:1\n", "\npivots\t2\n"] {
+        assert!(stats.contains(line), "{stats}");
+    }
+    assert!(!stats.contains("scale"), "{stats}");
+    let search = ["range", "p.index", "plane.csv", "-r", "7", "--to", "tsv"];
+    let found = out(folder, &search);
+    assert!(found.starts_with("0\t1\t0\t0\n0\t2\t1\t7\n"), "{found}");
+    assert_eq!(out(folder, &[&search[..], &["--metric", "minkowski:1.0"]].concat()), found);
+    fails(folder, &[&search[..], &["--metric", "manhattan"]].concat(), 2, "built with minkowski:1");
+    fails(folder, &[&search[..], &["--metric", "edit"]].concat(), 2, "edit");
+    let old = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored-v2/kd-tree-v2.index");
+    assert!(out(folder, &["stats", old]).contains("metric\tnot recorded"));
+    let search = ["knn", old, "plane.csv", "-k", "1"];
+    fails(folder, &search, 4, "give the --metric");
+    out(folder, &[&search[..], &["--metric", "manhattan"]].concat());
+}
+
+#[test]
+fn wrong_flags() {
+    let folder = with_files();
+    let folder = folder.path();
+    out(folder, &["build", "plane.csv", "-o", "p.index"]);
+    fails(folder, &["knn", "p.index", "plane.csv", "-k", "0"], 2, "-k");
+    fails(folder, &["stats", "plane.csv", "--nearest", "0"], 2, "--nearest");
+    for kind in ["lc:rnan", "lc:r-1", "sss-index:nan", "sss-index:2", "sss-tree:1.5", "m-tree:1"] {
+        fails(folder, &["build", "plane.csv", "-o", "x", "--index", kind], 2, "expected");
+    }
+    for metric in ["hamming", "angular"] {
+        let build = [
+            "build",
+            "labels.csv",
+            "--skip-columns",
+            "2",
+            "-o",
+            "x",
+            "--index",
+            "kd-tree",
+            "--metric",
+            metric,
+        ];
+        written(folder, "labels.csv", "a,b,1,2\nc,d,3,4\n");
+        fails(folder, &build, 2, "kd-tree needs");
+    }
+    fails(folder, &["build", "words.txt", "-o", "x", "--index", "kd-tree"], 2, "kd-tree needs");
+    let quiet = run(folder, &["build", "plane.csv", "-o", "p.index", "--quiet"]);
+    assert!(quiet.status.success() && quiet.stderr.is_empty());
+    fails(folder, &["-q", "build", "none.csv", "-o", "x"], 3, "none.csv");
+    assert!(!folder.join("x").exists());
+}
+
+/// Devices without an end: an error, not all memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn endless_input() {
+    let folder = with_files();
+    let folder = folder.path();
+    out(folder, &["build", "plane.csv", "-o", "p.index"]);
+    for format in ["words", "csv", "fvecs", "bvecs", "npy", "idx"] {
+        let build = ["build", "/dev/zero", "-o", "x", "--format", format];
+        fails(folder, &build, 3, "/dev/zero");
+        fails(folder, &["stats", "/dev/zero", "--format", format], 3, "/dev/zero");
+    }
+    fails(folder, &["knn", "/dev/zero", "plane.csv", "-k", "1"], 4, "not an index");
+    fails(
+        folder,
+        &["knn", "p.index", "/dev/zero", "-k", "1"],
+        3,
+        "/dev/zero:1: a line of more than",
+    );
+}
+
+/// A pipe is read once, by what reads it: no index is sought in it.
+#[cfg(unix)]
+#[test]
+fn pipes() {
+    let folder = with_files();
+    let folder = folder.path();
+    let shell = |line: &str| {
+        let program = env!("CARGO_BIN_EXE_metric-index");
+        let mut shell = Command::new("sh");
+        shell.current_dir(folder).args(["-c", line, program]).output().unwrap()
+    };
+    assert!(shell("mkfifo pipe").status.success());
+    fails(folder, &["knn", "pipe", "plane.csv", "-k", "1"], 4, "not an index");
+    let stats = shell("cat plane.csv > pipe & exec \"$0\" stats pipe --format csv");
+    let (said, errors) = (String::from_utf8_lossy(&stats.stdout), &stats.stderr);
+    assert!(stats.status.success() && errors.is_empty(), "{}", String::from_utf8_lossy(errors));
+    assert!(said.starts_with("dimension\t2\npoints\t3\n"), "{said}");
+}
+
+/// Threads that the system does not start: exit code 5, whatever asks for them.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_many_threads() {
+    let folder = with_files();
+    let folder = folder.path();
+    out(folder, &["build", "plane.csv", "-o", "p.index"]);
+    for strategy in ["local", "bulk-circular", "bulk-critical", "hybrid", "build"] {
+        let program = env!("CARGO_BIN_EXE_metric-index");
+        // Memory for the stacks of some threads, but not of a thousand.
+        let command = if strategy == "build" {
+            format!("ulimit -v 500000; exec {program} build plane.csv -o x -j 1000")
+        } else {
+            format!(
+                "ulimit -v 500000; exec {program} knn p.index plane.csv -k 1 -j 1000 --strategy {strategy}"
+            )
+        };
+        let output =
+            Command::new("sh").current_dir(folder).args(["-c", &command]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(5), "{strategy}: {errors}");
+        assert!(errors.contains("fewer"), "{strategy}: {errors}");
+    }
+}
+
+/// Outputs are tried before anything is read, and none is an input.
+#[test]
+fn outputs_harm_nothing() {
+    let folder = with_files();
+    let folder = folder.path();
+    let before = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let (plane, words) = (before("plane.csv"), before("words.txt"));
+    std::fs::hard_link(folder.join("plane.csv"), folder.join("same")).unwrap();
+    let replaced = "would replace this input";
+    for output in ["plane.csv", "./plane.csv", "same"] {
+        fails(folder, &["build", "plane.csv", "-o", output], 2, replaced);
+    }
+    let thesis = |arguments: &[&'static str], code, word| {
+        let always = ["bench", "thesis", "--words", "words.txt", "--vectors", "0"];
+        fails(folder, &[&always, arguments].concat(), code, word);
+    };
+    thesis(&["--json", "words.txt"], 2, replaced);
+    thesis(&["--json", "no/x"], 1, "there is no folder");
+    thesis(&["--svg", "words.txt"], 1, "words.txt: cannot write it");
+    thesis(&["--svg", ".", "--json", "3.2-words.svg"], 2, "another output");
+    fails(folder, &["build", "plane.csv", "-o", "-"], 2, "an index is a file");
+    fails(folder, &["build", "nothing.csv", "-o", "no/x"], 1, "there is no folder no\nhint: make");
+    fails(folder, &["build", "plane.csv", "-o", "."], 1, "it is a folder");
+    assert_eq!((before("plane.csv"), before("words.txt")), (plane, words));
+    let left = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains(".writing-")));
+}
+
+#[test]
+fn standard_output_that_is_closed_or_full() {
+    let folder = with_files();
+    let folder = folder.path();
+    out(folder, &["build", "plane.csv", "-o", "plane.index"]);
+    for command in ["knn plane.index plane.csv -k 1", "stats plane.index", "--help", "--version"] {
+        for (to, message) in [(">&-", "it is closed"), ("> /dev/full", "No space left")] {
+            let line = format!("exec \"$0\" {command} {to}");
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &line, env!("CARGO_BIN_EXE_metric-index")]).current_dir(folder);
+            let output = shell.output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{line}: {errors}");
+            assert!(errors.contains(message), "{line}: {errors}");
+        }
+    }
 }

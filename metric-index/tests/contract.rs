@@ -2,21 +2,28 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::fmt::Debug;
+use std::num::NonZero;
+use std::sync::Arc;
 
 use metric_index::collector::{Collector, Nearest, Within};
 use metric_index::error::Error;
+use metric_index::generate::Random;
 use metric_index::index::{
-    BruteForce, ClusterSize, Dynamic, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree,
-    Pivots, Search, SssIndex, SssTree, VpTree, search,
+    AnyIndex, BruteForce, ClusterSize, Dynamic, Egnat, EgnatOptions, Index, Kind, MTree, Pivots,
+    Search, search,
 };
 use metric_index::metric::{
-    Angular, Chebyshev, Coordinates, Counted, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric,
-    Minkowski,
+    Angular, Chebyshev, Counted, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric, Minkowski,
+    check,
 };
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Growing, Items, Points, Sets, Strings, Vectors};
+use metric_index::{Question, advise};
 use proptest::prelude::*;
+
+use erased::{All, AnyMetric, Erased, Point, built, cases, on, vectors};
+
+mod erased;
 
 /// Small integers in the plane: distances that tie. `/ 10`: distances that are rounded.
 fn vector() -> impl Strategy<Value = Vec<f32>> {
@@ -82,13 +89,7 @@ fn radii(all: &[Neighbor]) -> Vec<f32> {
 }
 
 /// Every kind of query, and a search that stops after each distance.
-fn agrees<I: Index>(
-    index: &I,
-    oracle: &impl Index<Points = I::Points, Metric = I::Metric>,
-    queries: &[&<I::Points as Points>::Point],
-) where
-    <I::Points as Points>::Point: Debug,
-{
+fn agrees(kind: Kind, index: &Erased, oracle: &Erased, queries: &[Point]) {
     let count = oracle.points().len();
     for query in queries {
         let all = oracle.nearest(query, usize::MAX).unwrap();
@@ -96,14 +97,14 @@ fn agrees<I: Index>(
         assert!(all.is_sorted());
         for k in [0, 1, 2, 7, count.saturating_sub(1), count, usize::MAX] {
             let expected = &all[..k.min(count)];
-            assert_eq!(index.nearest(query, k).unwrap(), expected, "k = {k} of {query:?}");
+            assert_eq!(index.nearest(query, k).unwrap(), expected, "{kind}: k = {k} of {query:?}");
             let grown = index.nearest_by_ranges(query, k, 0.3, 1.7).unwrap();
-            assert_eq!(grown, expected, "k = {k} of {query:?}, by ranges");
+            assert_eq!(grown, expected, "{kind}: k = {k} of {query:?}, by ranges");
         }
         for radius in radii(&all) {
             let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
             let found = index.within(query, radius).unwrap();
-            assert_eq!(found, &all[..inside], "radius {radius} of {query:?}");
+            assert_eq!(found, &all[..inside], "{kind}: radius {radius} of {query:?}");
         }
         let mut stopping = Search::start(index, query, Own(Nearest::new(3))).unwrap();
         let mut stops = 0;
@@ -112,9 +113,9 @@ fn agrees<I: Index>(
         }
         let (found, cost) = stopping.into_parts();
         assert_eq!(found.0.into_sorted(), &all[..3.min(count)]);
-        assert!(stops <= cost.evaluations, "{stops} stops, {cost:?}");
+        assert!(stops <= cost.evaluations, "{kind}: {stops} stops, {cost:?}");
         // Pivots and routing objects may be measured beside every point.
-        assert!(cost.evaluations <= 3 * count as u64 + 1, "{cost:?} for {count} points");
+        assert!(cost.evaluations <= 3 * count as u64 + 1, "{kind}: {cost:?} for {count} points");
     }
 }
 
@@ -131,36 +132,23 @@ impl Collector for Own {
     }
 }
 
-/// Every index that takes any metric.
-fn all_agree<S: Points + Clone, M: Metric<S::Point> + Clone>(
-    points: &S,
-    metric: &M,
-    queries: &[&S::Point],
-) where
-    S::Point: Debug,
-{
-    let (p, m) = (|| points.clone(), || metric.clone());
-    let oracle = BruteForce::new(p(), m()).unwrap();
-    agrees(&oracle, &oracle, queries);
-    for size in [ClusterSize::Points(0), ClusterSize::Points(4), ClusterSize::Points(1_000)] {
-        agrees(&ListOfClusters::build(p(), m(), size).unwrap(), &oracle, queries);
-    }
-    for radius in [0.0, 1.0, 1e30] {
-        let size = ClusterSize::Radius(radius);
-        agrees(&ListOfClusters::build(p(), m(), size).unwrap(), &oracle, queries);
-    }
-    for pivots in [Pivots::Spread(0.4), Pivots::Spread(0.0), Pivots::Count(0), Pivots::Count(3)] {
-        agrees(&SssIndex::build(p(), m(), pivots).unwrap(), &oracle, queries);
-    }
-    for share in [0.0, 0.4, 1.0] {
-        agrees(&SssTree::build(p(), m(), share).unwrap(), &oracle, queries);
-    }
-    agrees(&VpTree::build(p(), m()).unwrap(), &oracle, queries);
-    for options in EGNATS {
-        agrees(&Egnat::build(p(), m(), options).unwrap(), &oracle, queries);
-    }
-    for page in [4, 5, 32] {
-        agrees(&MTree::build(p(), m(), page).unwrap(), &oracle, queries);
+/// Every index that takes the metric, with parameters at the ends of their ranges.
+fn all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
+    let oracle = built(Kind::BruteForce, points, metric);
+    let sizes = [0, 4, 1_000].map(ClusterSize::Points);
+    let radii = [0.0, 1.0, 1e30].map(ClusterSize::Radius);
+    let spreads = [0.4, 0.0].map(Pivots::Spread);
+    let counts = [0, 3].map(Pivots::Count);
+    let kinds = [Kind::BruteForce, Kind::VpTree]
+        .into_iter()
+        .chain(sizes.into_iter().chain(radii).map(Kind::ListOfClusters))
+        .chain(spreads.into_iter().chain(counts).map(Kind::SssIndex))
+        .chain([0.0, 0.4, 1.0].map(Kind::SssTree))
+        .chain(EGNATS.map(Kind::Egnat))
+        .chain([4, 5, 32].map(Kind::MTree))
+        .chain(metric.coordinates().map(|_| Kind::KdTree));
+    for kind in kinds {
+        agrees(kind, &built(kind, points, metric), &oracle, queries);
     }
 }
 
@@ -187,15 +175,12 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 }
 
 /// An index that changes, against a list of its points.
-fn follows<I: Dynamic>(
+fn follows<I: Dynamic<Points = All, Metric = AnyMetric>>(
     index: &mut I,
-    of: &I::Points,
+    of: &All,
     changes: &[Change],
-    queries: &[&<I::Points as Points>::Point],
-) where
-    I::Points: Clone,
-    <I::Points as Points>::Point: Debug,
-{
+    queries: &[Point],
+) {
     let mut alive: Vec<u32> = (0..u32::try_from(index.points().len()).unwrap()).collect();
     for (step, change) in changes.iter().enumerate() {
         match change {
@@ -234,15 +219,13 @@ fn follows<I: Dynamic>(
     }
 }
 
-fn all_follow<S: Growing + Clone, M: Metric<S::Point> + Clone>(
-    before: &S,
-    points: &S,
-    metric: &M,
+fn all_follow(
+    before: &All,
+    points: &All,
+    metric: &AnyMetric,
     changes: &[Change],
-    queries: &[&S::Point],
-) where
-    S::Point: Debug,
-{
+    queries: &[Point],
+) {
     for options in EGNATS {
         let mut tree = Egnat::build(before.clone(), metric.clone(), options).unwrap();
         follows(&mut tree, points, changes, queries);
@@ -251,13 +234,6 @@ fn all_follow<S: Growing + Clone, M: Metric<S::Point> + Clone>(
         let mut tree = MTree::build(before.clone(), metric.clone(), page).unwrap();
         follows(&mut tree, points, changes, queries);
     }
-}
-
-fn vectors_agree<M: Coordinates + Clone>(points: &[Vec<f32>], metric: &M, queries: &[&[f32]]) {
-    let points = Vectors::new(points.concat(), 3).unwrap();
-    all_agree(&points, metric, queries);
-    let oracle = BruteForce::new(points.clone(), metric.clone()).unwrap();
-    agrees(&KdTree::build(points, metric.clone()).unwrap(), &oracle, queries);
 }
 
 proptest! {
@@ -344,57 +320,81 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(cases(24))]
 
     #[test]
     fn indexes_of_vectors(points in prop::collection::vec(vector(), 0..90), queries in prop::collection::vec(vector(), 2)) {
-        let mut queries: Vec<&[f32]> = queries.iter().map(Vec::as_slice).collect();
-        queries.extend(points.first().map(Vec::as_slice));
-        vectors_agree(&points, &Euclidean, &queries);
-        vectors_agree(&points, &Manhattan, &queries);
-        vectors_agree(&points, &Chebyshev, &queries);
-        vectors_agree(&points, &Minkowski::new(3.0).unwrap(), &queries);
-        all_agree(&Vectors::new(points.concat(), 3).unwrap(), &Hamming, &queries);
+        let queries: Vec<Point> = queries.into_iter().chain(points.first().cloned()).map(Point::Vector).collect();
+        let points = vectors(&points.concat(), 3);
+        all_agree(&points, &on::<[f32], _>(Euclidean), &queries);
+        all_agree(&points, &on::<[f32], _>(Manhattan), &queries);
+        all_agree(&points, &on::<[f32], _>(Chebyshev), &queries);
+        all_agree(&points, &on::<[f32], _>(Minkowski::new(3.0).unwrap()), &queries);
+        all_agree(&points, &on::<[f32], _>(Hamming), &queries);
     }
 
     #[test]
     fn indexes_of_directions(points in prop::collection::vec(vector(), 0..60), query in vector()) {
         let nonzero = |point: &Vec<f32>| point.iter().any(|&x| x != 0.0);
-        let points: Vec<Vec<f32>> = points.into_iter().filter(nonzero).collect();
         prop_assume!(nonzero(&query));
-        all_agree(&Items::<[f32], _>::new(points), &Angular, &[&query[..]]);
+        let points = points.into_iter().filter(nonzero).map(Point::Vector).collect();
+        all_agree(&points, &on::<[f32], _>(Angular), &[Point::Vector(query)]);
     }
 
     #[test]
     fn indexes_of_words(words in prop::collection::vec("[abc]{0,5}", 0..80), queries in prop::collection::vec("[abcd]{0,6}", 2)) {
-        let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
-        all_agree(&words.iter().collect::<Strings>(), &Edit, &queries);
+        let queries: Vec<Point> = queries.into_iter().map(Point::Word).collect();
+        all_agree(&words.into_iter().map(Point::Word).collect(), &on::<str, _>(Edit), &queries);
     }
 
     #[test]
     fn indexes_of_sets(sets in prop::collection::vec(prop::collection::btree_set(0u32..9, 0..6), 0..60), query in prop::collection::btree_set(0u32..9, 0..6)) {
-        let sets = sets.iter().map(|set| set.iter().copied().collect::<Vec<u32>>());
-        let query: Vec<u32> = query.into_iter().collect();
-        all_agree(&Sets::new(sets).unwrap(), &Jaccard, &[&query[..]]);
+        let sets = sets.into_iter().map(|set| Point::Set(set.into_iter().collect())).collect();
+        all_agree(&sets, &on::<[u32], _>(Jaccard), &[Point::Set(query.into_iter().collect())]);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(cases(24))]
 
     #[test]
     fn changing_vectors(points in prop::collection::vec(vector(), 1..60), before in 0usize..60, changes in changes(), query in vector()) {
-        let first = points[..before.min(points.len())].concat();
-        let (first, points) = (Vectors::new(first, 3).unwrap(), Vectors::new(points.concat(), 3).unwrap());
-        all_follow(&first, &points, &Euclidean, &changes, &[&query[..], points.point(0)]);
+        let first = vectors(&points[..before.min(points.len())].concat(), 3);
+        let queries = [Point::Vector(query), Point::Vector(points[0].clone())];
+        all_follow(&first, &vectors(&points.concat(), 3), &on::<[f32], _>(Euclidean), &changes, &queries);
     }
 
     #[test]
     fn changing_words(words in prop::collection::vec("[ab]{0,5}", 1..60), before in 0usize..60, changes in changes(), query in "[abc]{0,6}") {
-        let first: Strings = words.iter().take(before).collect();
-        let words: Strings = words.iter().collect();
-        all_follow(&first, &words, &Edit, &changes, &[&query[..]]);
+        let words: Vec<Point> = words.into_iter().map(Point::Word).collect();
+        let first: All = words.iter().take(before).cloned().collect();
+        all_follow(&first, &words.into_iter().collect(), &on::<str, _>(Edit), &changes, &[Point::Word(query)]);
     }
+}
+
+/// Points that are added to a store stand behind the others.
+#[test]
+fn stores_grow() {
+    let mut words: Strings = ["casa"].into_iter().collect();
+    let mut sets = Sets::new([[1, 5]]).unwrap();
+    let mut vectors = Vectors::from(vec![[0.5f32, 1.0]]);
+    let mut items: Items<str, String> = Items::new(vec!["casa".to_owned()]);
+    words.push("").unwrap();
+    words.push("árbol").unwrap();
+    sets.push(&[]).unwrap();
+    sets.push(&[2, 7, 9]).unwrap();
+    vectors.push(&[2.0, 3.0]).unwrap();
+    items.push("pez").unwrap();
+    assert_eq!(
+        (words.len(), words.point(0), words.point(1), words.point(2)),
+        (3, "casa", "", "árbol")
+    );
+    assert_eq!((sets.len(), sets.point(1), sets.point(2)), (3, &[][..], &[2, 7, 9][..]));
+    assert_eq!(
+        (vectors.len(), vectors.point(0), vectors.point(1)),
+        (2, &[0.5, 1.0][..], &[2.0, 3.0][..])
+    );
+    assert_eq!((items.len(), items.point(1)), (2, "pez"));
 }
 
 fn refuses_to_add<I: Dynamic<Points = Vectors<f32>>>(index: &mut I) {
@@ -436,11 +436,8 @@ proptest! {
     /// lanes'.
     #[test]
     fn batches(seed in any::<u64>(), dimension in 1usize..40, count in 0usize..1_200, scale in -38i32..19, k in 0usize..9) {
-        let mut state = seed;
-        let mut next = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            f32::from(u8::try_from((state >> 33) % below).unwrap()) - 3.0
-        };
+        let mut random = Random::new(seed);
+        let mut next = |below| random.below(below) as f32 - 3.0;
         let factor = 10f32.powi(scale);
         let points: Vec<f32> = (0..count * dimension).map(|_| next(9) * factor).collect();
         let queries: Vec<f32> = (0..7 * dimension).map(|_| next(9) * factor).collect();
@@ -498,34 +495,30 @@ fn batches_of_odd_queries() {
 /// Points on a grid of tenths, on few lines: bounds that are not rounded outward lose ties here.
 #[test]
 fn rounding_loses_no_tie() {
-    let mut state = 7u64;
-    let mut next = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        f32::from(u8::try_from((state >> 33) % below).unwrap()) / 10.0
-    };
+    let mut random = Random::new(7);
+    let mut next = |below| random.below(below) as f32 / 10.0;
+    let metric = on::<[f32], _>(Euclidean);
+    let kinds = [
+        Kind::VpTree,
+        Kind::ListOfClusters(ClusterSize::Points(4)),
+        Kind::SssIndex(Pivots::Count(3)),
+        Kind::KdTree,
+        Kind::Egnat(EGNATS[2]),
+        Kind::MTree(5),
+    ];
     for _ in 0..1_500 {
         let points: Vec<f32> = (0..40).flat_map(|_| [next(60), next(2), next(2)]).collect();
-        let points = Vectors::new(points, 3).unwrap();
-        let oracle = BruteForce::new(&points, Euclidean).unwrap();
-        let tree = VpTree::build(&points, Euclidean).unwrap();
-        let clusters = ListOfClusters::build(&points, Euclidean, ClusterSize::Points(4)).unwrap();
-        let table = SssIndex::build(&points, Euclidean, Pivots::Count(3)).unwrap();
-        let boxes = KdTree::build(&points, Euclidean).unwrap();
-        let (near, pages) = (EGNATS[2], 5);
-        let planes = Egnat::build(&points, Euclidean, near).unwrap();
-        let pages = MTree::build(&points, Euclidean, pages).unwrap();
-        let query = [next(60), next(2), next(2)];
-        let all = oracle.nearest(&query, usize::MAX).unwrap();
-        for at in [0, 3, 11, 30] {
-            let radius = all[at].distance;
-            let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
-            assert_eq!(tree.within(&query, radius).unwrap(), &all[..inside]);
-            assert_eq!(clusters.within(&query, radius).unwrap(), &all[..inside]);
-            assert_eq!(table.within(&query, radius).unwrap(), &all[..inside]);
-            assert_eq!(boxes.within(&query, radius).unwrap(), &all[..inside]);
-            assert_eq!(planes.within(&query, radius).unwrap(), &all[..inside]);
-            assert_eq!(pages.within(&query, radius).unwrap(), &all[..inside]);
-            assert_eq!(tree.nearest(&query, at).unwrap(), &all[..at]);
+        let points = vectors(&points, 3);
+        let query = Point::Vector(vec![next(60), next(2), next(2)]);
+        let all = built(Kind::BruteForce, &points, &metric).nearest(&query, usize::MAX).unwrap();
+        for kind in kinds {
+            let index = built(kind, &points, &metric);
+            for at in [0, 3, 11, 30] {
+                let radius = all[at].distance;
+                let inside = all.iter().take_while(|neighbor| neighbor.distance <= radius).count();
+                assert_eq!(index.within(&query, radius).unwrap(), &all[..inside], "{kind}");
+                assert_eq!(index.nearest(&query, at).unwrap(), &all[..at], "{kind}");
+            }
         }
     }
 }
@@ -533,13 +526,11 @@ fn rounding_loses_no_tie() {
 /// A metric of the user's, on a type of the user's.
 #[test]
 fn an_own_metric() {
-    #[derive(Debug, Clone, Copy, PartialEq)]
-    struct Hour(u8);
-    #[derive(Clone, Copy)]
     struct Clock;
-    impl Metric<Hour> for Clock {
-        fn distance(&self, a: &Hour, b: &Hour) -> f32 {
-            let apart = a.0.abs_diff(b.0);
+    impl Metric<Point> for Clock {
+        fn distance(&self, a: &Point, b: &Point) -> f32 {
+            let (Point::Bytes(a), Point::Bytes(b)) = (a, b) else { return f32::NAN };
+            let apart = a[0].abs_diff(b[0]);
             f32::from(apart.min(24 - apart))
         }
 
@@ -547,37 +538,40 @@ fn an_own_metric() {
             0.0
         }
     }
-    let hours: Vec<Hour> = (0..96).map(|i| Hour(i % 48 * 5 % 24)).collect();
-    all_agree(&Items::<Hour, Hour>::new(hours), &Clock, &[&Hour(0), &Hour(13), &Hour(23)]);
+    let hours = (0..96).map(|i| Point::Bytes(vec![i % 48 * 5 % 24])).collect();
+    let clock: AnyMetric = Arc::new(Clock);
+    all_agree(&hours, &clock, &[0, 13, 23].map(|hour| Point::Bytes(vec![hour])));
 }
 
 /// The same point many times costs no more than other points.
 #[test]
 fn equal_points() {
-    let points = Vectors::new(vec![1.5f32; 60_000], 2).unwrap();
-    let counted = Counted::new(Euclidean);
-    let tree = SssTree::build(&points, &counted, 0.4).unwrap();
-    let table = SssIndex::build(&points, &counted, Pivots::Spread(0.4)).unwrap();
+    let counted = Arc::new(Counted::new(on::<[f32], _>(Euclidean)));
+    let metric: AnyMetric = counted.clone();
+    let point = |x, y| Point::Vector(vec![x, y]);
+    let points = vectors(&vec![1.5; 60_000], 2);
+    let tree = built(Kind::SssTree(0.4), &points, &metric);
+    let AnyIndex::SssIndex(table) = built(Kind::SssIndex(Pivots::Spread(0.4)), &points, &metric)
+    else {
+        panic!("another kind than was asked for")
+    };
     assert_eq!(table.pivots(), [0]);
     assert!(counted.calls() < 600_000, "{}", counted.calls());
     let before = counted.calls();
     let options = EgnatOptions { arity: 4, bucket: 10 };
-    let mut planes =
-        Egnat::build(Vectors::new(vec![1.5f32; 60_000], 2).unwrap(), &counted, options).unwrap();
-    planes.insert(&[1.5, 0.5]).unwrap();
-    let mut pages = MTree::build(Vectors::new(Vec::new(), 2).unwrap(), &counted, 8).unwrap();
+    let mut planes = Egnat::build(points.clone(), metric.clone(), options).unwrap();
+    planes.insert(&point(1.5, 0.5)).unwrap();
+    let mut pages = MTree::build(vectors(&[], 2), metric.clone(), 8).unwrap();
     for _ in 0..30_000 {
-        planes.insert(&[1.5, 1.5]).unwrap();
-        pages.insert(&[1.5, 1.5]).unwrap();
+        planes.insert(&point(1.5, 1.5)).unwrap();
+        pages.insert(&point(1.5, 1.5)).unwrap();
     }
     assert!(counted.calls() - before < 4_000_000, "{}", counted.calls() - before);
-    for query in [[1.5, 1.5], [0.0, 1.5]] {
-        let expected = BruteForce::new(&points, &counted).unwrap().nearest(&query, 3).unwrap();
+    let oracle = built(Kind::BruteForce, &points, &metric);
+    for query in [point(1.5, 1.5), point(0.0, 1.5)] {
+        let expected = oracle.nearest(&query, 3).unwrap();
         assert_eq!(pages.nearest(&query, 3).unwrap(), expected);
         assert_eq!(planes.nearest(&query, 30_000).unwrap().len(), 30_000);
-    }
-    for query in [[1.5, 1.5], [0.0, 1.5]] {
-        let expected = BruteForce::new(&points, &counted).unwrap().nearest(&query, 3).unwrap();
         assert_eq!(tree.nearest(&query, 3).unwrap(), expected);
         assert_eq!(table.nearest(&query, 3).unwrap(), expected);
     }
@@ -585,94 +579,198 @@ fn equal_points() {
 
 #[test]
 fn indexes_save_distances() {
-    let mut state = 1u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        f32::from(u16::try_from(state >> 48).unwrap()) / 65_536.0
-    };
-    let points = Vectors::new((0..6_000).map(|_| next()).collect(), 2).unwrap();
-    let counted = Counted::new(Euclidean);
-    let tree = VpTree::build(&points, &counted).unwrap();
-    let clusters = ListOfClusters::build(&points, &counted, ClusterSize::Points(32)).unwrap();
-    let table = SssIndex::build(&points, &counted, Pivots::Spread(0.4)).unwrap();
-    let sss_tree = SssTree::build(&points, &counted, 0.4).unwrap();
-    let boxes = KdTree::build(&points, &counted).unwrap();
-    let planes = Egnat::build(&points, &counted, EgnatOptions::default()).unwrap();
-    let pages = MTree::build(&points, &counted, 32).unwrap();
-    let query = [0.3, 0.7];
-    let cost =
-        |found: Result<(Within, metric_index::index::Cost), Error>| found.unwrap().1.evaluations;
-    let before = counted.calls();
-    let evaluations = [
-        cost(search(&tree, &query[..], Within::new(0.02))),
-        cost(search(&clusters, &query[..], Within::new(0.02))),
-        cost(search(&table, &query[..], Within::new(0.02))),
-        cost(search(&sss_tree, &query[..], Within::new(0.02))),
-        cost(search(&boxes, &query[..], Within::new(0.02))),
-        cost(search(&planes, &query[..], Within::new(0.02))),
-        cost(search(&pages, &query[..], Within::new(0.02))),
-    ];
-    assert_eq!(
-        counted.calls() - before,
-        evaluations.iter().sum::<u64>(),
-        "what is told is what was done"
-    );
-    assert!(evaluations.iter().all(|&evaluations| evaluations < 1_000), "{evaluations:?} of 3,000");
+    let mut random = Random::new(1);
+    let points = vectors(&(0..6_000).map(|_| random.unit()).collect::<Vec<f32>>(), 2);
+    let counted = Arc::new(Counted::new(on::<[f32], _>(Euclidean)));
+    let metric: AnyMetric = counted.clone();
+    let query = Point::Vector(vec![0.3, 0.7]);
+    for kind in Kind::all().into_iter().filter(|&kind| kind != Kind::BruteForce) {
+        let index = built(kind, &points, &metric);
+        let before = counted.calls();
+        let (_, cost) = search(&index, &query, Within::new(0.02)).unwrap();
+        assert_eq!(
+            counted.calls() - before,
+            cost.evaluations,
+            "{kind}: what is told is what was done"
+        );
+        assert!(cost.evaluations < 1_000, "{kind}: {} of 3,000", cost.evaluations);
+    }
 }
 
-fn refuses_bad_queries<I: Index<Points = Vectors<f32>>>(index: &I) {
-    assert_eq!(index.within(&[1.0], -1.0).unwrap_err(), Error::Radius { radius: -1.0 });
-    assert!(matches!(index.within(&[1.0], f32::NAN), Err(Error::Radius { .. })));
-    assert!(matches!(index.nearest_by_ranges(&[1.0], 1, 0.0, 2.0), Err(Error::Radius { .. })));
-    assert!(matches!(index.nearest_by_ranges(&[1.0], 1, 1.0, 1.0), Err(Error::Radius { .. })));
-    for bad in [&[f32::NAN][..], &[f32::INFINITY], &[f32::NAN, 1.0]] {
-        assert!(matches!(index.nearest(bad, 1), Err(Error::Query { .. })), "{bad:?}");
-        assert!(matches!(index.within(bad, 5.0), Err(Error::Query { .. })), "{bad:?}");
+fn refuses_bad_queries(kind: Kind, index: &Erased) {
+    let one = Point::Vector(vec![1.0]);
+    assert_eq!(index.within(&one, -1.0).unwrap_err(), Error::Radius { radius: -1.0 });
+    assert!(matches!(index.within(&one, f32::NAN), Err(Error::Radius { .. })));
+    assert!(matches!(index.nearest_by_ranges(&one, 1, 0.0, 2.0), Err(Error::Radius { .. })));
+    assert!(matches!(index.nearest_by_ranges(&one, 1, 1.0, 1.0), Err(Error::Radius { .. })));
+    for bad in [vec![f32::NAN], vec![f32::INFINITY], vec![f32::NAN, 1.0]].map(Point::Vector) {
+        assert!(matches!(index.nearest(&bad, 1), Err(Error::Query { .. })), "{kind}: {bad:?}");
+        assert!(matches!(index.within(&bad, 5.0), Err(Error::Query { .. })), "{kind}: {bad:?}");
     }
-    for bad in [&[1.0, 2.0][..], &[]] {
-        assert!(matches!(index.nearest(bad, 1), Err(Error::NoDistance { .. })), "{bad:?}");
-        assert!(matches!(index.within(bad, 5.0), Err(Error::NoDistance { .. })), "{bad:?}");
+    for bad in [vec![1.0, 2.0], vec![]].map(Point::Vector) {
+        assert!(matches!(index.nearest(&bad, 1), Err(Error::NoDistance { .. })), "{kind}: {bad:?}");
+        assert!(
+            matches!(index.within(&bad, 5.0), Err(Error::NoDistance { .. })),
+            "{kind}: {bad:?}"
+        );
     }
 }
 
 #[test]
 fn refused_at_the_door() {
-    let nan = || Vectors::new(vec![0.0, f32::NAN], 1).unwrap();
-    let refused = |error: Error| matches!(error, Error::NotItself { point: 1, .. });
-    assert!(refused(BruteForce::new(nan(), Euclidean).unwrap_err()));
-    assert!(refused(ListOfClusters::build(nan(), Euclidean, ClusterSize::Points(1)).unwrap_err()));
-    assert!(refused(SssIndex::build(nan(), Euclidean, Pivots::Count(1)).unwrap_err()));
-    assert!(refused(SssTree::build(nan(), Euclidean, 0.4).unwrap_err()));
-    assert!(refused(VpTree::build(nan(), Euclidean).unwrap_err()));
-    assert!(refused(KdTree::build(nan(), Euclidean).unwrap_err()));
-    assert!(refused(Egnat::build(nan(), Euclidean, EGNATS[0]).unwrap_err()));
-    assert!(refused(MTree::build(nan(), Euclidean, 4).unwrap_err()));
-    let infinite = Vectors::new(vec![f32::MAX, f32::MIN], 1).unwrap();
-    let too_far = ListOfClusters::build(infinite, Euclidean, ClusterSize::Points(1)).unwrap_err();
-    assert!(matches!(too_far, Error::NoDistance { .. }), "{too_far}");
-    let mixed = Items::<[f32], _>::new(vec![vec![1.0], vec![1.0, 2.0]]);
-    assert_eq!(
-        KdTree::build(mixed, Euclidean).unwrap_err(),
-        Error::Shape { values: 2, dimension: 1 }
-    );
-    let one = || Vectors::new(vec![0.0f32], 1).unwrap();
-    for share in [-0.1, 1.1, f32::NAN] {
-        let refused = SssIndex::build(one(), Euclidean, Pivots::Spread(share)).unwrap_err();
-        assert!(matches!(refused, Error::Share { .. }), "{refused}");
-        assert!(matches!(SssTree::build(one(), Euclidean, share), Err(Error::Share { .. })));
+    let euclidean = on::<[f32], _>(Euclidean);
+    let refused = |kind: Kind, points: &All, metric: &AnyMetric| {
+        kind.build(points.clone(), metric.clone()).err().unwrap()
+    };
+    for kind in Kind::all() {
+        let error = refused(kind, &vectors(&[0.0, f32::NAN], 1), &euclidean);
+        assert!(matches!(error, Error::NotItself { point: 1, .. }), "{kind}: {error}");
+        let points = (0..100u8).map(f32::from).collect::<Vec<f32>>();
+        refuses_bad_queries(kind, &built(kind, &vectors(&points, 1), &euclidean));
     }
-    let zero = Vectors::new(vec![0.0f32, 0.0], 2).unwrap();
-    assert!(matches!(BruteForce::new(zero, Angular).unwrap_err(), Error::NotItself { .. }));
+    let clusters = Kind::ListOfClusters(ClusterSize::Points(1));
+    let error = refused(clusters, &vectors(&[f32::MAX, f32::MIN], 1), &euclidean);
+    assert!(matches!(error, Error::NoDistance { .. }), "{error}");
+    let mixed = [vec![1.0], vec![1.0, 2.0]].map(Point::Vector).into_iter().collect();
+    let error = refused(Kind::KdTree, &mixed, &euclidean);
+    assert_eq!(error, Error::Shape { values: 2, dimension: 1 });
+    for metric in [on::<[f32], _>(Angular), on::<[f32], _>(Hamming)] {
+        let error = refused(Kind::KdTree, &vectors(&[1.0, 2.0], 1), &metric);
+        assert_eq!(error, Error::NoCoordinates);
+    }
+    for share in [-0.1, 1.1, f32::NAN] {
+        for kind in [Kind::SssIndex(Pivots::Spread(share)), Kind::SssTree(share)] {
+            let error = refused(kind, &vectors(&[0.0], 1), &euclidean);
+            assert!(matches!(error, Error::Share { .. }), "{error}");
+        }
+    }
+    let error = refused(Kind::BruteForce, &vectors(&[0.0, 0.0], 2), &on::<[f32], _>(Angular));
+    assert!(matches!(error, Error::NotItself { .. }), "{error}");
+}
 
-    let points = Vectors::new((0..100u8).map(f32::from).collect(), 1).unwrap();
-    refuses_bad_queries(&BruteForce::new(points.clone(), Euclidean).unwrap());
-    refuses_bad_queries(
-        &ListOfClusters::build(points.clone(), Euclidean, ClusterSize::Points(7)).unwrap(),
-    );
-    refuses_bad_queries(&SssIndex::build(points.clone(), Euclidean, Pivots::Spread(0.4)).unwrap());
-    refuses_bad_queries(&SssTree::build(points.clone(), Euclidean, 0.4).unwrap());
-    refuses_bad_queries(&VpTree::build(points.clone(), Euclidean).unwrap());
-    refuses_bad_queries(&Egnat::build(points.clone(), Euclidean, EGNATS[0]).unwrap());
-    refuses_bad_queries(&MTree::build(points.clone(), Euclidean, 4).unwrap());
-    refuses_bad_queries(&KdTree::build(points, Euclidean).unwrap());
+/// A set that is out of order has no distance, not a wrong one.
+#[test]
+fn sets_out_of_order_are_refused() {
+    let jaccard = on::<[u32], _>(Jaccard);
+    let sets: All = [vec![1, 2, 3], vec![2, 5], vec![]].map(Point::Set).into_iter().collect();
+    for kind in Kind::of_any_metric() {
+        let index = built(kind, &sets, &jaccard);
+        for bad in [vec![3, 1, 2], vec![2, 2]].map(Point::Set) {
+            assert!(matches!(index.nearest(&bad, 1), Err(Error::Query { .. })), "{kind}: {bad:?}");
+            let points: All = [Point::Set(vec![1]), bad.clone()].into_iter().collect();
+            let error = kind.build(points, jaccard.clone()).err().unwrap();
+            assert!(matches!(error, Error::NotItself { point: 1, .. }), "{kind}: {error}");
+        }
+    }
+}
+
+/// Any number of threads, more than queries too, and a query that fails alone.
+#[test]
+fn many_queries() {
+    let points = vectors(&(0..300u16).map(|x| f32::from(x % 97)).collect::<Vec<f32>>(), 1);
+    let index = built(Kind::VpTree, &points, &on::<[f32], _>(Euclidean));
+    let queries = vectors(&[3.2, f32::NAN, 96.5, 0.0, 50.0], 1);
+    let each = |ask: &dyn Fn(&Point) -> Result<Vec<Neighbor>, Error>| -> Vec<String> {
+        (0..5).map(|query| format!("{:?}", ask(queries.point(query)))).collect()
+    };
+    let shown = |answers: Vec<Result<Vec<Neighbor>, Error>>| -> Vec<String> {
+        answers.iter().map(|answer| format!("{answer:?}")).collect()
+    };
+    for threads in [1, 2, 5, 40].map(|threads| NonZero::new(threads).unwrap()) {
+        let expected = each(&|query| index.nearest(query, 4));
+        assert_eq!(shown(index.nearest_many(&queries, 4, threads)), expected);
+        let expected = each(&|query| index.within(query, 1.5));
+        assert_eq!(shown(index.within_many(&queries, 1.5, threads)), expected);
+        assert!(index.nearest_many(&vectors(&[], 1), 4, threads).is_empty());
+        let answers = index.within_many(&queries, -1.0, threads);
+        assert!(answers.iter().all(|answer| matches!(answer, Err(Error::Radius { .. }))));
+    }
+    let is_nan = |answer: &Result<_, Error>| matches!(answer, Err(Error::Query { .. }));
+    let answers = index.nearest_many(&queries, 4, NonZero::<usize>::MIN);
+    assert_eq!(answers.iter().map(is_nan).collect::<Vec<_>>(), [false, true, false, false, false]);
+}
+
+/// A distance made of a closure, with the error it claims.
+struct Claimed<F>(F, f32);
+
+impl<F: Fn(&[f32], &[f32]) -> f32 + Sync> Metric<[f32]> for Claimed<F> {
+    fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
+        (self.0)(a, b)
+    }
+
+    fn relative_error(&self) -> f32 {
+        self.1
+    }
+}
+
+/// A closed ball that is open.
+struct Contradicts;
+impl Metric<[f32]> for Contradicts {
+    fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
+        Euclidean.distance(a, b)
+    }
+
+    fn relative_error(&self) -> f32 {
+        f32::EPSILON
+    }
+
+    fn distance_within(&self, a: &[f32], b: &[f32], radius: f32) -> Option<f32> {
+        let distance = Euclidean.distance(a, b);
+        (distance < radius).then_some(distance)
+    }
+}
+
+/// What is not a metric is told from what is.
+#[test]
+fn metrics_are_checked() {
+    let mut random = Random::new(3);
+    let mut next = || random.unit() + 0.01;
+    let points: Vectors<f32> = (0..500).map(|_| [next(), next(), next()]).collect();
+    for metric in [
+        &Euclidean as &dyn Metric<[f32]>,
+        &Manhattan,
+        &Chebyshev,
+        &Angular,
+        &Hamming,
+        &Minkowski::new(1.5).unwrap(),
+    ] {
+        assert_eq!(check(&points, metric, 64, 0), Ok(()), "{:?}", metric.name());
+    }
+    let words: Strings = (0..200).map(|number| format!("{number:b}")).collect();
+    assert_eq!(check(&words, &Edit, 64, 0), Ok(()));
+    let (none, one) =
+        (Vectors::<f32>::new(vec![], 3).unwrap(), Vectors::from(vec![[1.0f32, 2.0, 3.0]]));
+    assert_eq!(check(&none, &Euclidean, 64, 0), Ok(()));
+    assert_eq!(check(&one, &Euclidean, 64, 0), Ok(()));
+
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let cosine = |a: &[f32], b: &[f32]| {
+        if a == b { 0.0 } else { (1.0 - dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()).max(0.0) }
+    };
+    let error = check(&points, &Claimed(cosine, 1e-6), 64, 0).unwrap_err();
+    assert!(matches!(error, Error::Triangle { .. }), "{error}");
+    let squared =
+        |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
+    let error = check(&points, &Claimed(squared, 1e-6), 64, 0).unwrap_err();
+    assert!(matches!(error, Error::Triangle { .. }), "{error}");
+    assert!(error.to_string().contains("not a metric"), "{error}");
+    let one_way =
+        |a: &[f32], b: &[f32]| if a[0] < b[0] { 1.0 } else { 2.0 * f32::from(u8::from(a != b)) };
+    let error = check(&points, &Claimed(one_way, 0.0), 64, 0).unwrap_err();
+    assert!(matches!(error, Error::Asymmetric { .. }), "{error}");
+    // Sums of rounded differences that claim to be exact.
+    let exact = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>();
+    let line: Vectors<f32> =
+        (0..100u8).map(|x| [f32::from(x) / 10.0, f32::from(x) / 7.0]).collect();
+    let error = check(&line, &Claimed(exact, 0.0), 64, 0).unwrap_err();
+    assert!(matches!(error, Error::Triangle { .. }), "{error}");
+    assert_eq!(check(&line, &Claimed(exact, 1e-5), 64, 0), Ok(()));
+    let apart = |a: &[f32], b: &[f32]| if a == b { 0.5 } else { 1.0 };
+    let error = check(&points, &Claimed(apart, 0.0), 64, 0).unwrap_err();
+    assert!(matches!(error, Error::NotItself { .. }), "{error}");
+    let refused =
+        advise(&points, &Claimed(squared, 1e-6), Question::Nearest(3), 400, 0).unwrap_err();
+    assert!(matches!(refused, Error::Triangle { .. }), "{refused}");
+    let error = check(&points, &Contradicts, 64, 0).unwrap_err();
+    assert!(matches!(error, Error::Contradiction { .. }), "{error}");
 }

@@ -4,18 +4,15 @@
 
 use metric_index::error::Error;
 use metric_index::estimate::{intrinsic_dimension, radius_of_share};
+use metric_index::generate::Random;
 use metric_index::index::{BruteForce, Index, Kind};
 use metric_index::metric::{Edit, Euclidean, Hamming};
 use metric_index::points::{Points, Strings, Subset, Vectors};
-use metric_index::{Advised, Question, advise, advise_vectors};
+use metric_index::{Question, advise};
 
 fn plane(count: usize, dimension: usize) -> Vectors<f32> {
-    let mut state = 1u64;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        f32::from(u16::try_from(state >> 48).unwrap()) / 65_536.0
-    };
-    Vectors::new((0..count * dimension).map(|_| next()).collect(), dimension).unwrap()
+    let mut random = Random::new(1);
+    Vectors::new((0..count * dimension).map(|_| random.unit()).collect(), dimension).unwrap()
 }
 
 #[test]
@@ -75,17 +72,17 @@ fn refused() {
 #[test]
 fn advice() {
     let points = plane(3_000, 2);
-    let advice = advise_vectors(&points, &Euclidean, Question::Within(0.01), 3_000, 0).unwrap();
+    let advice = advise(&points, &Euclidean, Question::Within(0.01), 3_000, 0).unwrap();
     assert_eq!(advice.sample, 2_970);
     assert!(advice.candidates.is_sorted_by_key(|candidate| candidate.query));
     let of = |index| advice.candidates.iter().find(|candidate| candidate.index == index).unwrap();
-    let all = of(Advised::Any(Kind::BruteForce));
+    let all = of(Kind::BruteForce);
     assert!((all.evaluations - 2_971.0).abs() < 1e-9, "{all:?}");
     assert_eq!(all.build_evaluations, 2_970);
-    assert!(of(Advised::KdTree).evaluations < 100.0);
+    assert!(of(Kind::KdTree).evaluations < 100.0);
     let words: Strings = (0..400).map(|number| format!("{number:b}")).collect();
     let advice = advise(&words, &Edit, Question::Nearest(3), 200, 0).unwrap();
-    assert!(advice.candidates.iter().all(|candidate| candidate.index != Advised::KdTree));
+    assert!(advice.candidates.iter().all(|candidate| candidate.index != Kind::KdTree));
     assert_eq!((advice.sample, advice.candidates.len()), (198, 13));
 }
 

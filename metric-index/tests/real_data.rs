@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use metric_index::collector::{Nearest, Within};
-use metric_index::index::{BruteForce, Index, KdTree, Kind};
+use metric_index::index::{AnyIndex, BruteForce, Index, Kind};
 use metric_index::metric::{Chebyshev, Edit, Euclidean, Manhattan, Metric};
 use metric_index::points::{Points, Strings, Vectors};
 use metric_index::strategy::{Options, Strategy, run};
@@ -32,13 +32,11 @@ fn histograms(name: &str) -> Vectors<f32> {
     Vectors::new(text(name).split_whitespace().map(|x| x.parse().unwrap()).collect(), 8).unwrap()
 }
 
+/// One type for the indexes of all metrics: each is compiled once.
+type Built<'a, S> = AnyIndex<&'a S, &'a dyn Metric<<S as Points>::Point>>;
+
 /// Some queries of an index, one by one and by a strategy of two threads.
-fn agrees<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
-    index: &I,
-    oracle: &impl Index<Points = I::Points>,
-    queries: &Q,
-    radii: &[f32],
-) {
+fn agrees<'a, S: Points>(index: &Built<'a, S>, oracle: &Built<'a, S>, queries: &S, radii: &[f32]) {
     let some: Vec<u32> =
         (0..u32::try_from(queries.len()).unwrap()).step_by(queries.len() / 40).collect();
     for &query in &some {
@@ -58,14 +56,10 @@ fn agrees<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
     }
 }
 
-fn every_kind<S: Points, M: Metric<S::Point> + Copy>(
-    points: &S,
-    metric: M,
-    queries: &S,
-    radii: &[f32],
-) {
-    let oracle = BruteForce::new(points, metric).unwrap();
-    for kind in Kind::all() {
+fn every_kind<S: Points>(points: &S, metric: &dyn Metric<S::Point>, queries: &S, radii: &[f32]) {
+    let oracle = Kind::BruteForce.build(points, metric).unwrap();
+    let boxes = metric.coordinates().map(|_| Kind::KdTree);
+    for kind in Kind::of_any_metric().into_iter().chain(boxes) {
         agrees(&kind.build(points, metric).unwrap(), &oracle, queries, radii);
     }
 }
@@ -79,11 +73,10 @@ fn letters_with_repetitions() {
         (0..count).map(|row| points.point(row).iter().map(|x| x.to_bits()).collect()).collect();
     let distinct: HashSet<&Vec<u32>> = rows.iter().collect();
     assert_eq!((rows.len(), distinct.len()), (20_000, 18_668));
-    every_kind(&points, Euclidean, &points, &[0.0, 1.0, 2.5]);
-    every_kind(&points, Manhattan, &points, &[0.0, 3.0]);
-    every_kind(&points, Chebyshev, &points, &[0.0, 1.0]);
+    every_kind(&points, &Euclidean, &points, &[0.0, 1.0, 2.5]);
+    every_kind(&points, &Manhattan, &points, &[0.0, 3.0]);
+    every_kind(&points, &Chebyshev, &points, &[0.0, 1.0]);
     let oracle = BruteForce::new(&points, Euclidean).unwrap();
-    agrees(&KdTree::build(&points, Euclidean).unwrap(), &oracle, &points, &[0.0, 1.0, 2.5]);
     let few = Vectors::new(points.values()[..16 * 300].to_vec(), 16).unwrap();
     let (nearest, within) =
         (oracle.batch(&few, |_| Nearest::new(20)), oracle.batch(&few, |_| Within::new(2.0)));
@@ -98,9 +91,7 @@ fn letters_with_repetitions() {
 #[ignore = "needs METRIC_DATA"]
 fn histograms_of_topics() {
     let (points, queries) = (histograms("final8_10K.txt"), histograms("final8_query1K.txt"));
-    every_kind(&points, Euclidean, &queries, &[0.05, 0.2]);
-    let oracle = BruteForce::new(&points, Euclidean).unwrap();
-    agrees(&KdTree::build(&points, Euclidean).unwrap(), &oracle, &queries, &[0.05, 0.2]);
+    every_kind(&points, &Euclidean, &queries, &[0.05, 0.2]);
 }
 
 #[test]
@@ -108,7 +99,7 @@ fn histograms_of_topics() {
 fn strings() {
     let lines = |name: &str, step: usize| text(name).lines().step_by(step).collect::<Strings>();
     let dna = lines("dna.txt", 4);
-    every_kind(&dna, Edit, &dna, &[3.0, 10.0]);
+    every_kind(&dna, &Edit, &dna, &[3.0, 10.0]);
     let words = lines("spanish-words.txt", 9);
-    every_kind(&words, Edit, &words, &[1.0, 2.0]);
+    every_kind(&words, &Edit, &words, &[1.0, 2.0]);
 }

@@ -5,34 +5,106 @@
 use std::fmt::Debug;
 use std::path::Path;
 
+use array_file::container::{self, Container, Dtype};
+use array_file::{Bytes, FileProblem};
 use metric_index::collector::Within;
-use metric_index::container::{self, Container, Dtype};
-use metric_index::index::{
-    AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, KdTree, Kind, MTree, Search, VpTree,
-};
-use metric_index::metric::{Edit, Euclidean, Jaccard, Manhattan, Metric};
-use metric_index::points::{Points, Sets, Strings, Vectors};
-use metric_index::stored::{StoreProblem, Stored, StoredPoints, describe, open, save};
 
-fn random(seed: u64) -> impl FnMut(u64) -> u64 {
-    let mut state = seed;
-    move |below| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) % below
+use metric_index::generate::Random;
+use metric_index::index::{
+    AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, Kind, MTree, Search, VpTree,
+};
+use metric_index::metric::{Edit, Euclidean, Jaccard, Manhattan, Metric, Minkowski};
+use metric_index::points::{Points, Sets, Strings, Vectors};
+use metric_index::stored::{
+    Parts, Reader, StoreProblem, Stored, StoredPoints, describe, invalid, open, save,
+};
+
+/// Points that this crate does not know: times of day, in minutes.
+struct Times(Vec<u16>);
+
+impl Points for Times {
+    type Point = u16;
+
+    fn len(&self) -> usize {
+        self.0.len()
     }
+
+    fn point(&self, number: u32) -> &u16 {
+        &self.0[number as usize]
+    }
+}
+
+impl StoredPoints for Times {
+    fn name() -> String {
+        "times of day".to_owned()
+    }
+
+    fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        parts.array("points.minutes", &self.0);
+        parts.number("points.day", 1_440);
+    }
+
+    fn read(file: &mut Reader) -> Result<Self, StoreProblem> {
+        let day = file.small("points.day")?;
+        let minutes = file.array::<u16>("points.minutes")?;
+        match minutes.iter().find(|&&minute| u32::from(minute) >= day) {
+            Some(minute) => Err(invalid("points.minutes", format!("{minute} is no minute"))),
+            None => Ok(Self(minutes.to_vec())),
+        }
+    }
+}
+
+struct Apart;
+
+impl Metric<u16> for Apart {
+    fn distance(&self, a: &u16, b: &u16) -> f32 {
+        let apart = a.abs_diff(*b);
+        f32::from(apart.min(1_440_u16.saturating_sub(apart)))
+    }
+
+    fn relative_error(&self) -> f32 {
+        0.0
+    }
+}
+
+#[test]
+fn own_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("times.index");
+    let mut next = random(9);
+    let times = |next: &mut dyn FnMut(usize) -> usize| {
+        Times((0..300).map(|_| u16::try_from(next(1_440)).unwrap()).collect())
+    };
+    let kinds = [Kind::VpTree, Kind::MTree(8), Kind::SssTree(0.4)];
+    for kind in kinds {
+        let index = kind.build(times(&mut next), Apart).unwrap();
+        save(&index, &path).unwrap();
+        let again: AnyIndex<Times, Apart> = open(&path, Apart).unwrap();
+        same(&index, &again);
+    }
+    // A store of another type, and values that it refuses.
+    let strings = open::<BruteForce<Strings, _>>(&path, Edit).unwrap_err();
+    assert!(strings.to_string().contains("times of day"), "{strings}");
+    save(&BruteForce::new(Times(vec![1, 1_500]), Apart).unwrap(), &path).unwrap();
+    let refused = open::<BruteForce<Times, _>>(&path, Apart).err().unwrap().to_string();
+    assert!(refused.contains("1500 is no minute"), "{refused}");
+}
+
+fn random(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut random = Random::new(seed);
+    move |below| random.below(below)
 }
 
 fn vectors(count: usize) -> Vectors<f32> {
     let mut next = random(1);
-    let values = (0..count * 3).map(|_| f32::from(u8::try_from(next(20)).unwrap()) / 10.0);
+    let values = (0..count * 3).map(|_| next(20) as f32 / 10.0);
     Vectors::new(values.collect(), 3).unwrap()
 }
 
 fn words(count: usize) -> Strings {
     let mut next = random(2);
     let letters = ["a", "b", "é", "東"];
-    let mut word =
-        |_| (0..next(7)).map(|_| letters[usize::try_from(next(4)).unwrap()]).collect::<String>();
+    let mut word = |_| (0..next(7)).map(|_| letters[next(4)]).collect::<String>();
     (0..count).map(&mut word).collect()
 }
 
@@ -68,18 +140,10 @@ where
     opened
 }
 
-fn every_kind<S: StoredPoints + Clone, M: Metric<S::Point> + Copy>(
-    points: &S,
-    metric: M,
-    path: &Path,
-) where
-    S::Point: Debug,
-{
-    for kind in
-        Kind::all().into_iter().chain(["lc:3", "egnat:3x2", "m-tree:4"].map(|k| k.parse().unwrap()))
-    {
-        let index = kind.build(points.clone(), metric).unwrap();
-        comes_back(&index, metric, path);
+fn every_kind(kinds: &[Kind], points: &Vectors<f32>, path: &Path) {
+    for kind in kinds {
+        let index = kind.build(points.clone(), Euclidean).unwrap();
+        comes_back(&index, Euclidean, path);
         assert_eq!(
             Some(describe(path).unwrap().index.as_str()),
             kind.to_string().split(':').next()
@@ -91,15 +155,88 @@ fn every_kind<S: StoredPoints + Clone, M: Metric<S::Point> + Copy>(
 fn every_index_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("an.index");
+    let more = ["lc:3", "egnat:3x2", "m-tree:4"].map(|kind| kind.parse().unwrap());
+    let kinds: Vec<Kind> = Kind::all().into_iter().chain(more).collect();
     for count in [0, 1, 2, 40, 700] {
-        every_kind(&vectors(count), Euclidean, &path);
-        every_kind(&words(count), Edit, &path);
-        every_kind(&sets(count), Jaccard, &path);
+        every_kind(&kinds, &vectors(count), &path);
+        // An index is stored apart from its points: one kind tells of the other stores.
+        let words = VpTree::build(words(count), Edit).unwrap();
+        comes_back(&words, Edit, &path);
+        let sets = VpTree::build(sets(count), Jaccard).unwrap();
+        comes_back(&sets, Jaccard, &path);
         let mut next = random(5);
         let bytes: Vec<u8> = (0..count * 3).map(|_| u8::try_from(next(9)).unwrap()).collect();
-        every_kind(&Vectors::new(bytes, 3).unwrap(), Manhattan, &path);
-        let tree = KdTree::build(vectors(count), Manhattan).unwrap();
-        comes_back(&tree, Manhattan, &path);
+        let bytes = VpTree::build(Vectors::new(bytes, 3).unwrap(), Manhattan).unwrap();
+        comes_back(&bytes, Manhattan, &path);
+    }
+}
+
+/// Metrics without a name, and files that name none, are told apart by distances.
+#[test]
+fn another_metric_without_a_name_is_refused() {
+    struct Nameless;
+    impl Metric<[f32]> for Nameless {
+        fn distance(&self, a: &[f32], b: &[f32]) -> f32 {
+            Manhattan.distance(a, b)
+        }
+
+        fn relative_error(&self) -> f32 {
+            f32::EPSILON
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("an.index");
+    save(&VpTree::build(vectors(100), Euclidean).unwrap(), &path).unwrap();
+    let refused = open::<VpTree<Vectors<f32>, _>>(&path, Nameless).err().unwrap();
+    assert!(matches!(refused.problem, StoreProblem::Metric { .. }), "{refused}");
+    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stored-v2/vp-tree-v2.index");
+    let refused = open::<Trees<Euclidean>>(&old, Euclidean).unwrap_err();
+    assert!(matches!(refused.problem, StoreProblem::Metric { .. }), "{refused}");
+}
+
+/// Files of version 2, which name neither their metric nor their parameters.
+#[test]
+fn older_files_open() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stored-v2");
+    for kind in Kind::all() {
+        let name = kind.to_string();
+        let name = name.split(':').next().unwrap();
+        let path = folder.join(format!("{name}-v2.index"));
+        let index: AnyIndex<Vectors<f32>, _> = open(&path, Manhattan).unwrap();
+        assert_eq!(index.len(), 70);
+        same(&BruteForce::new(index.points().clone(), Manhattan).unwrap(), &index);
+        let found = describe(&path).unwrap();
+        assert_eq!((found.index.as_str(), found.kind, found.metric), (name, None, None));
+    }
+}
+
+#[test]
+fn files_name_their_metric_and_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("an.index");
+    for text in [
+        "lc:r0.3",
+        "sss-index:0.45",
+        "sss-index:5p",
+        "sss-tree:0.35",
+        "egnat:3x7",
+        "m-tree:9",
+        "kd-tree",
+    ] {
+        let index =
+            text.parse::<Kind>().unwrap().build(vectors(50), Minkowski::new(1.1).unwrap()).unwrap();
+        save(&index, &path).unwrap();
+        let found = describe(&path).unwrap();
+        assert_eq!(
+            (found.kind.as_deref(), found.metric.as_deref()),
+            (Some(text), Some("minkowski:1.1"))
+        );
+        assert!(!found.numbers.contains_key("scale"), "{found:?}");
+        assert_eq!(
+            found.numbers.contains_key("pivots"),
+            text.starts_with("sss-index"),
+            "{found:?}"
+        );
     }
 }
 
@@ -143,17 +280,27 @@ fn what_is_something_else_is_refused() {
     let path = folder.path().join("an.index");
     save(&VpTree::build(vectors(100), Euclidean).unwrap(), &path).unwrap();
     let metric = open::<Trees<Manhattan>>(&path, Manhattan).unwrap_err();
-    assert!(matches!(metric.problem, StoreProblem::Metric { .. }), "{metric}");
+    assert!(matches!(metric.problem, StoreProblem::MetricName { .. }), "{metric}");
+    assert!(metric.to_string().contains("euclidean, not with manhattan"), "{metric}");
     let kind = open::<BruteForce<Vectors<f32>, _>>(&path, Euclidean).unwrap_err();
     assert!(matches!(kind.problem, StoreProblem::Kind { .. }), "{kind}");
     let points = open::<VpTree<Strings, _>>(&path, Edit).unwrap_err();
     assert!(matches!(points.problem, StoreProblem::Kind { .. }), "{points}");
     let missing = open::<Trees<Euclidean>>(&folder.path().join("none"), Euclidean).unwrap_err();
-    assert!(matches!(missing.problem, StoreProblem::Io { .. }), "{missing}");
+    assert!(matches!(missing.problem, StoreProblem::File(FileProblem::Read(_))), "{missing}");
     assert!(missing.to_string().contains("none"));
     std::fs::write(&path, "no index").unwrap();
+    let other = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err();
+    assert!(matches!(other.problem, StoreProblem::NoIndex), "{other}");
+    std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    let other = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err();
+    assert!(matches!(other.problem, StoreProblem::File(FileProblem::Other { .. })), "{other}");
+    std::fs::write(&path, b"\x02\0\0\0\0\0\0\0{,").unwrap();
     let damaged = open::<Trees<Euclidean>>(&path, Euclidean).unwrap_err();
-    assert!(matches!(damaged.problem, StoreProblem::Damaged(_)), "{damaged}");
+    assert!(
+        matches!(damaged.problem, StoreProblem::File(FileProblem::NotSafetensors { .. })),
+        "{damaged}"
+    );
     std::fs::write(&path, "").unwrap();
     assert!(open::<Trees<Euclidean>>(&path, Euclidean).is_err());
     let nowhere = folder.path().join("no/such/folder");
@@ -199,11 +346,6 @@ fn no_file_panics() {
             opened += 1;
             let _ = (index.nearest(&[0.1, 0.2, 0.3], 5), index.within(&[0.1, 0.2, 0.3], 1.0));
         }
-        save(&KdTree::build(vectors(60), Euclidean).unwrap(), &path).unwrap();
-        forge(&path, &forged, &mut next);
-        if let Ok(tree) = open::<KdTree<Vectors<f32>, _>>(&forged, Euclidean) {
-            let _ = tree.nearest(&[0.1, 0.2, 0.3], 5);
-        }
     }
     assert!(opened > 50, "{opened}: the forgeries are too coarse");
 }
@@ -237,7 +379,7 @@ fn no_file_hangs() {
 type Contents = (serde_json::Value, Vec<(&'static str, Dtype, Vec<u8>)>);
 
 fn contents(path: &Path) -> Contents {
-    let mut file = Container::new(Container::map(path).unwrap()).unwrap();
+    let mut file = Container::new(Bytes::read(path).unwrap(), "an index").unwrap();
     let header: serde_json::Value =
         serde_json::from_str(&file.json("metric-index").unwrap()).unwrap();
     let names: Vec<String> = header["checksums"].as_object().unwrap().keys().cloned().collect();
@@ -269,23 +411,23 @@ fn written(mut header: serde_json::Value, arrays: &[(&'static str, Dtype, Vec<u8
     container::write(path, "metric-index", header.to_string(), parts).unwrap();
 }
 
-fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
+fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
     let (mut header, mut arrays) = contents(path);
     // One or two arrays get another value, or lose the last one.
     for _ in 0..=next(2) {
-        let which = usize::try_from(next(arrays.len() as u64)).unwrap();
+        let which = next(arrays.len());
         let (_, dtype, bytes) = &mut arrays[which];
         let size = dtype.bitsize() / 8;
-        let count = (bytes.len() / size) as u64;
+        let count = bytes.len() / size;
         if count == 0 {
             continue;
         }
-        let at = usize::try_from(next(count)).unwrap() * size;
+        let at = next(count) * size;
         match next(4) {
             0 => bytes.truncate(bytes.len() - size),
             1 => bytes[at] = u8::try_from(next(256)).unwrap(),
             2 => {
-                let from = usize::try_from(next(count)).unwrap() * size;
+                let from = next(count) * size;
                 bytes.copy_within(from..from + size, at);
             }
             _ => bytes[at..at + size].fill(u8::try_from(next(2)).unwrap() * 255),
@@ -293,7 +435,7 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(u64) -> u64) {
     }
     let numbers = header["numbers"].as_object_mut().unwrap();
     if next(6) == 0 && !numbers.is_empty() {
-        let which = usize::try_from(next(numbers.len() as u64)).unwrap();
+        let which = next(numbers.len());
         *numbers.values_mut().nth(which).unwrap() = next(5).into();
     }
     written(header, &arrays, forged);

@@ -8,19 +8,21 @@ use std::time::Duration;
 
 use metric_index::collector::{Nearest, Within};
 use metric_index::error::Error;
-use metric_index::index::{
-    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, Kind, ListOfClusters, MTree,
-    Pivots, SssIndex, SssTree, VpTree,
-};
+use metric_index::generate::Random;
+use metric_index::index::{ClusterSize, EgnatOptions, Index, Kind, Pivots};
 use metric_index::metric::{
     Angular, Chebyshev, Edit, Euclidean, Hamming, Jaccard, Manhattan, Metric, Minkowski,
 };
 use metric_index::neighbor::Neighbor;
-use metric_index::points::{Items, Points, Sets, Strings, Vectors};
+use metric_index::points::Points;
 use metric_index::strategy::{Arrivals, Options, Run, Strategy, run, run_distributed};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+use erased::{All, AnyMetric, Erased, Point, built, cases, on, vectors};
+
+mod erased;
 
 const STRATEGIES: [Strategy; 5] = [
     Strategy::Local,
@@ -40,26 +42,25 @@ fn options(strategy: Strategy, threads: usize, evaluations: u64, arrivals: Arriv
 }
 
 /// Points on a small grid: distances tie, points are equal.
-fn grid(count: usize, seed: u64) -> Vectors<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        f32::from(u8::try_from((state >> 33) % 12).unwrap()) / 10.0
-    };
-    Vectors::new((0..count * 3).map(|_| next()).collect(), 3).unwrap()
+fn grid(count: usize, seed: u64) -> All {
+    let mut random = Random::new(seed);
+    let mut next = || random.below(12) as f32 / 10.0;
+    vectors(&(0..count * 3).map(|_| next()).collect::<Vec<f32>>(), 3)
 }
 
-fn words(count: usize, seed: u64) -> Strings {
-    let mut state = seed;
-    let mut next = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) % below
-    };
-    let mut word = |_| {
+fn words(count: usize, seed: u64) -> All {
+    let mut random = Random::new(seed);
+    let mut next = |below| random.below(below);
+    let mut word = |_: usize| {
         let length = next(6);
         (0..length).map(|_| char::from(b'a' + u8::try_from(next(3)).unwrap())).collect::<String>()
     };
-    (0..count).map(&mut word).collect()
+    (0..count).map(|number| Point::Word(word(number))).collect()
+}
+
+/// All points of a store.
+fn every(points: &All) -> impl Iterator<Item = &Point> {
+    (0..u32::try_from(points.len()).unwrap()).map(|number| points.point(number))
 }
 
 fn checked(done: Run, expected: &[Vec<Neighbor>], options: &Options) {
@@ -77,14 +78,9 @@ fn checked(done: Run, expected: &[Vec<Neighbor>], options: &Options) {
     assert!(!sends || measures.messages() == 0);
 }
 
-fn all_strategies<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
-    index: &I,
-    queries: &Q,
-    radius: f32,
-) {
-    let every = || (0..u32::try_from(queries.len()).unwrap()).map(|query| queries.point(query));
-    let balls: Vec<_> = every().map(|query| index.within(query, radius).unwrap()).collect();
-    let nearest: Vec<_> = every().map(|query| index.nearest(query, 5).unwrap()).collect();
+fn all_strategies(index: &Erased, queries: &All, radius: f32) {
+    let balls: Vec<_> = every(queries).map(|query| index.within(query, radius).unwrap()).collect();
+    let nearest: Vec<_> = every(queries).map(|query| index.nearest(query, 5).unwrap()).collect();
     for strategy in STRATEGIES {
         for (threads, evaluations) in [(1, 7), (2, 1), (3, 40), (5, 1_000)] {
             let options = options(strategy, threads, evaluations, Arrivals::AllAtOnce);
@@ -96,32 +92,29 @@ fn all_strategies<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
     }
 }
 
-fn all_indexes<S: Points + Clone, M: Metric<S::Point> + Copy>(
-    points: &S,
-    metric: M,
-    queries: &S,
-    radius: f32,
-) {
-    let p = || points.clone();
-    all_strategies(&BruteForce::new(p(), metric).unwrap(), queries, radius);
-    let size = ClusterSize::Points(8);
-    all_strategies(&ListOfClusters::build(p(), metric, size).unwrap(), queries, radius);
-    all_strategies(&SssIndex::build(p(), metric, Pivots::Count(6)).unwrap(), queries, radius);
-    all_strategies(&SssTree::build(p(), metric, 0.4).unwrap(), queries, radius);
-    all_strategies(&VpTree::build(p(), metric).unwrap(), queries, radius);
-    let shape = EgnatOptions { arity: 5, bucket: 9 };
-    all_strategies(&Egnat::build(p(), metric, shape).unwrap(), queries, radius);
-    all_strategies(&MTree::build(p(), metric, 8).unwrap(), queries, radius);
+fn all_indexes(points: &All, metric: &AnyMetric, queries: &All, radius: f32) {
+    let kinds = [
+        Kind::BruteForce,
+        Kind::ListOfClusters(ClusterSize::Points(8)),
+        Kind::SssIndex(Pivots::Count(6)),
+        Kind::SssTree(0.4),
+        Kind::VpTree,
+        Kind::Egnat(EgnatOptions { arity: 5, bucket: 9 }),
+        Kind::MTree(8),
+    ];
+    for kind in kinds.into_iter().chain(metric.coordinates().map(|_| Kind::KdTree)) {
+        all_strategies(&built(kind, points, metric), queries, radius);
+    }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(cases(16))]
 
     /// Any strategy of any number of threads, however few distances a superstep has and whenever queries come,
     /// gives what brute force finds, one query after the other.
     #[test]
     fn any_of_all(
-        kind in select(Kind::all().to_vec()),
+        kind in select(Kind::of_any_metric().to_vec()),
         strategy in select(&STRATEGIES[..]),
         (threads, evaluations, waiting) in (1usize..7, 1u64..60, 0u32..4),
         (count, seed) in (0usize..260, any::<u64>()),
@@ -133,36 +126,41 @@ proptest! {
         let options = Options { waiting, ..options(strategy, threads, evaluations, arrivals) };
         let case = Case { kind, options, k, radius };
         let (points, queries) = (&grid(count, seed), &grid(trace.len(), !seed));
-        case.with(points, queries, Euclidean);
-        case.with(points, queries, Manhattan);
-        case.with(points, queries, Chebyshev);
-        case.with(points, queries, Minkowski::new(3.0).unwrap());
-        case.with(points, queries, Hamming);
-        case.agrees(&KdTree::build(points, Euclidean).unwrap(), queries);
-        case.agrees(&KdTree::build(points, Chebyshev).unwrap(), queries);
-        let away = |points: &Vectors<f32>| {
-            Vectors::new(points.values().iter().map(|x| x + 0.1).collect(), 3).unwrap()
+        case.agrees(points, queries, &on::<[f32], _>(Euclidean));
+        case.agrees(points, queries, &on::<[f32], _>(Manhattan));
+        case.agrees(points, queries, &on::<[f32], _>(Chebyshev));
+        case.agrees(points, queries, &on::<[f32], _>(Minkowski::new(3.0).unwrap()));
+        case.agrees(points, queries, &on::<[f32], _>(Hamming));
+        let boxes = Case { kind: Kind::KdTree, ..case.clone() };
+        boxes.agrees(points, queries, &on::<[f32], _>(Euclidean));
+        boxes.agrees(points, queries, &on::<[f32], _>(Chebyshev));
+        let values = |point: &Point| match point {
+            Point::Vector(values) => values.clone(),
+            other => panic!("{other:?} is no vector"),
         };
-        case.with(&away(points), &away(queries), Angular);
-        let bytes = |points: &Vectors<f32>| {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 11")]
-            let tenths = |x: &f32| (x * 10.0).round() as u8;
-            Vectors::new(points.values().iter().map(tenths).collect::<Vec<u8>>(), 3).unwrap()
+        let away = |points: &All| -> All {
+            every(points).map(|point| Point::Vector(values(point).iter().map(|x| x + 0.1).collect())).collect()
         };
-        case.with(&bytes(points), &bytes(queries), Manhattan);
+        case.agrees(&away(points), &away(queries), &on::<[f32], _>(Angular));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 11")]
+        let tenths = |x: &f32| (x * 10.0).round() as u8;
+        let bytes = |points: &All| -> All {
+            every(points).map(|point| Point::Bytes(values(point).iter().map(tenths).collect())).collect()
+        };
+        case.agrees(&bytes(points), &bytes(queries), &on::<[u8], _>(Manhattan));
         let (points, queries) = (words(count, seed), words(trace.len(), !seed));
-        case.with(&points, &queries, Edit);
-        let sets = |words: &Strings| {
-            let places = (0u32..).take(words.len());
-            let letters = |place| words.point(place).bytes().map(u32::from);
-            let set = |place| letters(place).collect::<BTreeSet<u32>>().into_iter().collect();
-            Sets::new(places.map(set).collect::<Vec<Vec<u32>>>()).unwrap()
+        case.agrees(&points, &queries, &on::<str, _>(Edit));
+        let set = |word: &Point| match word {
+            Point::Word(word) => Point::Set(word.bytes().map(u32::from).collect::<BTreeSet<u32>>().into_iter().collect()),
+            other => panic!("{other:?} is no word"),
         };
-        case.with(&sets(&points), &sets(&queries), Jaccard);
+        let sets = |words: &All| -> All { every(words).map(set).collect() };
+        case.agrees(&sets(&points), &sets(&queries), &on::<[u32], _>(Jaccard));
     }
 }
 
 /// A kind of index, how it is asked, and for what.
+#[derive(Clone)]
 struct Case {
     kind: Kind,
     options: Options,
@@ -171,44 +169,35 @@ struct Case {
 }
 
 impl Case {
-    fn with<S: Points, M: Metric<S::Point> + Copy>(&self, points: &S, queries: &S, metric: M) {
-        self.agrees(&self.kind.build(points, metric).unwrap(), queries);
-    }
-
     /// With what brute force finds, one query after the other.
-    fn agrees<I: Index, Q: Points<Point = <I::Points as Points>::Point>>(
-        &self,
-        index: &I,
-        queries: &Q,
-    ) {
-        let Self { options, k, radius, .. } = self;
-        let oracle = BruteForce::new(index.points(), index.metric()).unwrap();
-        let every = || (0..u32::try_from(queries.len()).unwrap()).map(|query| queries.point(query));
-        let nearest: Vec<_> = every().map(|query| oracle.nearest(query, *k).unwrap()).collect();
-        checked(run(index, queries, |_| Nearest::new(*k), options).unwrap(), &nearest, options);
-        let balls: Vec<_> = every().map(|query| oracle.within(query, *radius).unwrap()).collect();
-        checked(run(index, queries, |_| Within::new(*radius), options).unwrap(), &balls, options);
+    fn agrees(&self, points: &All, queries: &All, metric: &AnyMetric) {
+        let Self { kind, options, k, radius } = self;
+        let index = built(*kind, points, metric);
+        let oracle = built(Kind::BruteForce, points, metric);
+        let nearest: Vec<_> =
+            every(queries).map(|query| oracle.nearest(query, *k).unwrap()).collect();
+        checked(run(&index, queries, |_| Nearest::new(*k), options).unwrap(), &nearest, options);
+        let balls: Vec<_> =
+            every(queries).map(|query| oracle.within(query, *radius).unwrap()).collect();
+        checked(run(&index, queries, |_| Within::new(*radius), options).unwrap(), &balls, options);
     }
 }
 
 #[test]
-fn vectors() {
-    let (points, queries) = (grid(700, 1), grid(40, 2));
-    all_indexes(&points, Euclidean, &queries, 0.3);
-    all_strategies(&KdTree::build(points, Euclidean).unwrap(), &queries, 0.3);
+fn of_vectors() {
+    all_indexes(&grid(700, 1), &on::<[f32], _>(Euclidean), &grid(40, 2), 0.3);
 }
 
 #[test]
-fn strings() {
-    all_indexes(&words(600, 3), Edit, &words(40, 4), 1.0);
+fn of_strings() {
+    all_indexes(&words(600, 3), &on::<str, _>(Edit), &words(40, 4), 1.0);
 }
 
 #[test]
 fn arrivals() {
-    let tree = VpTree::build(grid(500, 1), Euclidean).unwrap();
+    let tree = built(Kind::VpTree, &grid(500, 1), &on::<[f32], _>(Euclidean));
     let queries = grid(60, 2);
-    let expected: Vec<_> =
-        (0..60).map(|query| tree.nearest(queries.point(query), 3).unwrap()).collect();
+    let expected: Vec<_> = every(&queries).map(|query| tree.nearest(query, 3).unwrap()).collect();
     let periodic = |queries, micros| Arrivals::Periodic {
         queries: NonZero::new(queries).unwrap(),
         every: Duration::from_micros(micros),
@@ -232,7 +221,8 @@ fn arrivals() {
 /// Bulk strategies deal what comes up: with one query all threads work.
 #[test]
 fn one_query_is_shared() {
-    let index = SssIndex::build(grid(20_000, 1), Euclidean, Pivots::Count(2)).unwrap();
+    let kind = Kind::SssIndex(Pivots::Count(2));
+    let index = built(kind, &grid(20_000, 1), &on::<[f32], _>(Euclidean));
     let one = grid(1, 9);
     let work = |strategy| {
         let options = options(strategy, 4, 64, Arrivals::AllAtOnce);
@@ -247,13 +237,12 @@ fn one_query_is_shared() {
 #[test]
 fn shares_of_the_points() {
     let (points, queries) = (grid(601, 1), grid(30, 2));
-    let whole = BruteForce::new(&points, Euclidean).unwrap();
+    let metric = on::<[f32], _>(Euclidean);
+    let whole = built(Kind::BruteForce, &points, &metric);
     for shares in [1, 2, 3, 7] {
         let share = |first: usize| {
-            let numbers = (first..points.len()).step_by(shares);
-            let of = |number| points.point(u32::try_from(number).unwrap()).to_vec();
-            let share = Items::<[f32], _>::new(numbers.map(of).collect());
-            ListOfClusters::build(share, Euclidean, ClusterSize::Points(8)).unwrap()
+            let share = every(&points).skip(first).step_by(shares).cloned().collect();
+            built(Kind::ListOfClusters(ClusterSize::Points(8)), &share, &metric)
         };
         let indexes: Vec<_> = (0..shares).map(share).collect();
         let options = options(Strategy::Local, shares, 50, Arrivals::AllAtOnce);
@@ -266,7 +255,7 @@ fn shares_of_the_points() {
             assert_eq!(answer.unwrap(), whole.within(queries.point(query), 0.3).unwrap());
         }
     }
-    let none: [BruteForce<&Vectors<f32>, Euclidean>; 0] = [];
+    let none: [Erased; 0] = [];
     let options = options(Strategy::Local, 1, 1, Arrivals::AllAtOnce);
     assert!(run_distributed(&none, &queries, |_| Nearest::new(1), &options).is_err());
 }
@@ -274,13 +263,12 @@ fn shares_of_the_points() {
 /// A bad query fails alone.
 #[test]
 fn bad_queries() {
-    let tree = VpTree::build(grid(300, 1), Euclidean).unwrap();
-    let queries = Items::<[f32], _>::new(vec![
-        vec![0.1, 0.1, 0.1],
-        vec![f32::NAN, 0.0, 0.0],
-        vec![0.5],
-        vec![0.9, 0.9, 0.9],
-    ]);
+    let tree = built(Kind::VpTree, &grid(300, 1), &on::<[f32], _>(Euclidean));
+    let queries: All =
+        [vec![0.1, 0.1, 0.1], vec![f32::NAN, 0.0, 0.0], vec![0.5], vec![0.9, 0.9, 0.9]]
+            .map(Point::Vector)
+            .into_iter()
+            .collect();
     for strategy in STRATEGIES {
         for threads in [1, 2, 4] {
             let options = options(strategy, threads, 5, Arrivals::AllAtOnce);
@@ -316,11 +304,11 @@ fn a_panic_is_passed_on() {
             f32::EPSILON
         }
     }
-    let points = Items::<[f32], _>::new((0..500u16).map(|x| vec![f32::from(x % 90)]).collect());
-    let tree = VpTree::build(points, Panics).unwrap();
-    let mut queries: Vec<Vec<f32>> = (0..40u8).map(|x| vec![f32::from(x)]).collect();
-    queries[17] = vec![100.0];
-    let queries = Items::<[f32], _>::new(queries);
+    let points: Vec<f32> = (0..500u16).map(|x| f32::from(x % 90)).collect();
+    let tree = built(Kind::VpTree, &vectors(&points, 1), &on::<[f32], _>(Panics));
+    let mut queries: Vec<f32> = (0..40u8).map(f32::from).collect();
+    queries[17] = 100.0;
+    let queries = vectors(&queries, 1);
     for strategy in STRATEGIES {
         let options = options(strategy, 3, 10, Arrivals::AllAtOnce);
         let run = || run(&tree, &queries, |_| Nearest::new(2), &options);
@@ -332,13 +320,15 @@ fn a_panic_is_passed_on() {
 /// Many supersteps of few distances, more threads than cores, again and again.
 #[test]
 fn stress() {
-    let index = SssIndex::build(grid(2_000, 1), Euclidean, Pivots::Count(3)).unwrap();
-    let tree = Egnat::build(words(400, 1), Edit, EgnatOptions { arity: 3, bucket: 2 }).unwrap();
+    let kind = Kind::SssIndex(Pivots::Count(3));
+    let index = built(kind, &grid(2_000, 1), &on::<[f32], _>(Euclidean));
+    let kind = Kind::Egnat(EgnatOptions { arity: 3, bucket: 2 });
+    let tree = built(kind, &words(400, 1), &on::<str, _>(Edit));
     let (vectors, strings) = (grid(50, 7), words(50, 8));
     let of_vectors: Vec<_> =
-        (0..50).map(|query| index.nearest(vectors.point(query), 4).unwrap()).collect();
+        every(&vectors).map(|query| index.nearest(query, 4).unwrap()).collect();
     let of_strings: Vec<_> =
-        (0..50).map(|query| tree.within(strings.point(query), 1.0).unwrap()).collect();
+        every(&strings).map(|query| tree.within(query, 1.0).unwrap()).collect();
     for round in 0..12 {
         for strategy in STRATEGIES {
             let threads = 2 + round % 7;

@@ -1,7 +1,7 @@
 //! Accent folding of Latin and Greek letters: `é` → `e`, `ø` → `o`, `ß` → `ss`.
 //!
-//! Marks of other scripts are left alone: in Devanagari or Hebrew they are vowels, and the
-//! Cyrillic `й` is no `и`.
+//! Marks of other scripts stay: in Devanagari and Hebrew they are vowels, and the Cyrillic `й` is a
+//! letter of its own.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -26,7 +26,7 @@ pub(super) fn folded(word: &str) -> String {
             None => plain.push(c),
         }
     }
-    // Put together again what was only taken apart.
+    // Compose what was only decomposed and not changed.
     plain.nfc().collect()
 }
 
@@ -35,7 +35,7 @@ fn is_latin_or_greek(c: char) -> bool {
         '\u{C0}'..='\u{24F}' | '\u{1E00}'..='\u{1EFF}' | '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}')
 }
 
-/// Letters whose stroke or ligature is no combining mark.
+/// Letters with a stroke, and ligatures, that Unicode does not decompose.
 fn undecomposed(c: char) -> Option<&'static str> {
     Some(match c {
         'ø' => "o",

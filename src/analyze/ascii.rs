@@ -1,8 +1,8 @@
-//! Words of ASCII text, 64 bytes at a time: a bit a byte says what belongs to a word, and where
-//! the bits change a word begins or ends. A text is walked without a branch a byte, which a
-//! processor would guess wrong at both ends of each word.
+//! Words of ASCII text, 64 bytes at a time. One bit per byte tells whether it belongs to a word; a
+//! word begins or ends wherever the bits change. This avoids a branch per byte, which a processor
+//! would mispredict at both ends of each word.
 
-/// How many bytes are looked at together, one bit each.
+/// The number of bytes examined together, one bit each.
 const BLOCK: usize = 64;
 
 const LETTER: u8 = 1;
@@ -26,8 +26,8 @@ fn class(byte: u8) -> u8 {
     }
 }
 
-/// Calls `word` with the words of ASCII text by rules WB5–WB13b, which are all that matter where
-/// there are no combining marks and no other scripts. Words without letter or digit are none.
+/// Calls `word` with each word of ASCII text, by the rules WB5–WB13b: the others concern combining
+/// marks and other scripts. A word must hold a letter or a digit.
 pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
     let bytes = text.as_bytes();
     let joins = |at: usize| {
@@ -59,7 +59,7 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
     );
 }
 
-/// Calls `word` with the runs of letters, digits and `_`.
+/// Calls `word` with each run of letters, digits and `_`.
 pub(super) fn word_character_runs<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
     runs(text, |block, _, _| bits(block, is_word_byte), word);
 }
@@ -68,8 +68,8 @@ fn is_word_byte(byte: u8) -> bool {
     (byte | 0x20).wrapping_sub(b'a') < 26 || byte.wrapping_sub(b'0') < 10 || byte == b'_'
 }
 
-/// Calls `word` with the runs of bytes whose bit is set. `members` gives the bits of a block, of
-/// its offset in the text, and of whether the byte before the block is in a run (0 or 1).
+/// Calls `word` with each run of bytes whose bit is set. `members` computes the bits of a block from
+/// the block, its offset in the text, and whether the byte before it is in a run (0 or 1).
 fn runs<'a>(
     text: &'a str,
     members: impl Fn(&[u8; BLOCK], usize, u64) -> u64,
@@ -103,12 +103,12 @@ fn runs<'a>(
     }
 }
 
-/// One bit a byte, the first byte's lowest: whether `test` holds.
+/// One bit per byte, lowest first: whether `test` holds.
 fn bits(block: &[u8; BLOCK], test: impl Fn(u8) -> bool) -> u64 {
     let flags = block.map(|byte| u8::from(test(byte)));
     let (eights, _) = flags.as_chunks::<8>();
     eights.iter().rev().fold(0, |bits, &eight| {
-        // The product's top byte is the eight flags side by side.
+        // The top byte of the product holds the eight flags as bits.
         bits << 8 | u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
     })
 }

@@ -1,10 +1,9 @@
 //! Text → folded words.
 //!
-//! Three ways through, with the same words: ASCII text is lowered whole and cut by `ascii`;
-//! in mixed text the same is done with the ASCII between white space; what is left (a chunk
-//! between white space that holds a non-ASCII character) is normalized, folded and cut by
-//! UAX #29 ([`unicode_segmentation`]). No UAX #29 word reaches across ASCII white space, so the
-//! chunks can be cut alone; property tests hold the ways together.
+//! ASCII text is lowered as a whole and split by `ascii`. Mixed text is split at white space: chunks of
+//! ASCII are treated in the same way, and chunks with a non-ASCII character are normalized, folded and
+//! split by UAX #29 ([`unicode_segmentation`]). No UAX #29 word crosses ASCII white space, so chunks can
+//! be split one by one. Property tests check that all ways give the same words.
 
 use std::borrow::Cow;
 
@@ -14,7 +13,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::{AnalyzerSpec, Case, Normalization, Words, ascii};
 
-/// Buffers that outlive a text.
+/// Buffers to use again for the next text.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     lowered: String,
@@ -30,7 +29,7 @@ pub(super) fn words(
 ) {
     let mut rest = text;
     loop {
-        // Looks at many bytes at once, which the search for the first one does not.
+        // Examines many bytes at once; the search for the first non-ASCII byte does not.
         if rest.is_ascii() {
             return ascii_words(spec, rest, &mut buffers.lowered, word);
         }
@@ -48,12 +47,12 @@ pub(super) fn words(
     }
 }
 
-/// The same words by the general way alone.
+/// The same words without the fast path.
 pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(&str)) {
     unicode_words(spec, text, &mut String::new(), word);
 }
 
-/// White space that ends a chunk: never part of a word, before or after normalization.
+/// White space that ends a chunk: it is never part of a word, before or after normalization.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
@@ -110,18 +109,18 @@ fn unicode_words(
     }
 }
 
-/// Letters, numbers (general categories L and N) and `_`, as Python's `\w`.
+/// Letters and numbers (general categories L and N) and `_`, like Python's `\w`.
 fn is_word_character(c: char) -> bool {
     let group = c.general_category_group();
     c == '_' || matches!(group, GeneralCategoryGroup::Letter | GeneralCategoryGroup::Number)
 }
 
-/// UAX #29 words; adjacent words of scripts without blanks are run together and given as
-/// overlapping bigrams of characters, a lone character as itself.
+/// UAX #29 words. Adjacent CJK words are joined and given as overlapping bigrams of characters; a
+/// single character is given as it is.
 fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(&str)) {
     let mut run = 0..0;
     for (at, with_blank) in text.unicode_word_indices() {
-        // A stray mark belongs to the blank before it (WB4), but the blank is no part of a word.
+        // A stray mark is joined to the blank before it (WB4), but the blank is not part of a word.
         let found = with_blank.trim_start();
         let start = at + with_blank.len() - found.len();
         if !found.chars().all(is_cjk) {

@@ -1,5 +1,4 @@
-//! Finished words → term ids: words, word n-grams and character n-grams, looked up in a
-//! dictionary.
+//! Finished words → term ids: looks up words, word n-grams and character n-grams in a dictionary.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -9,32 +8,32 @@ use hashbrown::HashTable;
 
 use super::{Analyzer, CharScope, NgramRange, segment};
 
-/// Where terms become ids.
+/// Maps terms to ids.
 pub(crate) trait Dictionary {
     /// The id of `term`, or `None` if it has none.
     fn id(&mut self, term: &str) -> Option<u32>;
 }
 
-/// Marks a character n-gram, which no word can look like.
+/// The first character of a term that is a character n-gram.
 const CHAR_NGRAM: char = '~';
 
-/// A cache that outgrows this many bytes of words is emptied: a stream may have no end.
+/// The cache is emptied when its words exceed this many bytes: a stream may be endless.
 const CACHE_BYTES: usize = 1 << 22;
 
-/// Turns texts into lists of term ids, and remembers what became of each word: one counter goes
-/// with one analyzer and one dictionary.
+/// Turns texts into lists of term ids and caches the outcome for each word: use one counter with only
+/// one analyzer and one dictionary.
 #[derive(Debug, Default)]
 pub(crate) struct TermCounter {
     buffers: segment::Buffers,
-    /// Folded word → what [`Analyzer::finish`] and the dictionary made of it.
+    /// Folded word → the result of [`Analyzer::finish`] and the dictionary.
     cache: WordCache,
-    /// The finished words of a text, where n-grams need them.
+    /// The finished words of a text, if n-grams need them.
     finished: String,
     ends: Vec<usize>,
     term: String,
 }
 
-/// What became of a word.
+/// The outcome for a word.
 #[derive(Debug, Clone, Copy)]
 enum Outcome {
     Dropped,
@@ -43,8 +42,8 @@ enum Outcome {
 }
 
 impl TermCounter {
-    /// Appends the ids of the terms of `text` to `ids`, in no particular order, and returns how
-    /// many terms had no id.
+    /// Appends the ids of the terms of `text` to `ids`, in no particular order, and returns the number
+    /// of terms without an id.
     pub(crate) fn ids(
         &mut self,
         analyzer: &Analyzer,
@@ -96,7 +95,7 @@ impl TermCounter {
     }
 }
 
-/// All n-grams of finished words: `words` holds them end to end, `ends` where each ends.
+/// All n-grams of finished words: `words` holds the words end to end, `ends` the end of each.
 fn ngrams(
     analyzer: &Analyzer,
     words: &str,
@@ -168,7 +167,7 @@ pub(super) fn strings_slowly(analyzer: &Analyzer, text: &str) -> Vec<String> {
     terms
 }
 
-/// A dictionary that takes every term.
+/// A dictionary that gives every new term an id.
 #[derive(Default)]
 struct Names {
     terms: Vec<String>,
@@ -187,7 +186,7 @@ impl Dictionary for Names {
     }
 }
 
-/// Words and their outcomes, in one arena.
+/// Words, in one string, and their outcomes.
 #[derive(Debug, Default)]
 struct WordCache {
     table: HashTable<(u32, u32, Outcome)>,

@@ -1,4 +1,4 @@
-//! Words → finished words: accents, minimal length, stop words, stem.
+//! Words → finished words: accents, minimum length, stop words, stems.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Analyzer, accents};
 
-/// A Snowball stemmer, by language.
+/// The Snowball stemmer of a language.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Stemmer(Algorithm);
@@ -35,7 +35,7 @@ const LANGUAGES: [(&str, &str, Algorithm); 18] = [
 ];
 
 impl Stemmer {
-    /// The stemmers of all languages, by name.
+    /// The stemmers of all languages, ordered by name.
     pub fn all() -> impl Iterator<Item = Self> {
         LANGUAGES.into_iter().map(|(.., algorithm)| Self(algorithm))
     }
@@ -102,7 +102,7 @@ impl TryFrom<String> for Stemmer {
 }
 
 impl Analyzer {
-    /// Whether a folded word is a finished word already: `finish` would only copy it.
+    /// Whether folded words are finished already, so that `finish` would only copy them.
     pub(super) fn finishes_nothing(&self) -> bool {
         let spec = &self.spec;
         !spec.fold_accents

@@ -11,7 +11,7 @@ mod speedup;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// The tables 1 to 3 of Bresler et al. 2011: their algorithms, in their settings, and ours beside
+    /// Tables 1 to 3 of Bresler et al. 2011: their algorithms in their settings, and ours
     Paper(paper::Paper),
 }
 

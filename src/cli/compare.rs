@@ -1,27 +1,27 @@
 //! `classify compare`
 
-use std::io::Write;
+use std::fs::File;
 use std::path::PathBuf;
 
 use classify::evaluate::{Comparison, Loaded, compare, compared};
 use classify::threads::Threads;
 use serde::Serialize;
 
-use super::arguments::not_an_input;
 use super::failure::Failure;
+use super::outputs::{Files, write, write_json};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// The evaluation that others are compared with, by `evaluate --json FILE --per-document`
+    /// The baseline evaluation, written by `evaluate --json FILE --per-document`
     baseline: PathBuf,
     /// Other evaluations of the same documents
     #[arg(required = true, value_name = "OTHER")]
     others: Vec<PathBuf>,
-    /// Exit with 6 if micro F1, macro F1 or the share of exact documents of an other evaluation is
-    /// lower, with an adjusted p-value below --alpha
+    /// Exit with code 6 if micro F1, macro F1 or the share of exactly labeled documents of another
+    /// evaluation is lower, with an adjusted p-value below --alpha
     #[arg(long)]
     fail_if_worse: bool,
-    /// The p-value from which on a difference is chance
+    /// The significance level: differences with a p-value below it are significant
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = probability)]
     alpha: f64,
     /// Write the result as JSON (schema classify.comparison/1)
@@ -51,16 +51,16 @@ struct Named<'a> {
 impl Compare {
     pub(crate) fn run(self, threads: &Threads, seed: u64) -> Result<(), Failure> {
         let paths: Vec<&PathBuf> = std::iter::once(&self.baseline).chain(&self.others).collect();
-        if let Some(json) = &self.json {
-            not_an_input(json, paths.iter().copied())?;
-        }
+        let mut files = Files::default().reads(paths.iter().copied());
+        let json = files.optional(self.json.as_ref())?;
+        let printed = files.report()?;
         let failed =
             |at: usize, message: String| Failure::Input { path: paths[at].clone(), message };
         let mut loaded = Vec::new();
         for (at, path) in paths.iter().enumerate() {
-            let text = std::fs::read(path).map_err(|error| failed(at, error.to_string()))?;
+            let file = File::open(path).map_err(|error| failed(at, error.to_string()))?;
             let evaluation =
-                Loaded::from_json(&text).map_err(|error| failed(at, error.to_string()))?;
+                Loaded::from_reader(file).map_err(|error| failed(at, error.to_string()))?;
             loaded.push(evaluation);
         }
         let baseline = loaded.remove(0);
@@ -69,13 +69,15 @@ impl Compare {
         let names: Vec<String> =
             paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         let text = compared(&names, &comparisons);
-        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)?;
-        if let Some(path) = &self.json {
+        if let Some(printed) = printed {
+            write(printed, text.as_bytes())?;
+        }
+        if let Some(json) = json {
             let pairs = names[1..].iter().zip(&comparisons);
             let comparisons = pairs.map(|(name, comparison)| Named { name, comparison }).collect();
             let report =
                 Report { schema: "classify.comparison/1", baseline: &names[0], comparisons };
-            super::write_json(path, &report)?;
+            write_json(json, &report)?;
         }
         let worse = comparisons.iter().position(|comparison| comparison.is_worse(self.alpha));
         match worse {

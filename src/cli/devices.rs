@@ -1,23 +1,23 @@
 //! `classify devices`
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use metric_index::gpu::{DeviceInfo, devices};
+use gpu_runtime::{DeviceInfo, devices};
 
 use super::failure::Failure;
+use super::outputs::print;
 use classify::threads::Threads;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Devices {}
 
 impl Devices {
-    #[expect(clippy::unused_self, reason = "as every command")]
+    #[expect(clippy::unused_self, reason = "same signature as the other commands")]
     pub(crate) fn run(self, threads: &Threads) -> Result<(), Failure> {
         let mut text = String::new();
-        let cpu = format!("inverted on the CPU, with {} threads", threads.count());
+        let cpu = format!("inverted on the CPU with {} threads", threads.count());
         match devices() {
             Ok(found) => {
                 let table = table(&found);
@@ -27,20 +27,20 @@ impl Devices {
                 let _ = match best {
                     Some(gpu) => writeln!(
                         text,
-                        "--device auto takes fused on GPU {}, which has the most free memory",
+                        "--device auto uses fused on GPU {}, which has the most free memory",
                         gpu.ordinal
                     ),
                     None => writeln!(
                         text,
-                        "--device auto takes {cpu}: no GPU has compute capability 7.5 or above"
+                        "--device auto uses {cpu}: no GPU has compute capability 7.5 or above"
                     ),
                 };
             }
             Err(reason) => {
-                let _ = writeln!(text, "no GPU: {reason}\n\n--device auto takes {cpu}");
+                let _ = writeln!(text, "no GPU: {reason}\n\n--device auto uses {cpu}");
             }
         }
-        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)
+        print(text.as_bytes())
     }
 }
 
@@ -54,9 +54,9 @@ fn table(found: &[DeviceInfo]) -> Table {
         "multiprocessors",
         "memory MiB",
         "free MiB",
-        "shared KiB a block",
+        "shared KiB per block",
         "texture width",
-        "driver's CUDA",
+        "driver CUDA",
     ]);
     for gpu in found {
         table.add_row([

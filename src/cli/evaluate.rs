@@ -1,31 +1,31 @@
 //! `classify evaluate`
 
-use std::io::Write;
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
+use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use classify::classifier::{Classifier, Vectors};
+use classify::classifier::Classifier;
 use classify::corpus::preset::{Documents, Preset};
-use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
-use classify::evaluate::{Evaluator, Stage, html, markdown, terminal};
+use classify::corpus::{CorpusError, Document, LabelUse, Side, hold_out};
+use classify::evaluate::{EvaluateOptions, Stage, TestSet, evaluate, html, markdown, terminal};
 use classify::model::Model;
-use classify::search::{Engines, Neighbor};
+use classify::search::Engines;
 use classify::threads::Threads;
-use classify::vectors::{Labeled, StoredVectors, VectorsError, VectorsProblem};
-use metric_index::output::write_atomically;
+use classify::trainer::{Event, Trainer};
+use classify::vectors::{StoredVectors, VectorsError, VectorsProblem};
 
-use super::arguments::{Reading, Training, batch_size, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;
+use super::opening::Opening;
+use super::outputs::{Files, write, write_json};
 use super::progress::{Progress, Talk};
+use super::reading::{Reading, name, open};
 use super::searching::Searching;
-
-/// Batches that wait between two stages.
-const QUEUE: usize = 2;
+use super::training::Training;
+use super::tuning::Told;
 
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "classify evaluate [OPTIONS] MODEL CORPUS...
@@ -33,36 +33,38 @@ const QUEUE: usize = 2;
        classify evaluate [OPTIONS] --train CORPUS --holdout 20%
        classify evaluate [OPTIONS] --preset NAME FOLDER")]
 pub(crate) struct Evaluate {
-    /// A model and test corpora or a file of `classify vectorize`, or the folder of a preset
+    /// A model and test corpora or a file written by `classify vectorize`; with --preset a folder
     #[arg(value_name = "MODEL CORPUS")]
     paths: Vec<PathBuf>,
-    /// Train on these corpora instead of opening a model
+    /// Train on these corpora instead of loading a model
     #[arg(long, value_name = "CORPUS", num_args = 1.., conflicts_with = "preset")]
     train: Vec<PathBuf>,
     /// Test on these corpora
     #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
     test: Vec<PathBuf>,
-    /// Test on this share of the training corpora, drawn by --seed and kept out of training
+    /// Test on this share of the training corpora, drawn with --seed and excluded from training
     #[arg(long, value_name = "SHARE", requires = "train", conflicts_with = "test", value_parser = percent)]
     holdout: Option<f64>,
-    /// A benchmark whose files, split and labels are known
+    /// A benchmark with known files, split and labels
     #[arg(long, value_enum, value_name = "NAME")]
     preset: Option<PresetArgument>,
-    /// Test on the first N test documents only
-    #[arg(long, value_name = "N")]
+    /// Test only on the first N test documents
+    #[arg(long, value_name = "N", value_parser = super::positive::positive)]
     subset: Option<NonZeroUsize>,
     /// Write the result as JSON (schema classify.evaluation/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Put the decisions on every document into the JSON, for `classify compare`
+    /// Include the decision on each document in the JSON, for `classify compare`
     #[arg(long, requires = "json")]
     per_document: bool,
-    /// Write the result as one HTML page with charts
+    /// Write the result as an HTML page with charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Write the result as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -74,7 +76,7 @@ pub(crate) struct Evaluate {
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
     let share = number.filter(|percent| *percent > 0.0 && *percent < 100.0);
-    share.map(|percent| percent / 100.0).ok_or_else(|| "not a share like 20%".to_owned())
+    share.map(|percent| percent / 100.0).ok_or_else(|| "not a percentage such as 20%".to_owned())
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -102,47 +104,71 @@ impl ValueEnum for PresetArgument {
 
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
-        let inputs = || self.paths.iter().chain(&self.train).chain(&self.test);
-        for output in self.json.iter().chain(&self.markdown).chain(&self.html) {
-            not_an_input(output, inputs())?;
-        }
+        let mut files = self.files();
+        let json = files.optional(self.json.as_ref())?;
+        let page = files.optional(self.html.as_ref())?;
+        let document = files.optional(self.markdown.as_ref())?;
+        let mut table = files.optional(self.training.tune_table())?;
+        let printed = files.report()?;
         let mut stages = Stages::default();
-        // A GPU that is not there is missed before anything is read.
+        // Report a missing GPU before reading anything.
         let engines = self.searching.engines(threads, talk)?;
-        let (model, mut test) = self.model_and_test(&engines, seed, talk, &mut stages)?;
-        test.limit(self.subset);
+        let (model, test) = self.model_and_test(&engines, seed, talk, &mut stages, &mut table)?;
+        let set = match self.subset {
+            Some(most) => test.set.first(most),
+            None => test.set,
+        };
         let engine =
             stages.time("index", model.rows().rows() as u64, || engines.engine(model.rows()))?;
-        let mut classifier = Classifier::with_engine(&model, engine, threads);
+        let classifier = Classifier::with_engine(Arc::new(model), engine, threads);
         let trained = self.preset.is_some() || !self.train.is_empty();
-        if trained {
-            self.training.deciding.change_trained(&mut classifier);
+        let options = if trained {
+            self.training.deciding.change_trained(&classifier)
         } else {
-            self.training.deciding.change(&mut classifier)?;
+            self.training.deciding.change(&classifier)?
+        };
+        let how = EvaluateOptions {
+            name: test.name,
+            batch: engines.batch(),
+            per_document: self.per_document,
+            seed,
+            stages: stages.0,
+        };
+        let progress = Progress::new(talk, "testing", &test.paths);
+        let tick = |documents| progress.tick(documents);
+        let evaluation = evaluate(&classifier, &options, set, how, &tick)?;
+        drop(progress);
+        if let Some(printed) = printed {
+            write(printed, terminal(&evaluation, talk.verbose).as_bytes())?;
         }
-        let mut evaluator = Evaluator::new(&classifier);
-        if self.per_document {
-            evaluator = evaluator.with_documents();
+        if let Some(json) = json {
+            write_json(json, &evaluation)?;
         }
-        let stages = evaluate(&classifier, &mut evaluator, test, engines.batch(), stages, talk)?;
-        let by = (classifier.k.get(), classifier.vote.to_string());
-        let evaluation = evaluator.finish(by, seed, threads, stages);
-        let report = terminal(&evaluation, talk.verbose);
-        std::io::stdout().write_all(report.as_bytes()).map_err(Failure::stdout)?;
-        if let Some(path) = &self.json {
-            let mut json = serde_json::to_string_pretty(&evaluation)
-                .map_err(|error| Failure::output(path)(error.into()))?;
-            json.push('\n');
-            write(path, &json)?;
+        if let Some(document) = document {
+            write(document, markdown(&evaluation).as_bytes())?;
         }
-        if let Some(path) = &self.markdown {
-            write(path, &markdown(&evaluation))?;
-        }
-        if let Some(path) = &self.html {
-            let page = html(&evaluation).map_err(Failure::output(path))?;
-            write(path, &page)?;
+        if let Some(page) = page {
+            let html = html(&evaluation).map_err(|error| page.error(error))?;
+            write(page, html.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// All input files.
+    fn files(&self) -> Files {
+        let files = Files::default().reads(self.reading.files()).reads(self.training.files());
+        match self.paths.as_slice() {
+            paths if self.preset.is_some() => {
+                paths.iter().fold(files, |files, folder| files.reads_preset(folder))
+            }
+            [] => {
+                let format = self.reading.format();
+                files.reads_corpora(&self.train, format).reads_corpora(&self.test, format)
+            }
+            [model, corpora @ ..] => {
+                files.reads([model]).reads_corpora(corpora, self.reading.format())
+            }
+        }
     }
 
     fn model_and_test(
@@ -151,23 +177,24 @@ impl Evaluate {
         seed: u64,
         talk: Talk,
         stages: &mut Stages,
+        table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
         let mut options = self.reading.options(LabelUse::Required)?;
-        self.training.analysis.name_fields(&mut options);
+        self.training.analysis.fields().read_apart(&mut options);
         if let Some(PresetArgument(preset)) = self.preset {
             let [folder] = self.paths.as_slice() else {
                 return Err(Failure::Usage("--preset NAME takes one folder".into()));
             };
             let mut sides = preset.open(folder, &options)?;
             talk.say(&format!("{}: {}", preset.name(), sides.note));
-            // LYRL2004 columns are identifiers: any number is legal.
+            // LYRL2004 columns are identifiers: any number is valid.
             let first_column = Some(0);
             let model =
-                self.trained(&mut *sides.train, &[], first_column, engines, talk, stages)?;
+                self.trained(&mut *sides.train, (&[], first_column), engines, talk, stages, table)?;
             return Ok((
                 model,
                 Test {
-                    source: Source::Documents(sides.test),
+                    set: TestSet::Documents(sides.test),
                     paths: Vec::new(),
                     name: name(&self.paths),
                 },
@@ -183,27 +210,27 @@ impl Evaluate {
             }
             self.training.refuse_beside_a_model()?;
             let start = Instant::now();
-            let model = Model::open(path)?;
+            let model = self.opening.model(path)?;
             stages.push("open the model", model.rows().rows() as u64, start);
             if let [vectors] = corpora
                 && StoredVectors::is_at(vectors)
             {
                 self.reading.refuse_beside_vectors()?;
                 let start = Instant::now();
-                let stored = StoredVectors::open(vectors, &model)?;
+                let stored = self.opening.vectors(vectors, &model)?;
                 if !stored.has_labels() {
                     let (path, problem) = (vectors.clone(), VectorsProblem::NoLabels);
                     return Err(VectorsError { path, problem }.into());
                 }
                 stages.push("open the vectors", stored.len() as u64, start);
-                let source = Source::Vectors { count: stored.len(), stored: Box::new(stored) };
-                return Ok((model, Test { source, paths: Vec::new(), name: name(corpora) }));
+                let set = TestSet::from(stored);
+                return Ok((model, Test { set, paths: Vec::new(), name: name(corpora) }));
             }
-            fit_to_model(&mut options, &model);
+            model.fit_read_options(&mut options);
             let progress = Progress::new(talk, "testing", &[]);
             let documents = Box::new(open(corpora, options, talk, &progress)?);
-            let source = Source::Documents(documents);
-            return Ok((model, Test { source, paths: corpora.to_vec(), name: name(corpora) }));
+            let set = TestSet::Documents(documents);
+            return Ok((model, Test { set, paths: corpora.to_vec(), name: name(corpora) }));
         }
         let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
         if self.train.iter().any(is_stdin)
@@ -212,7 +239,7 @@ impl Evaluate {
             return Err(Failure::Usage("standard input can be read only once".into()));
         }
         if !self.paths.is_empty() {
-            return Err(Failure::Usage("--train takes the place of MODEL and CORPUS".into()));
+            return Err(Failure::Usage("--train replaces MODEL and CORPUS".into()));
         }
         let progress = Progress::new(talk, "training", &self.train);
         let first_column = options.first_column;
@@ -220,8 +247,8 @@ impl Evaluate {
         let test: Documents = match self.holdout {
             Some(share) => {
                 let test = open(&self.train, options, Talk { quiet: true, ..talk }, &progress)?;
-                train = side(train, share, seed, false);
-                side(Box::new(test), share, seed, true)
+                train = Box::new(hold_out(train, share, seed, Side::Training));
+                Box::new(hold_out(test, share, seed, Side::HeldOut))
             }
             None if self.test.is_empty() => {
                 return Err(Failure::Usage("--train needs --test or --holdout".into()));
@@ -229,251 +256,44 @@ impl Evaluate {
             None => Box::new(open(&self.test, options, talk, &progress)?),
         };
         drop(progress);
-        let model = self.trained(&mut *train, &self.train, first_column, engines, talk, stages)?;
+        let model =
+            self.trained(&mut *train, (&self.train, first_column), engines, talk, stages, table)?;
         let paths = if self.test.is_empty() { &self.train } else { &self.test };
-        let source = Source::Documents(test);
-        Ok((model, Test { source, paths: paths.clone(), name: name(paths) }))
+        let set = TestSet::Documents(test);
+        Ok((model, Test { set, paths: paths.clone(), name: name(paths) }))
     }
 
     fn trained(
         &self,
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-        paths: &[PathBuf],
-        first_column: Option<u32>,
+        (paths, first_column): (&[PathBuf], Option<u32>),
         engines: &Engines,
         talk: Talk,
         stages: &mut Stages,
+        table: &mut Option<Output>,
     ) -> Result<Model, Failure> {
-        let progress = Progress::new(talk, "training", paths);
-        let name = (&*name(paths), first_column);
+        let options = self.training.options(first_column, false)?;
+        let told = Told::new(talk, Progress::new(talk, "training", paths));
         let start = Instant::now();
-        let settled = self.training.settle(documents, name, false, engines, (&progress, talk))?;
-        drop(progress);
-        let trained = settled.counts.documents() as u64;
-        stages.push("train: read, analyze", trained, start);
-        Ok(stages.time("train: weigh", trained, || settled.model()))
+        let on_event = |event: Event<'_>| told.on_event(event);
+        let trained =
+            Trainer::new(options, engines.clone()).train(documents, &name(paths), &on_event)?;
+        drop(told);
+        if let (Some(table), Some(report)) = (table.take(), &trained.tuning) {
+            write_json(table, report)?;
+        }
+        stages.push("train", trained.model.settings().counts.documents, start);
+        Ok(trained.model)
     }
 }
 
 struct Test {
-    source: Source,
+    set: TestSet,
     paths: Vec<PathBuf>,
     name: String,
 }
 
-/// Where test documents come from.
-enum Source {
-    Documents(Documents),
-    /// The first `count` of a file.
-    Vectors {
-        stored: Box<StoredVectors>,
-        count: usize,
-    },
-}
-
-impl Test {
-    /// Leaves out all but the first.
-    fn limit(&mut self, most: Option<NonZeroUsize>) {
-        let Some(most) = most else { return };
-        match &mut self.source {
-            Source::Documents(documents) => {
-                let all = std::mem::replace(documents, Box::new(std::iter::empty()));
-                *documents = Box::new(all.take(most.get()));
-            }
-            Source::Vectors { count, .. } => *count = most.get().min(*count),
-        }
-    }
-}
-
-/// A batch that was read.
-enum Batch {
-    Documents(Vec<Document>),
-    Vectors(Vec<Labeled>, Vectors),
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        match self {
-            Self::Documents(documents) => documents.len(),
-            Self::Vectors(documents, _) => documents.len(),
-        }
-    }
-}
-
-/// The next batches of a source, of at most so many documents; none at the end.
-fn batches(
-    source: Source,
-    most: usize,
-) -> Box<dyn Iterator<Item = Result<Batch, CorpusError>> + Send> {
-    match source {
-        Source::Documents(mut documents) => Box::new(std::iter::from_fn(move || {
-            let batch: Result<Vec<Document>, CorpusError> = documents.by_ref().take(most).collect();
-            match batch {
-                Ok(batch) if batch.is_empty() => None,
-                batch => Some(batch.map(Batch::Documents)),
-            }
-        })),
-        Source::Vectors { stored, count } => {
-            let most = most.min(count).max(1);
-            Box::new((0..count).step_by(most).map(move |start| {
-                let (documents, vectors) = stored.batch(start..(start + most).min(count));
-                Ok(Batch::Vectors(documents, vectors))
-            }))
-        }
-    }
-}
-
-/// The documents that are held out, or those that are not: by a hash of the seed and the
-/// document's number.
-fn side(documents: Documents, share: f64, seed: u64, held_out: bool) -> Documents {
-    let mut number = 0u64;
-    Box::new(documents.filter(move |_| {
-        number += 1;
-        (unit(seed, number) < share) == held_out
-    }))
-}
-
-/// A number in [0, 1) for each number: the finalizer of `SplitMix64` (Steele, Lea and Flood 2014).
-fn unit(seed: u64, number: u64) -> f64 {
-    let mut x = seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// A batch on its way: documents, what they became, their neighbors.
-type Found = (Vec<Labeled>, Vectors, Vec<Vec<Neighbor>>);
-
-/// Reads, vectorizes, searches and votes, each on a thread of its own, so that none waits for another
-/// but the slowest: a GPU searches while the next documents are parsed.
-fn evaluate(
-    classifier: &Classifier<'_>,
-    evaluator: &mut Evaluator<'_>,
-    test: Test,
-    batch: usize,
-    mut stages: Stages,
-    talk: Talk,
-) -> Result<Vec<Stage>, Failure> {
-    let start = Instant::now();
-    let progress = Progress::new(talk, "testing", &test.paths);
-    let mut vote = Stage::empty("test: vote");
-    // One neighbor more than vote shows whether the last one is tied.
-    let one_more = classifier.k.saturating_add(1);
-    let whole = classifier.decision.needs_batch();
-    let batch_size = if whole { usize::MAX } else { batch_size(batch, one_more) };
-    let (to_vectorize, read) = sync_channel::<Result<Batch, Failure>>(QUEUE);
-    let mut source = batches(test.source, batch_size);
-    // Not of the scope: a reader that waits for input must not hold up the end after a failure.
-    let reading = std::thread::spawn(move || {
-        let mut stage = Stage::empty("test: read");
-        loop {
-            let start = Instant::now();
-            let batch = source.next();
-            let count = batch.as_ref().map_or(0, |batch| batch.as_ref().map_or(0, Batch::len));
-            stage.add(count as u64, start);
-            let Some(batch) = batch else { return stage };
-            let failed = batch.is_err();
-            if to_vectorize.send(batch.map_err(Failure::from)).is_err() || failed {
-                return stage;
-            }
-        }
-    });
-    let tested = std::thread::scope(|scope| {
-        let (to_search, vectorized) =
-            sync_channel::<Result<(Vec<Labeled>, Vectors), Failure>>(QUEUE);
-        let vectorizing = scope.spawn(move || {
-            let mut stage = Stage::empty("test: analyze, weigh");
-            for batch in read {
-                let start = Instant::now();
-                let made = batch.and_then(|batch| {
-                    let made = match batch {
-                        Batch::Documents(documents) => {
-                            let vectors = classifier.vectorize(&documents)?;
-                            (documents.into_iter().map(Labeled::from).collect(), vectors)
-                        }
-                        Batch::Vectors(documents, vectors) => (documents, vectors),
-                    };
-                    stage.add(made.0.len() as u64, start);
-                    Ok(made)
-                });
-                let failed = made.is_err();
-                if to_search.send(made).is_err() || failed {
-                    break;
-                }
-            }
-            stage
-        });
-        let (to_vote, found) = sync_channel::<Result<Found, Failure>>(QUEUE);
-        let searching = scope.spawn(move || {
-            let mut stage = Stage::empty("test: search");
-            for batch in vectorized {
-                let start = Instant::now();
-                let made = batch.and_then(|(batch, vectors)| {
-                    let neighbors = classifier.neighbors(&vectors, one_more)?;
-                    stage.add(batch.len() as u64, start);
-                    Ok((batch, vectors, neighbors))
-                });
-                let failed = made.is_err();
-                if to_vote.send(made).is_err() || failed {
-                    break;
-                }
-            }
-            stage
-        });
-        let mut outcome = Ok(());
-        for batch in &found {
-            let (batch, vectors, mut neighbors) = match batch {
-                Ok(batch) => batch,
-                Err(failure) => {
-                    outcome = Err(failure);
-                    break;
-                }
-            };
-            let start = Instant::now();
-            let tied: Vec<bool> =
-                neighbors.iter_mut().map(|found| cut(found, classifier.k)).collect();
-            let predictions = classifier.predict(&vectors, neighbors);
-            for ((document, prediction), tied) in batch.iter().zip(&predictions).zip(tied) {
-                evaluator.add(&document.id, &document.labels, prediction, tied);
-            }
-            vote.add(batch.len() as u64, start);
-            progress.tick(vote.documents);
-        }
-        // Threads that wait to hand something over end.
-        drop(found);
-        let ended = [vectorizing.join(), searching.join()];
-        let ended = ended.map(|stage| stage.unwrap_or_else(|panic| resume_unwind(panic)));
-        outcome.map(|()| ended)
-    })?;
-    // Nothing came any more: the reader has ended.
-    let reading = reading.join().unwrap_or_else(|panic| resume_unwind(panic));
-    if vote.documents == 0 {
-        let place = Place { source: test.name.as_str().into(), line: None };
-        return Err(CorpusError { place, problem: Problem::NoDocument }.into());
-    }
-    let count = vote.documents;
-    stages.0.push(reading);
-    stages.0.extend(tested);
-    stages.0.push(vote);
-    stages.push("test: all of it, stages side by side", count, start);
-    Ok(stages.0)
-}
-
-/// Leaves the first `k` neighbors; whether one was cut off that is as similar as the last.
-fn cut(neighbors: &mut Vec<Neighbor>, k: NonZeroUsize) -> bool {
-    let k = k.get();
-    let tied = neighbors
-        .get(k)
-        .is_some_and(|cut| cut.similarity.to_bits() == neighbors[k - 1].similarity.to_bits());
-    neighbors.truncate(k);
-    tied
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    write_atomically(path, |out| out.write_all(text.as_bytes())).map_err(Failure::output(path))
-}
-
-/// Times of stages.
+/// The duration of each stage.
 #[derive(Default)]
 struct Stages(Vec<Stage>);
 

@@ -1,19 +1,27 @@
-//! Errors as the user meets them: what, where, what next, and the exit code.
+//! Errors as shown to the user: what happened, where, what to do next, and the exit code.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anstyle::{AnsiColor, Style};
+use array_file::FileProblem;
+use array_file::output::{OutputError, OutputProblem};
 use classify::classifier::ClassifyError;
-use classify::corpus::CorpusError;
-use classify::model::{ModelError, ModelProblem};
+use classify::corpus::{CorpusError, Problem};
+use classify::evaluate::EvaluateError;
+use classify::model::ModelError;
+use classify::printable::printable;
 use classify::search::SearchError;
+use classify::stream::StreamError;
+use classify::trainer::TrainError;
 use classify::vectors::{VectorsError, VectorsProblem};
+use gpu_runtime::GpuError;
 
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Flags that do not go together.
+    /// Invalid or conflicting flags.
     Usage(String),
     /// A corpus that cannot be read.
     Corpus(CorpusError),
@@ -21,90 +29,116 @@ pub(crate) enum Failure {
     Model(ModelError),
     /// Vectors that cannot be read or written.
     Vectors(VectorsError),
-    /// The search refused.
+    /// The search failed.
     Search(SearchError),
-    /// Another file that cannot be written.
-    Output { path: PathBuf, error: io::Error },
-    /// Another file that cannot be read.
+    /// An output that cannot be written.
+    Output(OutputError),
+    /// Another input file that cannot be read.
     Input { path: PathBuf, message: String },
-    /// A GPU that was asked for.
-    Gpu(SearchError),
-    /// Something that the machine does not have.
+    /// A requested GPU that cannot be used.
+    Gpu(GpuError),
+    /// An internal error: part of the program panicked.
+    Internal(String),
+    /// A resource that the machine lacks.
     Resource(String),
-    /// A comparison that was asked to fail.
+    /// A thread that cannot be started.
+    Thread(io::Error),
+    /// A comparison that found a worse evaluation, with `--fail-if-worse`.
     Worse(String),
 }
 
 const NO_GPU: &str =
-    "`classify devices` shows what there is; `--device auto` takes the CPU where no GPU works";
+    "`classify devices` lists the GPUs; `--device auto` falls back to the CPU if no GPU works";
+
+const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
 
 impl Failure {
     pub(crate) fn output(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
-        move |error| Self::Output { path: path.to_owned(), error }
+        move |error| Self::Output(OutputError::write(path, error))
     }
 
     /// The error of a write to standard output.
     pub(crate) fn stdout(error: io::Error) -> Self {
-        Self::Output { path: "<stdout>".into(), error }
+        Self::output(Path::new("-"))(error)
+    }
+
+    /// The kind of the I/O error that caused the failure, if any.
+    fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Output(error) => error.io_kind(),
+            Self::Model(error) => error.io_kind(),
+            Self::Vectors(error) => error.io_kind(),
+            Self::Corpus(CorpusError { problem: Problem::Io(error), .. }) => Some(error.kind()),
+            _ => None,
+        }
     }
 
     fn code(&self) -> u8 {
         match self {
-            Self::Usage(_) => 2,
-            Self::Model(ModelError {
-                problem: ModelProblem::Io { doing: "write", .. }, ..
-            })
+            _ if self.io_kind() == Some(io::ErrorKind::OutOfMemory) => 5,
+            Self::Usage(_)
+            | Self::Output(OutputError {
+                problem: OutputProblem::IsInput { .. } | OutputProblem::IsOutput { .. },
+                ..
+            }) => 2,
+            Self::Model(ModelError { problem: FileProblem::Write(_), .. })
             | Self::Vectors(VectorsError {
-                problem: VectorsProblem::Io { doing: "write", .. },
+                problem: VectorsProblem::File(FileProblem::Write(_)),
                 ..
             })
-            | Self::Search(_)
-            | Self::Output { .. } => 1,
+            | Self::Internal(_)
+            | Self::Output(_) => 1,
             Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) => 3,
             Self::Model(_) => 4,
-            Self::Gpu(_) | Self::Resource(_) => 5,
+            Self::Search(SearchError::Engine(_) | SearchError::OutOfMemory { .. })
+            | Self::Gpu(_)
+            | Self::Resource(_)
+            | Self::Thread(_) => 5,
+            Self::Search(_) => 1,
             Self::Worse(_) => 6,
         }
     }
 
     fn message(&self) -> (String, Option<&'static str>) {
         match self {
-            Self::Usage(message) => (message.clone(), Some("`classify --help` shows the flags")),
+            Self::Usage(message) => (message.clone(), Some("see `classify --help`")),
             Self::Corpus(error) => (error.to_string(), error.hint()),
-            Self::Model(error) => (error.to_string(), Some(error.hint())),
-            Self::Vectors(error) => (error.to_string(), Some(error.hint())),
+            Self::Model(error) => (error.to_string(), error.hint()),
+            Self::Vectors(error) => (error.to_string(), error.hint()),
+            Self::Search(error @ SearchError::Engine(_)) => (error.to_string(), Some(NO_GPU)),
             Self::Search(error) => (error.to_string(), None),
             Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
-            Self::Output { path, error } => {
-                let message = format!("{}: cannot write: {error}", path.display());
-                (message, Some("is there room, and may you write there?"))
-            }
+            Self::Output(error) => (error.to_string(), error.hint()),
             Self::Input { path, message } => (format!("{}: {message}", path.display()), None),
-            Self::Resource(message) | Self::Worse(message) => (message.clone(), None),
+            Self::Thread(error) => (format!("cannot start a thread: {error}"), Some(NO_THREAD)),
+            Self::Internal(message) | Self::Resource(message) | Self::Worse(message) => {
+                (message.clone(), None)
+            }
         }
     }
 
-    /// Says it on stderr and gives the exit code. A broken pipe is a quiet end.
+    /// Prints the error on stderr and returns the exit code. A broken pipe is not reported.
     pub(crate) fn report(&self) -> ExitCode {
-        if let Self::Output { error, .. } = self
-            && error.kind() == io::ErrorKind::BrokenPipe
-        {
+        if self.io_kind() == Some(io::ErrorKind::BrokenPipe) {
             return ExitCode::SUCCESS;
         }
         let (message, hint) = self.message();
-        let (red, cyan) = (anstyle("31;1"), anstyle("36;1"));
+        let bold = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
+        let (red, cyan) = (bold(AnsiColor::Red), bold(AnsiColor::Cyan));
         let mut stderr = anstream::stderr().lock();
-        // Where stderr is gone there is nobody left to tell.
-        let _ = writeln!(stderr, "{red}error:\x1b[0m {message}");
+        // If stderr is closed, the error cannot be shown.
+        let _ = writeln!(stderr, "{red}error:{red:#} {}", printable(message));
         if let Some(hint) = hint {
-            let _ = writeln!(stderr, "{cyan}hint:\x1b[0m {hint}");
+            let _ = writeln!(stderr, "{cyan}hint:{cyan:#} {hint}");
         }
         ExitCode::from(self.code())
     }
 }
 
-fn anstyle(code: &str) -> String {
-    format!("\x1b[{code}m")
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Self {
+        Self::Output(error)
+    }
 }
 
 impl From<CorpusError> for Failure {
@@ -127,10 +161,7 @@ impl From<VectorsError> for Failure {
 
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
-        match error {
-            SearchError::Gpu(_) => Self::Gpu(error),
-            error => Self::Search(error),
-        }
+        Self::Search(error)
     }
 }
 
@@ -138,7 +169,39 @@ impl From<ClassifyError> for Failure {
     fn from(error: ClassifyError) -> Self {
         match error {
             ClassifyError::Document(error) => Self::Corpus(error),
-            ClassifyError::Search(error) => error.into(),
+            ClassifyError::Search(error) => Self::Search(error),
+        }
+    }
+}
+
+impl From<TrainError> for Failure {
+    fn from(error: TrainError) -> Self {
+        match error {
+            TrainError::Corpus(error) => Self::Corpus(error),
+            TrainError::Search(error) => Self::Search(error),
+            options => Self::Usage(options.to_string()),
+        }
+    }
+}
+
+impl From<EvaluateError> for Failure {
+    fn from(error: EvaluateError) -> Self {
+        match error {
+            EvaluateError::Classify(error) => error.into(),
+            EvaluateError::Thread(error) => Self::Thread(error),
+            error => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<StreamError<io::Error>> for Failure {
+    fn from(error: StreamError<io::Error>) -> Self {
+        match error {
+            StreamError::Corpus(error) => Self::Corpus(error),
+            StreamError::Search(error) => Self::Search(error),
+            StreamError::Answer(error) => Self::stdout(error),
+            StreamError::Thread(error) => Self::Thread(error),
+            error => Self::Internal(error.to_string()),
         }
     }
 }

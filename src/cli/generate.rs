@@ -10,9 +10,10 @@ use super::progress::{Progress, Talk};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {
-    /// A corpus with the shape of RCV1-v2: LYRL2004 vector files, qrels and a hierarchy
+    /// A corpus shaped like RCV1-v2: LYRL2004 vector files, qrels and a hierarchy
     Rcv1Like {
-        /// How many documents: 23,149 for training (half of a smaller corpus), the others for testing
+        /// Number of documents: 23,149 for training (half of a smaller corpus), the rest for
+        /// testing
         #[arg(long, value_name = "N", default_value_t = DOCUMENTS, value_parser = clap::value_parser!(u64).range(2..=100_000_000))]
         documents: u64,
         /// The folder to write into
@@ -26,8 +27,7 @@ impl Generate {
         let Self::Rcv1Like { documents, output } = self;
         let progress = Progress::new(talk, "writing", &[]);
         let Written { training, test } =
-            rcv1_like(documents, seed, &output, &|written| progress.tick(written))
-                .map_err(Failure::output(&output))?;
+            rcv1_like(documents, seed, &output, &|written| progress.tick(written))?;
         drop(progress);
         talk.say(&format!("{}: {training} training and {test} test documents", output.display()));
         Ok(())

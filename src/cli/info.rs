@@ -1,14 +1,16 @@
 //! `classify info`
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
 use classify::counts::Fields;
 use classify::model::{InputSpec, Model};
+use classify::printable::printable;
 
 use super::failure::Failure;
+use super::opening::Opening;
+use super::outputs::print;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Info {
@@ -17,21 +19,23 @@ pub(crate) struct Info {
     /// Print the settings as JSON
     #[arg(long)]
     json: bool,
-    /// How many of the most frequent labels to show
+    /// The number of most frequent labels to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     labels: usize,
+    #[command(flatten)]
+    opening: Opening,
 }
 
 impl Info {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let model = Model::open(&self.model)?;
+        let model = self.opening.model(&self.model)?;
         let text = if self.json {
             let json = serde_json::to_string_pretty(model.settings());
             json.map_err(|error| Failure::stdout(error.into()))? + "\n"
         } else {
             self.text(&model)
         };
-        std::io::stdout().write_all(text.as_bytes()).map_err(Failure::stdout)
+        print(text.as_bytes())
     }
 
     fn text(&self, model: &Model) -> String {
@@ -39,14 +43,14 @@ impl Info {
         let counts = settings.counts;
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
-            let _ = writeln!(text, "{name:<12} {value}");
+            let _ = writeln!(text, "{name:<12} {}", printable(value));
         };
         let size = std::fs::metadata(&self.model).map_or(0, |metadata| metadata.len());
         line("model", format!("{} ({:.1} MB)", self.model.display(), size as f64 / 1e6));
         line("trained by", settings.created_by.clone());
         let unlabeled = match counts.unlabeled {
             0 => String::new(),
-            count => format!(", {count} without label"),
+            count => format!(", {count} without a label"),
         };
         line("documents", format!("{}{unlabeled}, {} empty", counts.documents, counts.empty));
         line("labels", counts.labels.to_string());
@@ -54,9 +58,9 @@ impl Info {
         match &settings.input {
             InputSpec::Text(spec) => line("analysis", analysis(spec)),
             InputSpec::Features(spec) if spec.counts => line("features", "counts".into()),
-            InputSpec::Features(_) => line("features", "weights as they are given".into()),
+            InputSpec::Features(_) => line("features", "weights as given".into()),
         }
-        line("weighting", format!("{}: {}", settings.weighting, settings.formula));
+        line("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));
         line("", format!("N = {} documents, df = documents with the term", counts.documents));
         let similarity = if settings.weighting.is_cosine() { "cosine" } else { "dot product" };
         line("similarity", similarity.into());
@@ -96,8 +100,8 @@ impl Info {
                 "abstains",
                 format!(
                     "where the best similarity is below {:.4}, the margin below {:.4} or the share \
-                     of unknown terms above {:.4}: {:.1} % answers with {:.1} % wrong labels on \
-                     leave-one-out, {:.1} % aimed at",
+                     of unknown terms above {:.4}: answers {:.1} % of the documents, with {:.1} % \
+                     wrong labels (leave-one-out; target {:.1} %)",
                     limits.similarity,
                     limits.margin,
                     limits.unknown,
@@ -125,14 +129,12 @@ impl Info {
             let _ = writeln!(text, "\ndocuments  label");
         }
         for (count, label) in labels.into_iter().take(self.labels) {
-            let label: String =
-                label.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-            let _ = writeln!(text, "{count:>9}  {label}");
+            let _ = writeln!(text, "{count:>9}  {}", printable(label));
         }
     }
 }
 
-/// The analyzer in words: first the names of its choices, then what is switched on.
+/// The analyzer's settings in words: first its choices, then the options that are on.
 fn analysis(spec: &AnalyzerSpec) -> String {
     let name = |value: serde_json::Result<serde_json::Value>| match value {
         Ok(serde_json::Value::String(name)) => name,

@@ -1,52 +1,52 @@
 //! `classify predict`
 
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use array_file::output::Output;
 use clap::ValueEnum;
 use classify::classifier::{Classifier, Prediction};
-use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
+use classify::corpus::{Corpus, LabelUse};
 use classify::model::Model;
+use classify::stream::{Answers, StreamError, classify_stream, classify_vectors};
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
 use classify::vote::LabelScore;
-use metric_index::output::write_atomically;
 use serde::Serialize;
 
-use super::arguments::{Reading, batch_size, fit_to_model, not_an_input, open};
 use super::deciding::Deciding;
 use super::failure::Failure;
+use super::opening::Opening;
+use super::outputs::Files;
 use super::progress::{Progress, Talk};
+use super::reading::{Reading, open};
 use super::searching::Searching;
-
-/// Documents that are classified together when they come faster than one by one.
-const BATCH: usize = 1_024;
-/// Vectors from a file that are classified together.
-const STORED_BATCH: usize = 16_384;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Predict {
     /// The model
     model: PathBuf,
-    /// Documents: files, folders, a file of `classify vectorize`, or - for standard input (plain lines or
-    /// JSONL)
+    /// Documents: files, folders, a file written by `classify vectorize`, or - for standard input
+    /// (plain lines or JSONL)
     #[arg(value_name = "CORPUS", default_value = "-")]
     corpora: Vec<PathBuf>,
-    /// Where the answers are written [default: standard output]
+    /// Where to write the predictions [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The form of the answers
+    /// The format of the predictions
     #[arg(long, value_enum, default_value_t = Form::Jsonl)]
     to: Form,
-    /// Give the N best labels with their scores, decided for or not
+    /// Include the N best labels with their scores, assigned or not
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// What else to give for each document
+    /// What else to include for each document
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     with: Vec<Extra>,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    opening: Opening,
     #[command(flatten)]
     deciding: Deciding,
     #[command(flatten)]
@@ -55,21 +55,21 @@ pub(crate) struct Predict {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// One JSON object a document
+    /// One JSON object per document
     Jsonl,
     /// Comma-separated values with a header; labels are separated by semicolons
     Csv,
     /// Tab-separated values with a header; labels are separated by semicolons
     Tsv,
-    /// `__label__x __label__y` a line; white space in labels becomes _
+    /// One line `__label__x __label__y` per document; white space in labels becomes _
     Fasttext,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Extra {
-    /// The training documents that voted, with similarity and labels
+    /// The training documents that voted, with similarities and labels
     Neighbors,
-    /// The labels' shares of the vote
+    /// Each label's share of the vote
     Scores,
 }
 
@@ -79,151 +79,73 @@ impl Predict {
             let message = "fastText lines have no place for --top and --with";
             return Err(Failure::Usage(message.into()));
         }
-        let output = self.output.as_deref().filter(|path| path.as_os_str() != "-");
-        if let Some(path) = output {
-            not_an_input(path, std::iter::once(&self.model).chain(&self.corpora))?;
-        }
-        let model = Model::open(&self.model)?;
+        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
+        let model = Arc::new(self.opening.model(&self.model)?);
         let engines = self.searching.engines(threads, talk)?;
         let engine = engines.engine(model.rows())?;
-        let mut classifier = Classifier::with_engine(&model, engine, threads);
+        let classifier = Classifier::with_engine(Arc::clone(&model), engine, threads);
         self.deciding.refuse_learning()?;
-        self.deciding.change(&mut classifier)?;
+        let options = self.deciding.change(&classifier)?;
         let progress = Progress::new(talk, "predicting", &self.corpora);
         let source = match self.corpora.as_slice() {
             [vectors] if StoredVectors::is_at(vectors) => {
                 self.reading.refuse_beside_vectors()?;
-                Source::Vectors(Box::new(StoredVectors::open(vectors, &model)?))
+                Source::Vectors(Box::new(self.opening.vectors(vectors, &model)?))
             }
             corpora => {
-                let mut options = self.reading.options(LabelUse::Optional)?;
-                fit_to_model(&mut options, &model);
-                Source::Corpus(open(corpora, options, talk, &progress)?)
+                let mut read = self.reading.options(LabelUse::Optional)?;
+                model.fit_read_options(&mut read);
+                Source::Corpus(open(corpora, read, talk, &progress)?)
             }
         };
-        let answers = Answers { classifier: &classifier, command: &self, progress: &progress };
-        match output {
-            Some(path) => {
-                let mut failure = None;
-                let written = write_atomically(path, |out| {
-                    answers.give(source, out).map_err(|error| match error {
-                        Failure::Output { error, .. } => error,
-                        other => {
-                            failure = Some(other);
-                            std::io::Error::other("the corpus failed")
-                        }
-                    })
-                });
-                match failure {
-                    Some(failure) => Err(failure),
-                    None => written.map_err(Failure::output(path)),
-                }
+        let mut written =
+            Written { model: &model, command: &self, progress: &progress, out, count: 0 };
+        let given = written.header().map_err(StreamError::Answer).and_then(|()| match source {
+            Source::Corpus(corpus) => classify_stream(&classifier, &options, corpus, &mut written),
+            Source::Vectors(stored) => {
+                classify_vectors(&classifier, &options, &stored, &mut written)
             }
-            None => answers.give(source, BufWriter::new(std::io::stdout().lock())),
+        });
+        match given {
+            Ok(()) => Ok(written.out.commit()?),
+            Err(StreamError::Answer(error)) => Err(written.out.error(error).into()),
+            Err(error) => Err(error.into()),
         }
     }
 }
 
-struct Answers<'a> {
-    classifier: &'a Classifier<'a>,
-    command: &'a Predict,
-    progress: &'a Progress,
-}
-
-type Read = Result<Document, CorpusError>;
-
-/// Where documents come from.
+/// Where the documents come from.
 enum Source {
     Corpus(Corpus),
     Vectors(Box<StoredVectors>),
 }
 
-impl Answers<'_> {
-    fn give(&self, source: Source, mut out: impl Write) -> Result<(), Failure> {
-        self.header(&mut out).map_err(Failure::stdout)?;
-        match source {
-            Source::Corpus(corpus) => self.stream(corpus, out),
-            Source::Vectors(stored) => self.answer_stored(&stored, &mut out),
-        }
+/// Writes predictions.
+struct Written<'a> {
+    model: &'a Model,
+    command: &'a Predict,
+    progress: &'a Progress,
+    out: Output,
+    count: u64,
+}
+
+impl Answers for Written<'_> {
+    type Error = std::io::Error;
+
+    fn answer(&mut self, id: &str, prediction: &Prediction) -> std::io::Result<()> {
+        self.count += 1;
+        self.write(id, prediction)
     }
 
-    fn answer_stored(&self, stored: &StoredVectors, out: &mut impl Write) -> Result<(), Failure> {
-        let (classifier, count) = (self.classifier, stored.len());
-        let whole = classifier.decision.needs_batch();
-        let batch = if whole { count.max(1) } else { batch_size(STORED_BATCH, classifier.k) };
-        for start in (0..count).step_by(batch) {
-            let end = (start + batch).min(count);
-            let (documents, vectors) = stored.batch(start..end);
-            let neighbors = classifier.neighbors(&vectors, classifier.k)?;
-            let predictions = classifier.predict(&vectors, neighbors);
-            for (document, prediction) in documents.iter().zip(&predictions) {
-                self.write(out, &document.id, prediction).map_err(Failure::stdout)?;
-            }
-            self.progress.tick(end as u64);
-        }
-        out.flush().map_err(Failure::stdout)
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.progress.tick(self.count);
+        self.out.flush()
     }
+}
 
-    /// Reads, classifies and writes: documents that are there already go together, so that a
-    /// slow source gets each answer at once and a fast one full batches.
-    fn stream(&self, corpus: Corpus, mut out: impl Write) -> Result<(), Failure> {
-        let (sender, receiver) = sync_channel::<Read>(BATCH / 4);
-        // Not joined: a reader that waits for input must not hold up the end after a failure.
-        std::thread::spawn(move || {
-            for document in corpus {
-                if sender.send(document).is_err() {
-                    break;
-                }
-            }
-        });
-        self.answer_all(&receiver, &mut out)
-    }
-
-    fn answer_all(&self, receiver: &Receiver<Read>, out: &mut impl Write) -> Result<(), Failure> {
-        let mut answered = 0;
-        let batch = batch_size(BATCH, self.classifier.k);
-        let whole = self.classifier.decision.needs_batch();
-        while let Ok(first) = receiver.recv() {
-            let mut documents = Vec::new();
-            let mut failed = None;
-            // Some rules decide on all documents together: they are waited for.
-            let more: &mut dyn Iterator<Item = Read> =
-                if whole { &mut receiver.iter() } else { &mut receiver.try_iter().take(batch - 1) };
-            for read in std::iter::once(first).chain(more) {
-                match read {
-                    Ok(document) => documents.push(document),
-                    Err(error) => failed = Some(Failure::from(error)),
-                }
-            }
-            let predictions = match self.classifier.classify(&documents) {
-                Ok(predictions) => predictions,
-                Err(error) => {
-                    // The answers before the document that does not fit are given.
-                    documents.truncate(self.fitting(&documents));
-                    failed = failed.map_or(Some(Failure::from(error)), Some);
-                    self.classifier.classify(&documents)?
-                }
-            };
-            for (document, prediction) in documents.iter().zip(&predictions) {
-                self.write(out, &document.id, prediction).map_err(Failure::stdout)?;
-            }
-            out.flush().map_err(Failure::stdout)?;
-            answered += documents.len() as u64;
-            self.progress.tick(answered);
-            if let Some(failure) = failed {
-                return Err(failure);
-            }
-        }
-        Ok(())
-    }
-
-    /// How many of the first documents can be classified.
-    fn fitting(&self, documents: &[Document]) -> usize {
-        let fits =
-            |document: &Document| self.classifier.vectorize(std::slice::from_ref(document)).is_ok();
-        documents.iter().take_while(|document| fits(document)).count()
-    }
-
+impl Written<'_> {
     fn has(&self, extra: Extra) -> bool {
         self.command.with.contains(&extra)
     }
@@ -232,13 +154,14 @@ impl Answers<'_> {
         if self.command.to == Form::Tsv { b'\t' } else { b',' }
     }
 
-    fn record(&self, out: &mut impl Write, fields: &[String]) -> std::io::Result<()> {
-        let mut csv = csv::WriterBuilder::new().delimiter(self.separator()).from_writer(out);
+    fn record(&mut self, fields: &[String]) -> std::io::Result<()> {
+        let separator = self.separator();
+        let mut csv = csv::WriterBuilder::new().delimiter(separator).from_writer(&mut self.out);
         csv.write_record(fields)?;
         csv.flush()
     }
 
-    fn header(&self, out: &mut impl Write) -> std::io::Result<()> {
+    fn header(&mut self) -> std::io::Result<()> {
         if !matches!(self.command.to, Form::Csv | Form::Tsv) {
             return Ok(());
         }
@@ -249,20 +172,15 @@ impl Answers<'_> {
         if self.has(Extra::Neighbors) {
             names.push("neighbors");
         }
-        self.record(out, &names.into_iter().map(str::to_owned).collect::<Vec<_>>())
+        self.record(&names.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn write(
-        &self,
-        out: &mut impl Write,
-        id: &str,
-        prediction: &Prediction,
-    ) -> std::io::Result<()> {
-        let answer = self.answer(id, prediction);
+    fn write(&mut self, id: &str, prediction: &Prediction) -> std::io::Result<()> {
+        let answer = self.in_words(id, prediction);
         match self.command.to {
             Form::Jsonl => {
-                serde_json::to_writer(&mut *out, &answer)?;
-                out.write_all(b"\n")
+                serde_json::to_writer(&mut self.out, &answer)?;
+                self.out.write_all(b"\n")
             }
             Form::Fasttext => {
                 let labels: Vec<String> = answer
@@ -270,7 +188,7 @@ impl Answers<'_> {
                     .iter()
                     .map(|label| format!("__label__{}", label.replace(char::is_whitespace, "_")))
                     .collect();
-                writeln!(out, "{}", labels.join(" "))
+                writeln!(self.out, "{}", labels.join(" "))
             }
             Form::Csv | Form::Tsv => {
                 let mut fields = vec![
@@ -290,13 +208,16 @@ impl Answers<'_> {
                         .map(|n| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(",")));
                     fields.push(neighbors.collect::<Vec<_>>().join(";"));
                 }
-                self.record(out, &fields)
+                self.record(&fields)
             }
         }
     }
 
-    fn answer<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
-        let model = self.classifier.model();
+    fn in_words<'a>(&self, id: &'a str, prediction: &'a Prediction) -> Answer<'a>
+    where
+        Self: 'a,
+    {
+        let model = self.model;
         let label = |label: u32| model.labels().get(label as usize).unwrap_or_default();
         let scores = (self.has(Extra::Scores) || self.command.top.is_some()).then(|| {
             let shown = self.command.top.unwrap_or(usize::MAX);
@@ -332,10 +253,10 @@ impl Answers<'_> {
 struct Answer<'a> {
     id: &'a str,
     labels: Vec<&'a str>,
-    /// The best label's share of the vote.
+    /// The share of the vote of the best label.
     #[serde(skip_serializing_if = "Option::is_none")]
     score: Option<f64>,
-    /// The probability that the best label is right, of a calibrated model.
+    /// The probability that the best label is right; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     probability: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Talk on stderr: notes, and how far a long stage is.
+//! Messages on stderr and the progress of long stages.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use classify::corpus::{Format, OnOpen};
+use classify::printable::{printable, printable_lines};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How much to say.
+/// How much to print.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Talk {
     pub(crate) quiet: bool,
@@ -18,19 +19,19 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Says a line on stderr unless the user wants quiet.
+    /// Prints a line on stderr, unless `--quiet` is set.
     pub(crate) fn say(self, line: &str) {
         if !self.quiet {
-            let _ = writeln!(anstream::stderr(), "{line}");
+            let _ = writeln!(anstream::stderr(), "{}", printable_lines(line));
         }
     }
 }
 
-/// How often a line is printed where stderr is no terminal.
+/// The interval between progress lines if stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// How far a stage is: a bar with documents/s and ETA on a terminal, a line every ten seconds
-/// elsewhere.
+/// The progress of a stage: a bar with documents/s and ETA on a terminal, otherwise a line every
+/// ten seconds.
 pub(crate) struct Progress {
     bar: ProgressBar,
     lines: bool,
@@ -42,7 +43,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The progress of reading `paths` in a stage of that name.
+    /// The progress of the named stage, which reads `paths`.
     pub(crate) fn new(talk: Talk, stage: &'static str, paths: &[PathBuf]) -> Self {
         let total = paths.iter().map(|path| size(path)).sum();
         let terminal = std::io::stderr().is_terminal();
@@ -74,24 +75,29 @@ impl Progress {
         }
     }
 
-    /// Says which format each file is read as: once for a run of files of one format.
+    /// Removes the bar.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// A callback that reports each file's format: once for consecutive files of the same format.
     pub(crate) fn formats(&self, talk: Talk) -> OnOpen {
         let mut last = None;
         let bar = self.bar.clone();
         Box::new(move |name: &str, format: Format| {
             if talk.verbose || last != Some(format) {
-                bar.suspend(|| talk.say(&format!("reading {name} as {format}")));
+                bar.suspend(|| talk.say(&format!("reading {} as {format}", printable(name))));
             }
             last = Some(format);
         })
     }
 
-    /// What the corpus counts its bytes with.
+    /// The counter that the corpus adds the bytes it has read to.
     pub(crate) fn bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes)
     }
 
-    /// `documents` are through so far.
+    /// Reports that `documents` have been processed so far.
     pub(crate) fn tick(&self, documents: u64) {
         let rate = documents as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
         let message = format!("{documents} documents, {rate:.0}/s");
@@ -118,18 +124,18 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.finish();
     }
 }
 
-/// The size of a file, or of all files in a folder; 0 where it cannot be told.
+/// The size in bytes of a file, or of all files in a folder; 0 if it cannot be determined.
 fn size(path: &Path) -> u64 {
     let Ok(metadata) = std::fs::metadata(path) else { return 0 };
     if !metadata.is_dir() {
         return metadata.len();
     }
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    // A link to a folder may lead back here: links are not followed.
+    // Links are not followed: a link to a folder could lead back here.
     let is_link = |path: &Path| path.is_symlink();
     entries.flatten().map(|entry| entry.path()).filter(|p| !is_link(p)).map(|p| size(&p)).sum()
 }

@@ -1,27 +1,26 @@
 //! `--device` and `--engine`: where searches run, and how.
 
 use std::str::FromStr;
-use std::sync::Arc;
 
 use clap::Args;
 use classify::search::{EngineKind, Engines};
 use classify::threads::Threads;
-use metric_index::gpu::{Device, GpuError};
+use gpu_runtime::{Device, GpuError};
 
 use super::failure::Failure;
 use super::progress::Talk;
 
-/// Where searches run; answers never depend on it.
+/// Where and how searches run. Results do not depend on it.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Searching")]
 pub(crate) struct Searching {
     /// Where to search: auto (a GPU if one works), cpu, cuda (the GPU with the most free memory) or
-    /// cuda:N; answers never depend on it
+    /// cuda:N; results do not depend on it
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     device: DeviceArgument,
-    /// How: inverted or exhaustive on the CPU; on a GPU fused, or the algorithms of Bresler et al.
-    /// 2011: base[:THREADS], shared[:THREADS], grid[:DOCUMENTSxTHREADS], and grid-ldg[:…] without
-    /// textures [default: inverted or fused]
+    /// The search engine: inverted or exhaustive on the CPU; fused on a GPU, or the algorithms of
+    /// Bresler et al. 2011: base[:THREADS], shared[:THREADS], grid[:DOCUMENTSxTHREADS], and
+    /// grid-ldg[:…] without textures [default: inverted or fused]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
 }
@@ -52,16 +51,16 @@ impl FromStr for DeviceArgument {
 }
 
 impl Searching {
-    /// Whether the user named a device or an engine, which then must be there.
+    /// Whether the user requested a device or an engine, which must then be available.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.device != DeviceArgument::Auto || self.engine.is_some()
     }
 
-    /// Makes what makes engines, and says which.
+    /// Builds the engine factory and logs the choice.
     pub(crate) fn engines(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
         let engines = self.chosen(threads, talk)?;
         let line = format!("search: {}", engines.describe());
-        // What everybody has need not be said.
+        // The CPU engine is the default and not worth a message.
         if talk.verbose || engines.is_gpu() {
             talk.say(&line);
         }
@@ -77,12 +76,12 @@ impl Searching {
         let device = match (self.device, wants_gpu) {
             (DeviceArgument::Cpu, Some(true)) => {
                 let engine = self.engine.unwrap_or(EngineKind::FUSED);
-                let message = format!("--engine {engine} runs on a GPU, --device cpu has none");
+                let message = format!("--engine {engine} runs on a GPU, not with --device cpu");
                 return Err(Failure::Usage(message));
             }
             (DeviceArgument::Cuda(_), Some(false)) => {
                 let engine = self.engine.unwrap_or(EngineKind::Inverted);
-                let message = format!("--engine {engine} runs on the CPU, not on --device cuda");
+                let message = format!("--engine {engine} runs on the CPU, not with --device cuda");
                 return Err(Failure::Usage(message));
             }
             (DeviceArgument::Cpu, _) | (DeviceArgument::Auto, Some(false)) => return Ok(on_cpu()),
@@ -102,11 +101,10 @@ impl Searching {
             },
         };
         let device = device.and_then(|device| device.info().check().map(|()| device));
-        let device = device.map_err(|error| Failure::Gpu(error.into()))?;
+        let device = device.map_err(Failure::Gpu)?;
         let Some(EngineKind::Cuda(engine)) = self.engine.or(Some(EngineKind::FUSED)) else {
             return Ok(on_cpu());
         };
-        let warn = Arc::new(move |text: &str| talk.say(&format!("warning: {text}")));
-        Ok(Engines::cuda(engine, device, threads, warn))
+        Ok(Engines::cuda(engine, device, threads))
     }
 }

@@ -1,14 +1,16 @@
 //! `classify tokens`
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
+use array_file::output::Output;
 use classify::analyze::Analyzer;
 use classify::corpus::{Content, Corpus, CorpusError, LabelUse, Problem};
-use classify::model::Model;
 
-use super::arguments::{Analysis, Reading};
 use super::failure::Failure;
+use super::opening::Opening;
+use super::reading::Reading;
+use super::training::Analysis;
 
 /// Prints the terms of each document on one line, separated by tabs.
 #[derive(Debug, clap::Args)]
@@ -16,9 +18,11 @@ pub(crate) struct Tokens {
     /// Documents: files, folders, or - for standard input (plain lines or JSONL)
     #[arg(value_name = "CORPUS", default_value = "-")]
     corpora: Vec<PathBuf>,
-    /// Analyze as this model does; terms that it does not know are marked with ?
+    /// Analyze as this model does; terms unknown to it are marked with ?
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
+    #[command(flatten)]
+    opening: Opening,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -30,7 +34,7 @@ impl Tokens {
         if self.model.is_some() {
             self.analysis.refuse_beside_a_model()?;
         }
-        let model = self.model.as_deref().map(Model::open).transpose()?;
+        let model = self.model.as_deref().map(|path| self.opening.model(path)).transpose()?;
         let analyzer = match &model {
             Some(model) => model.analyzer().ok_or_else(|| {
                 Failure::Usage("the model was trained on features: it has no analyzer".into())
@@ -39,7 +43,7 @@ impl Tokens {
         };
         let mut options = self.reading.options(LabelUse::Optional)?;
         options.text_only = true;
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = Output::standard()?;
         for document in Corpus::open(&self.corpora, options)? {
             let document = document?;
             let text = match &document.content {
@@ -61,6 +65,6 @@ impl Tokens {
             }
             writeln!(out, "{}", terms.join("\t")).map_err(Failure::stdout)?;
         }
-        out.flush().map_err(Failure::stdout)
+        Ok(out.commit()?)
     }
 }

@@ -7,21 +7,25 @@ use std::time::Instant;
 use classify::corpus::LabelUse;
 use classify::model::Model;
 use classify::threads::Threads;
+use classify::trainer::{Event, Trainer};
 
-use super::arguments::{Reading, Training, name, not_an_input, open};
 use super::failure::Failure;
+use super::outputs::{Files, write_json};
 use super::progress::{Progress, Talk};
+use super::reading::{Reading, name, open};
 use super::searching::Searching;
+use super::training::Training;
+use super::tuning::Told;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Train {
     /// Corpora: files, folders, or - for standard input
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
-    /// Where the model is written
+    /// Where to write the model
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
-    /// Keep the documents' texts in the model
+    /// Keep the texts of the documents in the model
     #[arg(long)]
     keep_text: bool,
     #[command(flatten)]
@@ -35,28 +39,31 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
         let start = Instant::now();
-        if self.output.as_os_str() == "-" {
-            return Err(Failure::Usage("a model is a file: -o takes its name".into()));
-        }
-        not_an_input(&self.output, &self.corpora)?;
-        let progress = Progress::new(talk, "reading", &self.corpora);
-        let mut options = self.reading.options(LabelUse::Required)?;
-        self.training.analysis.name_fields(&mut options);
-        let name = (&*name(&self.corpora), options.first_column);
-        let mut corpus = open(&self.corpora, options, talk, &progress)?;
-        let progress_and_talk = (&progress, talk);
+        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let mut files = files.reads(self.reading.files()).reads(self.training.files());
+        let output = files.file(&self.output, "a model")?;
+        let table = files.optional(self.training.tune_table())?;
+        let reading = Progress::new(talk, "reading", &self.corpora);
+        let mut read = self.reading.options(LabelUse::Required)?;
+        let options = self.training.options(read.first_column, self.keep_text)?;
+        options.fields.read_apart(&mut read);
+        let mut corpus = open(&self.corpora, read, talk, &reading)?;
         let engines = self.training.engines(self.searching, threads, talk)?;
-        let settled =
-            self.training.settle(&mut corpus, name, self.keep_text, &engines, progress_and_talk)?;
-        drop(progress);
-        let model = settled.model();
-        model.save(&self.output)?;
-        talk.say(&trained(&model, &self.output, start));
+        let told = Told::new(talk, reading);
+        let on_event = |event: Event<'_>| told.on_event(event);
+        let trained =
+            Trainer::new(options, engines).train(&mut corpus, &name(&self.corpora), &on_event)?;
+        drop(told);
+        trained.model.save_to(output)?;
+        if let (Some(table), Some(report)) = (table, &trained.tuning) {
+            write_json(table, report)?;
+        }
+        talk.say(&said(&trained.model, &self.output, start));
         Ok(())
     }
 }
 
-fn trained(model: &Model, output: &std::path::Path, start: Instant) -> String {
+fn said(model: &Model, output: &std::path::Path, start: Instant) -> String {
     let settings = model.settings();
     let counts = settings.counts;
     let mut text = format!(
@@ -69,7 +76,7 @@ fn trained(model: &Model, output: &std::path::Path, start: Instant) -> String {
     );
     for (count, what) in [
         (counts.unlabeled, "documents without a label"),
-        (counts.empty, "documents without a weighted term, which are nobody's neighbors"),
+        (counts.empty, "documents without a weighted term, which are never neighbors"),
     ] {
         if count > 0 {
             let _ = write!(text, "\nnote: {what}: {count}");

@@ -1,22 +1,24 @@
 //! `classify vectorize`
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use classify::classifier::Classifier;
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
-use classify::model::Model;
 use classify::search::Exhaustive;
 use classify::threads::Threads;
 use classify::vectors::VectorsWriter;
 
-use super::arguments::{Reading, fit_to_model, name, not_an_input, open};
 use super::failure::Failure;
+use super::opening::Opening;
+use super::outputs::Files;
 use super::progress::{Progress, Talk};
+use super::reading::{Reading, name, open};
 
-/// Documents that are analyzed together.
+/// Documents analyzed together.
 const BATCH: usize = 8_192;
 
-/// Analyzes and weighs documents once, for `predict` and `evaluate` to take again and again.
+/// Analyzes and weights documents once, so that `predict` and `evaluate` can reuse them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Vectorize {
     /// The model
@@ -24,24 +26,28 @@ pub(crate) struct Vectorize {
     /// Documents: files, folders, or - for standard input (plain lines or JSONL)
     #[arg(value_name = "CORPUS", default_value = "-")]
     corpora: Vec<PathBuf>,
-    /// The file of vectors to write
+    /// The vectors file to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    opening: Opening,
     #[command(flatten)]
     reading: Reading,
 }
 
 impl Vectorize {
     pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
-        not_an_input(&self.output, std::iter::once(&self.model).chain(&self.corpora))?;
-        let model = Model::open(&self.model)?;
+        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let output = files.file(&self.output, "a vectors file")?;
+        let model = Arc::new(self.opening.model(&self.model)?);
         let progress = Progress::new(talk, "vectorizing", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional)?;
-        fit_to_model(&mut options, &model);
+        model.fit_read_options(&mut options);
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
-        // Nothing is searched: the engine that needs no index will do.
-        let engine = Box::new(Exhaustive::new(model.rows(), threads.clone())?);
-        let classifier = Classifier::with_engine(&model, engine, threads);
+        // Nothing is searched, so use the engine without an index.
+        let engine = Arc::new(Exhaustive::new(Arc::clone(model.rows()), threads.clone())?);
+        let classifier = Classifier::with_engine(Arc::clone(&model), engine, threads);
         let mut writer = VectorsWriter::new(&model);
         loop {
             let batch: Result<Vec<Document>, CorpusError> = corpus.by_ref().take(BATCH).collect();
@@ -58,7 +64,7 @@ impl Vectorize {
             return Err(CorpusError { place, problem: Problem::NoDocument }.into());
         }
         let count = writer.len();
-        writer.save(&self.output)?;
+        writer.save_to(output)?;
         talk.say(&format!("{}: vectors of {count} documents", self.output.display()));
         Ok(())
     }

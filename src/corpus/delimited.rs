@@ -1,13 +1,15 @@
-//! CSV and TSV with a header line; fields may be quoted and hold line breaks.
+//! CSV and TSV with a header line. Quoted fields may contain line breaks.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::jsonl::{LABEL_FIELDS, split};
+use super::peeked::Bytes;
 use super::source::{Source, read_error, utf8};
 use super::{Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions};
+use crate::limits::Limited;
 
 pub(super) struct Delimited {
     reader: csv::Reader<CountQuotes>,
@@ -31,7 +33,7 @@ struct Columns {
 }
 
 impl Delimited {
-    /// `delimiter` `None`: a comma, or the semicolon that some spreadsheets write.
+    /// Without a `delimiter`: a comma, or the semicolon that some spreadsheets write.
     pub(super) fn new(
         mut source: Source,
         options: Arc<ReadOptions>,
@@ -45,7 +47,8 @@ impl Delimited {
         };
         let on_bad_utf8 = source.on_bad_utf8();
         let quotes = Arc::new(AtomicU64::new(0));
-        let bytes = CountQuotes { bytes: source.into_bytes(), quotes: Arc::clone(&quotes) };
+        let bytes =
+            CountQuotes { bytes: source.into_records(), read: 0, quotes: Arc::clone(&quotes) };
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
         let header = reader.byte_headers().map_err(|error| csv_error(error, &place))?.clone();
         let mut names = Vec::with_capacity(header.len());
@@ -74,14 +77,16 @@ impl Delimited {
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         let begin = self.reader.position().line();
+        let parsed = self.reader.position().byte();
+        self.reader.get_mut().begin_record(parsed);
         let more = self.reader.read_byte_record(&mut self.record);
-        // The reader's position may stand before blank lines: the record knows where it began.
+        // The reader may have been before blank lines: the record knows where it began.
         let position = self.record.position();
         self.place.line = Some(position.map_or(begin, csv::Position::line));
         let place = self.place.clone();
         let spans_lines = self.reader.position().line() > place.line.unwrap_or(begin) + 1;
         let more = match more {
-            // A quote that is never closed takes the rest of the file into one field.
+            // A quote that is never closed makes the rest of the file one field.
             Err(error)
                 if matches!(error.kind(), csv::ErrorKind::UnequalLengths { .. })
                     && spans_lines
@@ -101,7 +106,7 @@ impl Delimited {
         self.document().map(Some).map_err(|problem| problem.at(&place))
     }
 
-    /// Whether the file was read to its end and its quotes do not pair up.
+    /// Whether the file was read to its end and holds an odd number of quotes.
     fn odd_quotes_at_end(&self) -> bool {
         let quotes = self.quotes.load(Ordering::Relaxed);
         quotes & ENDED != 0 && quotes % 2 == 1
@@ -144,32 +149,38 @@ impl Iterator for Delimited {
 impl Columns {
     fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
         let position = |name: &str| names.iter().position(|column| column == name);
-        let needed = |name: &str| {
+        let needed = |name: &str, flag: &'static str| {
             position(name).ok_or_else(|| Problem::MissingField {
                 field: name.to_owned(),
                 found: names.to_vec(),
+                flag,
             })
         };
-        let named_or = |named: &Option<String>, default: &str| match named {
-            Some(name) => needed(name).map(Some),
+        let named_or = |named: &Option<String>, default: &str, flag| match named {
+            Some(name) => needed(name, flag).map(Some),
             None => Ok(position(default)),
         };
+        let text = |name: &str| needed(name, options.text_flag());
         let texts = match options.text_columns.as_slice() {
-            [] => vec![needed("text")?],
-            columns => columns.iter().map(|name| needed(name)).collect::<Result<_, _>>()?,
+            [] => vec![text("text")?],
+            columns => columns.iter().map(|name| text(name)).collect::<Result<_, _>>()?,
         };
         let label = match &options.label_column {
-            Some(name) if options.labels == LabelUse::Required => Some(needed(name)?),
+            Some(name) if options.labels == LabelUse::Required => {
+                Some(needed(name, "--label-column")?)
+            }
             Some(name) => position(name),
             None => LABEL_FIELDS.iter().find_map(|name| position(name)),
         };
         if label.is_none() && options.labels == LabelUse::Required && options.qrels.is_none() {
-            return Err(needed("label").err().unwrap_or(Problem::EmptyLabel));
+            return Err(needed("label", "--label-column").err().unwrap_or(Problem::EmptyLabel));
         }
-        let id = named_or(&options.id_column, "id")?;
-        let weight = named_or(&options.weight_column, "weight")?;
+        let id = named_or(&options.id_column, "id", "--id-column")?;
+        let weight = named_or(&options.weight_column, "weight", "--weight-column")?;
         let group = match &options.group_column {
-            Some(name) if options.labels == LabelUse::Required => Some(needed(name)?),
+            Some(name) if options.labels == LabelUse::Required => {
+                Some(needed(name, "--group-column")?)
+            }
             Some(name) => position(name),
             None => None,
         };
@@ -194,18 +205,27 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
     }
 }
 
-/// The bit of the count that says that the end was reached.
+/// The bit of the count that is set at the end of the file.
 const ENDED: u64 = 1 << 63;
 
-/// Counts the quote bytes that pass, to notice a quote that is never closed.
+/// Counts quotes, to notice one that is never closed.
 struct CountQuotes {
-    bytes: Box<dyn BufRead + Send>,
+    bytes: Limited<Bytes>,
+    read: u64,
     quotes: Arc<AtomicU64>,
+}
+
+impl CountQuotes {
+    /// The next record begins; `parsed` bytes of the stream belong to those before it.
+    fn begin_record(&mut self, parsed: u64) {
+        self.bytes.restart(self.read.saturating_sub(parsed));
+    }
 }
 
 impl Read for CountQuotes {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(out)?;
+        self.read += read as u64;
         #[expect(clippy::naive_bytecount, reason = "parsing the fields costs far more")]
         let quotes = out[..read].iter().filter(|&&byte| byte == b'"').count();
         self.quotes.fetch_add(quotes as u64, Ordering::Relaxed);

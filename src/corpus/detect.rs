@@ -1,33 +1,45 @@
-//! The format of a file, told from its name and its first bytes.
+//! Detects the format of a file from its first line and its name.
 
 use super::source::Source;
 use super::{CorpusError, Format, LabelUse, Problem, ReadOptions};
 
-/// The format of `source`. Content decides before the name: a name may lie. Lines that look
-/// like nothing else are plain text, which only prediction can use.
+/// The format of `source`. The content decides before the name, which may be wrong. Lines of no
+/// known format are plain text, which only prediction can use.
 pub(super) fn format(source: &mut Source, options: &ReadOptions) -> Result<Format, CorpusError> {
     let place = source.place();
     let head = source.first_line()?;
     let name = place.source.to_ascii_lowercase();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    let name = uncompressed(&name);
     let features = |format: &Format| matches!(format, Format::Svmlight | Format::Lyrl2004Vectors);
     let fits = |format: &Format| !(options.text_only && features(format));
-    let detected = by_content(head)
+    let lyrl2004 = options.qrels.is_some() || by_name(name) == Some(Format::Lyrl2004Vectors);
+    let detected = by_content(head, lyrl2004)
         .filter(fits)
         .or_else(|| by_name(name).filter(fits))
         .or_else(|| header(head, options.text_columns.first().map_or("text", String::as_str)));
     match detected {
         Some(format) => Ok(format),
         None if head.is_empty() => Err(Problem::NoDocument.at(&place)),
+        None if first_line(head).contains(&0) => Err(Problem::Binary.at(&place)),
         None if options.labels == LabelUse::Optional => Ok(Format::Plain),
         None => Err(Problem::UnknownFormat.at(&place)),
     }
 }
 
+fn first_line(head: &[u8]) -> &[u8] {
+    head.split(|&byte| byte == b'\n').next().unwrap_or_default()
+}
+
+/// A file name in lower case without its compression suffix. Suffixes of compressions that cannot be
+/// read count too: opening such a file gives a clear error, ignoring it would give none.
+pub(super) fn uncompressed(name: &str) -> &str {
+    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    name.trim_end_matches(".xz").trim_end_matches(".bz2")
+}
+
 /// CSV or TSV if the first line is a header that names the column of the text.
 fn header(head: &[u8], text_column: &str) -> Option<Format> {
-    let line = head.split(|&byte| byte == b'\n').next()?;
-    let line = std::str::from_utf8(line).ok()?;
+    let line = std::str::from_utf8(first_line(head)).ok()?;
     let names = |separator: char| {
         line.contains(separator)
             && line.split(separator).any(|name| name.trim().trim_matches('"') == text_column)
@@ -39,7 +51,7 @@ fn header(head: &[u8], text_column: &str) -> Option<Format> {
     }
 }
 
-/// The format that the file name says, its compression suffix already gone.
+/// The format that the file name suggests, its compression suffix removed.
 pub(super) fn by_name(name: &str) -> Option<Format> {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
     Some(match extension {
@@ -54,9 +66,9 @@ pub(super) fn by_name(name: &str) -> Option<Format> {
     })
 }
 
-fn by_content(head: &[u8]) -> Option<Format> {
+fn by_content(head: &[u8], lyrl2004: bool) -> Option<Format> {
     let start = head.trim_ascii_start();
-    let line = start.split(|&byte| byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let line = first_line(start).trim_ascii_end();
     if start.starts_with(b"{") {
         Some(Format::Jsonl)
     } else if start.starts_with(b"<!DOCTYPE lewis") || start.starts_with(b"<REUTERS") {
@@ -66,12 +78,16 @@ fn by_content(head: &[u8]) -> Option<Format> {
     } else if start.starts_with(b"__label__") {
         Some(Format::FastText)
     } else {
-        feature_rows(line)
+        feature_rows(line, lyrl2004)
     }
 }
 
-/// `id  column:value …` (two blanks) is LYRL2004, `labels column:value …` svmlight.
-fn feature_rows(line: &[u8]) -> Option<Format> {
+/// The lowest document id of RCV1-v2.
+const FIRST_LYRL2004_ID: u64 = 2_286;
+
+/// `labels column:value …` is svmlight, and `id  column:value …` (two blanks) LYRL2004 where the id
+/// may be one of RCV1-v2, or if the file's name or a qrels file says so (`lyrl2004`).
+fn feature_rows(line: &[u8], lyrl2004: bool) -> Option<Format> {
     let line = std::str::from_utf8(line).ok()?;
     let (first, rest) = line.split_once(' ')?;
     let is_feature = |item: &str| {
@@ -79,9 +95,11 @@ fn feature_rows(line: &[u8]) -> Option<Format> {
             (column.parse::<u32>().is_ok() || column == "qid") && value.parse::<f32>().is_ok()
         })
     };
-    // The last item may be cut where the peeked bytes end: the first one decides.
+    // The last item may be cut at the end of the peeked bytes: the first one decides.
     let is_row = rest.split_ascii_whitespace().next().is_some_and(is_feature);
-    let double = rest.starts_with(' ') && first.parse::<u64>().is_ok();
+    let is_id = |id: u64| lyrl2004 || id >= FIRST_LYRL2004_ID;
+    let digits = first.bytes().all(|byte| byte.is_ascii_digit());
+    let double = rest.starts_with(' ') && digits && first.parse().is_ok_and(is_id);
     match (is_row, double) {
         (true, true) => Some(Format::Lyrl2004Vectors),
         (true, false) => Some(Format::Svmlight),

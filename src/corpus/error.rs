@@ -1,6 +1,11 @@
 //! What can be wrong with a corpus, and what to do about it.
+//!
+//! Messages quote the corpus: what they quote is shortened and [`printable`].
+
+use std::{fmt, io};
 
 use super::Place;
+use crate::printable::{Printable, printable};
 
 /// A problem in a corpus and its place.
 #[derive(Debug, thiserror::Error)]
@@ -17,19 +22,36 @@ pub struct CorpusError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The operating system, or a decompressor, refused.
+    /// The operating system or a decompressor reported an error.
     #[error("cannot read: {0}")]
-    Io(#[source] std::io::Error),
-    /// Bytes that are no UTF-8.
+    Io(#[source] io::Error),
+    /// A file of another kind: an archive, an image, another compression.
+    #[error("this is {what}, not a corpus")]
+    NotText {
+        /// What it is, with its article.
+        what: &'static str,
+        /// What to do with it.
+        hint: &'static str,
+    },
+    /// A file of no known format with a zero byte in its first line.
+    #[error("the first line holds a zero byte: this is not text")]
+    Binary,
+    /// Bytes that are not UTF-8.
     #[error("byte {byte} of the file is not valid UTF-8")]
     BadUtf8 {
         /// The offset, from 0, in the decompressed file.
         byte: u64,
     },
-    /// A CSV or TSV field that is no UTF-8.
+    /// The same in a file that is always UTF-8: a hierarchy, relevance judgments.
+    #[error("byte {byte} of the file is not valid UTF-8")]
+    OnlyUtf8 {
+        /// The offset, from 0, in the decompressed file.
+        byte: u64,
+    },
+    /// A CSV or TSV field that is not UTF-8.
     #[error("a field is not valid UTF-8")]
     BadUtf8Field,
-    /// Bytes that are no text of the encoding.
+    /// Bytes that are not valid in the encoding.
     #[error("bytes near offset {byte} of the file are not valid {encoding}")]
     BadEncoding {
         /// The offset, from 0, in the decompressed file.
@@ -44,33 +66,35 @@ pub enum Problem {
     #[error("neither `child<TAB>parent` nor `parent: P  child: C`")]
     BadHierarchy,
     /// A label that is its own ancestor.
-    #[error("the label `{label}` is above itself")]
+    #[error("the label `{}` is its own ancestor", quoted(.label))]
     LabelAboveItself {
         /// The label.
         label: String,
     },
-    /// A record that is no JSON object.
-    #[error("not a JSON object: {0}")]
+    /// A record that is not a JSON object.
+    #[error("not a JSON object: {}", quoted(.0))]
     Json(#[source] serde_json::Error),
     /// A CSV or TSV file that cannot be parsed.
-    #[error("not valid CSV: {message}")]
+    #[error("not valid CSV: {}", quoted(.message))]
     Csv {
-        /// The parser's sentence.
+        /// The parser's message.
         message: String,
     },
     /// A quoted field that does not end.
     #[error("the record that begins here has a quoted field that never ends")]
     OpenQuote,
-    /// A record or header without a field that is needed.
-    #[error("no field `{field}`; there are: {}", list(.found))]
+    /// A record or header without a required field.
+    #[error("no field `{}`; there are: {}", quoted(.field), list(.found))]
     MissingField {
         /// The field looked for.
         field: String,
         /// The fields that are there.
         found: Vec<String>,
+        /// The flag that names the field.
+        flag: &'static str,
     },
     /// A field of the wrong type.
-    #[error("field `{field}` is {found}, expected {expected}")]
+    #[error("field `{}` is {found}, expected {expected}", quoted(.field))]
     WrongType {
         /// The field.
         field: String,
@@ -79,11 +103,11 @@ pub enum Problem {
         /// What it is.
         found: &'static str,
     },
-    /// A label of no characters.
+    /// A label without characters.
     #[error("an empty label")]
     EmptyLabel,
-    /// A weight that is no positive number.
-    #[error("weight `{found}`, expected a number above 0")]
+    /// A weight that is not a positive number.
+    #[error("weight `{}`, expected a number above 0", quoted(.found))]
     BadWeight {
         /// What was found.
         found: String,
@@ -91,8 +115,8 @@ pub enum Problem {
     /// A fastText line without a label.
     #[error("no `__label__` at the start of the line")]
     NoFastTextLabel,
-    /// A svmlight or LYRL2004 item that is no `column:value`.
-    #[error("`{item}` is not `column:value`")]
+    /// A svmlight or LYRL2004 item that is not `column:value`.
+    #[error("`{}` is not `column:value`", quoted(.item))]
     BadFeature {
         /// The item.
         item: String,
@@ -106,6 +130,22 @@ pub enum Problem {
     /// Column 0 where columns begin at 1.
     #[error("column 0, but columns are counted from 1")]
     ColumnZero,
+    /// Columns that do not strictly increase.
+    #[error("column {column} comes after column {before}, expected increasing columns")]
+    ColumnOrder {
+        /// The column that is out of order.
+        column: u32,
+        /// The one before it.
+        before: u32,
+    },
+    /// A value that is infinite or not a number.
+    #[error("column {column} holds {value}, expected a finite number")]
+    NotFinite {
+        /// The column.
+        column: u32,
+        /// The value.
+        value: f32,
+    },
     /// A negative value where counts are expected.
     #[error("column {column} holds {value}, but counts are never negative")]
     NegativeCount {
@@ -114,12 +154,12 @@ pub enum Problem {
         /// The value.
         value: f32,
     },
-    /// A value that is not of the format, in words.
-    #[error("{found}, expected {expected}")]
+    /// Something else than the format expects here.
+    #[error("{}, expected {expected}", quoted(.found))]
     Unexpected {
         /// What was found, quoted and shortened.
         found: String,
-        /// What the format wants here.
+        /// What the format expects here.
         expected: &'static str,
     },
     /// The file ends within a record.
@@ -141,19 +181,36 @@ pub enum Problem {
     #[error("no corpus file in this folder")]
     EmptyFolder,
     /// A file where a folder is needed.
-    #[error("this is a file; the format `folders` reads a folder with one folder a label")]
+    #[error("this is a file; the format `folders` reads a folder with one folder per label")]
     NotAFolder,
+    /// A symbolic link in a folder to something that does not exist.
+    #[error("a symbolic link to `{}`, which does not exist", quoted(.target))]
+    BrokenLink {
+        /// What the link holds.
+        target: String,
+    },
+    /// A symbolic link to a folder that contains it.
+    #[error("a symbolic link to a folder that contains it: following it would never end")]
+    LinkCycle,
     /// No document at all.
     #[error("no document")]
     NoDocument,
+    /// A benchmark's folder without a document of one side.
+    #[error("no {side} document of this benchmark in this folder")]
+    NoDocumentOf {
+        /// `training` or `test`.
+        side: &'static str,
+    },
     /// A corpus whose documents have no term that may enter the vocabulary.
     #[error("no term is left for the vocabulary")]
     NoTerm,
-    /// A record larger than memory should hold.
-    #[error("a record of more than {limit} bytes")]
+    /// A record or a file larger than the [limits](crate::limits).
+    #[error("{what} of more than {limit} bytes")]
     TooLong {
+        /// What is too long, with its article.
+        what: &'static str,
         /// The limit.
-        limit: usize,
+        limit: u64,
     },
     /// Text where the model needs features, or the reverse.
     #[error("{found}, but {expected}")]
@@ -164,7 +221,7 @@ pub enum Problem {
         expected: &'static str,
     },
     /// A benchmark's folder without one of its files.
-    #[error("`{file}` is not in this folder")]
+    #[error("`{}` is not in this folder", quoted(.file))]
     MissingFile {
         /// The file or the pattern of files.
         file: String,
@@ -178,53 +235,101 @@ impl Problem {
 }
 
 impl CorpusError {
-    /// What the user can do next, where that can be said.
+    /// What the user can do next, if there is something to say.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match &self.problem {
-            Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
-                "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …) or take `--on-bad-utf8 replace`"
+            Problem::Io(error) => match error.kind() {
+                io::ErrorKind::NotFound => {
+                    "check the spelling; a relative path begins at the current folder"
+                }
+                io::ErrorKind::PermissionDenied => "may you read this file?",
+                _ => return None,
+            },
+            Problem::NotText { hint, .. } => hint,
+            Problem::Binary => {
+                "name the format with `--format` if this is a corpus, or the encoding (`--encoding utf-16le`, …)"
             }
+            Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
+                "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), or use `--on-bad-utf8 replace`"
+            }
+            Problem::OnlyUtf8 { .. } => "convert it: `iconv -f windows-1252 -t utf-8 FILE`",
             Problem::BadEncoding { .. } => {
-                "name another `--encoding`, or take `--on-bad-utf8 replace`"
+                "name another `--encoding`, or use `--on-bad-utf8 replace`"
             }
             Problem::Utf16 => "`--encoding utf-16le` or `--encoding utf-16be` reads it",
             Problem::Json(_) => {
                 "JSONL holds one JSON object on each line; `--format` names another format"
             }
-            Problem::MissingField { .. } => {
-                "name the fields with `--text-column`, `--label-column` and `--id-column`"
-            }
+            Problem::MissingField { flag, .. } => missing_field(flag),
             Problem::OpenQuote => "inside a quoted field a quote is written twice: \"\"",
             Problem::NoFastTextLabel => "`--format plain` reads lines without labels (predict)",
             Problem::ColumnZero => "`--first-column 0` counts columns from 0",
             Problem::NegativeCount { .. } => {
-                "`--features tfidf` takes the values as they are, negative ones too"
+                "`--features tfidf` uses the values as they are, negative ones too"
             }
             Problem::UnknownFormat => {
                 "name it: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|lyrl2004-tokens|lyrl2004-vectors"
             }
             Problem::NoLabels { format: "a LYRL2004 file" } => {
-                "give the labels with `--qrels rcv1-v2.topics.qrels`"
+                "give the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows of `label column:value …`"
             }
             Problem::NoLabels { .. } => {
-                "train and evaluate need labeled documents: JSONL, CSV, TSV, fastText, one folder a label, …"
+                "train and evaluate need labeled documents: JSONL, CSV, TSV, fastText, one folder per label, …"
             }
             Problem::NoTerm => {
                 "loosen --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the terms"
             }
             Problem::EmptyFolder => {
-                "a folder holds corpus files, or one folder a label and nothing else (`--format folders` insists)"
+                "a folder holds corpus files, or one folder per label and nothing else (`--format folders` insists)"
             }
-            Problem::MissingFile { .. } => "corpora/README.md says where the benchmarks come from",
+            Problem::BrokenLink { .. } | Problem::LinkCycle => {
+                "remove the link, or let it lead to a file or a folder elsewhere"
+            }
+            Problem::TooLong { what: "a record", .. } => {
+                "split the document; in CSV, a quote that is never closed takes in the rest of the file"
+            }
+            Problem::MissingFile { .. } | Problem::NoDocumentOf { .. } => {
+                "corpora/README.md says where the benchmarks come from"
+            }
             _ => return None,
         })
     }
 }
 
+fn missing_field(flag: &'static str) -> &'static str {
+    match flag {
+        "--field" => {
+            "`--field` names the fields of the text; a trained model reads those that it was trained on, unless `--text-column` names others"
+        }
+        "--label-column" => "name the field of the labels with `--label-column`",
+        "--id-column" => {
+            "`--id-column` must name a field that every record has; leave it out if there is none"
+        }
+        "--weight-column" => {
+            "`--weight-column` must name a field that every record has; leave it out if there is none"
+        }
+        "--group-column" => {
+            "`--group-column` must name a field that every record has; leave it out if there is none"
+        }
+        _ => "name the field of the text with `--text-column`",
+    }
+}
+
+/// What the corpus holds, for a message: at most 200 characters of it.
+fn quoted(text: impl fmt::Display) -> Printable<String> {
+    const SHOWN: usize = 200;
+    let mut text = text.to_string();
+    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(end);
+        text.push('…');
+    }
+    printable(text)
+}
+
 fn list(names: &[String]) -> String {
     const SHOWN: usize = 12;
-    let mut text =
-        names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let shown = names.iter().take(SHOWN).map(|name| format!("`{}`", quoted(name)));
+    let mut text = shown.collect::<Vec<_>>().join(", ");
     if names.is_empty() {
         text.push_str("none");
     } else if names.len() > SHOWN {

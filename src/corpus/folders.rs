@@ -1,47 +1,80 @@
-//! Folders: one folder a label with one file a document, or a folder of corpus files.
+//! Folders: one folder per label and one file per document, or a folder of corpus files.
+//!
+//! Symbolic links to files and folders are followed; hidden entries are left out.
 
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::source::{Source, io_error, utf8};
+use super::source::{Source, io_error};
 use super::{
     Content, CorpusError, Document, Format, LabelUse, Place, Problem, ReadOptions, Records, detect,
 };
 
-/// The entries of a folder by name, hidden ones left out.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, CorpusError> {
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|error| io_error(folder, error))? {
-        let entry = entry.map_err(|error| io_error(folder, error))?;
-        if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
-    Ok(paths)
+/// An entry of a folder, links followed.
+struct Entry {
+    path: PathBuf,
+    is_dir: bool,
+    is_file: bool,
+    is_link: bool,
 }
 
-/// Whether a folder is to be read as one folder a label: it holds folders and nothing else.
+/// The entries of a folder, ordered by name, without hidden ones.
+fn entries(folder: &Path) -> Result<Vec<Entry>, CorpusError> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| io_error(folder, error))? {
+        let entry = entry.map_err(|error| io_error(folder, error))?;
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|error| io_error(&path, error))?;
+        let is_link = kind.is_symlink();
+        let kind = if is_link { target_of(&path)? } else { kind };
+        found.push(Entry { is_dir: kind.is_dir(), is_file: kind.is_file(), is_link, path });
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}
+
+/// What a symbolic link leads to.
+fn target_of(link: &Path) -> Result<FileType, CorpusError> {
+    match std::fs::metadata(link) {
+        Ok(target) => Ok(target.file_type()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let target = std::fs::read_link(link).unwrap_or_default();
+            let target = target.to_string_lossy().into_owned();
+            Err(Problem::BrokenLink { target }.at(&place(link)))
+        }
+        Err(error) => Err(io_error(link, error)),
+    }
+}
+
+fn place(path: &Path) -> Place {
+    Place { source: path.to_string_lossy().into(), line: None }
+}
+
+/// Whether a folder is read as one folder per label: it holds folders and nothing else.
 pub(super) fn is_label_tree(folder: &Path, format: Option<Format>) -> Result<bool, CorpusError> {
     if let Some(format) = format {
         Ok(format == Format::Folders)
     } else {
         let entries = entries(folder)?;
-        Ok(!entries.is_empty() && entries.iter().all(|path| path.is_dir()))
+        Ok(!entries.is_empty() && entries.iter().all(|entry| entry.is_dir))
     }
 }
 
-/// The corpus files of a folder: those of `format`, or those that some format recognizes.
+/// The corpus files in a folder: those named like `format`, or those of any recognized format.
 pub(super) fn corpus_files(
     folder: &Path,
     format: Option<Format>,
 ) -> Result<Vec<PathBuf>, CorpusError> {
-    let files: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_file()).collect();
+    let files = entries(folder)?.into_iter().filter(|entry| entry.is_file);
+    let files: Vec<PathBuf> = files.map(|entry| entry.path).collect();
     let mut chosen = Vec::new();
     for path in &files {
         let name = path.to_string_lossy().to_ascii_lowercase();
-        let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-        let by_name = detect::by_name(name);
+        let by_name = detect::by_name(detect::uncompressed(&name));
         let fits = match format {
             Some(format) => by_name == Some(format),
             None if by_name.is_some() => true,
@@ -53,39 +86,53 @@ pub(super) fn corpus_files(
     }
     match (chosen.is_empty(), format) {
         (false, _) => Ok(chosen),
-        // No name tells the format that the user names: take every file, at the user's word.
+        // No name tells this format, but the user asked for it: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
-        (true, _) => {
-            Err(Problem::EmptyFolder
-                .at(&Place { source: folder.to_string_lossy().into(), line: None }))
-        }
+        (true, _) => Err(Problem::EmptyFolder.at(&place(folder))),
     }
 }
 
 fn recognized(path: &Path) -> Result<bool, CorpusError> {
     let mut source = match Source::open(path, &ReadOptions::default()) {
-        Err(CorpusError { problem: Problem::Utf16, .. }) => return Ok(false),
+        Err(CorpusError { problem: Problem::Utf16 | Problem::NotText { .. }, .. }) => {
+            return Ok(false);
+        }
         source => source?,
     };
     Ok(detect::format(&mut source, &ReadOptions::default()).is_ok())
 }
 
-/// The documents of a label tree. The label is the name of the top folder; the id is the path
-/// below the root.
+/// The documents of a folder of label folders. The label is the name of the top folder, the
+/// identifier the path below the root.
 pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, CorpusError> {
     let mut files = Vec::new();
-    collect(root, &mut files)?;
+    let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
+    collect(root, &mut vec![real], &mut files)?;
     let root = root.to_owned();
     let options = Arc::clone(options);
     Ok(Box::new(files.into_iter().map(move |path| document(&root, &path, &options))))
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CorpusError> {
-    for path in entries(folder)? {
-        let kind = std::fs::symlink_metadata(&path).map_err(|error| io_error(&path, error))?;
-        if kind.is_dir() {
-            collect(&path, files)?;
-        } else if path.is_file() {
+/// The files in a folder and in those below it. `ancestors` are the folder and those that it was
+/// reached through, without links in their paths.
+fn collect(
+    folder: &Path,
+    ancestors: &mut Vec<PathBuf>,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), CorpusError> {
+    for Entry { path, is_dir, is_file, is_link } in entries(folder)? {
+        if is_dir {
+            let real = match (ancestors.last(), path.file_name()) {
+                (Some(parent), Some(name)) if !is_link => parent.join(name),
+                _ => std::fs::canonicalize(&path).map_err(|error| io_error(&path, error))?,
+            };
+            if ancestors.contains(&real) {
+                return Err(Problem::LinkCycle.at(&place(&path)));
+            }
+            ancestors.push(real);
+            collect(&path, ancestors, files)?;
+            ancestors.pop();
+        } else if is_file {
             files.push(path);
         }
     }
@@ -95,11 +142,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CorpusError> {
 fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document, CorpusError> {
     let source = Source::open(path, options)?;
     let place = source.place();
-    let on_bad_utf8 = source.on_bad_utf8();
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut source.into_bytes(), &mut bytes)
-        .map_err(|error| super::source::read_error(error, &place))?;
-    let text = utf8(&bytes, on_bad_utf8, 0).map_err(|problem| problem.at(&place))?.into_owned();
+    let text = source.into_document()?;
     let below = path.strip_prefix(root).unwrap_or(path);
     let mut components = below.components();
     let top = components.next().map(|part| part.as_os_str().to_string_lossy().into_owned());

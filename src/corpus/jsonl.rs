@@ -1,7 +1,7 @@
-//! JSONL: one JSON object a line.
+//! JSONL: one JSON object per line.
 //!
-//! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are skipped.
-//! Labels may be a list, one string or number, or `null`; instead of a text there may be
+//! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored.
+//! Labels are a list, one string or number, or `null`. Instead of a text a record may have
 //! `"features": {"12": 0.5}`.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::source::Lines;
 use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
 
-/// The fields that hold labels where the user names none, in order of preference.
+/// The fields that may hold labels if the user names none, in order of preference.
 pub(super) const LABEL_FIELDS: [&str; 4] = ["labels", "label", "category", "class"];
 
 pub(super) struct Jsonl {
@@ -29,7 +29,7 @@ impl Jsonl {
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         loop {
-            let Some(line) = self.lines.next()? else { return Ok(None) };
+            let Some((place, line)) = self.lines.next_placed()? else { return Ok(None) };
             if line.trim().is_empty() {
                 continue;
             }
@@ -37,9 +37,13 @@ impl Jsonl {
             let parsed = Fields { options: &self.options }
                 .deserialize(&mut json)
                 .and_then(|record| json.end().map(|()| record));
-            let place = self.lines.place();
             let record = parsed.map_err(|error| Problem::Json(error).at(&place))?;
-            return record.document(&self.options, &place).map(Some);
+            return record.document(&self.options, &place).map(Some).map_err(|mut error| {
+                if let Problem::MissingField { found, .. } = &mut error.problem {
+                    *found = names(&line);
+                }
+                error
+            });
         }
     }
 }
@@ -61,7 +65,39 @@ struct Record {
     id: Option<Value>,
     weight: Option<Value>,
     group: Option<Value>,
-    others: Vec<String>,
+}
+
+/// What a field of a record is used for.
+struct Parts {
+    /// The rank of the field among those that may hold labels.
+    label: Option<usize>,
+    id: bool,
+    weight: bool,
+    group: bool,
+    /// How many parts the field has, those of the text among them.
+    count: usize,
+}
+
+/// The names of the fields of a record, for messages.
+fn names(line: &str) -> Vec<String> {
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<String>, A::Error> {
+            let mut names = Vec::new();
+            while let Some((name, IgnoredAny)) = map.next_entry()? {
+                names.push(name);
+            }
+            Ok(names)
+        }
+    }
+    let names = serde_json::Deserializer::from_str(line).deserialize_map(Names);
+    names.unwrap_or_default()
 }
 
 struct Fields<'a> {
@@ -69,12 +105,31 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn text_index(&self, key: &str) -> Option<usize> {
-        if self.options.text_columns.is_empty() {
-            (key == "text").then_some(0)
-        } else {
-            self.options.text_columns.iter().position(|column| column == key)
-        }
+    /// Whether the field is text number `index`.
+    fn is_text(&self, index: usize, key: &str) -> bool {
+        self.options.text_columns.get(index).map_or("text", String::as_str) == key
+    }
+
+    /// What the field is used for. It has every part that the options name it for; a part that they
+    /// leave to a default name is its own only if it has no other.
+    fn parts(&self, key: &str) -> Parts {
+        let options = self.options;
+        let texts = options.text_columns.len().max(1);
+        let mut count = (0..texts).filter(|&index| self.is_text(index, key)).count();
+        let label = self.label_rank(key).filter(|_| count == 0 || options.label_column.is_some());
+        count += usize::from(label.is_some());
+        let mut has = |column: &Option<String>, default: &str| {
+            let has = match column {
+                Some(column) => column == key,
+                None => count == 0 && key == default,
+            };
+            count += usize::from(has);
+            has
+        };
+        let id = has(&options.id_column, "id");
+        let weight = has(&options.weight_column, "weight");
+        let group = options.group_column.is_some() && has(&options.group_column, "");
+        Parts { label, id, weight, group, count }
     }
 
     /// The rank of the field among those that may hold labels: the lowest wins.
@@ -104,27 +159,38 @@ impl<'de> Visitor<'de> for Fields<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
         let texts = self.options.text_columns.len().max(1);
         let mut record = Record { texts: vec![None; texts], ..Record::default() };
-        let id = self.options.id_column.as_deref().unwrap_or("id");
-        let weight = self.options.weight_column.as_deref().unwrap_or("weight");
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            if let Some(index) = self.text_index(&key) {
-                record.texts[index] = Some(map.next_value()?);
-            } else if let Some(rank) = self.label_rank(&key) {
-                let value = map.next_value()?;
+            let parts = self.parts(&key);
+            if parts.count == 0 && key == "features" {
+                record.features = Some(map.next_value()?);
+                continue;
+            } else if parts.count == 0 {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let (mut value, mut left): (Value, usize) = (map.next_value()?, parts.count);
+            // The last part takes the value itself.
+            let mut next = || {
+                left -= 1;
+                if left == 0 { std::mem::take(&mut value) } else { value.clone() }
+            };
+            for index in (0..texts).filter(|&index| self.is_text(index, &key)) {
+                record.texts[index] = Some(next());
+            }
+            if let Some(rank) = parts.label {
+                let value = next();
                 if record.labels.as_ref().is_none_or(|(best, ..)| rank < *best) {
                     record.labels = Some((rank, key.into_owned(), value));
                 }
-            } else if key == id {
-                record.id = Some(map.next_value()?);
-            } else if key == weight {
-                record.weight = Some(map.next_value()?);
-            } else if self.options.group_column.as_deref() == Some(&*key) {
-                record.group = Some(map.next_value()?);
-            } else if key == "features" {
-                record.features = Some(map.next_value()?);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-                record.others.push(key.into_owned());
+            }
+            if parts.id {
+                record.id = Some(next());
+            }
+            if parts.weight {
+                record.weight = Some(next());
+            }
+            if parts.group {
+                record.group = Some(next());
             }
         }
         Ok(record)
@@ -144,7 +210,7 @@ impl Record {
             }
             None if options.labels == LabelUse::Required && options.qrels.is_none() => {
                 let field = options.label_column.clone().unwrap_or_else(|| "labels".into());
-                return Err(self.missing(&field, options).at(place));
+                return Err(missing(&field, "--label-column").at(place));
             }
             None => Vec::new(),
         };
@@ -176,16 +242,16 @@ impl Record {
                 return Err(wrong_type(field, "a string or a number", &other).at(place));
             }
         };
-        // Documents to be classified have no need of a group.
+        // Documents to be classified need no group.
         let group_column =
             options.group_column.clone().filter(|_| options.labels == LabelUse::Required);
-        for (column, value) in [
-            (&options.id_column, has_id),
-            (&options.weight_column, has_weight),
-            (&group_column, has_group),
+        for (column, value, flag) in [
+            (&options.id_column, has_id, "--id-column"),
+            (&options.weight_column, has_weight, "--weight-column"),
+            (&group_column, has_group, "--group-column"),
         ] {
             if let (Some(column), false) = (column, value) {
-                return Err(self.missing(column, options).at(place));
+                return Err(missing(column, flag).at(place));
             }
         }
         let content = self.content(options).map_err(at)?;
@@ -205,24 +271,16 @@ impl Record {
             match self.texts[index].take() {
                 Some(Value::String(text)) => texts.push(text),
                 Some(other) => return Err(wrong_type(field.into(), "a string", &other)),
-                None => return Err(self.missing(field, options)),
+                None => return Err(missing(field, options.text_flag())),
             }
         }
         Ok(Content::of_columns(texts, options.fields))
     }
+}
 
-    fn missing(&self, field: &str, options: &ReadOptions) -> Problem {
-        let mut found = self.others.clone();
-        for (index, text) in self.texts.iter().enumerate() {
-            if text.is_some() {
-                found.push(options.text_columns.get(index).map_or("text", String::as_str).into());
-            }
-        }
-        if let Some((_, name, _)) = &self.labels {
-            found.push(name.clone());
-        }
-        Problem::MissingField { field: field.into(), found }
-    }
+/// The error of a missing field; the caller fills in which fields there are.
+fn missing(field: &str, flag: &'static str) -> Problem {
+    Problem::MissingField { field: field.to_owned(), found: Vec::new(), flag }
 }
 
 fn features_of(value: Value) -> Result<Content, Problem> {
@@ -255,7 +313,7 @@ fn labels(value: Value, field: &str, separator: Option<&str>) -> Result<Vec<Stri
     }
 }
 
-/// The labels of one field: all of it, or what stands between the separators, trimmed.
+/// The labels in one field, trimmed: the whole field, or its parts between separators.
 pub(super) fn split(field: &str, separator: Option<&str>) -> Vec<String> {
     let trimmed = field.trim();
     match separator {

@@ -1,7 +1,8 @@
 //! The files of the RCV1-v2 / LYRL2004 benchmark (Lewis, Yang, Rose and Li 2004, appendices).
 //!
-//! Token files hold `.I id`, `.W`, lines of stemmed tokens and an empty line for each document;
-//! vector files one `id  column:value …` line. Labels come from a qrels file ([`super::Qrels`]).
+//! For each document, token files hold `.I id`, `.W`, lines of stemmed tokens and an empty line;
+//! vector files hold one line `id  column:value …`. Labels come from a qrels file
+//! ([`super::Qrels`]).
 
 use super::source::Lines;
 use super::{Content, CorpusError, Document, LabelUse, Place, Problem, ReadOptions};
@@ -56,7 +57,7 @@ impl Iterator for Vectors {
 
 pub(super) struct Tokens {
     lines: Lines,
-    /// The id and the place of a document whose `.I` line was read already.
+    /// The id and the place of a document whose `.I` line has already been read.
     next: Option<(String, Place)>,
 }
 
@@ -81,7 +82,8 @@ impl Tokens {
             }
         }
         let Some((id, place)) = self.next.take() else { return Ok(None) };
-        let Some(line) = self.lines.next()? else {
+        self.lines.begin_record();
+        let Some(line) = self.lines.next_of_record()? else {
             return Err(Problem::CutShort { missing: "`.W` line" }.at(&place));
         };
         if line.trim() != ".W" {
@@ -90,7 +92,7 @@ impl Tokens {
             return Err(Problem::Unexpected { found, expected: "`.W`" }.at(&here));
         }
         let mut text = String::new();
-        while let Some(line) = self.lines.next()? {
+        while let Some(line) = self.lines.next_of_record()? {
             if let Some(id) = id_line(&line) {
                 let id = id.to_owned();
                 self.next = Some((id, self.lines.place()));

@@ -1,5 +1,5 @@
-//! Plain text: one document a line, no labels. An empty line is an empty document, so that
-//! the answers stay line by line with the questions.
+//! Plain text: one document per line, without labels. An empty line is an empty document, so that
+//! answers and lines correspond.
 
 use super::source::Lines;
 use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};

@@ -1,4 +1,4 @@
-//! Benchmarks whose files, split and label set are known.
+//! Benchmarks with known files, splits and label sets.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -6,35 +6,35 @@ use std::sync::Arc;
 
 use super::{Corpus, CorpusError, Document, Format, Place, Problem, Qrels, ReadOptions, Split};
 
-/// A benchmark that `--preset` names.
+/// A benchmark for `--preset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// Reuters-21578, ModApte split, the labels that have a training and a test document
-    /// (90 of them), the documents with at least one of these labels.
+    /// Reuters-21578, ModApte split: the 90 labels with at least one training and one test document,
+    /// and the documents with at least one of these labels.
     ModApte90,
-    /// R52: the stories of Reuters-21578, ModApte split, that have one topic, and of these topics
-    /// those with a training and a test story (52 of them; Cardoso-Cachopo 2007).
+    /// R52 (Cardoso-Cachopo 2007): the stories of Reuters-21578, ModApte split, with exactly one
+    /// topic; only the 52 topics with at least one training and one test story.
     R52,
-    /// R8: of R52 the stories of the eight topics that are among the ten most frequent ones of
-    /// the whole split.
+    /// R8: the stories of R52 whose topic is among the ten most frequent ones of the whole split;
+    /// these are eight topics.
     R8,
     /// 20 Newsgroups, split by date: the folders `20news-bydate-train` and `-test`.
     Newsgroups20,
-    /// RCV1-v2 topics as split by Lewis, Yang, Rose and Li (2004): vector files if they are
-    /// there, token files otherwise.
+    /// RCV1-v2 topics as split by Lewis, Yang, Rose and Li (2004): vector files if there are any,
+    /// token files otherwise.
     Lyrl2004,
 }
 
 /// A stream of documents.
 pub type Documents = Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>;
 
-/// The two sides of a benchmark.
+/// The training and test documents of a benchmark.
 pub struct Sides {
     /// The training documents.
     pub train: Documents,
     /// The test documents.
     pub test: Documents,
-    /// What was read, in words.
+    /// A sentence on what was read.
     pub note: String,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Sides {
 }
 
 impl Preset {
-    /// Every preset.
+    /// All presets.
     pub const ALL: [Self; 5] =
         [Self::ModApte90, Self::R52, Self::R8, Self::Newsgroups20, Self::Lyrl2004];
 
@@ -63,9 +63,10 @@ impl Preset {
     /// Opens the benchmark's files in `folder`.
     ///
     /// # Errors
-    /// If a file is missing or cannot be read.
+    /// If a file is missing or cannot be read. A side without documents yields an error as its only
+    /// item.
     pub fn open(self, folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> {
-        match self {
+        let Sides { train, test, note } = match self {
             Self::ModApte90 => reuters(folder, options, &|_| true),
             Self::R52 => reuters(folder, options, &|labels| labels.len() == 1),
             Self::R8 => reuters(folder, options, &|labels| {
@@ -73,8 +74,23 @@ impl Preset {
             }),
             Self::Newsgroups20 => newsgroups20(folder, options),
             Self::Lyrl2004 => lyrl2004(folder, options),
-        }
+        }?;
+        let train = at_least_one(train, folder, "training");
+        let test = at_least_one(test, folder, "test");
+        Ok(Sides { train, test, note })
     }
+}
+
+/// The same documents, or an error that names the folder if there are none.
+fn at_least_one(mut documents: Documents, folder: &Path, side: &'static str) -> Documents {
+    let place = Place { source: folder.to_string_lossy().into(), line: None };
+    let mut none = true;
+    Box::new(std::iter::from_fn(move || {
+        let next = documents.next();
+        let missing = next.is_none() && none;
+        none = false;
+        if missing { Some(Err(Problem::NoDocumentOf { side }.at(&place))) } else { next }
+    }))
 }
 
 /// The names of the files in a folder, sorted.
@@ -96,8 +112,7 @@ fn missing(folder: &Path, file: &str) -> CorpusError {
 /// The topics of R8.
 const R8: [&str; 8] = ["acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade"];
 
-/// The stories whose topics `takes` takes, with those of their topics that a training and a test
-/// story have.
+/// The stories whose topics `takes` accepts, with only those topics that both sides have.
 fn reuters(
     folder: &Path,
     options: &ReadOptions,
@@ -147,7 +162,7 @@ fn newsgroups20(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusErr
         if !path.is_dir() {
             return Err(missing(folder, &format!("20news-bydate-{side}/")));
         }
-        // The posts are of many encodings, windows-1252 reads them all.
+        // The posts have many encodings; windows-1252 decodes any bytes.
         let encoding = options.encoding.or(Some(encoding_rs::WINDOWS_1252));
         let options = ReadOptions { format: Some(Format::Folders), encoding, ..options.clone() };
         Corpus::open(&[path], options)

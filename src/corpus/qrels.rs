@@ -1,4 +1,4 @@
-//! Relevance judgments: lines `label id 1`, which give documents their labels by id.
+//! Relevance judgments: lines `label id 1` that assign labels to document identifiers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::source::Source;
 use super::{CorpusError, Problem, ReadOptions};
 
-/// The labels of documents by their id, as in `rcv1-v2.topics.qrels`.
+/// Labels by document identifier, as in `rcv1-v2.topics.qrels`.
 #[derive(Debug, Default)]
 pub struct Qrels {
     names: Vec<String>,
@@ -14,15 +14,15 @@ pub struct Qrels {
 }
 
 impl Qrels {
-    /// Reads a qrels file (it may be compressed).
+    /// Reads a qrels file, which may be compressed.
     ///
     /// # Errors
-    /// If the file cannot be read or a line is not `label id judgment`.
+    /// If the file cannot be read, is too long, or a line is not `label id judgment`.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         Self::from_source(Source::open(path, &ReadOptions::default())?)
     }
 
-    /// Reads qrels from bytes, named `name` in messages.
+    /// Reads qrels from bytes; messages call them `name`.
     ///
     /// # Errors
     /// If a line is not `label id judgment`.
@@ -32,7 +32,15 @@ impl Qrels {
     }
 
     fn from_source(source: Source) -> Result<Self, CorpusError> {
-        let mut lines = source.lines();
+        Self::parse(source).map_err(|error| match error.problem {
+            // `--encoding` is for the corpus only.
+            Problem::BadUtf8 { byte } => Problem::OnlyUtf8 { byte }.at(&error.place),
+            problem => CorpusError { problem, ..error },
+        })
+    }
+
+    fn parse(source: Source) -> Result<Self, CorpusError> {
+        let mut lines = source.limited().lines();
         let mut ids: HashMap<String, u32> = HashMap::new();
         let mut qrels = Self::default();
         while let Some(line) = lines.next()? {
@@ -60,13 +68,13 @@ impl Qrels {
         Ok(qrels)
     }
 
-    /// The labels of the document `id`; none if the file does not name it.
+    /// The labels of the document `id`; none if the file does not mention it.
     pub fn labels(&self, id: &str) -> Vec<String> {
         let labels = self.labels.get(id).map_or(&[][..], Vec::as_slice);
         labels.iter().map(|&label| self.names[label as usize].clone()).collect()
     }
 
-    /// Every label that the file names, in its order.
+    /// All labels in the file, in order of first appearance.
     pub fn names(&self) -> &[String] {
         &self.names
     }

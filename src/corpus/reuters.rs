@@ -1,8 +1,8 @@
-//! Reuters-21578 SGML, and the sides of its ModApte split.
+//! Reuters-21578 SGML and its ModApte split.
 //!
-//! A story is everything between `<REUTERS …>` and `</REUTERS>`; its labels are the `<D>` of
-//! `<TOPICS>`, its text is the title and the body (or the whole `<TEXT>` where a story has
-//! neither). The files are windows-1252, not XML.
+//! A story is everything between `<REUTERS …>` and `</REUTERS>`. Its labels are the `<D>` elements
+//! of `<TOPICS>`; its text is the title and the body, or the whole `<TEXT>` if it has neither. The
+//! files are windows-1252 and not XML.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Content, CorpusError, Document, Problem, ReadOptions};
 /// `TOPICS="YES"`, test stories those with `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Split {
-    /// Every story, in the split or not.
+    /// All stories, in the split or not.
     #[default]
     All,
     /// The 9,603 training stories.
@@ -48,7 +48,7 @@ impl Reuters {
             }
             let mut ended = story.contains(END);
             while !ended {
-                match self.lines.next()? {
+                match self.lines.next_of_record()? {
                     Some(line) => {
                         ended = line.contains(END);
                         story.push('\n');
@@ -97,7 +97,7 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     tag[start..].split('"').next()
 }
 
-/// What stands between `<name…>` and `</name>`.
+/// The content of the first element `name`: from `<name…>` to `</name>`.
 fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let open = text.find(&format!("<{name}"))?;
     let start = open + text[open..].find('>')? + 1;
@@ -122,19 +122,19 @@ fn text(story: &str) -> String {
     match (title, body) {
         (Some(title), Some(body)) => format!("{}\n{}", unescape(title), unescape(body)),
         (_, Some(body)) => unescape(body),
-        // Brief and unprocessed stories: the running text stands beside the other elements.
+        // Brief and unprocessed stories: the text is beside the other elements.
         _ => unescape(&without_tags(text)),
     }
 }
 
-/// The elements of the text by name, such as `title` and `body`; what a story has not is empty.
+/// The elements of the text with these names, such as `title` and `body`; missing ones are empty.
 fn fields(story: &str, names: &[String]) -> Vec<String> {
     let text = element(story, "TEXT").unwrap_or_default();
     names
         .iter()
         .map(|name| match element(text, &name.to_uppercase()) {
             Some(found) => unescape(found),
-            // Brief and unprocessed stories have no elements: all that runs is their body.
+            // Brief and unprocessed stories have no elements: all of their text is the body.
             None if name == "body" && element(text, "TITLE").is_none() => {
                 unescape(&without_tags(text))
             }
@@ -153,8 +153,8 @@ fn without_tags(text: &str) -> String {
     plain
 }
 
-/// The entities that the files use: `&lt; &gt; &amp; &quot; &#n;`. Control characters, which
-/// the wire service used for layout, become blanks.
+/// Replaces the entities that the files use: `&lt; &gt; &amp; &quot; &#n;`. Control characters,
+/// which the wire service used for layout, become blanks.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! Bytes in: files and standard input, decompressed by their magic bytes and decoded to UTF-8.
+//! Files and standard input as streams of bytes: decompressed and decoded to UTF-8.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use encoding_rs::{DecoderResult, Encoding};
 
-use super::{CorpusError, OnBadUtf8, Place, Problem, ReadOptions};
+use super::compressed::decompressed;
+use super::peeked::{Bytes, Peeked};
+use super::{CorpusError, OnBadUtf8, Place, Problem, ReadOptions, magic};
+use crate::limits::{self, Limited, TooLong};
 
-/// No record of a corpus may be longer: a line of gigabytes is a mistake in the file.
-const MAX_RECORD: usize = 1 << 28;
 const BUFFER: usize = 1 << 16;
 
-type Bytes = Box<dyn BufRead + Send>;
-
-/// A named stream of bytes: decompressed, and UTF-8 unless it is damaged.
+/// A named stream of bytes, decompressed and meant to be UTF-8.
 pub(super) struct Source {
     name: Arc<str>,
     bytes: Peeked,
-    /// The bytes before the text: a byte order mark.
+    /// The length of the byte order mark before the text.
     offset: u64,
     on_bad_utf8: OnBadUtf8,
+    max_record: u64,
 }
 
-/// The encoding of that name: WHATWG labels, and `latin-1`.
+/// The encoding with this label: a label of the WHATWG standard, or `latin-1`.
 ///
 /// ```
 /// assert_eq!(classify::corpus::encoding_for_label("latin-1").unwrap().name(), "windows-1252");
@@ -62,9 +62,14 @@ impl Source {
         let failed =
             |error| Problem::Io(error).at(&Place { source: Arc::clone(&name), line: None });
         let bytes = decompressed(bytes).map_err(failed)?;
-        let bytes = Peeked::new(bytes);
+        let mut bytes = Peeked::new(bytes);
+        if let Some(problem) = magic::refused(bytes.head_until(magic::suffices).map_err(failed)?) {
+            return Err(problem.at(&Place { source: name, line: None }));
+        }
         let on_bad_utf8 = options.on_bad_utf8;
-        let mut source = Self { name: Arc::clone(&name), bytes, offset: 0, on_bad_utf8 };
+        let max_record = options.max_record.unwrap_or(limits::RECORD);
+        let mut source =
+            Self { name: Arc::clone(&name), bytes, offset: 0, on_bad_utf8, max_record };
         match options.encoding {
             Some(encoding) if encoding != encoding_rs::UTF_8 => {
                 source = source.decoded(encoding, options.on_bad_utf8);
@@ -85,7 +90,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The same stream read as `encoding` instead of UTF-8.
+    /// The same stream, decoded from `encoding` instead of UTF-8.
     pub(super) fn decoded(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
         let decoded = Decoded {
             bytes: Box::new(self.bytes),
@@ -106,8 +111,8 @@ impl Source {
         Place { source: Arc::clone(&self.name), line: None }
     }
 
-    /// The first line, and what was read after it, without taking them. Of a line that does not
-    /// end, the first 64 KiB.
+    /// The first line, and whatever was read with it, without taking them; the first 64 KiB of a
+    /// longer line.
     pub(super) fn first_line(&mut self) -> Result<&[u8], CorpusError> {
         let place = self.place();
         let enough = |head: &[u8]| head.len() >= BUFFER || head.contains(&b'\n');
@@ -118,18 +123,48 @@ impl Source {
         self.on_bad_utf8
     }
 
-    pub(super) fn into_bytes(self) -> Bytes {
-        Box::new(self.bytes)
+    /// The same stream, which fails where it is longer than a file beside the corpus may be.
+    pub(super) fn limited(self) -> Self {
+        let bytes = Limited::new(self.bytes, "a file", limits::FILE);
+        Self { bytes: Peeked::new(Box::new(bytes)), ..self }
+    }
+
+    /// The bytes, limited as one record. [`Limited::restart`] begins the next one.
+    pub(super) fn into_records(self) -> Limited<Bytes> {
+        Limited::new(Box::new(self.bytes), "a record", self.max_record)
+    }
+
+    /// All bytes as one document.
+    pub(super) fn into_document(self) -> Result<String, CorpusError> {
+        let (place, offset, on_bad_utf8) = (self.place(), self.offset, self.on_bad_utf8);
+        let mut bytes = Vec::new();
+        let read = self.into_records().read_to_end(&mut bytes);
+        read.map_err(|error| read_error(error, &place))?;
+        let mut text = match (String::from_utf8(bytes), on_bad_utf8) {
+            (Ok(text), _) => text,
+            (Err(error), OnBadUtf8::Replace) => String::from_utf8_lossy(error.as_bytes()).into(),
+            (Err(error), OnBadUtf8::Error) => {
+                let byte = offset + error.utf8_error().valid_up_to() as u64;
+                return Err(Problem::BadUtf8 { byte }.at(&place));
+            }
+        };
+        text.shrink_to_fit();
+        Ok(text)
     }
 
     pub(super) fn lines(self) -> Lines {
-        let offset = self.offset;
-        Lines { source: self, line: 0, offset, buffer: Vec::new() }
+        let Self { name, offset, on_bad_utf8, .. } = &self;
+        let (name, offset, on_bad_utf8) = (Arc::clone(name), *offset, *on_bad_utf8);
+        let bytes = self.into_records();
+        Lines { name, bytes, line: 0, offset, on_bad_utf8, buffer: Vec::new() }
     }
 }
 
-/// The problem behind an I/O error: damaged text where the decoder says so.
-pub(super) fn read_error(error: io::Error, place: &Place) -> CorpusError {
+/// The problem behind an I/O error: damaged text where the decoder says so, a limit that was reached.
+pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
+    if let Some(TooLong { what, limit }) = TooLong::behind(&error) {
+        return Problem::TooLong { what, limit }.at(place);
+    }
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Malformed>()) {
         Some(malformed) => {
             Problem::BadEncoding { byte: malformed.byte, encoding: malformed.encoding }.at(place)
@@ -138,7 +173,7 @@ pub(super) fn read_error(error: io::Error, place: &Place) -> CorpusError {
     }
 }
 
-/// `bytes` as UTF-8, by the rule for invalid bytes; `offset` is where they begin in the file.
+/// `bytes` as UTF-8; `offset` is their place in the file, for the error.
 pub(super) fn utf8(
     bytes: &[u8],
     on_bad_utf8: OnBadUtf8,
@@ -153,31 +188,47 @@ pub(super) fn utf8(
     }
 }
 
-/// The lines of a source, counted, without their line ends.
+/// The numbered lines of a source, without their line ends.
 pub(super) struct Lines {
-    source: Source,
+    name: Arc<str>,
+    bytes: Limited<Bytes>,
     line: u64,
     offset: u64,
+    on_bad_utf8: OnBadUtf8,
     buffer: Vec<u8>,
 }
 
 impl Lines {
-    /// The place of the line read last.
+    /// The place of the last line read.
     pub(super) fn place(&self) -> Place {
-        Place { source: Arc::clone(&self.source.name), line: Some(self.line.max(1)) }
+        Place { source: Arc::clone(&self.name), line: Some(self.line.max(1)) }
     }
 
+    /// The next line: the first one of a record.
     pub(super) fn next(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
+        self.begin_record();
+        self.next_of_record()
+    }
+
+    /// The lines from here on are another record.
+    pub(super) fn begin_record(&mut self) {
+        self.bytes.restart(0);
+    }
+
+    /// The same with its place.
+    pub(super) fn next_placed(&mut self) -> Result<Option<(Place, Cow<'_, str>)>, CorpusError> {
+        let place = Place { source: Arc::clone(&self.name), line: Some(self.line + 1) };
+        Ok(self.next()?.map(|line| (place, line)))
+    }
+
+    /// The next line of the same record: the limit is that of all its lines together.
+    pub(super) fn next_of_record(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
         self.buffer.clear();
-        let read = Read::take(&mut self.source.bytes, MAX_RECORD as u64 + 1)
-            .read_until(b'\n', &mut self.buffer);
+        let read = self.bytes.read_until(b'\n', &mut self.buffer);
         self.line += 1;
         let read = read.map_err(|error| read_error(error, &self.place()))?;
         if read == 0 {
             return Ok(None);
-        }
-        if read > MAX_RECORD {
-            return Err(Problem::TooLong { limit: MAX_RECORD }.at(&self.place()));
         }
         let offset = self.offset;
         self.offset += read as u64;
@@ -187,14 +238,12 @@ impl Lines {
                 self.buffer.pop();
             }
         }
-        let place = Place { source: Arc::clone(&self.source.name), line: Some(self.line) };
-        utf8(&self.buffer, self.source.on_bad_utf8, offset)
-            .map(Some)
-            .map_err(|problem| problem.at(&place))
+        let place = Place { source: Arc::clone(&self.name), line: Some(self.line) };
+        utf8(&self.buffer, self.on_bad_utf8, offset).map(Some).map_err(|problem| problem.at(&place))
     }
 }
 
-/// A file whose bytes are counted as they are read.
+/// A file that counts the bytes read from it.
 struct Counted {
     file: File,
     bytes: Option<Arc<AtomicU64>>,
@@ -210,135 +259,6 @@ impl Read for Counted {
     }
 }
 
-/// A stream whose beginning was read ahead.
-struct Peeked {
-    head: Vec<u8>,
-    taken: usize,
-    rest: Bytes,
-}
-
-impl Peeked {
-    fn new(rest: Bytes) -> Self {
-        Self { head: Vec::new(), taken: 0, rest }
-    }
-
-    /// Reads ahead until `enough` or the end.
-    fn head_until(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
-        while !enough(&self.head[self.taken..]) {
-            let more = self.rest.fill_buf()?;
-            let length = more.len();
-            if length == 0 {
-                break;
-            }
-            self.head.extend_from_slice(more);
-            self.rest.consume(length);
-        }
-        Ok(&self.head[self.taken..])
-    }
-
-    /// Reads ahead so far that it is clear whether the stream begins with one of `marks`. A pipe
-    /// may give a byte at a time.
-    fn head_for(&mut self, marks: &[&[u8]]) -> io::Result<&[u8]> {
-        self.head_until(|head| {
-            !marks.iter().any(|mark| head.len() < mark.len() && mark.starts_with(head))
-        })
-    }
-}
-
-impl Read for Peeked {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let length = self.fill_buf()?.len().min(out.len());
-        out[..length].copy_from_slice(&self.fill_buf()?[..length]);
-        self.consume(length);
-        Ok(length)
-    }
-}
-
-impl BufRead for Peeked {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.taken < self.head.len() {
-            Ok(&self.head[self.taken..])
-        } else {
-            self.rest.fill_buf()
-        }
-    }
-
-    fn consume(&mut self, amount: usize) {
-        if self.taken < self.head.len() {
-            self.taken += amount;
-            if self.taken == self.head.len() {
-                self.head = Vec::new();
-                self.taken = 0;
-            }
-        } else {
-            self.rest.consume(amount);
-        }
-    }
-}
-
-const GZIP: [u8; 2] = [0x1F, 0x8B];
-const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
-
-fn decompressed(bytes: Bytes) -> io::Result<Bytes> {
-    let mut bytes = Peeked::new(bytes);
-    let head = bytes.head_for(&[&GZIP, &ZSTD])?;
-    if head.starts_with(&GZIP) {
-        let decoder = flate2::bufread::MultiGzDecoder::new(bytes);
-        Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
-    } else if head.starts_with(&ZSTD) {
-        let decoder = Zstd { rest: ZstdState::Between(Box::new(bytes)) };
-        Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
-    } else {
-        Ok(Box::new(bytes))
-    }
-}
-
-/// The frames of a zstd stream, one after the other.
-struct Zstd {
-    rest: ZstdState,
-}
-
-type Frame = ruzstd::decoding::StreamingDecoder<Bytes, ruzstd::decoding::FrameDecoder>;
-
-enum ZstdState {
-    Between(Bytes),
-    Inside(Box<Frame>),
-    Ended,
-}
-
-impl Read for Zstd {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if out.is_empty() {
-            return Ok(0);
-        }
-        loop {
-            match std::mem::replace(&mut self.rest, ZstdState::Ended) {
-                ZstdState::Ended => return Ok(0),
-                ZstdState::Between(mut bytes) => {
-                    if bytes.fill_buf()?.is_empty() {
-                        return Ok(0);
-                    }
-                    let frame = Frame::new(bytes).map_err(io::Error::other)?;
-                    self.rest = ZstdState::Inside(Box::new(frame));
-                }
-                ZstdState::Inside(mut frame) => {
-                    let read = frame.read(out)?;
-                    if read > 0 {
-                        self.rest = ZstdState::Inside(frame);
-                        return Ok(read);
-                    }
-                    let written = frame.decoder.get_checksum_from_data();
-                    if written.is_some() && written != frame.decoder.get_calculated_checksum() {
-                        let what = "the checksum of the zstd stream differs: it is damaged";
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-                    }
-                    self.rest = ZstdState::Between(frame.into_inner());
-                }
-            }
-        }
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 #[error("not valid {encoding}")]
 struct Malformed {
@@ -346,7 +266,7 @@ struct Malformed {
     encoding: &'static str,
 }
 
-/// Bytes of another encoding, read as UTF-8.
+/// Bytes in another encoding, decoded to UTF-8.
 struct Decoded {
     bytes: Bytes,
     decoder: encoding_rs::Decoder,
@@ -354,7 +274,7 @@ struct Decoded {
     on_bad: OnBadUtf8,
     offset: u64,
     ended: bool,
-    /// Told after the text before it was read.
+    /// Reported once the text before it has been read.
     malformed: Option<Malformed>,
     pending: Vec<u8>,
     taken: usize,

@@ -1,7 +1,7 @@
 //! svmlight / libsvm rows: `label,label column:value column:value … # comment`.
 //!
-//! A row may have no label (it begins with a blank or with `column:value`). `qid:n` is skipped.
-//! Columns may come in any order, but not twice.
+//! A row may have no label: it then begins with a blank or with `column:value`. `qid:n` is ignored.
+//! Columns may be in any order, but must not repeat.
 
 use super::source::Lines;
 use super::{Content, CorpusError, Document, Problem, ReadOptions};
@@ -54,14 +54,14 @@ fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
     let unlabeled = row.starts_with(|c: char| c.is_ascii_whitespace());
     let mut labels = Vec::new();
     if let Some(first) = items.next_if(|item| !unlabeled && !item.contains(':')) {
-        // `+1` and `1` are the same label; so are they in every reader of the format.
+        // `+1` and `1` are the same label, as in every reader of this format.
         labels = first.split(',').map(|l| l.strip_prefix('+').unwrap_or(l).to_owned()).collect();
     }
     let items = items.filter(|item| !item.starts_with("qid:"));
     features(items, first_column).map(|features| (labels, features))
 }
 
-/// `column:value` items as features by increasing column.
+/// `column:value` items as features in increasing order of columns.
 pub(super) fn features<'a>(
     items: impl Iterator<Item = &'a str>,
     first_column: u32,
@@ -83,7 +83,7 @@ pub(super) fn features<'a>(
     sorted(features)
 }
 
-/// Features by increasing column; a column twice is a problem.
+/// Sorts features by column; a repeated column is an error.
 pub(super) fn sorted(mut features: Vec<(u32, f32)>) -> Result<Vec<(u32, f32)>, Problem> {
     if !features.is_sorted_by_key(|&(column, _)| column) {
         features.sort_by_key(|&(column, _)| column);

@@ -1,24 +1,25 @@
-//! The parts of a text that count more or less than others.
+//! Fields: the parts of a text, which can have different weights.
 
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::Content;
+use crate::corpus::{Content, ReadOptions};
 
-/// The fields of a text and their boosts: how often each occurrence of a term in a field counts.
+/// The fields of a text and their boosts: how many times each occurrence of a term in a field
+/// counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fields {
     /// The text is one field.
     #[default]
     Whole,
-    /// The first line (a title) counts `boost` times, what follows once. A text of one line has
+    /// The first line (a title) counts `boost` times, the rest once. A text with a single line has
     /// no title.
     FirstLine {
-        /// How often a term of the first line counts.
+        /// How many times a term of the first line counts.
         boost: f32,
     },
     /// Columns of JSONL, CSV and TSV with the boost of each. Text from a source without columns
-    /// is the last one.
+    /// belongs to the last one.
     Columns(Vec<(String, f32)>),
 }
 
@@ -26,7 +27,7 @@ impl Fields {
     /// The largest boost.
     pub const LIMIT: f32 = 1000.0;
 
-    /// How many fields there are.
+    /// The number of fields.
     #[expect(clippy::len_without_is_empty, reason = "there is always one")]
     pub fn len(&self) -> usize {
         match self {
@@ -36,7 +37,7 @@ impl Fields {
         }
     }
 
-    /// The boosts, a field each.
+    /// The boosts, one per field.
     pub fn boosts(&self) -> Vec<f32> {
         match self {
             Self::Whole => vec![1.0],
@@ -45,7 +46,7 @@ impl Fields {
         }
     }
 
-    /// The columns that hold the fields; none: the text is not in columns.
+    /// The columns that hold the fields; empty if the text is not in columns.
     pub fn columns(&self) -> Vec<String> {
         match self {
             Self::Columns(columns) => columns.iter().map(|(name, _)| name.clone()).collect(),
@@ -53,14 +54,23 @@ impl Fields {
         }
     }
 
-    /// Whether every boost is above 0 and at most [`Fields::LIMIT`], and there is a field.
+    /// Requests that the columns of the fields be read separately.
+    pub fn read_apart(&self, options: &mut ReadOptions) {
+        if let Self::Columns(_) = self {
+            options.text_columns = self.columns();
+            options.fields = true;
+        }
+    }
+
+    /// Whether there is at least one field and every boost is above 0 and at most
+    /// [`Fields::LIMIT`].
     pub fn is_valid(&self) -> bool {
         let boosts = self.boosts();
         let legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
         !boosts.is_empty() && boosts.iter().all(legal)
     }
 
-    /// The fields of a content by number.
+    /// The fields of a content, by number.
     pub(crate) fn split<'a>(
         &self,
         content: &'a Content,
@@ -86,8 +96,9 @@ impl Fields {
     }
 }
 
-/// Calls `entry` with each id of `ids`, pairs of an id and a field, and its boosted count, by
-/// rising id. The count is the sum over the fields, in their order, of boost × occurrences.
+/// Calls `entry` with each id of `ids`, which are pairs of an id and a field, and its boosted
+/// count, in increasing order of ids. The count is the sum over the fields, in order, of boost ×
+/// occurrences.
 pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMut(u32, f32)) {
     ids.sort_unstable();
     for same in ids.chunk_by(|a, b| a.0 == b.0) {
@@ -98,7 +109,7 @@ pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMu
 }
 
 impl super::Counts {
-    /// The boosted counts of entry `at`: as [`tally`] computes them.
+    /// The boosted count of entry `at`, computed as in [`tally`].
     pub(crate) fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
         let fields = self.values.iter().zip(boosts);
         let found = fields.map(|(counts, &boost)| boost * counts[at]);

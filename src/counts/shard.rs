@@ -1,4 +1,4 @@
-//! What one thread counts, and how shards become one matrix.
+//! What one thread counts, and how shards are merged into one matrix.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -7,19 +7,19 @@ use rayon::prelude::*;
 
 use super::{Fields, Input, TermLimits};
 use crate::analyze::{Analyzer, TermCounter};
-use crate::corpus::{Content, CorpusError, Document, Problem};
+use crate::corpus::{Content, CorpusError, Document, Problem, check_features};
 use crate::threads::Threads;
 use crate::vocabulary::{Interner, TermKind, Vocabulary};
 
 /// The terms and rows that one thread counted.
 pub(super) struct Shard<'a> {
     counter: Counter<'a>,
-    /// By the shard's own term numbers.
+    /// Indexed by the shard's own term numbers.
     terms_met: Vec<TermMet>,
-    /// Where each row ends in `terms` and `counts`.
+    /// The end of each row in `terms` and `counts`.
     ends: Vec<usize>,
     terms: Vec<u32>,
-    /// For each field the counts of `terms`.
+    /// For each field, the counts of `terms`.
     counts: Vec<Vec<f32>>,
     bytes: u64,
 }
@@ -32,7 +32,7 @@ struct TermMet {
     entry: u32,
 }
 
-/// Where the numbers of a shard's terms come from.
+/// The source of a shard's term numbers.
 enum Counter<'a> {
     Text {
         analyzer: &'a Analyzer,
@@ -73,12 +73,12 @@ impl<'a> Shard<'a> {
         }
     }
 
-    /// How many bytes of text were analyzed.
+    /// The number of bytes of text analyzed.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Counts documents as the shard's next rows; how many there were.
+    /// Counts documents as the shard's next rows; returns how many there were.
     pub(super) fn count(&mut self, documents: &[Document]) -> Result<usize, CorpusError> {
         for document in documents {
             self.count_one(document).map_err(|problem| problem.at(&document.place))?;
@@ -101,8 +101,9 @@ impl<'a> Shard<'a> {
                     self.terms_met.resize(interner.len(), TermMet::default());
                     for &mut term in &mut *ids {
                         let met = &mut self.terms_met[term as usize];
-                        // The entry is of this document if it lies beyond the document's first
-                        // one and is the term's: else it is of an earlier document, or of none.
+                        // The entry belongs to this document if it lies after the document's first
+                        // entry and has this term; otherwise it belongs to an earlier document, or
+                        // there is none.
                         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
                         let mut entry = first + met.entry.wrapping_sub(first as u32) as usize;
                         if self.terms.get(entry) != Some(&term) {
@@ -119,6 +120,7 @@ impl<'a> Shard<'a> {
                 }
             }
             (Counter::Features { columns, counts }, Content::Features(features)) => {
+                check_features(features)?;
                 for &(column, value) in features {
                     if *counts && value < 0.0 {
                         return Err(Problem::NegativeCount { column, value });
@@ -137,13 +139,13 @@ impl<'a> Shard<'a> {
             (Counter::Text { .. }, Content::Features(_)) => {
                 return Err(Problem::WrongContent {
                     found: "features",
-                    expected: "the documents before have text",
+                    expected: "earlier documents have text",
                 });
             }
             (Counter::Features { .. }, Content::Text(_) | Content::Fields(_)) => {
                 return Err(Problem::WrongContent {
                     found: "text",
-                    expected: "the documents before have features",
+                    expected: "earlier documents have features",
                 });
             }
         }
@@ -164,7 +166,7 @@ impl<'a> Shard<'a> {
     }
 }
 
-/// A term by its place in the vocabulary's order.
+/// A term's position in the order of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
     Text(&'a str),
@@ -179,8 +181,8 @@ pub(super) struct Merged {
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
     pub(super) counts: Vec<Vec<f32>>,
-    /// How many terms each document had, with repetitions, before any were dropped; of features
-    /// how many columns.
+    /// For each document, the number of terms with repetitions, before any were dropped; for
+    /// features, the number of columns.
     pub(super) lengths: Vec<f32>,
 }
 
@@ -217,7 +219,7 @@ pub(super) fn merge(
                 TermKind::Columns => entries.len() as f32,
             });
             row.clear();
-            // Term and place in one integer sort faster than pairs do.
+            // Packing a term and its position into one integer sorts faster than pairs.
             row.extend((0u32..).zip(&shard.terms[entries.clone()]).filter_map(|(at, &term)| {
                 let number = numbers[piece][term as usize];
                 (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
@@ -236,7 +238,7 @@ pub(super) fn merge(
     Merged { vocabulary, indptr, terms, counts, lengths }
 }
 
-/// The vocabulary of all shards, and for each shard the number of each of its terms in it.
+/// The vocabulary of all shards, and for each shard, the vocabulary ids of its terms.
 fn unite(
     shards: &[Shard<'_>],
     kind: TermKind,
@@ -248,7 +250,7 @@ fn unite(
         keys.extend(shard.keys().into_iter().map(|(key, term)| (key, index, term)));
     }
     keys.par_sort_unstable();
-    // A share is a rounded number: 7 % of 100 documents are 7, not a little more.
+    // A share is a rounded number: 7 % of 100 documents are 7, not slightly more.
     let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
     let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
     let mut kept: Vec<(&[Met<'_>], u32)> = Vec::new();

@@ -2,22 +2,28 @@
 //!
 //! | figure | test |
 //! |---|---|
-//! | micro F1, macro F1, share of exact documents | paired bootstrap over documents: an interval of the difference and how often it changes its sign |
+//! | micro F1, macro F1, share of exact documents | paired bootstrap over documents: an interval of the difference, and a p-value from how often the difference changes its sign |
 //! | decisions | exact sign test on those that only one of the two has right (the s-test of Yang and Liu 1999) |
 //! | documents | `McNemar`'s exact test on those that only one of the two has exactly right |
 //! | labels' F1 | paired t-test (the macro t-test of Yang and Liu 1999), Wilcoxon's signed-rank test (normal approximation, ties corrected) |
 //!
-//! All are two-sided. Where several evaluations are compared with one, p-values of the same test
+//! Macro F1 is the mean over one set of labels for all evaluations: those that have training
+//! documents in any of them. All tests are two-sided. Where several evaluations are compared with one, p-values of the same test
 //! are adjusted by Holm's method (1979).
 
 use std::collections::HashMap;
+use std::io::{BufReader, Read};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
-use super::outcomes::{Headline, Kind, Outcomes, draws, middle, replicates};
+use super::outcomes::{
+    Correction, Headline, Kind, LabelSet, Outcomes, Replicates, draws, replicates,
+};
 use super::{DocumentResult, Prf};
+use crate::limits::{self, Limited};
+use crate::printable::printable;
 use crate::threads::Threads;
 
 /// An evaluation as its JSON file has it, as far as a comparison needs it.
@@ -38,7 +44,7 @@ struct LoadedLabel {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// The file is no evaluation.
-    #[error("no result of `classify evaluate --json`: {0}")]
+    #[error("not an evaluation by `classify evaluate --json`: {}", printable(.0))]
     NotAnEvaluation(String),
     /// The file has no decisions on documents.
     #[error(
@@ -47,7 +53,9 @@ pub enum CompareError {
     NoDocuments,
     /// The documents are others.
     #[error(
-        "document {number} is `{other}`, not `{baseline}` as in the first file: evaluate the same documents in the same order"
+        "document {number} is `{}`, not `{}` as in the first file: evaluate the same documents in the same order",
+        printable(other),
+        printable(baseline)
     )]
     OtherDocument {
         /// The document's number, from 1.
@@ -58,7 +66,7 @@ pub enum CompareError {
         other: String,
     },
     /// A document has other labels.
-    #[error("document {number}, `{id}`, has other labels than in the first file")]
+    #[error("document {number}, `{}`, has other labels than in the first file", printable(id))]
     OtherLabels {
         /// The document's number, from 1.
         number: usize,
@@ -81,8 +89,24 @@ impl Loaded {
     /// # Errors
     /// If the text is none, or is without decisions on documents.
     pub fn from_json(text: &[u8]) -> Result<Self, CompareError> {
-        let loaded: Self = serde_json::from_slice(text)
-            .map_err(|error| CompareError::NotAnEvaluation(error.to_string()))?;
+        Self::checked(serde_json::from_slice(text))
+    }
+
+    /// Reads the same from a file of at most [`limits::FILE`] bytes.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is longer, or is not an evaluation with decisions on documents.
+    pub fn from_reader(file: impl Read) -> Result<Self, CompareError> {
+        Self::from_limited(file, limits::FILE)
+    }
+
+    fn from_limited(file: impl Read, limit: u64) -> Result<Self, CompareError> {
+        let file = Limited::new(BufReader::new(file), "a file", limit);
+        Self::checked(serde_json::from_reader(file))
+    }
+
+    fn checked(read: serde_json::Result<Self>) -> Result<Self, CompareError> {
+        let loaded = read.map_err(|error| CompareError::NotAnEvaluation(error.to_string()))?;
         if loaded.schema != "classify.evaluation/1" {
             let message = format!("its schema is `{}`", loaded.schema);
             return Err(CompareError::NotAnEvaluation(message));
@@ -121,7 +145,7 @@ pub struct Difference {
 pub struct Test {
     /// Its name.
     pub name: &'static str,
-    /// What it counts, for those who read it.
+    /// What it counts, in words.
     pub detail: String,
     /// The p-value.
     pub p_value: f64,
@@ -136,7 +160,7 @@ pub struct Comparison {
     pub documents: usize,
     /// F1 over all decisions.
     pub micro_f1: Difference,
-    /// The mean F1 of the labels of training.
+    /// The mean F1 of the labels that have training documents in any of the evaluations.
     pub macro_f1: Difference,
     /// The share of documents that got exactly their labels.
     pub accuracy: Difference,
@@ -176,16 +200,17 @@ pub fn compare(
     for label in trained {
         number(&mut numbers, &label.label);
     }
-    let labels = numbers.len();
+    let trained = numbers.len();
     let first = outcomes(baseline.documents(), &mut numbers);
     let mut comparisons = Vec::new();
     for (at, other) in (1..).zip(others) {
         same_documents(baseline.documents(), other.documents()).map_err(|error| (at, error))?;
         let second = outcomes(other.documents(), &mut numbers);
-        let all = numbers.len();
-        // The least p-value is 2 / (draws + 1), times the comparisons.
+        // The smallest p-value is 2 / (draws + 1), times the number of comparisons.
         let least = (4.0 * others.len() as f64 / alpha).clamp(0.0, 100_000.0);
-        comparisons.push(threads.run(|| compared(&first, &second, labels, all, (seed, least))));
+        let draws = Draws { seed, least };
+        let labels = Labels { trained, all: numbers.len() };
+        comparisons.push(threads.run(|| compared(&first, &second, labels, draws)));
     }
     adjust(&mut comparisons);
     Ok(comparisons)
@@ -202,8 +227,8 @@ fn outcomes<'a>(documents: &'a [DocumentResult], numbers: &mut HashMap<&'a str, 
         let mut of = |labels: &'a [String]| -> Vec<u32> {
             labels.iter().map(|label| number(numbers, label)).collect()
         };
-        let (due, given) = (of(&document.labels), of(&document.predicted));
-        outcomes.push(&due, &given);
+        let (expected, predicted) = (of(&document.labels), of(&document.predicted));
+        outcomes.push(&expected, &predicted);
     }
     outcomes
 }
@@ -224,46 +249,45 @@ fn same_documents(a: &[DocumentResult], b: &[DocumentResult]) -> Result<(), Comp
     Err(CompareError::OtherCount { found: b.len(), expected: a.len() })
 }
 
-fn compared(
-    a: &Outcomes,
-    b: &Outcomes,
-    labels: usize,
+/// How many labels there are.
+#[derive(Debug, Clone, Copy)]
+struct Labels {
+    /// Those with training documents, which come first: the denominator of macro F1.
+    trained: usize,
     all: usize,
-    (seed, least): (u64, f64),
-) -> Comparison {
-    let met = (a.met(labels), b.met(labels));
-    let drawn: Vec<(Headline, Headline)> = (0..draws_of(a.len(), least))
+}
+
+/// How documents are resampled.
+#[derive(Debug, Clone, Copy)]
+struct Draws {
+    seed: u64,
+    /// The number of replicates that is needed for small p-values.
+    least: f64,
+}
+
+fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison {
+    let figures = |outcomes: &Outcomes, replicate| {
+        outcomes.figures(draws(a.len(), by.seed, replicate), labels.trained)
+    };
+    let drawn: Vec<(Headline, Headline)> = (0..draws_of(a.len(), by.least))
         .into_par_iter()
-        .map(|replicate| {
-            let drawn = || draws(a.len(), seed, replicate);
-            (a.figures(drawn(), &met.0), b.figures(drawn(), &met.1))
-        })
+        .map(|replicate| (figures(a, replicate), figures(b, replicate)))
         .collect();
-    let (first, second) = (a.figures(0..a.len(), &met.0), b.figures(0..b.len(), &met.1));
-    let difference = |of: fn(&Headline) -> f64| {
-        let differences: Vec<f64> = drawn.iter().map(|(a, b)| of(b) - of(a)).collect();
-        let count = |beyond: fn(f64) -> bool| {
-            differences.iter().filter(|&&difference| beyond(difference)).count() as f64
-        };
-        let tail = count(|d| d <= 0.0).min(count(|d| d >= 0.0));
-        let p_value = (2.0 * (tail + 1.0) / (differences.len() as f64 + 1.0)).min(1.0);
+    let [first, second] = [a, b].map(|run| run.figures(0..run.len(), labels.trained));
+    let difference = |of: fn(&Headline) -> f64, correction: Correction| {
         let (baseline, other) = (of(&first), of(&second));
-        let interval = if differences.is_empty() { [0.0; 2] } else { middle(differences) };
-        Difference {
-            baseline,
-            other,
-            difference: other - baseline,
-            interval,
-            p_value,
-            adjusted: p_value,
-        }
+        let difference = other - baseline;
+        let values = drawn.iter().map(|(a, b)| of(b) - of(a));
+        let replicates = Replicates::new(difference, values, correction);
+        let (interval, p_value) = (replicates.interval(), replicates.p_value());
+        Difference { baseline, other, difference, interval, p_value, adjusted: p_value }
     };
     Comparison {
         documents: a.len(),
-        micro_f1: difference(|figures| figures.micro_f1),
-        macro_f1: difference(|figures| figures.macro_f1),
-        accuracy: difference(|figures| figures.accuracy),
-        tests: tests(a, b, labels, all),
+        micro_f1: difference(|figures| figures.micro_f1, Correction::None),
+        macro_f1: difference(|figures| figures.macro_f1, Correction::Bias),
+        accuracy: difference(|figures| figures.accuracy, Correction::None),
+        tests: tests(a, b, labels),
     }
 }
 
@@ -273,7 +297,7 @@ fn draws_of(documents: usize, least: f64) -> u64 {
     replicates(documents * 8).max(least)
 }
 
-fn tests(a: &Outcomes, b: &Outcomes, labels: usize, all: usize) -> Vec<Test> {
+fn tests(a: &Outcomes, b: &Outcomes, labels: Labels) -> Vec<Test> {
     let (mut documents, mut decisions) = ((0u64, 0u64), (0u64, 0u64));
     for document in 0..a.len() {
         match (a.is_exact(document), b.is_exact(document)) {
@@ -281,14 +305,14 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: usize, all: usize) -> Vec<Test> {
             (false, true) => documents.1 += 1,
             _ => {}
         }
-        // A decision is right or wrong: a label that both got wrong, or right, tells nothing.
-        let errors = |outcomes: &Outcomes| -> Vec<u32> {
+        // A label that both got right, or both wrong, does not tell the two apart.
+        let errors = |outcomes: &Outcomes| {
             let errors = outcomes.of(document).filter(|&(_, kind)| kind != Kind::Right);
-            errors.map(|(label, _)| label).collect()
+            LabelSet::new(errors.map(|(label, _)| label).collect::<Vec<_>>())
         };
         let (a, b) = (errors(a), errors(b));
-        decisions.0 += b.iter().filter(|label| !a.contains(label)).count() as u64;
-        decisions.1 += a.iter().filter(|label| !b.contains(label)).count() as u64;
+        decisions.0 += b.without(&a).count() as u64;
+        decisions.1 += a.without(&b).count() as u64;
     }
     let counted = |name, what: &str, (first, other): (u64, u64)| {
         let p_value = sign_test(first, other);
@@ -296,11 +320,11 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: usize, all: usize) -> Vec<Test> {
             format!("{what} that only the first has right {first}, only the other {other}");
         Test { name, detail, p_value, adjusted: p_value }
     };
-    let (a, b) = (label_f1(a, labels, all), label_f1(b, labels, all));
+    let (a, b) = (label_f1(a, labels), label_f1(b, labels));
     let differences: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
     let unequal = differences.iter().filter(|difference| **difference != 0.0).count();
     let by_labels = |name, p_value| {
-        let detail = format!("{labels} labels, of which {unequal} differ");
+        let detail = format!("{} labels, of which {unequal} differ", labels.trained);
         Test { name, detail, p_value, adjusted: p_value }
     };
     vec![
@@ -311,25 +335,26 @@ fn tests(a: &Outcomes, b: &Outcomes, labels: usize, all: usize) -> Vec<Test> {
     ]
 }
 
-/// The F1 of each of the first `labels` labels.
-fn label_f1(outcomes: &Outcomes, labels: usize, all: usize) -> Vec<f64> {
-    let mut tallies = vec![[0u64; 3]; all.max(labels)];
+/// The F1 of each label with training documents.
+fn label_f1(outcomes: &Outcomes, labels: Labels) -> Vec<f64> {
+    let mut tallies = vec![[0u64; 3]; labels.all];
     for document in 0..outcomes.len() {
         for (label, kind) in outcomes.of(document) {
             tallies[label as usize][kind as usize] += 1;
         }
     }
-    tallies.truncate(labels);
+    tallies.truncate(labels.trained);
     tallies.into_iter().map(|[tp, fp, missed]| Prf::of(tp, fp, missed).f1).collect()
 }
 
-/// Two-sided exact test of equal chances: `a` heads, `b` tails.
+/// Two-sided exact test that both outcomes are equally probable: one occurred `a` times, the
+/// other `b` times.
 fn sign_test(a: u64, b: u64) -> f64 {
     let Ok(fair) = Binomial::new(0.5, a + b) else { return 1.0 };
     (2.0 * fair.cdf(a.min(b))).min(1.0)
 }
 
-/// Two-sided t-test of a mean of 0.
+/// Two-sided t-test that the mean is 0.
 fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;
@@ -351,7 +376,7 @@ fn wilcoxon(differences: &[f64]) -> f64 {
     values.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     let n = values.len() as f64;
     let (mut positive, mut ties, mut before) = (0.0, 0.0, 0.0);
-    // Differences that rounding alone tells apart are equal: F1 has few values.
+    // Differences that only rounding tells apart are equal: F1 takes few values.
     for equal in values.chunk_by(|a, b| (a.abs() - b.abs()).abs() < 1e-12) {
         let count = equal.len() as f64;
         let rank = before + f64::midpoint(1.0, count);
@@ -400,43 +425,5 @@ fn holm(values: &[f64]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests_of_tests {
-    use super::*;
-
-    /// scipy's `binomtest`, `ttest_rel` and `wilcoxon`, statsmodels' `multipletests`.
-    #[test]
-    fn tests_of_other_peoples_code() {
-        let golden = include_str!("../../tests/golden/evaluation.json");
-        let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
-        let list = |value: &serde_json::Value| -> Vec<f64> {
-            value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
-        };
-        let close = |a: f64, b: &serde_json::Value| {
-            let b = b.as_f64().unwrap();
-            assert!((a - b).abs() < 1e-9, "{a}, not {b}");
-        };
-        for case in golden["signs"].as_array().unwrap() {
-            close(sign_test(case["a"].as_u64().unwrap(), case["b"].as_u64().unwrap()), &case["p"]);
-        }
-        for case in golden["pairs"].as_array().unwrap() {
-            let differences = list(&case["differences"]);
-            close(paired_t(&differences), &case["t"]);
-            close(wilcoxon(&differences), &case["wilcoxon"]);
-        }
-        for case in golden["holm"].as_array().unwrap() {
-            let adjusted = holm(&list(&case["p"]));
-            for (adjusted, expected) in adjusted.iter().zip(case["adjusted"].as_array().unwrap()) {
-                close(*adjusted, expected);
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_differs() {
-        assert!((sign_test(0, 0) - 1.0).abs() < 1e-12);
-        assert!((paired_t(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
-        assert!(paired_t(&[-1.0, -1.0]) <= 0.0, "all labels alike");
-        assert!((wilcoxon(&[0.0]) - 1.0).abs() < 1e-12);
-        assert!((wilcoxon(&[]) - 1.0).abs() < 1e-12);
-    }
-}
+#[path = "compare_tests.rs"]
+mod tests_of_tests;

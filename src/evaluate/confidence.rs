@@ -1,29 +1,61 @@
-//! How sure the answers were, and whether they could be: reliability, coverage, thresholds.
+//! How confident the predictions are, and with what right: reliability, coverage, thresholds.
 
 use serde::Serialize;
 
+use super::outcomes::LabelSet;
 use super::{DocumentCounts, Prf, ratio};
 use crate::classifier::Prediction;
 
-/// So many bins of equal width from 0 to 1.
+/// The number of reliability bins, of equal width from 0 to 1.
 const BINS: usize = 10;
-/// So many points of coverage, and of the curve of thresholds.
+/// The number of points of coverage.
 const POINTS: usize = 20;
+/// The thresholds of the curve are `0 / STEPS` to `STEPS / STEPS`.
 const STEPS: usize = 100;
 
-/// Takes how sure the model was of its answers.
+/// The threshold of a step of the curve.
+fn threshold(step: usize) -> f64 {
+    step as f64 / STEPS as f64
+}
+
+/// The highest step whose threshold a score reaches, as [`decide`](crate::decide::decide) compares
+/// them: `score >= threshold`. 0 for a score that reaches none.
+fn step(score: f64) -> usize {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let guess = ((score * STEPS as f64) as usize).min(STEPS);
+    // The product is rounded, and so is the threshold: the step may be one too low or too high.
+    if guess < STEPS && score >= threshold(guess + 1) {
+        guess + 1
+    } else if guess > 0 && score < threshold(guess) {
+        guess - 1
+    } else {
+        guess
+    }
+}
+
+/// Collects how confident the model is in its predictions.
 #[derive(Debug, Clone, Default)]
-pub struct Confidences {
-    /// For each label given its confidence and whether it was due.
-    given: Vec<(f32, bool)>,
-    /// For each document that got labels: the confidence in the first one, how many labels it
-    /// got, and how many of them were right.
-    documents: Vec<(f32, u32, u32)>,
-    /// Right and wrong scores by hundredth.
+pub(super) struct Confidences {
+    /// The confidence of each predicted label, and whether it is right.
+    predicted: Vec<(f32, bool)>,
+    /// The documents that got labels.
+    documents: Vec<Answer>,
+    /// How many right and how many wrong labels have a score of each [`step`].
     scores: Vec<(u64, u64)>,
     /// Whether confidences are probabilities; otherwise they are shares of the vote.
     calibrated: bool,
     may_abstain: bool,
+}
+
+/// A document that got labels.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    /// The confidence in the best label.
+    confidence: f32,
+    /// How many labels were predicted.
+    predicted: u32,
+    /// How many of them are right.
+    right: u32,
 }
 
 /// Labels of about the same confidence.
@@ -33,23 +65,22 @@ pub struct Bin {
     pub from: f64,
     /// up to here, which the last bin includes.
     pub to: f64,
-    /// How many labels were given.
+    /// How many labels were predicted.
     pub count: u64,
-    /// Their mean confidence: the probability, or of a model without calibration the share of
-    /// the vote.
+    /// Their mean confidence: the probability, or without calibration the share of the vote.
     pub confidence: f64,
     /// The share that was right.
     pub right: f64,
 }
 
-/// The surest part of the answers.
+/// The documents with the most confident predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Coverage {
     /// The share of the documents.
     pub coverage: f64,
-    /// The least confidence in it.
+    /// The lowest confidence among them.
     pub confidence: f64,
-    /// The share of right labels among those given.
+    /// The share of right labels among those predicted.
     pub precision: f64,
 }
 
@@ -63,58 +94,58 @@ pub struct Point {
     pub prf: Prf,
 }
 
-/// The documents that got an answer of a model that may abstain.
+/// The documents for which a model that may abstain did predict labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Answered {
     /// Their share of the test documents.
     pub coverage: f64,
-    /// The share of right labels among those given.
+    /// The share of right labels among those predicted.
     pub precision: f64,
     /// The share of wrong ones.
     pub error: f64,
 }
 
 impl Confidences {
-    /// Of a model that may abstain, or not.
-    pub fn new(may_abstain: bool) -> Self {
+    /// For the predictions of a model, which may or may not abstain.
+    pub(super) fn new(may_abstain: bool) -> Self {
         Self { may_abstain, ..Self::default() }
     }
 
-    /// Takes a prediction and the labels that are due.
-    pub fn add(&mut self, prediction: &Prediction, due: &[u32]) {
+    /// Adds a prediction for a document: `predicted` are the labels of the prediction, `expected`
+    /// those of the document.
+    pub(super) fn add(
+        &mut self,
+        prediction: &Prediction,
+        expected: &LabelSet,
+        predicted: &LabelSet,
+    ) {
         self.calibrated |= !prediction.probabilities.is_empty();
         self.scores.resize(STEPS + 1, (0, 0));
         let mut first = None;
         let mut right = 0;
         for (at, score) in prediction.scores.iter().enumerate() {
-            let is_due = due.contains(&score.label);
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a score from 0 to 1"
-            )]
-            let step = ((score.score * STEPS as f64) as usize).min(STEPS);
-            let (rights, wrongs) = &mut self.scores[step];
-            *(if is_due { rights } else { wrongs }) += 1;
-            if prediction.labels.contains(&score.label) {
+            let is_right = expected.contains(score.label);
+            let (rights, wrongs) = &mut self.scores[step(score.score)];
+            *(if is_right { rights } else { wrongs }) += 1;
+            if predicted.contains(score.label) {
                 let confidence = prediction.probabilities.get(at).copied().unwrap_or(score.score);
                 #[expect(clippy::cast_possible_truncation, reason = "bins are wide")]
                 let confidence = confidence as f32;
-                self.given.push((confidence, is_due));
+                self.predicted.push((confidence, is_right));
                 first = first.or(Some(confidence));
-                right += u32::from(is_due);
+                right += u32::from(is_right);
             }
         }
-        if let Some(first) = first {
-            let given = u32::try_from(prediction.labels.len()).unwrap_or(u32::MAX);
-            self.documents.push((first, given, right));
+        if let Some(confidence) = first {
+            let predicted = u32::try_from(predicted.len()).expect("label numbers are u32");
+            self.documents.push(Answer { confidence, predicted, right });
         }
     }
 
-    /// Ten bins of the labels given.
-    pub fn reliability(&self) -> Vec<Bin> {
+    /// The predicted labels in ten bins of confidence.
+    pub(super) fn reliability(&self) -> Vec<Bin> {
         let mut bins = [(0u64, 0.0, 0u64); BINS];
-        for &(confidence, right) in &self.given {
+        for &(confidence, right) in &self.predicted {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -135,62 +166,178 @@ impl Confidences {
         bins.iter().enumerate().map(bin).collect()
     }
 
-    /// The mean distance of confidence and share of right labels over the bins, by their counts.
-    pub fn calibration_error(&self) -> Option<f64> {
+    /// The mean distance between confidence and share of right labels over the bins, weighted by
+    /// their counts; `None` without calibration.
+    pub(super) fn calibration_error(&self) -> Option<f64> {
         if !self.calibrated {
             return None;
         }
         let distance = |bin: &Bin| bin.count as f64 * (bin.confidence - bin.right).abs();
         let sum: f64 = self.reliability().iter().map(distance).sum();
-        Some(sum / self.given.len().max(1) as f64)
+        Some(sum / self.predicted.len().max(1) as f64)
     }
 
-    /// The surest 5 %, 10 %, … of the documents that got labels.
-    pub fn coverage(&self) -> Vec<Coverage> {
+    /// The 5 %, 10 %, … most confident of the documents that got labels.
+    pub(super) fn coverage(&self) -> Vec<Coverage> {
         let mut documents = self.documents.clone();
-        documents.sort_by(|a, b| b.0.total_cmp(&a.0));
+        documents.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         let mut points = Vec::new();
-        let (mut at, mut given, mut right) = (0, 0u64, 0u64);
+        let (mut at, mut predicted, mut right) = (0, 0u64, 0u64);
         for point in 1..=POINTS {
             let end = (documents.len() * point).div_ceil(POINTS);
             while at < end {
-                given += u64::from(documents[at].1);
-                right += u64::from(documents[at].2);
+                predicted += u64::from(documents[at].predicted);
+                right += u64::from(documents[at].right);
                 at += 1;
             }
             if end > 0 {
                 points.push(Coverage {
                     coverage: point as f64 / POINTS as f64,
-                    confidence: documents[end - 1].0.into(),
-                    precision: ratio(right, given),
+                    confidence: documents[end - 1].confidence.into(),
+                    precision: ratio(right, predicted),
                 });
             }
         }
         points
     }
 
-    /// Micro precision and recall for every hundredth as one threshold; `due` labels are due.
-    pub fn curve(&self, due: u64) -> Vec<Point> {
+    /// Micro precision and recall with one threshold for all labels, for every hundredth from 0
+    /// to 1. The documents have `support` labels in all.
+    pub(super) fn curve(&self, support: u64) -> Vec<Point> {
         let (mut right, mut wrong) = (0, 0);
         let mut points = Vec::new();
         for (step, &(rights, wrongs)) in self.scores.iter().enumerate().rev() {
             (right, wrong) = (right + rights, wrong + wrongs);
-            let prf = Prf::of(right, wrong, due.saturating_sub(right));
-            points.push(Point { threshold: step as f64 / STEPS as f64, prf });
+            let prf = Prf::of(right, wrong, support.saturating_sub(right));
+            points.push(Point { threshold: threshold(step), prf });
         }
         points.reverse();
         points
     }
 
-    /// How many got an answer, if the model may abstain.
-    pub fn answered(&self, documents: &DocumentCounts) -> Option<Answered> {
-        let right = self.documents.iter().map(|&(.., right)| u64::from(right)).sum();
-        let given = self.documents.iter().map(|&(_, given, _)| u64::from(given)).sum();
-        let precision = ratio(right, given);
+    /// How many documents got labels, if the model may abstain.
+    pub(super) fn answered(&self, documents: &DocumentCounts) -> Option<Answered> {
+        let right = self.documents.iter().map(|answer| u64::from(answer.right)).sum();
+        let predicted = self.documents.iter().map(|answer| u64::from(answer.predicted)).sum();
+        let precision = ratio(right, predicted);
         self.may_abstain.then(|| Answered {
             coverage: ratio(self.documents.len() as u64, documents.test),
             precision,
-            error: if given > 0 { 1.0 - precision } else { 0.0 },
+            error: if predicted > 0 { 1.0 - precision } else { 0.0 },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vote::LabelScore;
+
+    /// The step of a score is the number of thresholds above 0 that it reaches, by comparison with
+    /// every one of them. `(0.29 * 100.0) as usize` is 28.
+    #[test]
+    fn steps_are_those_that_a_score_reaches() {
+        let by_comparison =
+            |score: f64| (1..=STEPS).filter(|&step| score >= threshold(step)).count();
+        for at in 0..=STEPS {
+            let exact = at as f64 / 100.0;
+            assert_eq!(step(exact), at, "{exact}");
+            for score in [exact.next_down(), exact, exact.next_up(), exact + 0.005] {
+                assert_eq!(step(score), by_comparison(score), "{score}");
+            }
+        }
+        for number in 0..20_000 {
+            let score = crate::random::unit(5, number) * 1.01;
+            assert_eq!(step(score), by_comparison(score), "{score}");
+            // Shares of a vote are ratios of small numbers.
+            let share = (number % 141) as f64 / (1 + number / 141) as f64;
+            assert_eq!(step(share), by_comparison(share), "{share}");
+        }
+        assert_eq!([-1.0, f64::NAN, f64::INFINITY].map(step), [0, 0, STEPS]);
+    }
+
+    /// Labels with their scores, predicted labels, labels of the document.
+    type Row = (&'static [(u32, f64)], &'static [u32], &'static [u32]);
+
+    fn collected(may_abstain: bool, calibrated: bool, rows: &[Row]) -> Confidences {
+        let mut confidences = Confidences::new(may_abstain);
+        for (scores, predicted, expected) in rows {
+            let scores = scores.iter();
+            let scores: Vec<LabelScore> =
+                scores.map(|&(label, score)| LabelScore { label, score }).collect();
+            // Probabilities are a quarter higher than scores.
+            let probabilities = scores.iter().filter(|_| calibrated).map(|s| s.score + 0.25);
+            let prediction = Prediction {
+                labels: predicted.to_vec(),
+                probabilities: probabilities.collect(),
+                scores,
+                neighbors: Vec::new(),
+                reason: None,
+                unknown_terms: 0,
+            };
+            confidences.add(&prediction, &LabelSet::new(*expected), &LabelSet::new(*predicted));
+        }
+        confidences
+    }
+
+    /// Four documents: one right, one with a right and a wrong label, one wrong, one without.
+    const ROWS: [Row; 4] = [
+        (&[(0, 1.0), (1, 0.0)], &[0], &[0]),
+        (&[(0, 0.5), (1, 0.5)], &[0, 1], &[1]),
+        (&[(1, 0.75), (0, 0.25)], &[1], &[0]),
+        (&[(1, 0.25)], &[], &[0]),
+    ];
+
+    #[test]
+    fn reliability_by_hand() {
+        let confidences = collected(false, false, &ROWS);
+        let bins = confidences.reliability();
+        let counts: Vec<u64> = bins.iter().map(|bin| bin.count).collect();
+        assert_eq!(counts, [0, 0, 0, 0, 0, 2, 0, 1, 0, 1]);
+        let of = |bin: usize| (bins[bin].confidence, bins[bin].right);
+        assert_eq!([of(0), of(5), of(7), of(9)], [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]);
+        assert_eq!((bins[5].from, bins[9].to), (0.5, 1.0));
+        assert_eq!(confidences.calibration_error(), None);
+        // Confidences 1.25 and twice .75, of which half are right, and 1.0 that is wrong:
+        // (|1.125 − .5| · 2 + |.75 − .5| · 2) / 4.
+        let error = collected(false, true, &ROWS).calibration_error().unwrap();
+        assert!((error - 0.4375).abs() < 1e-12, "{error}");
+    }
+
+    #[test]
+    fn coverage_by_hand() {
+        let points = collected(false, false, &ROWS).coverage();
+        assert_eq!(points.len(), POINTS);
+        // Three documents have labels: the first third is one document, the rest follows.
+        let of = |at: usize| (points[at].confidence, points[at].precision);
+        assert_eq!([of(0), of(5), of(6)], [(1.0, 1.0), (1.0, 1.0), (0.75, 0.5)]);
+        assert_eq!(of(19), (0.5, 0.5));
+        assert_eq!((points[0].coverage, points[19].coverage), (0.05, 1.0));
+        assert!(collected(false, false, &[]).coverage().is_empty());
+        // The confidence of a document is that of its best label.
+        let rows: [Row; 1] = [(&[(0, 0.75), (1, 0.25)], &[0, 1], &[0])];
+        let point = collected(false, false, &rows).coverage()[0];
+        assert_eq!((point.confidence, point.precision), (0.75, 0.5));
+    }
+
+    #[test]
+    fn curve_by_hand() {
+        // Scores of right labels: 1, .5, .25; of wrong ones: 0, .5, .75, .25.
+        let points = collected(false, false, &ROWS).curve(4);
+        let of = |step: usize| (points[step].prf.precision, points[step].prf.recall);
+        assert_eq!([of(0), of(25)], [(3.0 / 7.0, 0.75), (0.5, 0.75)]);
+        assert_eq!([of(26), of(50)], [(0.5, 0.5); 2]);
+        assert_eq!([of(51), of(76), of(100)], [(0.5, 0.25), (1.0, 0.25), (1.0, 0.25)]);
+        assert_eq!(points.len(), 101);
+    }
+
+    #[test]
+    fn answered_by_hand() {
+        let documents = DocumentCounts { test: 4, ..DocumentCounts::default() };
+        assert_eq!(collected(false, false, &ROWS).answered(&documents), None);
+        let answered = collected(true, false, &ROWS).answered(&documents).unwrap();
+        assert_eq!(answered, Answered { coverage: 0.75, precision: 0.5, error: 0.5 });
+        let nothing = collected(true, false, &ROWS[3..]).answered(&documents).unwrap();
+        assert_eq!(nothing, Answered { coverage: 0.0, precision: 0.0, error: 0.0 });
     }
 }

@@ -1,13 +1,16 @@
 //! An evaluation as one HTML page: no network, no script, light and dark.
 
+use std::collections::{BTreeSet, HashMap};
+
 use askama::Template;
 
-use super::plot::{Axis, Mark, Scale, plot};
 use super::{Confusion, Evaluation, LabelResult, Prf, WorstError};
+use crate::chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
+use crate::printable::printable_lines;
 
-/// So many labels are shown before the fold.
+/// How many labels are shown before the fold.
 const SHOWN: usize = 30;
-/// A confusion matrix is shown up to so many labels.
+/// The largest confusion matrix that is shown.
 const MATRIX_LABELS: usize = 25;
 
 #[derive(Template)]
@@ -15,7 +18,7 @@ const MATRIX_LABELS: usize = 25;
 struct Page<'a> {
     evaluation: &'a Evaluation,
     tiles: Vec<Tile>,
-    charts: Vec<Chart>,
+    charts: Vec<Figure>,
     first_labels: Vec<&'a LabelResult>,
     other_labels: Vec<&'a LabelResult>,
     matrix: Option<Matrix<'a>>,
@@ -31,10 +34,16 @@ struct Tile {
     note: String,
 }
 
-struct Chart {
+/// A chart with its heading and caption.
+struct Figure {
     title: &'static str,
     note: String,
     svg: String,
+}
+
+/// The SVG of a chart: what it shows, its axes, its marks.
+fn plot(shows: &str, x: Axis, y: Axis, marks: Vec<Mark>) -> String {
+    Chart::new(shows, x, y, marks).svg(Colors::Page)
 }
 
 /// A confusion matrix: a row a label, a cell a prediction.
@@ -54,7 +63,7 @@ struct Cell {
 /// `value` has all digits.
 ///
 /// # Errors
-/// None that is known: writing to memory does not fail.
+/// If the template cannot be rendered; no case is known.
 pub fn html(evaluation: &Evaluation) -> std::io::Result<String> {
     let mut labels: Vec<&LabelResult> = evaluation.per_label.iter().collect();
     labels.sort_by(|a, b| b.support.cmp(&a.support).then(a.label.cmp(&b.label)));
@@ -69,7 +78,7 @@ pub fn html(evaluation: &Evaluation) -> std::io::Result<String> {
         confused: &evaluation.most_confused,
         errors: &evaluation.worst_errors,
     };
-    Ok(page.render()?)
+    Ok(printable_lines(page.render()?).to_string())
 }
 
 fn tiles(evaluation: &Evaluation) -> Vec<Tile> {
@@ -115,7 +124,7 @@ fn tiles(evaluation: &Evaluation) -> Vec<Tile> {
     tiles
 }
 
-fn charts(evaluation: &Evaluation) -> Vec<Chart> {
+fn charts(evaluation: &Evaluation) -> Vec<Figure> {
     let mut charts = vec![by_frequency(evaluation), precision_recall(evaluation)];
     charts.push(by_threshold(evaluation));
     charts.push(reliability(evaluation));
@@ -124,27 +133,27 @@ fn charts(evaluation: &Evaluation) -> Vec<Chart> {
     charts
 }
 
-fn by_frequency(evaluation: &Evaluation) -> Chart {
+fn by_frequency(evaluation: &Evaluation) -> Figure {
     let trained = || evaluation.per_label.iter().filter(|label| label.train > 0);
-    let points: Vec<(f64, f64, String)> = trained()
+    let points: Vec<Dot> = trained()
         .map(|label| {
-            let says = format!(
+            let text = format!(
                 "{}: F1 {:.3}, {} in training, {} in test",
                 label.label, label.prf.f1, label.train, label.support
             );
-            (label.train as f64, label.prf.f1, says)
+            Dot { x: label.train as f64, y: label.prf.f1, text }
         })
         .collect();
-    let most = points.iter().map(|point| point.0).fold(10.0, f64::max);
-    let x = Axis { name: "training documents", from: 1.0, to: most, scale: Scale::Logarithmic };
-    Chart {
+    let most = points.iter().map(|point| point.x).fold(10.0, f64::max);
+    let x = Axis::new("training documents", 1.0, most, Scale::Logarithmic);
+    Figure {
         title: "F1 against training frequency",
         note: format!("a dot a label, {} labels", points.len()),
         svg: plot(
             "F1 of each label against its number of training documents",
-            &x,
-            &Axis::unit("F1"),
-            &[Mark::Dots { class: 0, points }],
+            x,
+            Axis::unit("F1"),
+            vec![Mark::Dots { class: 0, points }],
         ),
     }
 }
@@ -155,38 +164,42 @@ fn curve(evaluation: &Evaluation, of: fn(&Prf) -> f64) -> Vec<(f64, f64)> {
     points.map(|point| (point.threshold, of(&point.prf))).collect()
 }
 
-fn precision_recall(evaluation: &Evaluation) -> Chart {
+fn precision_recall(evaluation: &Evaluation) -> Figure {
     let line = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
     let line = line.map(|point| (point.prf.recall, point.prf.precision)).collect();
     let here = evaluation.micro;
-    let says = format!("as decided: precision {:.4}, recall {:.4}", here.precision, here.recall);
-    Chart {
+    let text = format!("as decided: precision {:.4}, recall {:.4}", here.precision, here.recall);
+    let dot = Dot { x: here.recall, y: here.precision, text };
+    Figure {
         title: "Precision and recall",
         note:
             "over all decisions; the line is one threshold for all labels, the dot what was decided"
                 .into(),
         svg: plot(
             "precision against recall",
-            &Axis::unit("recall"),
-            &Axis::unit("precision"),
-            &[
-                Mark::Line { class: 0, points: line, name: "" },
-                Mark::Dots { class: 1, points: vec![(here.recall, here.precision, says)] },
+            Axis::unit("recall"),
+            Axis::unit("precision"),
+            vec![
+                Mark::Line { class: 0, points: line, name: String::new() },
+                Mark::Dots { class: 1, points: vec![dot] },
             ],
         ),
     }
 }
 
-fn by_threshold(evaluation: &Evaluation) -> Chart {
-    let line = |class, name, of| Mark::Line { class, points: curve(evaluation, of), name };
-    Chart {
+fn by_threshold(evaluation: &Evaluation) -> Figure {
+    let line = |class, name: &str, of| {
+        let points = curve(evaluation, of);
+        Mark::Line { class, points, name: name.into() }
+    };
+    Figure {
         title: "One threshold for all labels",
         note: "what each share of the vote would give".into(),
         svg: plot(
             "precision, recall and F1 by threshold",
-            &Axis::unit("threshold"),
-            &Axis::unit("micro"),
-            &[
+            Axis::unit("threshold"),
+            Axis::unit("micro"),
+            vec![
                 line(0, "F1", |prf| prf.f1),
                 line(1, "precision", |prf| prf.precision),
                 line(2, "recall", |prf| prf.recall),
@@ -195,64 +208,62 @@ fn by_threshold(evaluation: &Evaluation) -> Chart {
     }
 }
 
-fn reliability(evaluation: &Evaluation) -> Chart {
+fn reliability(evaluation: &Evaluation) -> Figure {
     let what =
         if evaluation.calibration_error.is_some() { "probability" } else { "share of the vote" };
     let bins = evaluation.reliability.iter().filter(|bin| bin.count > 0);
     let bars = bins.map(|bin| {
-        let says = format!(
+        let text = format!(
             "{} labels of a mean {what} of {:.3}: {:.1} % right",
             bin.count,
             bin.confidence,
             bin.right * 100.0
         );
-        (bin.from, bin.to, bin.right, says)
+        Bar { from: bin.from, to: bin.to, height: bin.right, text }
     });
-    let x =
-        if evaluation.calibration_error.is_some() { "probability" } else { "share of the vote" };
-    Chart {
+    Figure {
         title: "Reliability",
         note: format!("of the labels given: {what} against the share that is right"),
         svg: plot(
             "reliability",
-            &Axis::unit(x),
-            &Axis::unit("right"),
-            &[Mark::Bars { class: 0, bars: bars.collect() }, Mark::Diagonal],
+            Axis::unit(what),
+            Axis::unit("right"),
+            vec![Mark::Bars { class: 0, bars: bars.collect() }, Mark::Diagonal],
         ),
     }
 }
 
-fn coverage(evaluation: &Evaluation) -> Chart {
+fn coverage(evaluation: &Evaluation) -> Figure {
     let points = evaluation.coverage.iter().map(|point| (point.coverage, point.precision));
-    Chart {
+    Figure {
         title: "Coverage and precision",
         note: "if only the surest answers were given".into(),
         svg: plot(
             "precision against coverage",
-            &Axis::unit("share of the answers"),
-            &Axis::unit("precision"),
-            &[Mark::Line { class: 0, points: points.collect(), name: "" }],
+            Axis::unit("share of the answers"),
+            Axis::unit("precision"),
+            vec![Mark::Line { class: 0, points: points.collect(), name: String::new() }],
         ),
     }
 }
 
-fn by_k(evaluation: &Evaluation) -> Option<Chart> {
+fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let by_k = &evaluation.tuning.as_ref()?.by_k;
     let most = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
-    let line = |class, name, of: fn(&crate::tune::Figures) -> f64| {
+    let line = |class, name: &str, of: fn(&crate::tune::Figures) -> f64| {
         let points = by_k.iter().map(|(k, figures)| (*k as f64, of(figures))).collect();
-        Mark::Line { class, points, name }
+        Mark::Line { class, points, name: name.into() }
     };
-    let x = Axis { name: "k", from: 1.0, to: most as f64, scale: Scale::Logarithmic };
-    Some(Chart {
+    let x = Axis::new("k", 1.0, most as f64, Scale::Logarithmic);
+    Some(Figure {
         title: "Neighbors",
         note: "leave-one-out on the training documents, with the vote and rule that were chosen"
             .into(),
         svg: plot(
             "leave-one-out figures by k",
-            &x,
-            &Axis::unit("leave-one-out"),
-            &[
+            x,
+            Axis::unit("leave-one-out"),
+            vec![
                 line(0, "micro F1", |figures| figures.micro_f1),
                 line(1, "macro F1", |figures| figures.macro_f1),
                 line(2, "exact", |figures| figures.accuracy),
@@ -263,31 +274,22 @@ fn by_k(evaluation: &Evaluation) -> Option<Chart> {
 
 fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
     let pairs = evaluation.confusion.as_ref()?;
-    let both = |pair: &'_ Confusion| [pair.label.clone(), pair.predicted.clone()];
-    let mut all: Vec<String> = pairs.iter().flat_map(both).collect();
-    all.sort();
-    all.dedup();
-    let names: Vec<&str> = all
-        .iter()
-        .filter_map(|name| {
-            let named = |pair: &&Confusion| pair.label == *name || pair.predicted == *name;
-            let pair = pairs.iter().find(named)?;
-            Some(if pair.label == *name { pair.label.as_str() } else { pair.predicted.as_str() })
-        })
-        .collect();
+    let names: BTreeSet<&str> =
+        pairs.iter().flat_map(|pair| [pair.label.as_str(), pair.predicted.as_str()]).collect();
     if names.len() > MATRIX_LABELS {
         return None;
     }
-    let count = |label: &str, predicted: &str| {
-        let pair = pairs.iter().find(|pair| pair.label == label && pair.predicted == predicted);
-        pair.map_or(0, |pair| pair.count)
-    };
+    let names: Vec<&str> = names.into_iter().collect();
+    let counts: HashMap<(&str, &str), u64> = pairs
+        .iter()
+        .map(|pair| ((pair.label.as_str(), pair.predicted.as_str()), pair.count))
+        .collect();
     let rows = names.iter().map(|&label| {
-        let counts: Vec<u64> = names.iter().map(|&predicted| count(label, predicted)).collect();
-        let sum: u64 = counts.iter().sum();
-        let cells = counts.into_iter().zip(&names).map(|(count, &predicted)| Cell {
-            count,
-            share: (count * 100).checked_div(sum).unwrap_or(0),
+        let count = |predicted| counts.get(&(label, predicted)).copied().unwrap_or(0);
+        let sum: u64 = names.iter().map(|&predicted| count(predicted)).sum();
+        let cells = names.iter().map(|&predicted| Cell {
+            count: count(predicted),
+            share: (count(predicted) * 100).checked_div(sum).unwrap_or(0),
             right: label == predicted,
         });
         (label, cells.collect())
@@ -295,8 +297,8 @@ fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
     Some(Matrix { rows: rows.collect(), names })
 }
 
-/// Four digits. The template lends what it has.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as templates call it")]
+/// Four digits. Templates pass references.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by the template")]
 fn figure(value: &f64) -> String {
     format!("{value:.4}")
 }

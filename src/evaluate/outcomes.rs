@@ -1,49 +1,100 @@
-//! What became of every document, and intervals by resampling documents.
+//! The decisions on every document, and confidence intervals from resampled documents.
+//!
+//! A replicate is as many documents as there are, drawn with replacement. Micro F1 and the share
+//! of exact documents get the percentile interval (Efron and Tibshirani 1993, chapter 13).
+//!
+//! Macro F1 is the mean over a fixed set of labels, in the estimate and in every replicate alike.
+//! A label whose documents are not drawn contributes 0 there: a label of a single document is
+//! missing in e⁻¹ of all replicates, so that their mean lies below the estimate. That bias is
+//! measured (the mean of the replicates less the estimate) and subtracted from the percentiles
+//! (chapter 10 there). Without the correction, intervals of corpora with many rare labels would
+//! not even contain their estimate.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Prf, ratio};
+use crate::random::Random;
 
-/// The decisions of all documents: for each the labels that were right, wrong and missed.
+/// The labels of a document, sorted and without repetitions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LabelSet(Vec<u32>);
+
+impl LabelSet {
+    pub(super) fn new(labels: impl Into<Vec<u32>>) -> Self {
+        let mut labels = labels.into();
+        labels.sort_unstable();
+        labels.dedup();
+        Self(labels)
+    }
+
+    pub(super) fn contains(&self, label: u32) -> bool {
+        self.0.binary_search(&label).is_ok()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The labels, rising.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().copied()
+    }
+
+    /// Those that `other` does not have.
+    pub(super) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
+        self.iter().filter(|&label| !other.contains(label))
+    }
+}
+
+/// The decisions on all documents: for each the labels that are right, wrong and missed.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
     /// Where the decisions of each document end.
     ends: Vec<usize>,
-    /// A label and what became of it, `label · 4 + kind`.
+    /// A label and its kind of decision, `label · 4 + kind`.
     decisions: Vec<u32>,
 }
 
-/// What became of a label of a document.
+/// Whether a label of a document was predicted, and whether it should have been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Due and given.
+    /// Predicted, and one of the document's labels.
     Right,
-    /// Given and not due.
+    /// Predicted, but not one of the document's labels.
     Wrong,
-    /// Due and not given.
+    /// One of the document's labels, but not predicted.
     Missed,
 }
 
 const KINDS: [Kind; 3] = [Kind::Right, Kind::Wrong, Kind::Missed];
 
 impl Outcomes {
-    /// Takes the labels that a document has and those that it got.
+    /// Adds a document: the labels that it has and those that were predicted. Repeated labels
+    /// count once.
     ///
     /// # Panics
     /// If a label is 2³⁰ or above.
-    pub fn push(&mut self, due: &[u32], given: &[u32]) {
+    pub fn push(&mut self, expected: &[u32], predicted: &[u32]) {
+        self.push_sets(&LabelSet::new(expected), &LabelSet::new(predicted));
+    }
+
+    pub(super) fn push_sets(&mut self, expected: &LabelSet, predicted: &LabelSet) {
         let entry = |label: u32, kind: Kind| {
             assert!(label < 1 << 30, "fewer than 2^30 labels");
             label << 2 | kind as u32
         };
-        for &label in given {
-            let kind = if due.contains(&label) { Kind::Right } else { Kind::Wrong };
+        for label in predicted.iter() {
+            let kind = if expected.contains(label) { Kind::Right } else { Kind::Wrong };
             self.decisions.push(entry(label, kind));
         }
-        let missed = due.iter().filter(|label| !given.contains(label));
-        self.decisions.extend(missed.map(|&label| entry(label, Kind::Missed)));
+        let missed = expected.without(predicted);
+        self.decisions.extend(missed.map(|label| entry(label, Kind::Missed)));
         self.ends.push(self.decisions.len());
     }
 
@@ -72,24 +123,11 @@ impl Outcomes {
         self.of(document).all(|(_, kind)| kind == Kind::Right)
     }
 
-    /// Which of the first `labels` labels are due or given anywhere.
-    pub fn met(&self, labels: usize) -> Vec<bool> {
-        let mut met = vec![false; labels];
-        for &entry in &self.decisions {
-            if let Some(met) = met.get_mut((entry >> 2) as usize) {
-                *met = true;
-            }
-        }
-        met
-    }
-
-    /// The headline figures of the documents of these numbers, over so many labels as `met` has;
-    /// those of higher number count for the micro F1 only.
-    ///
-    /// A label that is [`met`](Self::met) in all documents but not in these tells nothing here and
-    /// is left out of the macro F1: it would be 0 by chance.
-    pub fn figures(&self, documents: impl Iterator<Item = usize>, met: &[bool]) -> Headline {
-        let mut tallies = vec![[0u64; 3]; met.len()];
+    /// The headline figures of the documents with these numbers. Macro F1 is the mean over the
+    /// first `labels` labels, whether the documents have them or not; labels of higher number
+    /// count for the micro F1 only.
+    pub fn figures(&self, documents: impl Iterator<Item = usize>, labels: usize) -> Headline {
+        let mut tallies = vec![[0u64; 3]; labels];
         let (mut sum, mut exact, mut count) = ([0u64; 3], 0u64, 0u64);
         for document in documents {
             let mut all_right = true;
@@ -103,37 +141,37 @@ impl Outcomes {
             exact += u64::from(all_right);
             count += 1;
         }
-        let vanished = |(tally, &met): (&[u64; 3], &bool)| met && *tally == [0; 3];
-        let counted = met.len() - tallies.iter().zip(met).filter(|&pair| vanished(pair)).count();
         let f1 = |[tp, fp, missed]: [u64; 3]| Prf::of(tp, fp, missed).f1;
         Headline {
             micro_f1: f1(sum),
-            macro_f1: tallies.iter().copied().map(f1).sum::<f64>() / counted.max(1) as f64,
+            macro_f1: tallies.into_iter().map(f1).sum::<f64>() / labels.max(1) as f64,
             accuracy: ratio(exact, count),
         }
     }
 
-    /// 95 % intervals of the headline figures: documents are drawn anew, with replacement, many
-    /// times, and the middle 95 % of the figures count (percentile bootstrap, Efron and
-    /// Tibshirani 1993). The same seed gives the same intervals, whatever the threads.
+    /// 95 % intervals of the headline figures, macro F1 over the first `labels` labels; `None`
+    /// without documents. The same seed gives the same intervals, whatever the threads.
     pub fn intervals(&self, labels: usize, seed: u64) -> Option<Intervals> {
         let replicates = replicates(self.decisions.len());
         if self.is_empty() {
             return None;
         }
-        let met = self.met(labels);
+        let estimate = self.figures(0..self.len(), labels);
         let figures = (0..replicates)
             .into_par_iter()
-            .map(|replicate| self.figures(draws(self.len(), seed, replicate), &met))
+            .map(|replicate| self.figures(draws(self.len(), seed, replicate), labels))
             .collect::<Vec<Headline>>();
-        let interval = |of: fn(&Headline) -> f64| middle(figures.iter().map(of).collect());
+        let interval = |of: fn(&Headline) -> f64, correction: Correction| {
+            let drawn = Replicates::new(of(&estimate), figures.iter().map(of), correction);
+            drawn.interval().map(|end| end.clamp(0.0, 1.0))
+        };
         Some(Intervals {
             level: LEVEL,
             replicates,
             seed,
-            micro_f1: interval(|figures| figures.micro_f1),
-            macro_f1: interval(|figures| figures.macro_f1),
-            accuracy: interval(|figures| figures.accuracy),
+            micro_f1: interval(|figures| figures.micro_f1, Correction::None),
+            macro_f1: interval(|figures| figures.macro_f1, Correction::Bias),
+            accuracy: interval(|figures| figures.accuracy, Correction::None),
         })
     }
 }
@@ -152,9 +190,9 @@ pub struct Headline {
 /// Intervals of the headline figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Intervals {
-    /// The share of resampled figures inside.
+    /// The confidence level.
     pub level: f64,
-    /// How often documents were drawn.
+    /// How many replicates were drawn.
     pub replicates: u64,
     /// The seed of the draws.
     pub seed: u64,
@@ -168,30 +206,77 @@ pub struct Intervals {
 
 const LEVEL: f64 = 0.95;
 
-/// How often so many decisions are drawn: a thousand times, less often where that takes long.
+/// Whether the bias of the replicates is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Correction {
+    /// For figures that every replicate estimates without much bias.
+    None,
+    /// For figures that labels missing in a replicate make too low.
+    Bias,
+}
+
+/// A figure and its values in resampled documents.
+#[derive(Debug, Clone)]
+pub(super) struct Replicates {
+    estimate: f64,
+    values: Vec<f64>,
+    /// The mean of the values less the estimate, or 0 if it is not corrected.
+    bias: f64,
+}
+
+impl Replicates {
+    pub(super) fn new(
+        estimate: f64,
+        values: impl Iterator<Item = f64>,
+        correction: Correction,
+    ) -> Self {
+        let values: Vec<f64> = values.collect();
+        let bias = match correction {
+            Correction::None => 0.0,
+            // Differences, not a difference of means: values that all equal the estimate have
+            // a bias of exactly 0.
+            Correction::Bias => {
+                values.iter().map(|value| value - estimate).sum::<f64>()
+                    / values.len().max(1) as f64
+            }
+        };
+        Self { estimate, values, bias }
+    }
+
+    /// The 95 % interval. It contains the estimate.
+    pub(super) fn interval(&self) -> [f64; 2] {
+        if self.values.is_empty() {
+            return [self.estimate; 2];
+        }
+        let [low, high] = middle(self.values.clone());
+        [(low - self.bias).min(self.estimate), (high - self.bias).max(self.estimate)]
+    }
+
+    /// The two-sided p-value of the hypothesis that the figure is 0. A replicate of exactly 0 has
+    /// drawn none of the documents that make a difference: it speaks for neither side.
+    pub(super) fn p_value(&self) -> f64 {
+        let count = |beyond: fn(f64) -> bool| {
+            let values = self.values.iter();
+            values.filter(|&&value| value == 0.0 || beyond(value - self.bias)).count() as f64
+        };
+        let tail = count(|value| value <= 0.0).min(count(|value| value >= 0.0));
+        (2.0 * (tail + 1.0) / (self.values.len() as f64 + 1.0)).min(1.0)
+    }
+}
+
+/// How many replicates of so many decisions are drawn: a thousand, fewer where that takes long.
 pub(super) fn replicates(decisions: usize) -> u64 {
     (400_000_000 / decisions.max(1) as u64).clamp(200, 1_000)
 }
 
-/// `count` documents of as many, drawn with replacement.
+/// The documents of a replicate: `count` of as many, drawn with replacement.
 pub(super) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<Item = usize> {
-    // SplitMix64 (Steele, Lea and Flood 2014), a stream a replicate.
-    let mut state = mix(seed ^ mix(replicate.wrapping_add(0x9E37_79B9_7F4A_7C15)));
-    (0..count).map(move |_| {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let wide = u128::from(mix(state)) * count as u128;
-        usize::try_from(wide >> 64).unwrap_or(0)
-    })
-}
-
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
+    let mut random = Random::stream(seed, replicate);
+    (0..count).map(move |_| random.below(count))
 }
 
 /// The ends of the middle 95 % of values, with linear interpolation as numpy's `quantile`.
-pub(super) fn middle(mut values: Vec<f64>) -> [f64; 2] {
+fn middle(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
     let quantile = |share: f64| {
         let at = share * (values.len() - 1) as f64;
@@ -246,8 +331,76 @@ mod tests {
         let first: Vec<_> = outcomes.of(0).collect();
         assert_eq!(first, [(5, Kind::Right), (9, Kind::Wrong), (3, Kind::Missed)]);
         assert!(!outcomes.is_exact(0) && outcomes.is_exact(1));
-        let figures = outcomes.figures(0..2, &outcomes.met(6));
+        let figures = outcomes.figures(0..2, 6);
         assert!((figures.micro_f1 - 0.5).abs() < 1e-12 && (figures.accuracy - 0.5).abs() < 1e-12);
         assert!((figures.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn no_documents_have_no_intervals() {
+        assert_eq!(Outcomes::default().intervals(3, 0), None);
+    }
+
+    /// A missed label alone makes a document inexact.
+    #[test]
+    fn exact_documents() {
+        let mut outcomes = Outcomes::default();
+        outcomes.push(&[0, 1], &[0]);
+        outcomes.push(&[1], &[1]);
+        let figures = outcomes.figures(0..2, 2);
+        assert!((figures.accuracy - 0.5).abs() < 1e-12);
+        assert!(!outcomes.is_exact(0) && outcomes.is_exact(1));
+    }
+
+    #[test]
+    #[should_panic = "fewer than 2^30 labels"]
+    fn large_label_numbers() {
+        Outcomes::default().push(&[1 << 30], &[]);
+    }
+
+    /// The bias of replicates that lack labels would put the upper end above 1.
+    #[test]
+    fn intervals_end_at_one() {
+        let mut outcomes = Outcomes::default();
+        (0..20).for_each(|label| outcomes.push(&[label], &[label]));
+        let [low, high] = outcomes.intervals(20, 0).unwrap().macro_f1;
+        assert!(low < 1.0 && (1.0..=1.0).contains(&high), "{low} {high}");
+    }
+
+    fn replicates_of(estimate: f64, values: &[f64], correction: Correction) -> Replicates {
+        Replicates::new(estimate, values.iter().copied(), correction)
+    }
+
+    #[test]
+    fn p_values_by_hand() {
+        let p = |estimate, values: &[f64], correction| {
+            replicates_of(estimate, values, correction).p_value()
+        };
+        let close =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found}");
+        // One of nine is on the other side: 2 (1 + 1) / (9 + 1).
+        let values = [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, -0.1];
+        close(p(0.15, &values, Correction::None), 0.4);
+        // Replicates of 0 count for both sides, though less their bias they are above 0.
+        let values = [0.0, 0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.1, 0.4];
+        close(p(0.1, &values, Correction::Bias), 1.0);
+        // All are above 0, but only because of their bias.
+        let values = [0.04, 0.05, 0.06, 0.04, 0.05, 0.06, 0.03, 0.07, 0.05];
+        close(p(0.0, &values, Correction::None), 0.2);
+        assert!(p(0.0, &values, Correction::Bias) > 0.7);
+    }
+
+    /// The mean of skewed replicates can be outside their percentiles.
+    #[test]
+    fn intervals_reach_to_the_estimate() {
+        let mut values = vec![0.0; 100];
+        values[7] = 1_000.0;
+        let [low, high] = replicates_of(0.0, &values, Correction::Bias).interval();
+        assert!((low + 10.0).abs() < 1e-9 && high.to_bits() == 0, "{low} {high}");
+        values[7] = -1_000.0;
+        let [low, high] = replicates_of(0.0, &values, Correction::Bias).interval();
+        assert!((high - 10.0).abs() < 1e-9 && low.to_bits() == 0, "{low} {high}");
+        let [low, high] = replicates_of(0.5, &[], Correction::Bias).interval();
+        assert!((low - 0.5).abs() < 1e-12 && (high - 0.5).abs() < 1e-12);
     }
 }

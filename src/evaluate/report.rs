@@ -6,17 +6,19 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Comparison, Evaluation, Intervals, LabelResult, Prf};
+use crate::printable::printable;
+use crate::tfidf::Weighting;
 
-/// A confusion matrix is shown up to so many labels; beyond, the most confused pairs are.
+/// The largest confusion matrix that is shown; beyond, the most confused pairs are.
 const MATRIX_LABELS: usize = 12;
-/// A terminal shows so many labels unless all are asked for.
+/// How many labels a terminal shows unless all are asked for.
 const TERMINAL_LABELS: usize = 30;
 
 /// The result as text for a terminal. `all_labels`: the whole table of labels, however long.
 pub fn terminal(evaluation: &Evaluation, all_labels: bool) -> String {
     let mut text = String::new();
     for (name, value) in headline(evaluation) {
-        let _ = writeln!(text, "{name:<16} {value}");
+        let _ = writeln!(text, "{name:<16} {}", printable(value));
     }
     text.push('\n');
     text.push_str(&plain(averages(evaluation)));
@@ -59,7 +61,7 @@ pub fn markdown(evaluation: &Evaluation) -> String {
     let mut text = "# Evaluation\n\n".to_owned();
     let mut head = table(&["measure", "value"], 2);
     for (name, value) in headline(evaluation) {
-        head.add_row([name.to_owned(), value]);
+        head.add_row([name.to_owned(), printable(value).to_string()]);
     }
     let mut section = |title: &str, table: Table| {
         let _ = write!(text, "## {title}\n\n{}\n\n", markdown_table(table));
@@ -90,7 +92,7 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         ("documents", format!("{} training, {} test", documents.train, documents.test)),
         ("labels", format!("{} in training, {} in test", labels.train, labels.test)),
         ("terms", method.terms.to_string()),
-        ("weighting", format!("{}: {}", method.weighting, method.formula)),
+        ("weighting", format!("{}: {}", weighting(&method.weighting), method.formula)),
         ("neighbors", format!("k = {}, vote {}, {}", method.k, method.vote, method.decision)),
     ];
     let interval = |of: fn(&Intervals) -> [f64; 2]| match &evaluation.intervals {
@@ -154,11 +156,17 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// A weighting's code with the name that it is known by.
+fn weighting(code: &str) -> String {
+    code.parse().map_or_else(|_| code.to_owned(), |weighting: Weighting| weighting.name())
+}
+
 /// Comparisons with the first evaluation as text for a terminal; `names` are those of the files.
 pub fn compared(names: &[String], comparisons: &[Comparison]) -> String {
     let mut text = String::new();
     let baseline = names.first().map_or("", String::as_str);
     for (comparison, name) in comparisons.iter().zip(names.iter().skip(1)) {
+        let (name, baseline) = (printable(name), printable(baseline));
         let _ = writeln!(text, "{name} against {baseline}, {} documents\n", comparison.documents);
         let header = ["figure", "first", "other", "difference", "95 % interval", "p", "p adjusted"];
         let mut figures = table(&header, 1);
@@ -213,12 +221,31 @@ fn plain(mut table: Table) -> String {
 
 fn markdown_table(mut table: Table) -> String {
     table.load_style(presets::ASCII_MARKDOWN);
+    if let Some(header) = table.header() {
+        let cells: Vec<String> = header.cell_iter().map(|cell| escaped(&cell.content())).collect();
+        table.set_header(cells);
+    }
     for row in table.row_iter_mut() {
-        let cells: Vec<String> =
-            row.cell_iter().map(|cell| cell.content().replace('|', "\\|")).collect();
+        let cells: Vec<String> = row.cell_iter().map(|cell| escaped(&cell.content())).collect();
         *row = cells.into();
     }
     table.to_string()
+}
+
+/// Text in which Markdown and HTML find nothing to interpret. It holds no line breaks: labels went
+/// through [`one_line`].
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '~' | '$' => escaped.extend(['\\', c]),
+            c => escaped.push(c),
+        }
+    }
+    escaped
 }
 
 fn averages(evaluation: &Evaluation) -> Table {
@@ -324,12 +351,27 @@ fn stages(evaluation: &Evaluation) -> Table {
     let mut table = table(&["stage", "seconds", "documents/s"], 1);
     for stage in &evaluation.stages {
         let rate = if stage.seconds > 0.0 { stage.documents as f64 / stage.seconds } else { 0.0 };
-        table.add_row([stage.name.clone(), format!("{:.3}", stage.seconds), format!("{rate:.0}")]);
+        table.add_row([
+            one_line(&stage.name),
+            format!("{:.3}", stage.seconds),
+            format!("{rate:.0}"),
+        ]);
     }
     table
 }
 
-/// A label may hold line breaks and control characters: a table must not.
+/// Labels may contain line breaks and control characters, which would break a table.
 fn one_line(label: &str) -> String {
-    label.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable(label).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_numbers() {
+        assert_eq!([0.04999, 0.0001, 0.00009].map(p_value), ["0.0500", "0.0001", "9.0e-5"]);
+        assert_eq!(one_line("a\nb\u{1b}c"), "a\\nb\\u{1b}c");
+    }
 }

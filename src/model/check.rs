@@ -1,10 +1,10 @@
-//! What the rest of the program relies on and no type says of a model.
+//! Properties of a model that the rest of the program relies on and that types do not ensure.
 
 use super::error::invalid;
 use super::{InputSpec, Model, ModelProblem, bounds_of};
 
 impl Model {
-    /// Everything that the program relies on and that no type says.
+    /// Checks everything that the program relies on and that types do not ensure.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
         let documents = arrays.rows.rows();
@@ -14,12 +14,12 @@ impl Model {
         let found = [documents, arrays.vocabulary.len(), labels, arrays.rows.nnz()];
         let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if claimed.iter().zip(found).any(|(&claimed, found)| claimed != found as u64) {
-            return wrong("settings", "their counts are not those of the arrays");
+            return wrong("settings", "the counts do not match the arrays");
         }
         if !(counts.mean_length.is_finite() && counts.mean_length >= 0.0) && documents > 0 {
-            // Features may be negative, so may their sum.
+            // Features may be negative, and so may their sum.
             if matches!(settings.input, InputSpec::Text(_)) || !counts.mean_length.is_finite() {
-                return wrong("settings", "the mean length is no length");
+                return wrong("settings", "the mean length is invalid");
             }
         }
         if let Err(what) = settings.decision.check(labels) {
@@ -29,57 +29,66 @@ impl Model {
             return wrong("settings", what);
         }
         if !settings.hierarchy.is_valid() {
-            return wrong("settings", "a label that is above itself");
+            return wrong("settings", "a label is its own ancestor");
         }
         if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
             return wrong("calibration.starts", what);
         }
         if !settings.fields.is_valid() {
-            return wrong("settings", "boosts of fields that are not above 0, or no field");
+            return wrong("settings", "a field's boost is not above 0, or there are no fields");
         }
         if u32::try_from(documents).is_err() || u32::try_from(labels).is_err() {
-            return wrong("settings", "2^32 or more documents or labels");
+            return wrong("settings", "there are 2^32 or more documents or labels");
         }
         if arrays.idf.len() != arrays.vocabulary.len() {
-            return wrong("vocabulary.idf", "not one value a term");
+            return wrong(
+                "vocabulary.idf",
+                "the number of values differs from the number of terms",
+            );
         }
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
-            return wrong("vocabulary.idf", "a value that is negative or not finite");
+            return wrong("vocabulary.idf", "a value is negative or not finite");
         }
         if arrays.rows.data().iter().any(|weight| !weight.is_finite() || *weight == 0.0) {
-            return wrong("rows.data", "a weight that is 0 or not finite");
+            return wrong("rows.data", "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
         if frequencies.iter().any(|&df| df == 0 || df as usize > documents) {
-            return wrong("vocabulary.document_frequencies", "a value not from 1 to the documents");
+            return wrong(
+                "vocabulary.document_frequencies",
+                "a value is not between 1 and the number of documents",
+            );
         }
         let names = &arrays.label_names;
         let sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
         if !sorted || (labels > 0 && names.bytes(0).is_empty()) {
-            return wrong("labels.offsets", "names that are empty or out of order");
+            return wrong("labels.offsets", "a name is empty or out of order");
         }
         if arrays.ids.len() != documents || arrays.weights.len() != documents {
-            return wrong("documents.weights", "not one identifier and one weight a document");
+            return wrong(
+                "documents.weights",
+                "not exactly one identifier and one weight per document",
+            );
         }
         if arrays.weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) {
-            return wrong("documents.weights", "a weight that is not above 0");
+            return wrong("documents.weights", "a weight is not above 0");
         }
         if arrays.texts.as_ref().is_some_and(|texts| texts.len() != documents) {
-            return wrong("documents.text_offsets", "not one text a document");
+            return wrong("documents.text_offsets", "not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
         let spans = bounds.first() == Some(&0)
             && bounds.last() == Some(&(arrays.label_indices.len() as u64))
             && bounds.len() == documents + 1;
         if !spans || !bounds.is_sorted() {
-            return wrong("documents.label_indptr", "bounds that do not span the labels");
+            return wrong("documents.label_indptr", "the bounds do not span the labels");
         }
         let rising = bounds.windows(2).all(|pair| {
             let labels = &arrays.label_indices[bounds_of(pair[0], pair[1])];
             labels.is_sorted_by(|a, b| a < b)
         });
         if !rising || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
-            return wrong("documents.label_indices", "labels out of order or that do not exist");
+            return wrong("documents.label_indices", "a label is out of order or does not exist");
         }
         Ok(())
     }

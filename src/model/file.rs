@@ -1,10 +1,11 @@
-//! The model file: written in one piece, read by mapping it into memory.
+//! The model file: written atomically, read into memory or mapped.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use memmap2::Mmap;
-use metric_index::container::{self, Container, checksum};
+use array_file::Bytes;
+use array_file::container::{self, Container, Format, check_checksum, checksum};
+use array_file::output::Output;
 use safetensors::Dtype;
 
 use super::error::invalid;
@@ -14,89 +15,94 @@ use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
 use crate::vocabulary::{TermKind, Vocabulary};
 
+const MODELS: Format =
+    Format { what: "a model", key: FILE_KEY, name: FORMAT, oldest: 1, newest: VERSION };
+
 impl Model {
-    /// Writes the model: whole or not at all, the same bytes for the same model.
+    /// Writes the model: completely or not at all, with identical bytes for identical models.
     ///
     /// # Errors
-    /// If the model could not be opened again, or the file cannot be written; what was at `path` before is then still there.
+    /// If the model could not be opened again, or the file cannot be written; the previous file at
+    /// `path` is then unchanged.
     pub fn save(&self, path: &Path) -> Result<(), ModelError> {
-        let invalid = |problem| ModelError { path: path.to_owned(), problem };
-        self.check().map_err(invalid)?;
-        self.write(path).map_err(|source| ModelError {
-            path: path.to_owned(),
-            problem: ModelProblem::Io { doing: "write", source },
-        })
+        let output = Output::open(path)
+            .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
+        self.save_to(output)
     }
 
-    fn write(&self, path: &Path) -> io::Result<()> {
+    /// Writes the model to an output that was opened before the work started, and commits it.
+    ///
+    /// # Errors
+    /// If the model could not be opened again, or the file cannot be written; the previous file is
+    /// then unchanged.
+    pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
+        let path = output.path().to_owned();
+        let written = self.check().and_then(|()| self.write(output));
+        written.map_err(|problem| ModelError { path, problem })
+    }
+
+    fn write(&self, output: Output) -> Result<(), ModelProblem> {
         let arrays = self.arrays.list();
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
         let settings = Settings { version: VERSION, checksums, ..self.settings.clone() };
-        container::write(path, FILE_KEY, serde_json::to_string(&settings)?, arrays)
+        let json = serde_json::to_string(&settings).map_err(ModelProblem::Settings)?;
+        Ok(container::write_to(output, FILE_KEY, json, arrays)?)
     }
 
-    /// Opens a model file and checks all of it.
+    /// Opens a model file and validates it completely. The file is read into memory: later changes
+    /// to it have no effect.
     ///
     /// # Errors
-    /// If the file cannot be read or is not, in every byte, a model that this program wrote.
+    /// If the file cannot be read, or is not a valid, undamaged model.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        let fail = |problem| ModelError { path: path.to_owned(), problem };
-        let map = Container::map(path).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => fail(ModelProblem::NotFound),
-            io::ErrorKind::InvalidInput => fail(ModelProblem::NotAModel(source.to_string())),
-            _ => fail(ModelProblem::Io { doing: "read", source }),
-        })?;
-        Self::of_map(map).map_err(fail)
+        Self::opened(path, Bytes::read)
     }
 
-    /// Reads a model from bytes, as [`Model::open`] reads a file.
+    /// Opens a model file like [`Model::open`], but maps it into memory: processes that map the
+    /// same model share its memory, and unused parts need not be in memory.
+    ///
+    /// The file must then be replaced only by renaming, as [`Model::save`] does: the system kills a
+    /// process whose mapped file is overwritten or truncated in place.
     ///
     /// # Errors
-    /// If the bytes are no valid model.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
-        let fail = |problem| ModelError { path: PathBuf::from("<memory>"), problem };
-        let io = |source| fail(ModelProblem::Io { doing: "read", source });
-        let mut map = memmap2::MmapMut::map_anon(bytes.len().max(1)).map_err(io)?;
-        map[..bytes.len()].copy_from_slice(bytes);
-        Self::of_map(map.make_read_only().map_err(io)?).map_err(fail)
+    /// If the file cannot be read, or is not a valid, undamaged model.
+    pub fn map(path: &Path) -> Result<Self, ModelError> {
+        Self::opened(path, Bytes::map)
     }
 
-    fn of_map(map: Mmap) -> Result<Self, ModelProblem> {
-        let mut file = Container::new(map)?;
-        let text = file.json(FILE_KEY)?;
-        let settings = settings(&text)?;
-        file.check_json(&text)?;
+    fn opened(
+        path: &Path,
+        bytes: impl FnOnce(&Path) -> std::io::Result<Bytes>,
+    ) -> Result<Self, ModelError> {
+        let model = bytes(path).map_err(ModelProblem::Read).and_then(Self::of_bytes);
+        model.map_err(|problem| ModelError { path: path.to_owned(), problem })
+    }
+
+    /// Reads a model from bytes, with the same validation as [`Model::open`].
+    ///
+    /// # Errors
+    /// If the bytes are not a valid model.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelError> {
+        let model = Bytes::copy_of(bytes).map_err(ModelProblem::Read).and_then(Self::of_bytes);
+        model.map_err(|problem| ModelError { path: PathBuf::from("<memory>"), problem })
+    }
+
+    fn of_bytes(bytes: Bytes) -> Result<Self, ModelProblem> {
+        let mut file = Container::new(bytes, MODELS.what)?;
+        let settings: Settings = file.settings(&MODELS)?;
         let arrays = Arrays::read(&mut file, &settings)?;
         if let Some(name) = file.first_unread() {
-            return Err(ModelProblem::NotAModel(format!("unknown array `{name}`")));
+            return Err(ModelProblem::Unknown { array: name.to_owned() });
         }
         let label_sizes = arrays.label_sizes();
         let model = Self { settings, arrays, label_sizes };
         for (name, _, bytes) in model.arrays.list() {
-            let (found, expected) = (checksum(bytes), model.settings.checksums.get(name));
-            if Some(&found) != expected {
-                let expected = expected.cloned().unwrap_or_default();
-                return Err(ModelProblem::Checksum { array: name.into(), found, expected });
-            }
+            check_checksum(name, bytes, model.settings.checksums.get(name))?;
         }
         model.check()?;
         Ok(model)
     }
-}
-
-/// The parsed settings; the version is looked at first, so that a newer file gets a clear answer.
-fn settings(text: &str) -> Result<Settings, ModelProblem> {
-    let json = |error: serde_json::Error| invalid("settings")(error.to_string());
-    let value: serde_json::Value = serde_json::from_str(text).map_err(json)?;
-    if value.get("format").and_then(|format| format.as_str()) != Some(FORMAT) {
-        return Err(ModelProblem::NotAModel("its metadata are not of this program".into()));
-    }
-    match value.get("version").and_then(serde_json::Value::as_u64) {
-        Some(version) if (1..=u64::from(VERSION)).contains(&version) => {}
-        found => return Err(ModelProblem::Version { found: found.unwrap_or(0) }),
-    }
-    serde_json::from_value(value).map_err(json)
 }
 
 impl Arrays {
@@ -132,7 +138,7 @@ impl Arrays {
         Ok(Self {
             vocabulary,
             idf: file.array("vocabulary.idf", Dtype::F64)?,
-            rows,
+            rows: Arc::new(rows),
             label_names: Strings::read(file, "labels.text", "labels.offsets")?,
             label_indptr: file.array("documents.label_indptr", Dtype::U64)?,
             label_indices: file.array("documents.label_indices", Dtype::U32)?,

@@ -1,25 +1,31 @@
 //! The GPU engines.
 //!
-//! [`CudaEngine::Fused`] is the fast one: an inverted index in fixed point, candidates by a bound that
-//! is proved in `kernels/fused.cuh`, scored again by the formula of [`super`]. The others are the
-//! algorithms of Bresler et al. 2011, which compute every similarity and then select: a row of scores a
-//! query. All return the same neighbors and the same bits as the engines on the CPU.
+//! [`CudaEngine::Fused`] is the fast one: an inverted index in fixed point, candidates selected by
+//! a bound that is proved in `kernels/fused.cuh` and rescored by the formula of [`super`]. The
+//! others are the algorithms of Bresler et al. 2011, which compute every similarity and then
+//! select: one row of scores per query. All return the same neighbors, bit for bit, as the CPU
+//! engines.
 //!
-//! Rows and queries of any number and length are taken. Where the fused kernels cannot answer a query
-//! (too many candidates, as among equal documents; a negative weight; k above 1,200; more than 8,192
-//! terms; weights near the ends of the range of f32), the GPU computes all its similarities. Training rows that do not fit the GPU's memory go through it part by part.
-//! If the GPU runs out of memory the parts become smaller; if it fails, the CPU goes on.
+//! Rows and queries may have any number and length. If the fused kernels cannot answer a query (too
+//! many candidates, as among equal documents; a negative weight; k above 1,200; more than 8,192
+//! terms; weights near the ends of the range of f32), the GPU computes all its similarities.
+//! Training rows that do not fit the GPU's memory are streamed through it in parts. If the GPU runs
+//! out of memory, the parts become smaller; if it fails, the CPU takes over. Both emit `tracing`
+//! warnings.
 
-use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::ScopedJoinHandle;
 
-use metric_index::gpu::{Device, GpuError, Pool};
+use gpu_runtime::{Device, GpuError, Pinned, Pool};
 use rayon::prelude::*;
 
-use super::lists::{NeighborLists, Out};
-use super::{Inverted, Neighbor, Queries, Search, SearchError, check_training};
+use super::lists::{NeighborLists, NeighborMemory, Slots};
+use super::{
+    Inverted, Neighbor, Queries, Report, Request, Search, SearchError, check_training,
+    whole_or_none,
+};
 use crate::matrix::{Csr, CsrView};
 use crate::threads::Threads;
 
@@ -34,21 +40,21 @@ use lane::Lane;
 use launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels, WARP};
 use part::{Needs, Part};
 
-/// Queries that go through the GPU together, so that copies of some run beside others' search.
+/// Queries sent to the GPU together, so that copies of some overlap with the search of others.
 const CHUNK: usize = 32_768;
-/// Batches on their way at the same time.
+/// The number of batches in flight.
 const LANES: usize = 3;
-/// Queries of the dense engines that are on the GPU together.
+/// Queries of the dense engines on the GPU at a time.
 const DENSE_CHUNK: usize = 8_192;
-/// The most entries of the queries of a chunk.
+/// The maximum number of entries of a chunk of queries.
 const CHUNK_ENTRIES: usize = 1 << 28;
-/// The most neighbors that the fused kernel finds.
+/// The largest k that the fused kernel supports.
 const FUSED_K: usize = 1_200;
-/// The room of a fused block for candidates, in keys, for small k.
+/// The number of candidate keys that a fused block can hold, for small k.
 const FUSED_ROOM: u32 = 256;
-/// The share of the free memory that is planned for.
+/// The share of the free memory to use.
 const MEMORY_SHARE: f64 = 0.9;
-/// How often a search is tried with less memory.
+/// How many times a search is tried with less memory.
 const TRIES: usize = 3;
 
 /// Where the dense engines of the paper read training rows from.
@@ -60,34 +66,34 @@ pub enum GridMemory {
     ReadOnly,
 }
 
-/// An algorithm on the GPU.
+/// A search algorithm on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CudaEngine {
-    /// The CSR kernel of Bell and Garland 2008: a dense query a launch.
+    /// The CSR kernel of Bell and Garland 2008: one dense query per launch.
     Base {
-        /// Threads of a block, taken as whole warps.
+        /// Threads per block, rounded to whole warps.
         threads: u32,
     },
-    /// Algorithm 2 of Bresler et al. 2011: a sparse query in shared memory a launch.
+    /// Algorithm 2 of Bresler et al. 2011: one sparse query in shared memory per launch.
     Shared {
-        /// Threads of a block.
+        /// Threads per block.
         threads: u32,
     },
-    /// Algorithm 3 of Bresler et al. 2011: a batch of queries a launch.
+    /// Algorithm 3 of Bresler et al. 2011: a batch of queries per launch.
     Grid {
-        /// Queries of a batch.
+        /// Queries per batch.
         documents: u32,
-        /// Threads of a block.
+        /// Threads per block.
         threads: u32,
         /// Where training rows are read from.
         memory: GridMemory,
     },
-    /// The project's own: fixed-point sums over an inverted index.
+    /// This project's algorithm: fixed-point sums over an inverted index.
     Fused,
 }
 
 impl CudaEngine {
-    /// The same with sizes that a GPU can launch.
+    /// Clamps the sizes to what a GPU can launch.
     fn clamped(self) -> Self {
         let size = |size: u32| size.clamp(1, 1_024);
         match self {
@@ -101,30 +107,31 @@ impl CudaEngine {
     }
 }
 
-/// How the GPU is used. The defaults are right unless a limit is to be tried out.
+/// How to use the GPU. Change the defaults only to test limits.
 #[derive(Debug, Clone, Copy)]
 pub struct CudaOptions {
     /// The algorithm.
     pub engine: CudaEngine,
-    /// Bytes of GPU memory that may be used; `None`: nine tenths of what is free.
+    /// Bytes of GPU memory to use at most; `None`: nine tenths of the free memory.
     pub memory: Option<usize>,
-    /// The most rows of a tile of the fused engine; `None`: as many as keep the GPU busiest.
+    /// The maximum rows per tile of the fused engine; `None`: the number that keeps the GPU
+    /// busiest.
     pub tile_rows: Option<usize>,
-    /// The most texels of a texture; `None`: what the GPU allows.
+    /// The maximum texels per texture; `None`: the GPU's limit.
     pub texture_width: Option<usize>,
-    /// The most terms of a query that are in shared memory together; `None`: 4,096.
+    /// The maximum terms of a query in shared memory at a time; `None`: 4,096.
     pub query_terms: Option<u32>,
-    /// Queries that go through the GPU together; `None`: 32,768.
+    /// Queries sent to the GPU together; `None`: 32,768.
     pub chunk: Option<usize>,
-    /// The most queries that are searched by one kernel, which has less latency, instead of three;
-    /// `None`: four times as many as there are places for its blocks.
+    /// The largest batch searched by a single kernel, which has less latency than three; `None`:
+    /// four times the number of resident blocks.
     pub small_batch: Option<usize>,
-    /// Whether the CPU goes on where the GPU fails.
+    /// Whether the CPU takes over if the GPU fails.
     pub fall_back: bool,
 }
 
 impl CudaOptions {
-    /// The defaults for an algorithm.
+    /// The default options for an algorithm.
     pub fn new(engine: CudaEngine) -> Self {
         Self {
             engine,
@@ -139,27 +146,63 @@ impl CudaOptions {
     }
 }
 
-/// What is told of failures that are mended.
-pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
+/// Why a search on the GPU ended.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The GPU failed.
+    Gpu(GpuError),
+    /// The search was rejected or stopped.
+    Search(SearchError),
+}
+
+impl From<GpuError> for Failed {
+    fn from(error: GpuError) -> Self {
+        Self::Gpu(error)
+    }
+}
+
+impl From<SearchError> for Failed {
+    fn from(error: SearchError) -> Self {
+        Self::Search(error)
+    }
+}
+
+impl From<Failed> for SearchError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Gpu(error) => Self::Engine(Arc::new(error)),
+            Failed::Search(error) => error,
+        }
+    }
+}
+
+impl NeighborMemory for Pinned<u64> {
+    fn neighbors(&self) -> &[Neighbor] {
+        bytemuck::cast_slice(self.values())
+    }
+
+    fn neighbors_mut(&mut self) -> &mut [Neighbor] {
+        bytemuck::cast_slice_mut(self.values_mut())
+    }
+}
 
 /// A GPU engine over training rows.
-pub struct Cuda<'a> {
-    training: CsrView<'a>,
-    matrix: &'a Csr,
+pub struct Cuda {
+    training: Arc<Csr>,
+    count: u32,
     options: CudaOptions,
     device: Device,
     kernels: Kernels,
-    /// Whether no training weight is negative.
+    /// Whether all training weights are nonnegative.
     nonnegative: bool,
     loaded: RwLock<Arc<Loaded>>,
     lanes: Pool<Lane>,
     threads: Threads,
-    /// The engine that goes on after a failure of the GPU.
-    rescue: OnceLock<Inverted<'a>>,
-    warn: Warn,
+    /// The engine that takes over after a GPU failure.
+    rescue: OnceLock<Inverted>,
 }
 
-impl std::fmt::Debug for Cuda<'_> {
+impl std::fmt::Debug for Cuda {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (engine, device) = (self.options.engine, self.device.info());
         f.debug_struct("Cuda")
@@ -169,39 +212,54 @@ impl std::fmt::Debug for Cuda<'_> {
     }
 }
 
-/// Where the training rows are.
+/// Where the training rows are stored.
 #[derive(Debug)]
 struct Loaded {
     rows: Residence,
-    /// Bytes that may be used, the rows included.
+    /// Bytes that may be used, including the rows.
     budget: usize,
 }
 
 #[derive(Debug)]
 enum Residence {
-    /// All on the GPU.
+    /// All rows are on the GPU.
     Resident(Box<Part>),
-    /// Part by part, again for each search.
+    /// The rows are loaded part by part for each search.
     Streamed(Vec<Range<usize>>),
-    /// Not there any more: the GPU failed, and the CPU goes on.
+    /// The GPU failed, and the CPU has taken over.
     Gone(GpuError),
 }
 
-impl<'a> Cuda<'a> {
-    /// Puts training rows on a GPU. Threads and documents of the paper's engines are taken as 1 to 1,024.
+impl Cuda {
+    /// Loads training rows onto a GPU. Threads and documents of the paper's engines are clamped to
+    /// 1 to 1,024.
     ///
     /// # Errors
-    /// If a weight is not finite, if the kernels cannot be loaded, or if the GPU fails later and
+    /// If a weight is not finite, if the kernels cannot be loaded, or if the GPU fails and
     /// `options.fall_back` is not set.
     pub fn new(
-        training: &'a Csr,
+        training: Arc<Csr>,
         device: Device,
         options: CudaOptions,
         threads: Threads,
-        warn: Warn,
     ) -> Result<Self, SearchError> {
+        Ok(Self::make(training, device, options, threads)?)
+    }
+
+    pub(super) fn make(
+        training: Arc<Csr>,
+        device: Device,
+        options: CudaOptions,
+        threads: Threads,
+    ) -> Result<Self, Failed> {
         let view = training.view();
-        check_training(&view, &threads)?;
+        let count = check_training(&view, &threads)?;
+        #[expect(unsafe_code, reason = "each buffer is used on one stream, or after a wait")]
+        // SAFETY: rows are loaded on a stream that is waited for; what a lane allocates is used on the lane's
+        // stream only, and a lane drops after a wait.
+        unsafe {
+            device.disable_event_tracking();
+        }
         let kernels = Kernels::load(&device)?;
         let budget = match options.memory {
             Some(bytes) => bytes,
@@ -210,8 +268,8 @@ impl<'a> Cuda<'a> {
         let options = CudaOptions { engine: options.engine.clamped(), ..options };
         let nonnegative = view.data().iter().all(|&weight| weight >= 0.0);
         let mut engine = Self {
-            training: view,
-            matrix: training,
+            training,
+            count,
             options,
             device,
             kernels,
@@ -220,7 +278,6 @@ impl<'a> Cuda<'a> {
             lanes: Pool::default(),
             threads,
             rescue: OnceLock::new(),
-            warn,
         };
         match engine.load(budget) {
             Ok(loaded) => engine.loaded = RwLock::new(Arc::new(loaded)),
@@ -234,9 +291,13 @@ impl<'a> Cuda<'a> {
         &self.device
     }
 
-    /// How the GPU is used.
+    /// The options in use.
     pub fn options(&self) -> &CudaOptions {
         &self.options
+    }
+
+    fn training(&self) -> CsrView<'_> {
+        self.training.view()
     }
 
     fn needs(&self) -> Needs {
@@ -251,7 +312,7 @@ impl<'a> Cuda<'a> {
         }
     }
 
-    /// Rows of a tile: so many that each multiprocessor is full of blocks.
+    /// Rows per tile: enough to fill each multiprocessor with blocks.
     fn tile_rows(&self) -> usize {
         let info = self.device.info();
         let blocks = (info.threads / ACCUMULATE_THREADS as usize).max(1);
@@ -266,14 +327,14 @@ impl<'a> Cuda<'a> {
         let needs = self.needs();
         let all = 0..self.training.rows();
         let most = share(budget, 0.6);
-        if part::bytes(&self.training, &all, needs) <= most {
+        if part::bytes(&self.training(), &all, needs) <= most {
             let part = self.load_part(all)?;
             return Ok(Loaded { rows: Residence::Resident(Box::new(part)), budget });
         }
         let mut parts = vec![all];
         while let Some(at) = parts
             .iter()
-            .position(|rows| rows.len() > 1 && part::bytes(&self.training, rows, needs) > most)
+            .position(|rows| rows.len() > 1 && part::bytes(&self.training(), rows, needs) > most)
         {
             let rows = parts[at].clone();
             let middle = rows.start + rows.len() / 2;
@@ -284,18 +345,18 @@ impl<'a> Cuda<'a> {
 
     fn load_part(&self, rows: Range<usize>) -> Result<Part, GpuError> {
         let needs = self.needs();
-        let bytes = part::bytes(&self.training, &rows, needs);
+        let bytes = part::bytes(&self.training(), &rows, needs);
         self.device.reserve("the training rows", bytes)?;
         let stream = self.device.stream()?;
-        Part::load(&self.device, &stream, &self.training, rows, needs, &self.threads)
+        Part::load(&self.device, &stream, &self.training(), rows, needs, &self.threads)
     }
 
     fn loaded(&self) -> Arc<Loaded> {
         Arc::clone(&self.loaded.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// After a failure: goes on with less memory if that can help, otherwise with the CPU.
-    fn mend(&self, error: &GpuError) -> Result<(), SearchError> {
+    /// After a failure: continues with less memory if that can help, otherwise on the CPU.
+    fn mend(&self, error: &GpuError) -> Result<(), Failed> {
         let mut error = error.clone();
         if self.rescue.get().is_some() {
             return Ok(());
@@ -312,39 +373,40 @@ impl<'a> Cuda<'a> {
         self.rescue_from(&error)
     }
 
-    /// Goes on with half the memory, or with what is free if that is less.
+    /// Continues with half the memory, or with the free memory if that is less.
     fn shrink(&self, error: &GpuError) -> Result<(), GpuError> {
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(loaded.rows, Residence::Gone(_)) {
-            // Another thread has meanwhile handed over to the CPU.
+            // Another thread has already switched to the CPU.
             return Ok(());
         }
         let half = loaded.budget / 2;
         self.lanes.clear();
-        // The rows leave the GPU before they are planned anew. Should that fail, who searches meanwhile
-        // tries to load them whole.
+        // Release the rows before planning anew. If planning fails, concurrent searches try to load
+        // all rows.
         let all = || Residence::Streamed(std::iter::once(0..self.training.rows()).collect());
         *loaded = Arc::new(Loaded { rows: all(), budget: half });
-        // Waits until what was freed is free.
+        // Wait until the memory has actually been freed.
         self.device.reserve("nothing", 0)?;
         let budget = half.min(share(self.device.free()?, MEMORY_SHARE));
-        (self.warn)(&format!("{error}; going on with {} MiB of its memory", budget >> 20));
+        tracing::warn!("{error}; continuing with {} MiB of its memory", budget >> 20);
         *loaded = Arc::new(Loaded { rows: all(), budget });
         *loaded = Arc::new(self.load(budget)?);
         Ok(())
     }
 
-    /// Goes on with the CPU.
-    fn rescue_from(&self, error: &GpuError) -> Result<(), SearchError> {
+    /// Switches to the CPU.
+    fn rescue_from(&self, error: &GpuError) -> Result<(), Failed> {
         if !self.options.fall_back {
             return Err(error.clone().into());
         }
         if self.rescue.get().is_none() {
-            (self.warn)(&format!("{error}; going on with the CPU"));
-            let engine = Inverted::new(self.matrix, self.threads.clone())?;
-            // Another thread may have been first: its engine is as good.
+            tracing::warn!("{error}; continuing on the CPU");
+            let engine = Inverted::new(Arc::clone(&self.training), self.threads.clone())?;
+            // Another thread may have been first; its engine is equivalent.
             let _ = self.rescue.set(engine);
-            // The memory of the GPU is for others. Who searches there yet finds nothing, and looks again.
+            // Free the GPU's memory for others. Concurrent searches then find it gone and check
+            // again.
             self.lanes.clear();
             let gone = Loaded { rows: Residence::Gone(error.clone()), budget: 0 };
             *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gone);
@@ -352,30 +414,45 @@ impl<'a> Cuda<'a> {
         Ok(())
     }
 
-    fn search(&self, queries: &Queries<'_>, k: usize, out: Out<'_>) -> Result<(), SearchError> {
+    fn find(&self, queries: &Queries<'_>, found: &mut NeighborLists) -> Result<Report, Failed> {
+        let (count, k) = (queries.rows.rows(), queries.k.min(self.training.rows()));
         let loaded = self.loaded();
         let parts = match &loaded.rows {
             Residence::Resident(part) => {
-                return self.search_part(part, loaded.budget, queries, k, out);
+                let grow = |memory: &mut Pinned<u64>, length| memory.get(length).map(|_| ());
+                let pinned = found.reset_in(count, k, || Pinned::new(&self.device), grow);
+                if pinned.is_err() {
+                    // Without page-locked memory, copies only take longer.
+                    found.reset(count, k)?;
+                }
+                return self.search_part(part, loaded.budget, queries, found.slots());
             }
             Residence::Streamed(parts) => parts,
             Residence::Gone(error) => return Err(error.clone().into()),
         };
-        let mut found: Vec<Vec<Neighbor>> = vec![Vec::new(); queries.rows.rows()];
-        let mut of_part = found.clone();
+        let mut report = Report::default();
+        let mut best: Vec<Vec<Neighbor>> = vec![Vec::new(); count];
+        let mut of_part = NeighborLists::default();
         for rows in parts {
             let part = self.load_part(rows.clone())?;
-            self.search_part(&part, loaded.budget, queries, k, Out::Lists(&mut of_part))?;
+            of_part.reset(count, k.min(rows.len()))?;
+            report += self.search_part(&part, loaded.budget, queries, of_part.slots())?;
             self.threads.run(|| {
-                found.par_iter_mut().zip(&mut of_part).for_each(|(all, more)| {
-                    all.append(more);
-                    all.sort_unstable();
-                    all.truncate(k);
+                best.par_iter_mut().enumerate().for_each(|(query, best)| {
+                    best.extend_from_slice(of_part.get(query));
+                    best.sort_unstable();
+                    best.truncate(k);
                 });
             });
         }
-        out.put(found);
-        Ok(())
+        found.reset(count, k)?;
+        let mut places = found.slots();
+        for (query, best) in best.iter().enumerate() {
+            places.set(query, best);
+        }
+        // A query is searched in each part; it fell back if it did so in any part.
+        let fell_back = report.fell_back.min(count as u64);
+        Ok(Report { fast: count as u64 - fell_back, fell_back })
     }
 
     /// Searches a part that is on the GPU, batch by batch.
@@ -384,52 +461,68 @@ impl<'a> Cuda<'a> {
         part: &Part,
         budget: usize,
         queries: &Queries<'_>,
-        k: usize,
-        out: Out<'_>,
-    ) -> Result<(), SearchError> {
-        let k = k.min(part.rows.count as usize);
+        places: Slots<'_>,
+    ) -> Result<Report, Failed> {
+        let (count, k) = (queries.rows.rows() as u64, queries.k.min(part.rows.count as usize));
         if k == 0 {
-            // No row to find; what the CPU refuses is refused all the same.
-            return queries.check(self.training.cols(), &self.threads);
+            // There are no rows to find, but invalid requests must still fail as on the CPU.
+            queries.check_finite(&self.threads)?;
+            return Ok(Report { fast: count, fell_back: 0 });
         }
         let chunks = self.chunks(part, budget, queries, k);
         let lanes = chunks.len().min(LANES);
-        let mut rest = out;
+        let mut rest = places;
         let mut work = Vec::new();
         for chunk in chunks {
             let (now, later) = rest.split_at(chunk.len());
             work.push((chunk, now));
             rest = later;
         }
-        // The next piece of work is the last of the list.
+        // The next piece of work is the last in the list.
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let drive = || {
+        let fell_back = AtomicU64::new(0);
+        let drive = || -> Result<(), Failed> {
             let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
             while let Some((chunk, mut found)) = next() {
-                self.search_chunk(part, &mut lane, queries, chunk, k, &mut found)?;
+                queries.stop.check()?;
+                let open = self.search_chunk(part, &mut lane, queries, chunk, k, &mut found)?;
+                fell_back.fetch_add(open as u64, Ordering::Relaxed);
             }
             self.lanes.put(lane);
             Ok(())
         };
         if lanes <= 1 {
-            return drive();
+            drive()?;
+        } else {
+            std::thread::scope(|scope| {
+                let driven: Vec<_> = (0..lanes)
+                    .map(|number| {
+                        let builder = std::thread::Builder::new().name(format!("lane-{number}"));
+                        builder.spawn_scoped(scope, drive)
+                    })
+                    .collect();
+                let ended = |thread: std::io::Result<ScopedJoinHandle<'_, Result<(), Failed>>>| {
+                    match thread.map(ScopedJoinHandle::join) {
+                        Ok(Ok(outcome)) => outcome,
+                        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                        // Other lanes take over the work; if there are none, this thread does it
+                        // below.
+                        Err(_) => Ok(()),
+                    }
+                };
+                // Wait for all; the first failure is returned.
+                driven.into_iter().map(ended).fold(Ok(()), Result::and)
+            })?;
+            drive()?;
         }
-        std::thread::scope(|scope| {
-            let driven: Vec<_> = (0..lanes).map(|_| scope.spawn(drive)).collect();
-            let ended = |thread: ScopedJoinHandle<'_, Result<(), SearchError>>| match thread.join()
-            {
-                Ok(outcome) => outcome,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            // All are waited for; the first failure counts.
-            driven.into_iter().map(ended).fold(Ok(()), Result::and)
-        })
+        let fell_back = fell_back.into_inner();
+        Ok(Report { fast: count - fell_back, fell_back })
     }
 
-    /// One batch: sends it, searches it, hands out what was found. Several lanes do so at a time, so that
-    /// while one batch is searched, others are copied.
+    /// Sends, searches and fetches one batch. Several lanes do so concurrently, so that some
+    /// batches are searched while others are copied. Returns how many queries fell back.
     fn search_chunk(
         &self,
         part: &Part,
@@ -437,15 +530,15 @@ impl<'a> Cuda<'a> {
         queries: &Queries<'_>,
         chunk: Range<usize>,
         k: usize,
-        found: &mut Out<'_>,
-    ) -> Result<(), SearchError> {
+        found: &mut Slots<'_>,
+    ) -> Result<usize, Failed> {
         let sent = self.threads.run(|| lane.send(queries, chunk))?;
         self.enqueue(part, lane, &sent, k)?;
-        lane.fetch(sent.count, k, self.is_fused(part, k), found.pinned(k))?;
+        lane.fetch(sent.count, k, self.is_fused(part, k), found.direct(k))?;
         Ok(self.finish(part, lane, &sent, k, found)?)
     }
 
-    /// Queries that go together: as many as the memory allows.
+    /// How many queries to process together: as many as the memory allows.
     fn chunks(
         &self,
         part: &Part,
@@ -455,9 +548,9 @@ impl<'a> Cuda<'a> {
     ) -> Vec<Range<usize>> {
         let (fused, lanes) = (self.is_fused(part, k), LANES);
         let most = self.options.chunk.unwrap_or(if fused { CHUNK } else { DENSE_CHUNK });
-        // Three tenths of the budget for what is found, and one for the queries and scores.
+        // Three tenths of the budget for the results, and one tenth for the queries and scores.
         let bytes = k * 8 + room(k) as usize * 4 + 32;
-        // An entry is a column, a weight, and up to three times the tasks that it makes in the mean.
+        // An entry is a column, a weight, and up to three times the mean number of its tasks.
         let tasks = part.tiles.iter().map(|tile| tile.cuts.mean).fold(0.0, f64::max);
         let affordable = (budget / 10 * 3 / lanes / bytes).max(1);
         let most = most.clamp(1, affordable);
@@ -478,67 +571,45 @@ impl<'a> Cuda<'a> {
     }
 }
 
-impl Cuda<'_> {
-    /// [`Search::top_k`] into lists that are used again: where millions of queries are searched, making a
-    /// list for each takes longer than finding what is in it. After an error they hold part of the answers.
-    ///
-    /// # Errors
-    /// If the queries do not fit the training rows, or the GPU fails and nothing may take its place.
-    pub fn top_k_into(
-        &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
-        lists: &mut NeighborLists,
-    ) -> Result<(), SearchError> {
-        let (count, most) = (queries.rows.rows(), k.get().min(self.training.rows()));
-        // Without page-locked memory the copies take longer, no more.
-        let _ = lists.reset_for(&self.device, count, most);
-        self.search_or_mend(queries, k, &mut |this, queries, k| {
-            this.search(queries, k, Out::of(lists))
-        })?
-        .map_or(Ok(()), |found| {
-            Out::of(lists).put(found);
-            Ok(())
-        })
+impl Search for Cuda {
+    fn rows(&self) -> u32 {
+        self.count
     }
 
-    /// Searches; where the GPU fails, with less memory; where that fails, on the CPU: then the neighbors
-    /// are returned.
-    fn search_or_mend(
+    /// Searches; if the GPU fails, retries with less memory, then on the CPU.
+    fn search(
         &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
-        search: &mut dyn FnMut(&Self, &Queries<'_>, usize) -> Result<(), SearchError>,
-    ) -> Result<Option<Vec<Vec<Neighbor>>>, SearchError> {
-        queries.check_shape(self.training.cols())?;
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let mut sparse = None;
+        let queries = request.queries((self.count, self.training.cols()), &mut sparse);
+        let queries = whole_or_none(queries, found)?;
         for attempt in 0..=TRIES {
             if let Some(engine) = self.rescue.get() {
-                return engine.top_k(queries, k).map(Some);
+                return on_cpu(engine, request, found);
             }
-            match search(self, &queries, k.get()) {
-                Ok(()) => return Ok(None),
-                Err(SearchError::Gpu(error)) if attempt < TRIES => self.mend(&error)?,
-                Err(SearchError::Gpu(error)) => self.rescue_from(&error)?,
-                Err(error) => return Err(error),
-            }
+            let mended = match self.find(&queries, found) {
+                Ok(report) => return Ok(report),
+                Err(Failed::Gpu(error)) if attempt < TRIES => self.mend(&error),
+                Err(Failed::Gpu(error)) => self.rescue_from(&error),
+                Err(failed) => Err(failed),
+            };
+            whole_or_none(mended.map_err(SearchError::from), found)?;
         }
         match self.rescue.get() {
-            Some(engine) => engine.top_k(queries, k).map(Some),
-            None => unreachable!("the last failure made the rescue or was returned"),
+            Some(engine) => on_cpu(engine, request, found),
+            None => unreachable!("the last failure switched to the CPU or was returned"),
         }
     }
 }
 
-impl Search for Cuda<'_> {
-    fn top_k(
-        &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
-    ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        let mut found: Vec<Vec<Neighbor>> = vec![Vec::new(); queries.rows.rows()];
-        let rescued = self.search_or_mend(queries, k, &mut |this, queries, k| {
-            this.search(queries, k, Out::Lists(&mut found))
-        })?;
-        Ok(rescued.unwrap_or(found))
-    }
+/// Searches on the CPU; no query counts as answered by the GPU's fast path.
+fn on_cpu(
+    engine: &Inverted,
+    request: &Request<'_>,
+    found: &mut NeighborLists,
+) -> Result<Report, SearchError> {
+    let Report { fast, fell_back } = engine.search(request, found)?;
+    Ok(Report { fast: 0, fell_back: fast + fell_back })
 }

@@ -1,18 +1,18 @@
-//! Which engine searches, as a value: chosen once, used for every matrix.
+//! The choice of an engine as a value: made once, used for every matrix.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use metric_index::gpu::Device;
+use gpu_runtime::Device;
 
-use super::{
-    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Search, SearchError, Warn,
-};
+use super::cuda::Failed;
+use super::{Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Search, SearchError};
 use crate::matrix::Csr;
 use crate::threads::Threads;
 
-/// An engine by name. Written `inverted`, `exhaustive`, `fused`, `base:THREADS`, `shared:THREADS`,
-/// `grid:DOCUMENTSxTHREADS` and `grid-ldg:DOCUMENTSxTHREADS`; the numbers may be left out.
+/// An engine by name, written `inverted`, `exhaustive`, `fused`, `base:THREADS`, `shared:THREADS`,
+/// `grid:DOCUMENTSxTHREADS` or `grid-ldg:DOCUMENTSxTHREADS`; the numbers may be omitted.
 ///
 /// ```
 /// use classify::search::EngineKind;
@@ -33,7 +33,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// The best engine of a GPU.
+    /// The best engine on a GPU.
     pub const FUSED: Self = Self::Cuda(CudaEngine::Fused);
 
     /// Whether it runs on a GPU.
@@ -69,7 +69,7 @@ impl FromStr for EngineKind {
         // The sizes of Bresler et al. 2011.
         let size = |text: &str| match text.parse() {
             Ok(size @ (32 | 64 | 128 | 256)) => Ok(size),
-            _ => Err(format!("`{text}`: 32, 64, 128 or 256 are possible")),
+            _ => Err(format!("`{text}`: expected 32, 64, 128 or 256")),
         };
         let threads = |default| numbers.map_or(Ok(default), size);
         let grid = |memory| {
@@ -103,14 +103,13 @@ impl FromStr for EngineKind {
     }
 }
 
-/// Makes engines: of which kind, on which GPU, with which threads.
+/// A factory of engines of one kind, on a given GPU or with given threads.
 #[derive(Clone)]
 pub struct Engines {
     kind: EngineKind,
     device: Option<Device>,
     threads: Threads,
-    warn: Warn,
-    /// Whether the CPU goes on where the GPU fails.
+    /// Whether the CPU takes over if the GPU fails.
     fall_back: bool,
 }
 
@@ -123,9 +122,8 @@ impl fmt::Debug for Engines {
 impl Engines {
     /// The [`Inverted`] engine.
     pub fn cpu(threads: &Threads) -> Self {
-        let warn = std::sync::Arc::new(|_: &str| ());
         let kind = EngineKind::Inverted;
-        Self { kind, device: None, threads: threads.clone(), warn, fall_back: true }
+        Self { kind, device: None, threads: threads.clone(), fall_back: true }
     }
 
     /// The [`Exhaustive`] engine.
@@ -133,13 +131,13 @@ impl Engines {
         Self { kind: EngineKind::Exhaustive, ..Self::cpu(threads) }
     }
 
-    /// An engine of a GPU; `warn` is told where the GPU fails and the CPU goes on.
-    pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads, warn: Warn) -> Self {
+    /// A GPU engine. If the GPU fails, the CPU takes over and a `tracing` warning is emitted.
+    pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads) -> Self {
         let kind = EngineKind::Cuda(engine);
-        Self { kind, device: Some(device), threads: threads.clone(), warn, fall_back: true }
+        Self { kind, device: Some(device), threads: threads.clone(), fall_back: true }
     }
 
-    /// The same without the CPU to go on where the GPU fails: for measurements.
+    /// Makes a GPU failure an error instead of falling back to the CPU: for measurements.
     #[must_use]
     pub fn without_fall_back(self) -> Self {
         Self { fall_back: false, ..self }
@@ -155,7 +153,7 @@ impl Engines {
         self.device.is_some()
     }
 
-    /// What runs, and where, in words.
+    /// The engine and where it runs, for messages.
     pub fn describe(&self) -> String {
         match &self.device {
             Some(device) => {
@@ -166,34 +164,37 @@ impl Engines {
         }
     }
 
-    /// How many queries an engine should be given at a time, to be busy with.
+    /// How many queries to pass to an engine at a time to keep it busy.
     pub fn batch(&self) -> usize {
         if self.is_gpu() { 16_384 } else { 4_096 }
     }
 
-    /// An engine over training rows.
+    /// Creates an engine over training rows.
     ///
     /// # Errors
-    /// If a weight is not finite; without anything to fall back on, if the GPU fails.
-    pub fn engine<'a>(&self, training: &'a Csr) -> Result<Box<dyn Search + 'a>, SearchError> {
-        let threads = self.threads.clone();
+    /// If a weight is not finite, or the GPU fails and falling back to the CPU is disabled.
+    pub fn engine(&self, training: &Arc<Csr>) -> Result<Arc<dyn Search>, SearchError> {
+        let (training, threads) = (Arc::clone(training), self.threads.clone());
         Ok(match (self.kind, &self.device) {
             (EngineKind::Cuda(engine), Some(device)) => {
                 let fall_back = self.fall_back;
                 let options = CudaOptions { fall_back, ..CudaOptions::new(engine) };
-                let warn = std::sync::Arc::clone(&self.warn);
-                match Cuda::new(training, device.clone(), options, threads.clone(), warn) {
-                    Ok(engine) => Box::new(engine),
-                    // Its kernels could not be loaded, say.
-                    Err(SearchError::Gpu(error)) if fall_back => {
-                        (self.warn)(&format!("{error}; going on with the CPU"));
-                        Box::new(Inverted::new(training, threads)?)
+                let (rows, device) = (Arc::clone(&training), device.clone());
+                match Cuda::make(rows, device, options, threads.clone()) {
+                    Ok(engine) => Arc::new(engine),
+                    // For instance, its kernels could not be loaded.
+                    Err(Failed::Gpu(error)) if fall_back => {
+                        tracing::warn!("{error}; continuing on the CPU");
+                        Arc::new(Inverted::new(training, threads)?)
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(error.into()),
                 }
             }
-            (EngineKind::Exhaustive, _) => Box::new(Exhaustive::new(training, threads)?),
-            _ => Box::new(Inverted::new(training, threads)?),
+            (EngineKind::Exhaustive, _) => Arc::new(Exhaustive::new(training, threads)?),
+            // Without a device there is no engine of a GPU.
+            (EngineKind::Inverted, _) | (EngineKind::Cuda(_), None) => {
+                Arc::new(Inverted::new(training, threads)?)
+            }
         })
     }
 }

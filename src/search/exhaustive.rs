@@ -1,65 +1,92 @@
-//! Every query against every training row by merging the two sorted rows: `BaseCSR`, the
-//! sequential baseline of Bresler et al. 2011, and the oracle of every other engine.
+//! Compares every query with every training row by merging the two sorted rows: `BaseCSR`, the
+//! sequential baseline of Bresler et al. 2011, and the reference for testing every other engine.
 
 use std::cmp::Ordering;
-use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::{Neighbor, Queries, Search, SearchError, check_training, rounded};
+use super::{
+    Allow, Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
+    rounded, whole_or_none,
+};
 use crate::matrix::{Csr, CsrView, row};
 use crate::threads::Threads;
 
-/// The engine without an index: time proportional to all non-zeros for each query.
+/// The engine without an index: its time per query is proportional to all non-zeros. It has no fast
+/// path, so its [`Report`] counts every query as fallen back.
 #[derive(Debug)]
-pub struct Exhaustive<'a> {
-    training: CsrView<'a>,
+pub struct Exhaustive {
+    training: Arc<Csr>,
+    rows: u32,
     threads: Threads,
 }
 
-impl<'a> Exhaustive<'a> {
+impl Exhaustive {
     /// An engine over training rows.
     ///
     /// # Errors
     /// If a weight is not finite.
-    pub fn new(training: &'a Csr, threads: Threads) -> Result<Self, SearchError> {
-        let training = training.view();
-        check_training(&training, &threads)?;
-        Ok(Self { training, threads })
+    pub fn new(training: Arc<Csr>, threads: Threads) -> Result<Self, SearchError> {
+        let rows = check_training(&training.view(), &threads)?;
+        Ok(Self { training, rows, threads })
+    }
+
+    fn find(&self, queries: &Queries<'_>, found: &mut NeighborLists) -> Result<(), SearchError> {
+        queries.check_finite(&self.threads)?;
+        let training = self.training.view();
+        found.reset(queries.rows.rows(), queries.k.min(training.rows()))?;
+        self.threads.run(|| {
+            let places = found.slots().par_chunks(1);
+            places.enumerate().try_for_each(|(query, mut place)| {
+                queries.stop.check()?;
+                let query_row = row(&queries.rows, query);
+                let own = Allowed { allow: &queries.allow, query };
+                place.set(0, &nearest(&training, query_row, queries.k, own));
+                Ok(())
+            })
+        })
     }
 }
 
-impl Search for Exhaustive<'_> {
-    fn top_k(
+impl Search for Exhaustive {
+    fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    fn search(
         &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
-    ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check(self.training.cols(), &self.threads)?;
-        Ok(self.threads.run(|| {
-            (0..queries.rows.rows())
-                .into_par_iter()
-                .map(|query| {
-                    let excluded = queries.excluded(query);
-                    top_k(&self.training, row(queries.rows, query), k, excluded)
-                })
-                .collect()
-        }))
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let mut sparse = None;
+        let outcome = request
+            .queries((self.rows, self.training.cols()), &mut sparse)
+            .and_then(|queries| self.find(&queries, found).map(|()| queries.rows.rows() as u64));
+        let fell_back = whole_or_none(outcome, found)?;
+        Ok(Report { fast: 0, fell_back })
     }
 }
 
 type Row<'a> = (&'a [u32], &'a [f32]);
 
+/// The filter of one query.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowed<'a> {
+    pub(super) allow: &'a Allow<'a>,
+    pub(super) query: usize,
+}
+
 /// The neighbors of one query.
-pub(super) fn top_k(
+pub(super) fn nearest(
     training: &CsrView<'_>,
     query: Row<'_>,
-    k: NonZeroUsize,
-    excluded: Option<u32>,
+    k: usize,
+    allowed: Allowed<'_>,
 ) -> Vec<Neighbor> {
     let mut neighbors: Vec<Neighbor> = (0..)
         .zip(0..training.rows())
-        .filter(|&(number, _)| Some(number) != excluded)
+        .filter(|&(number, _)| allowed.allow.allows(allowed.query, number))
         .map(|(number, index)| Neighbor {
             row: number,
             similarity: similarity(query, row(training, index)),
@@ -67,7 +94,7 @@ pub(super) fn top_k(
         .filter(|neighbor| neighbor.similarity > 0.0)
         .collect();
     neighbors.sort_unstable();
-    neighbors.truncate(k.get());
+    neighbors.truncate(k);
     neighbors
 }
 

@@ -1,32 +1,44 @@
-//! The CPU engine: an inverted index in blocks of rows, accumulators in cache, exact answers.
+//! The CPU engine: an inverted index in blocks of rows, accumulators in cache, exact results.
 //!
-//! The training rows are cut into blocks. A block holds frequent terms densely and the others
-//! as posting lists: for each term the rows that have it and their weights. For a batch of
-//! queries, a block gives each query one `f32` accumulator a row: first the products of the
-//! frequent terms, a strip of rows at a time in registers, then the postings of the others. The
-//! rows that can be among the best `k` are collected, and in the end scored again by the formula
-//! of [`super`].
+//! The training rows are cut into blocks. A block stores frequent terms densely and the others as
+//! posting lists: for each term, the rows that contain it and their weights. For a batch of
+//! queries, each query gets one `f32` accumulator per row of a block. The products of the frequent
+//! terms are added first, a strip of rows at a time in registers, then the postings of the other
+//! terms. Rows that may be among the best `k` are collected and finally rescored by the formula of
+//! [`super`].
 //!
-//! # Why the answer is exact
+//! # Why the results are exact
 //!
-//! Let s be the similarity of a row and a its accumulator: a sum of at most n products that are
-//! not 0, each product and each addition rounded to `f32`, so that |a − s| ≤ e with
-//! e = γₙ Σ|products|, γₙ = n u / (1 − n u), u = 2⁻²⁴ (Higham 2002, §3.1), in whatever order the
-//! products are added. Σ|products| is at most the product of the rows' lengths, and where no
-//! weight is negative it is s itself. `Bound` takes the tighter one, with room for the rounding
-//! of the similarity. If T is at most the k-th largest accumulator, at least k rows have
-//! s ≥ T − e, so a row of the answer has s ≥ T − e too, and its accumulator is at least T − 2e:
-//! all such rows are collected.
+//! Let s be the similarity of a row and a its accumulator: a sum of at most n nonzero products,
+//! each product and each addition rounded to `f32`, so that |a − s| ≤ e with e = γₙ Σ|products|, γₙ
+//! = n u / (1 − n u), u = 2⁻²⁴ (Higham 2002, §3.1), in whatever order the products are added.
+//! Σ|products| is at most the product of the rows' lengths, and equals s if no weight is negative.
+//! `Bound` takes the tighter of the two, with a margin for the rounding of the similarity. If T is
+//! at most the k-th largest accumulator, at least k rows have s ≥ T − e. So every row in the result
+//! has s ≥ T − e too, and its accumulator is at least T − 2e: all such rows are collected.
 //!
-//! Where this does not hold — products that leave the range of `f32`, or a threshold so low
-//! that a row of similarity above 0 may have an accumulator of 0 — the query takes the
-//! exhaustive way.
+//! A product below the normal range of `f32` has an additional error of up to half the smallest
+//! subnormal number; additions there are exact. n times this error is added for a query whose
+//! products can be that small.
+//!
+//! Where this does not hold, all similarities of the query are computed, and the [`Report`] counts
+//! it. That happens if sums can leave the range of `f32`, or if the threshold is so low that a row
+//! of similarity above 0 may have an accumulator of 0.
+//!
+//! The sums of rows that the request does not allow are cleared before rows are collected, so these
+//! rows are neither returned nor raise the threshold.
 
-use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::{Neighbor, Queries, Search, SearchError, check_training, exhaustive, rounded};
+use super::exhaustive::{self, Allowed};
+use super::lists::Slots;
+use super::{
+    Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
+    rounded, whole_or_none,
+};
 use crate::matrix::{Csr, CsrView, row};
 use crate::threads::Threads;
 
@@ -36,103 +48,139 @@ mod bound;
 use block::{Block, Head, STRIP, SplitQuery, group_maxima};
 use bound::{Bound, Range};
 
-/// Rows of a block: the 64 KiB of accumulators of a query stay in a second-level cache.
+/// Rows per block: the 64 KiB of accumulators of a query fit a second-level cache.
 const BLOCK_ROWS: usize = 16_384;
-/// The most rows that 16-bit row numbers tell apart.
+/// The largest number of rows that 16-bit row numbers can distinguish.
 const MAX_BLOCK_ROWS: usize = 65_536;
-/// Queries that go through a block together: their accumulators fit a second-level cache.
+/// Queries processed together per block: their accumulators fit a second-level cache.
 const BATCH: usize = 16;
-/// Accumulators are watched in so many groups; the k-th largest group maximum is a threshold.
+/// The number of groups of accumulators; the k-th largest group maximum is a threshold.
 const GROUPS: usize = 512;
 
 /// The engine with an inverted index.
 #[derive(Debug)]
-pub struct Inverted<'a> {
-    training: CsrView<'a>,
+pub struct Inverted {
+    training: Arc<Csr>,
+    rows: u32,
     head: Head,
     blocks: Vec<Block>,
     range: Range,
-    longest_row: usize,
     threads: Threads,
 }
 
-impl<'a> Inverted<'a> {
-    /// Indexes training rows; the index takes about twelve bytes a non-zero, and
-    /// four bytes a term for each block.
+impl Inverted {
+    /// Indexes training rows. The index takes about twelve bytes per non-zero, and four bytes per
+    /// term for each block.
     ///
     /// # Errors
     /// If a weight is not finite.
-    pub fn new(training: &'a Csr, threads: Threads) -> Result<Self, SearchError> {
+    pub fn new(training: Arc<Csr>, threads: Threads) -> Result<Self, SearchError> {
         Self::with_block_rows(training, threads, BLOCK_ROWS)
     }
 
-    /// The same with blocks of about `rows` rows, for tests and measurements of block sizes.
+    /// Like [`new`](Self::new), with blocks of about `rows` rows, for testing and measuring block
+    /// sizes.
     ///
     /// # Errors
     /// If a weight is not finite.
     #[doc(hidden)]
     pub fn with_block_rows(
-        training: &'a Csr,
+        training: Arc<Csr>,
         threads: Threads,
         rows: usize,
     ) -> Result<Self, SearchError> {
-        let training = training.view();
-        check_training(&training, &threads)?;
-        let head = Head::new(&training);
-        let cuts = cuts(&training, rows.clamp(1, MAX_BLOCK_ROWS));
+        let view = training.view();
+        let count = check_training(&view, &threads)?;
+        let head = Head::new(&view);
+        let cuts = cuts(&view, rows.clamp(1, MAX_BLOCK_ROWS));
         let blocks = threads.run(|| {
-            cuts.par_windows(2).map(|cut| Block::new(&training, cut[0]..cut[1], &head)).collect()
+            cuts.par_windows(2).map(|cut| Block::new(&view, cut[0]..cut[1], &head)).collect()
         });
-        let range = Range::of((0..training.rows()).map(|index| row(&training, index).1));
-        let longest_row = (0..training.rows()).map(|i| row(&training, i).0.len()).max();
-        Ok(Self { training, head, blocks, range, longest_row: longest_row.unwrap_or(0), threads })
+        let range = Range::of(&view);
+        Ok(Self { rows: count, training, head, blocks, range, threads })
     }
 
+    fn find(
+        &self,
+        queries: &Queries<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        queries.check_finite(&self.threads)?;
+        let count = queries.rows.rows();
+        found.reset(count, queries.k.min(self.training.rows()))?;
+        let fell_back = AtomicU64::new(0);
+        self.threads.run(|| {
+            let batches = found.slots().par_chunks(BATCH).enumerate();
+            batches.try_for_each_init(Work::default, |work, (batch, places)| {
+                let slow = self.batch(queries, batch * BATCH, places, work)?;
+                fell_back.fetch_add(slow, Ordering::Relaxed);
+                Ok::<(), SearchError>(())
+            })
+        })?;
+        let fell_back = fell_back.into_inner();
+        Ok(Report { fast: count as u64 - fell_back, fell_back })
+    }
+
+    /// Answers the queries from `first` on, one per slot. Returns how many fell back.
     fn batch(
         &self,
         queries: &Queries<'_>,
         first: usize,
-        k: NonZeroUsize,
+        mut places: Slots<'_>,
         work: &mut Work,
-    ) -> Vec<Vec<Neighbor>> {
+    ) -> Result<u64, SearchError> {
         let last = (first + BATCH).min(queries.rows.rows());
         let mut states: Vec<State<'_>> =
-            (first..last).map(|query| State::new(self, queries, query, k)).collect();
+            (first..last).map(|query| State::new(self, queries, query)).collect();
         let most_rows = self.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
         let stride = most_rows.next_multiple_of(STRIP);
         let mut sums = std::mem::take(&mut work.sums);
         sums.resize(BATCH * stride, 0.0);
         for block in &self.blocks {
+            queries.stop.check()?;
             let split: Vec<&SplitQuery> = states.iter().map(|state| &state.split).collect();
             block.add_head(&split, &mut sums, stride);
             for (state, sums) in states.iter_mut().zip(sums.chunks_mut(stride)) {
                 let sums = &mut sums[..block.rows];
                 block.add_tail(&state.split, sums);
+                queries.allow.clear_denied(state.number, block.first_row, sums);
                 state.collect(block, sums, work);
             }
         }
         work.sums = sums;
-        states.into_iter().map(|state| self.finish(state, k, work)).collect()
+        let mut fell_back = 0;
+        for (place, state) in states.into_iter().enumerate() {
+            queries.stop.check()?;
+            let (number, query) = (state.number, state.query);
+            if let Some(neighbors) = self.finish(state, work) {
+                places.set(place, &neighbors);
+                continue;
+            }
+            let allowed = Allowed { allow: &queries.allow, query: number };
+            let training = self.training.view();
+            places.set(place, &exhaustive::nearest(&training, query, queries.k, allowed));
+            fell_back += 1;
+        }
+        Ok(fell_back)
     }
 
-    /// Scores the candidates of a query by the formula, or all rows if its bound did not hold.
-    fn finish(&self, mut state: State<'_>, k: NonZeroUsize, work: &mut Work) -> Vec<Neighbor> {
-        let Some(bound) = state.bound.filter(|bound| bound.holds(state.threshold)) else {
-            return exhaustive::top_k(&self.training, state.query, k, state.excluded);
-        };
+    /// Rescores the candidates of a query by the formula; `None` if its bound did not hold.
+    fn finish(&self, mut state: State<'_>, work: &mut Work) -> Option<Vec<Neighbor>> {
+        let bound = state.bound.filter(|bound| bound.holds(state.threshold))?;
+        let training = self.training.view();
         let cut = bound.cut(state.threshold);
         state.candidates.retain(|candidate| candidate.similarity >= cut);
         let (terms, weights) = state.query;
-        work.query.resize(self.training.cols(), 0.0);
+        work.query.resize(training.cols(), 0.0);
         for (&term, &weight) in terms.iter().zip(weights) {
             work.query[term as usize] = weight;
         }
         let mut neighbors = state.candidates;
         for candidate in &mut neighbors {
-            let (terms, weights) = row(&self.training, candidate.row as usize);
+            let (terms, weights) = row(&training, candidate.row as usize);
             let mut sum = 0.0;
             for (&term, &weight) in terms.iter().zip(weights) {
-                // A term that the query lacks adds 0, which changes no sum.
+                // A term that the query lacks adds 0, which does not change the sum.
                 sum += f64::from(work.query[term as usize]) * f64::from(weight);
             }
             candidate.similarity = rounded(sum);
@@ -140,33 +188,33 @@ impl<'a> Inverted<'a> {
         for &term in terms {
             work.query[term as usize] = 0.0;
         }
-        neighbors
-            .retain(|neighbor| neighbor.similarity > 0.0 && Some(neighbor.row) != state.excluded);
+        neighbors.retain(|neighbor| neighbor.similarity > 0.0);
         neighbors.sort_unstable();
-        neighbors.truncate(k.get());
-        neighbors
+        neighbors.truncate(state.wanted);
+        Some(neighbors)
     }
 }
 
-impl Search for Inverted<'_> {
-    fn top_k(
+impl Search for Inverted {
+    fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    fn search(
         &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
-    ) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-        queries.check(self.training.cols(), &self.threads)?;
-        Ok(self.threads.run(|| {
-            (0..queries.rows.rows().div_ceil(BATCH))
-                .into_par_iter()
-                .map_init(Work::default, |work, batch| self.batch(&queries, batch * BATCH, k, work))
-                .flatten_iter()
-                .collect()
-        }))
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let mut sparse = None;
+        let outcome = request
+            .queries((self.rows, self.training.cols()), &mut sparse)
+            .and_then(|queries| self.find(&queries, found));
+        whole_or_none(outcome, found)
     }
 }
 
-/// The first rows of the blocks, and the number of rows. Blocks grow beyond `block_rows` where
-/// the offsets of many small blocks would take more room than the postings.
+/// The first row of each block, and the number of rows. Blocks grow beyond `block_rows` if the
+/// offsets of many small blocks would take more memory than the postings.
 fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let rows = training.rows();
     let affordable = training.nnz() / (training.cols() + 1);
@@ -190,7 +238,7 @@ fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     cuts
 }
 
-/// Buffers of a thread.
+/// The buffers of a thread.
 struct Work {
     /// The accumulators of a batch in a block.
     sums: Vec<f32>,
@@ -207,32 +255,32 @@ impl Default for Work {
     }
 }
 
-/// A query on its way through the blocks.
+/// The state of a query as it passes through the blocks.
 struct State<'a> {
+    /// Its number in the request.
+    number: usize,
     query: (&'a [u32], &'a [f32]),
     split: SplitQuery,
-    excluded: Option<u32>,
-    /// How many rows must be found so that `k` are left when the excluded one is taken out.
+    /// The number of rows to find.
     wanted: usize,
-    /// Rows that may be in the answer; `similarity` is the accumulator until the end.
+    /// Rows that may be in the result; `similarity` holds the accumulator until the end.
     candidates: Vec<Neighbor>,
-    /// At most the `wanted`-th largest accumulator so far; 0 before so many are known.
+    /// At most the `wanted`-th largest accumulator so far; 0 until there are that many.
     threshold: f32,
-    /// `None`: the query takes the exhaustive way.
+    /// `None`: all similarities must be computed.
     bound: Option<Bound>,
 }
 
 impl<'a> State<'a> {
-    fn new(engine: &Inverted<'_>, queries: &Queries<'a>, query: usize, k: NonZeroUsize) -> Self {
-        let excluded = queries.excluded(query);
-        let query = row(queries.rows, query);
-        let bound = Bound::new(&engine.range, engine.longest_row, query.1);
-        let wanted = k.get().saturating_add(usize::from(excluded.is_some()));
+    fn new(engine: &Inverted, queries: &Queries<'a>, number: usize) -> Self {
+        let query = row(&queries.rows, number);
+        let bound = Bound::new(&engine.range, query);
         let split = SplitQuery::new(query, &engine.head);
-        Self { query, split, excluded, wanted, candidates: Vec::new(), threshold: 0.0, bound }
+        let wanted = queries.k;
+        Self { number, query, split, wanted, candidates: Vec::new(), threshold: 0.0, bound }
     }
 
-    /// Takes the rows of a block that may be in the answer.
+    /// Collects the rows of a block that may be in the result.
     fn collect(&mut self, block: &Block, sums: &[f32], work: &mut Work) {
         let Some(bound) = self.bound else { return };
         group_maxima(sums, &mut *work.maxima);
@@ -264,7 +312,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// The `n`-th largest score, from 1; 0 if there are fewer.
+/// The `n`-th largest score, counted from 1; 0 if there are fewer.
 fn nth_largest(scores: &mut [f32], n: usize) -> f32 {
     if n > scores.len() {
         return 0.0;

@@ -1,12 +1,14 @@
-//! The neighbors of many queries in one list: no allocation a query, and none at all the next time.
+//! The neighbors of many queries in one buffer: no allocation per query, and none when it is
+//! reused.
 
-use metric_index::gpu::{Device, GpuError, Pinned};
+use std::any::Any;
+use std::fmt;
+
 use rayon::prelude::*;
 
-use super::Neighbor;
+use super::{Neighbor, SearchError};
 
-/// The neighbors of many queries, best first. It can be filled again and again: a GPU then writes into the
-/// same memory, which is page-locked.
+/// The neighbors of many queries, best first. Each search reuses the memory of the previous one.
 ///
 /// ```
 /// use classify::search::NeighborLists;
@@ -16,94 +18,120 @@ use super::Neighbor;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct NeighborLists {
-    /// Places of a query.
+    /// Slots per query.
     stride: usize,
     counts: Vec<u32>,
-    places: Places,
+    memory: Memory,
 }
 
-/// The memory of lists.
+/// Memory for neighbors that an engine provides, such as memory that a device copies into directly.
+pub(super) trait NeighborMemory: Any + Send + Sync + fmt::Debug {
+    fn neighbors(&self) -> &[Neighbor];
+    fn neighbors_mut(&mut self) -> &mut [Neighbor];
+}
+
 #[derive(Debug)]
-enum Places {
+enum Memory {
     Own(Vec<Neighbor>),
-    /// Page-locked: a neighbor a value.
-    Pinned(Pinned<u64>),
+    OfEngine(Box<dyn NeighborMemory>),
 }
 
-impl Default for Places {
+impl Default for Memory {
     fn default() -> Self {
         Self::Own(Vec::new())
     }
 }
 
-impl Clone for Places {
+impl Clone for Memory {
     fn clone(&self) -> Self {
         Self::Own(self.neighbors().to_vec())
     }
 }
 
-impl Places {
+impl Memory {
     fn neighbors(&self) -> &[Neighbor] {
         match self {
             Self::Own(neighbors) => neighbors,
-            Self::Pinned(values) => bytemuck::cast_slice(values.values()),
+            Self::OfEngine(memory) => memory.neighbors(),
         }
     }
 }
 
 impl NeighborLists {
-    /// How many queries there are.
+    /// The number of queries.
     pub fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Whether there is no query.
+    /// Whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// The neighbors of a query.
+    /// The neighbors of a query, best first.
     ///
     /// # Panics
     /// If there is no such query.
     pub fn get(&self, query: usize) -> &[Neighbor] {
         let start = query * self.stride;
-        &self.places.neighbors()[start..start + self.counts[query] as usize]
+        &self.memory.neighbors()[start..start + self.counts[query] as usize]
     }
 
-    /// Makes room for `queries` lists of at most `k` neighbors, which are empty.
-    pub(super) fn reset(&mut self, queries: usize, k: usize) {
-        self.reset_counts(queries, k);
-        if let Places::Pinned(_) = self.places {
-            self.places = Places::default();
-        }
-        if let Places::Own(neighbors) = &mut self.places {
-            // What is left of an earlier search is behind the counts.
-            neighbors.resize(queries * k, Neighbor { row: 0, similarity: 0.0 });
-        }
+    /// The neighbors of each query, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[Neighbor]> {
+        (0..self.len()).map(|query| self.get(query))
     }
 
-    /// The same in memory that a GPU writes to. No copy to the lists may be on its way.
-    ///
-    /// # Errors
-    /// If the driver gives no such memory; then there is room all the same.
-    pub(super) fn reset_for(
-        &mut self,
-        device: &Device,
-        queries: usize,
-        k: usize,
-    ) -> Result<(), GpuError> {
+    /// Removes all queries; the memory is kept.
+    pub fn clear(&mut self) {
+        self.counts.clear();
+    }
+
+    /// Resizes to `queries` empty lists of at most `k` neighbors.
+    pub(super) fn reset(&mut self, queries: usize, k: usize) -> Result<(), SearchError> {
         self.reset_counts(queries, k);
-        if let Places::Own(_) = self.places {
-            self.places = Places::Pinned(Pinned::new(device));
+        if let Memory::OfEngine(_) = self.memory {
+            self.memory = Memory::default();
         }
-        if let Places::Pinned(values) = &mut self.places
-            && let Err(error) = values.get(queries * k)
-        {
-            self.reset(queries, k);
-            return Err(error);
+        if let Memory::Own(neighbors) = &mut self.memory {
+            let wanted = queries.saturating_mul(k);
+            if neighbors.len() < wanted {
+                let more = wanted - neighbors.len();
+                if neighbors.try_reserve_exact(more).is_err() {
+                    self.counts.clear();
+                    return Err(SearchError::OutOfMemory { queries, k });
+                }
+                // Leftovers of an earlier search lie beyond the counts.
+                neighbors.resize(wanted, Neighbor { row: 0, similarity: 0.0 });
+            }
         }
         Ok(())
+    }
+
+    /// Like `reset`, in an engine's memory, which `grow` enlarges to at least the given length.
+    pub(super) fn reset_in<M: NeighborMemory, E>(
+        &mut self,
+        queries: usize,
+        k: usize,
+        fresh: impl FnOnce() -> M,
+        grow: impl FnOnce(&mut M, usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.reset_counts(queries, k);
+        let is_such = |memory: &Memory| match memory {
+            Memory::OfEngine(memory) => (&**memory as &dyn Any).is::<M>(),
+            Memory::Own(_) => false,
+        };
+        if !is_such(&self.memory) {
+            self.memory = Memory::OfEngine(Box::new(fresh()));
+        }
+        let Memory::OfEngine(memory) = &mut self.memory else { unreachable!("set above") };
+        let memory = (&mut **memory as &mut dyn Any).downcast_mut::<M>().expect("checked above");
+        let grown = grow(memory, queries * k);
+        if grown.is_err() {
+            self.counts.clear();
+            self.memory = Memory::default();
+        }
+        grown
     }
 
     fn reset_counts(&mut self, queries: usize, k: usize) {
@@ -111,129 +139,199 @@ impl NeighborLists {
         self.counts.clear();
         self.counts.resize(queries, 0);
     }
-}
 
-/// Where engines put what they find.
-#[derive(Debug)]
-pub(super) enum Out<'a> {
-    /// A list a query.
-    Lists(&'a mut [Vec<Neighbor>]),
-    /// Places of one list; `pinned`: a GPU writes to them.
-    Flat { stride: usize, counts: &'a mut [u32], neighbors: &'a mut [Neighbor], pinned: bool },
-}
-
-impl<'a> Out<'a> {
-    pub(super) fn of(lists: &'a mut NeighborLists) -> Self {
-        let NeighborLists { stride, counts, places } = lists;
-        let (neighbors, pinned) = match places {
-            Places::Own(neighbors) => (neighbors.as_mut_slice(), false),
-            Places::Pinned(values) => (bytemuck::cast_slice_mut(values.values_mut()), true),
+    /// The slots of all queries.
+    pub(super) fn slots(&mut self) -> Slots<'_> {
+        let Self { stride, counts, memory } = self;
+        let (neighbors, direct) = match memory {
+            Memory::Own(neighbors) => (neighbors.as_mut_slice(), false),
+            Memory::OfEngine(memory) => (memory.neighbors_mut(), true),
         };
         let neighbors = &mut neighbors[..counts.len() * *stride];
-        Self::Flat { stride: *stride, counts, neighbors, pinned }
+        Slots { stride: *stride, counts, neighbors, direct }
+    }
+}
+
+/// Slots for the neighbors of some queries.
+#[derive(Debug)]
+pub(super) struct Slots<'a> {
+    stride: usize,
+    counts: &'a mut [u32],
+    neighbors: &'a mut [Neighbor],
+    /// Whether they lie in an engine's own memory.
+    direct: bool,
+}
+
+impl<'a> Slots<'a> {
+    /// Splits the slots into chunks of `size` queries; the last chunk may be smaller.
+    pub(super) fn par_chunks(self, size: usize) -> impl IndexedParallelIterator<Item = Slots<'a>> {
+        let Self { stride, counts, neighbors, direct } = self;
+        // If no row can be found there are no slots: use chunks of one, which are never read.
+        let places = (size * stride).max(1);
+        let mut chunks = neighbors.chunks_mut(places);
+        let chunks: Vec<Slots<'a>> = counts
+            .chunks_mut(size)
+            .map(|counts| {
+                let neighbors = chunks.next().unwrap_or_default();
+                Slots { stride, counts, neighbors, direct }
+            })
+            .collect();
+        chunks.into_par_iter()
     }
 
-    /// The places that a GPU can write the `k` neighbors of each query to, if there are such places.
-    pub(super) fn pinned(&mut self, k: usize) -> Option<&mut [u64]> {
-        match self {
-            Self::Flat { stride, neighbors, pinned: true, .. } if *stride == k => {
-                bytemuck::try_cast_slice_mut(neighbors).ok()
-            }
-            _ => None,
-        }
-    }
-
-    /// Sets how many neighbors there are in the places that a GPU has written.
-    pub(super) fn set_counts(&mut self, from: &[u32], sorted: bool) {
-        if let Self::Flat { stride, counts, neighbors, .. } = self {
-            counts.copy_from_slice(from);
-            if !sorted {
-                let places = neighbors.par_chunks_mut((*stride).max(1));
-                let lists = places.zip(from).map(|(places, &count)| &mut places[..count as usize]);
-                lists.for_each(<[Neighbor]>::sort_unstable);
-            }
-        }
-    }
-
-    /// The first `count` queries, and the others.
+    /// Splits off the first `count` queries.
     pub(super) fn split_at(self, count: usize) -> (Self, Self) {
-        match self {
-            Self::Lists(lists) => {
-                let (now, later) = lists.split_at_mut(count);
-                (Self::Lists(now), Self::Lists(later))
-            }
-            Self::Flat { stride, counts, neighbors, pinned } => {
-                let (counts, other_counts) = counts.split_at_mut(count);
-                let (neighbors, others) = neighbors.split_at_mut(count * stride);
-                (
-                    Self::Flat { stride, counts, neighbors, pinned },
-                    Self::Flat { stride, counts: other_counts, neighbors: others, pinned },
-                )
-            }
-        }
+        let Self { stride, counts, neighbors, direct } = self;
+        let (counts, other_counts) = counts.split_at_mut(count);
+        let (neighbors, others) = neighbors.split_at_mut(count * stride);
+        (
+            Self { stride, counts, neighbors, direct },
+            Self { stride, counts: other_counts, neighbors: others, direct },
+        )
     }
 
-    /// Sets the neighbors of all queries.
-    pub(super) fn put(self, found: Vec<Vec<Neighbor>>) {
-        match self {
-            Self::Lists(lists) => {
-                for (list, found) in lists.iter_mut().zip(found) {
-                    *list = found;
-                }
-            }
-            Self::Flat { stride, counts, neighbors, .. } => {
-                let places = counts.iter_mut().zip(neighbors.chunks_mut(stride.max(1)));
-                for ((count, places), found) in places.zip(found) {
-                    *count = u32::try_from(found.len()).expect("fewer neighbors than rows");
-                    places[..found.len()].copy_from_slice(&found);
-                }
-            }
-        }
+    /// Sets the neighbors of a query, which are sorted.
+    pub(super) fn set(&mut self, query: usize, found: &[Neighbor]) {
+        self.counts[query] = u32::try_from(found.len()).expect("row numbers are 32-bit");
+        let start = query * self.stride;
+        self.neighbors[start..start + found.len()].copy_from_slice(found);
     }
 
-    /// Sets the neighbors of one query. `sorted`: whether they are in order already.
-    pub(super) fn set(&mut self, query: usize, found: &[Neighbor], sorted: bool) {
-        match self {
-            Self::Lists(lists) => set_list(&mut lists[query], found, sorted),
-            Self::Flat { stride, counts, neighbors, .. } => {
-                let places = &mut neighbors[query * *stride..(query + 1) * *stride];
-                set_places(&mut counts[query], places, found, sorted);
-            }
+    /// Sets the neighbors of a query and sorts them.
+    pub(super) fn set_unsorted(&mut self, query: usize, found: &[Neighbor]) {
+        self.set(query, found);
+        let start = query * self.stride;
+        self.neighbors[start..start + found.len()].sort_unstable();
+    }
+
+    /// The engine's own memory of these queries, if it has `k` slots for each.
+    pub(super) fn direct(&mut self, k: usize) -> Option<&mut [u64]> {
+        if !self.direct || self.stride != k {
+            return None;
+        }
+        bytemuck::try_cast_slice_mut(self.neighbors).ok()
+    }
+
+    /// Sets the number of neighbors in slots that were written directly.
+    pub(super) fn set_counts(&mut self, from: &[u32], sorted: bool) {
+        self.counts.copy_from_slice(from);
+        if !sorted {
+            let places = self.neighbors.par_chunks_mut(self.stride.max(1));
+            let lists = places.zip(from).map(|(places, &count)| &mut places[..count as usize]);
+            lists.for_each(<[Neighbor]>::sort_unstable);
         }
     }
 
     /// Sets the neighbors of all queries: those of query `q` are the first `counts[q]` of
-    /// `found[q * k..]`. Call it on the threads that are to work.
+    /// `found[q * k..]`. Call it on the thread pool that should do the work.
     pub(super) fn fill(&mut self, found: &[Neighbor], k: usize, counts: &[u32], sorted: bool) {
         const PIECE: usize = 256;
         let found = found.par_chunks(k).zip(counts).map(|(found, &count)| &found[..count as usize]);
-        match self {
-            Self::Lists(lists) => {
-                let lists = found.zip(lists.par_iter_mut());
-                lists.with_min_len(PIECE).for_each(|(found, list)| set_list(list, found, sorted));
+        let stride = self.stride.max(1);
+        let places = self.counts.par_iter_mut().zip(self.neighbors.par_chunks_mut(stride));
+        found.zip(places).with_min_len(PIECE).for_each(|(found, (count, places))| {
+            *count = u32::try_from(found.len()).expect("row numbers are 32-bit");
+            places[..found.len()].copy_from_slice(found);
+            if !sorted {
+                places[..found.len()].sort_unstable();
             }
-            Self::Flat { stride, counts, neighbors, .. } => {
-                let places = counts.par_iter_mut().zip(neighbors.par_chunks_mut(*stride));
-                found.zip(places).with_min_len(PIECE).for_each(|(found, (count, places))| {
-                    set_places(count, places, found, sorted);
-                });
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(rows: &[u32]) -> Vec<Neighbor> {
+        let similarity = |row: u32| 1.0 / (1.0 + f32::from(u16::try_from(row).unwrap()));
+        rows.iter().map(|&row| Neighbor { row, similarity: similarity(row) }).collect()
+    }
+
+    fn rows_of(lists: &NeighborLists) -> Vec<Vec<u32>> {
+        lists.iter().map(|list| list.iter().map(|neighbor| neighbor.row).collect()).collect()
+    }
+
+    #[test]
+    fn each_query_has_its_own_places() {
+        let mut lists = NeighborLists::default();
+        // Wider and narrower than before.
+        for k in [3, 5, 2] {
+            lists.reset(4, k).unwrap();
+            assert_eq!(rows_of(&lists), vec![Vec::<u32>::new(); 4]);
+            let (mut first, mut others) = lists.slots().split_at(1);
+            first.set(0, &near(&[1, 2]));
+            others.set_unsorted(0, &near(&[4, 3]));
+            others.set(2, &near(&[6]));
+            assert_eq!(rows_of(&lists), [vec![1, 2], vec![3, 4], vec![], vec![6]]);
+        }
+        let mut copy = lists.clone();
+        copy.clear();
+        assert!(copy.is_empty() && lists.len() == 4);
+    }
+
+    #[test]
+    fn all_queries_at_once() {
+        // Two places of three each, of which so many count.
+        let (found, counts) = (near(&[2, 1, 9, 4, 9, 9, 9, 9, 9]), [2, 1, 0]);
+        let mut lists = NeighborLists::default();
+        for (sorted, first) in [(false, [1, 2]), (true, [2, 1])] {
+            for k in [2, 3, 5] {
+                lists.reset(3, k).unwrap();
+                lists.slots().fill(&found, 3, &counts, sorted);
+                assert_eq!(rows_of(&lists), [first.to_vec(), vec![4], vec![]]);
             }
+            lists.reset(3, 3).unwrap();
+            let mut slots = lists.slots();
+            // Only memory of an engine is written to directly.
+            assert!(slots.direct(3).is_none());
+            slots.neighbors.copy_from_slice(&found);
+            slots.set_counts(&counts, sorted);
+            assert_eq!(rows_of(&lists), [first.to_vec(), vec![4], vec![]]);
         }
     }
-}
 
-fn set_list(list: &mut Vec<Neighbor>, found: &[Neighbor], sorted: bool) {
-    list.clear();
-    list.extend_from_slice(found);
-    if !sorted {
-        list.sort_unstable();
+    #[derive(Debug, Default)]
+    struct OfEngine(Vec<Neighbor>);
+
+    impl NeighborMemory for OfEngine {
+        fn neighbors(&self) -> &[Neighbor] {
+            &self.0
+        }
+
+        fn neighbors_mut(&mut self) -> &mut [Neighbor] {
+            &mut self.0
+        }
     }
-}
 
-fn set_places(count: &mut u32, places: &mut [Neighbor], found: &[Neighbor], sorted: bool) {
-    *count = u32::try_from(found.len()).expect("fewer neighbors than rows");
-    places[..found.len()].copy_from_slice(found);
-    if !sorted {
-        places[..found.len()].sort_unstable();
+    #[test]
+    fn the_memory_of_an_engine() {
+        let grow = |memory: &mut OfEngine, size| {
+            memory.0.resize(size, Neighbor { row: 0, similarity: 0.0 });
+            Ok::<(), ()>(())
+        };
+        let mut lists = NeighborLists::default();
+        lists.reset_in(2, 3, OfEngine::default, grow).unwrap();
+        let mut slots = lists.slots();
+        assert!(slots.direct(2).is_none());
+        assert_eq!(slots.direct(3).unwrap().len(), 6);
+        slots.set(1, &near(&[7]));
+        assert_eq!(rows_of(&lists), [vec![], vec![7]]);
+        assert!(lists.reset_in(2, 3, OfEngine::default, |_, _| Err(())).is_err());
+        assert!(lists.is_empty());
+        lists.reset(1, 1).unwrap();
+        assert!(lists.slots().direct(1).is_none());
+    }
+
+    #[test]
+    fn more_neighbors_than_memory_holds() {
+        let mut lists = NeighborLists::default();
+        lists.reset(2, 2).unwrap();
+        for (queries, k) in [(1, usize::MAX / 4), (4, usize::MAX / 4 + 1), (3, usize::MAX)] {
+            let refused = lists.reset(queries, k).unwrap_err();
+            assert!(matches!(refused, SearchError::OutOfMemory { .. }), "{refused}");
+            assert!(lists.is_empty());
+        }
+        assert!(lists.reset(2, 2).is_ok());
     }
 }

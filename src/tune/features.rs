@@ -1,11 +1,12 @@
-//! Features by trial: weighting, stems, word pairs, title, term selection, each kept if a
-//! leave-one-out search of a sample says that it pays.
+//! Feature selection by trial: weighting, stems, word pairs, title and term selection. Each is kept
+//! if it improves a leave-one-out search of a sample.
 //!
-//! The search is greedy: one dimension after the other, the best value of each is kept; then all once
-//! more, since the best weighting is another one where few terms are left. Each trial weighs all training documents, searches
-//! the neighbors of the sample and re-votes a coarse grid.
+//! The search is greedy: one dimension after the other, keeping the best value of each; then once
+//! more, because the best weighting changes when terms are dropped. Each trial weights all training
+//! documents, searches the neighbors of the sample and re-votes a coarse grid.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use crate::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
 use crate::corpus::CorpusError;
@@ -14,20 +15,20 @@ use crate::matrix::{Csr, csr};
 use crate::search::{Engines, SearchError};
 use crate::select::{Criterion, Selection};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
-use crate::vote::Electorate;
+use crate::vote::TrainingLabels;
 
 use super::neighbors::{Exclusion, LeaveOneOut};
 use super::{Figures, Grid, Trial, revote};
 
-/// Training documents as weighted rows, and as queries.
+/// Training documents as weighted rows and as queries.
 #[derive(Debug)]
 pub struct Weighted {
-    documents: Csr,
-    queries: Option<Csr>,
+    documents: Arc<Csr>,
+    queries: Option<Arc<Csr>>,
 }
 
 impl Weighted {
-    /// Weighs counted documents.
+    /// Weights counted documents.
     ///
     /// # Panics
     /// Never: counts are valid by construction.
@@ -35,7 +36,7 @@ impl Weighted {
         Self::told_by(counts, fields, weighting, &|_| true)
     }
 
-    /// The same where only the labels of the documents that `tells` takes are known.
+    /// The same, using only the labels of the documents for which `tells` returns true.
     fn told_by(
         counts: &Counts,
         fields: &Fields,
@@ -48,19 +49,21 @@ impl Weighted {
         let terms = TermWeights { idf: &idf, mean_length: rows.mean_length() };
         let weigh = |side, mut rows: RawRows| {
             weighting.weigh_rows(side, &mut rows, terms);
-            csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order")
+            Arc::new(
+                csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"),
+            )
         };
         let queries = (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone()));
         Self { documents: weigh(Side::Document, rows), queries }
     }
 
     /// The rows to search in.
-    pub fn documents(&self) -> &Csr {
+    pub fn documents(&self) -> &Arc<Csr> {
         &self.documents
     }
 
-    /// The same documents as queries.
-    pub fn queries(&self) -> &Csr {
+    /// The rows as queries.
+    pub fn queries(&self) -> &Arc<Csr> {
         self.queries.as_ref().unwrap_or(&self.documents)
     }
 
@@ -82,10 +85,10 @@ impl Weighted {
     }
 }
 
-/// What decides the vectors of documents.
+/// The settings that determine the vectors of documents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Features {
-    /// How text becomes terms; `None`: the documents are vectors.
+    /// How text becomes terms; `None`: the documents are given as vectors.
     pub analyzer: Option<AnalyzerSpec>,
     /// The fields and their boosts.
     pub fields: Fields,
@@ -95,7 +98,7 @@ pub struct Features {
     pub selection: Option<Selection>,
 }
 
-/// Which of the features may be changed.
+/// Which features may be changed.
 #[expect(clippy::struct_excessive_bools, reason = "five dimensions, each free or not")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Free {
@@ -103,9 +106,9 @@ pub struct Free {
     pub analyzer: bool,
     /// The boost of the first line.
     pub title: bool,
-    /// The weighting and the power of the idf.
+    /// The weighting and the exponent of the idf.
     pub weighting: bool,
-    /// The power of χ².
+    /// The exponent of χ².
     pub chi2_power: bool,
     /// The selection of terms.
     pub selection: bool,
@@ -114,12 +117,12 @@ pub struct Free {
 /// A feature that was tried.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Step {
-    /// What was changed.
+    /// The change.
     pub change: String,
-    /// The leave-one-out figures of the best votes of the sample.
+    /// The leave-one-out figures of the best vote on the sample.
     #[serde(flatten)]
     pub trial: Trial,
-    /// Whether it was the best so far.
+    /// Whether it was kept as the best so far.
     pub kept: bool,
 }
 
@@ -138,21 +141,21 @@ pub enum FeatureError {
 pub type Recount<'a> =
     dyn FnMut(&Option<AnalyzerSpec>, &Fields) -> Result<Counts, CorpusError> + 'a;
 
-/// The trials.
+/// How to run the trials.
 pub struct Trials<'a> {
-    /// Counts the training documents anew.
+    /// Counts the training documents again.
     pub recount: &'a mut Recount<'a>,
-    /// The documents that are left out, as rows.
+    /// The documents to leave out, as row numbers.
     pub sample: &'a [u32],
-    /// The largest k.
+    /// The largest k to try.
     pub k_max: NonZeroUsize,
-    /// The grid of votes.
+    /// The votes to try.
     pub grid: &'a Grid,
-    /// Documents that are no neighbors.
+    /// Documents that are excluded as neighbors.
     pub exclusion: Exclusion<'a>,
-    /// What searches, and its threads.
+    /// The engines that search, with their threads.
     pub engines: &'a Engines,
-    /// Told of every trial.
+    /// Called after every trial.
     pub progress: &'a mut dyn FnMut(&Step),
 }
 
@@ -162,14 +165,13 @@ impl std::fmt::Debug for Trials<'_> {
     }
 }
 
-/// The sample is cut into so many parts where terms are selected: for each part the other
-/// documents tell which.
+/// The number of folds of the sample for term selection: the terms for each fold are chosen by the
+/// other documents.
 const FOLDS: u32 = 4;
 
 impl Trials<'_> {
-    /// The leave-one-out neighbors of the sample. Terms are selected and weighted without looking
-    /// at the labels of the documents that are left out: with them, rare terms would look better
-    /// than they are.
+    /// The leave-one-out neighbors of the sample. Terms are selected and weighted without the
+    /// labels of the left-out documents, which would make rare terms look better than they are.
     fn neighbors(&self, counts: &Counts, features: &Features) -> Result<LeaveOneOut, SearchError> {
         let search = |counts: &Counts, rows: &[u32], tells: &dyn Fn(u32) -> bool| {
             let Features { fields, weighting, .. } = features;
@@ -179,7 +181,7 @@ impl Trials<'_> {
         if features.selection.is_none() && features.weighting.chi2_power() <= 0.0 {
             return search(counts, self.sample, &|_| true);
         }
-        // Stretches of the corpus, not single documents: neighbors in order are often alike.
+        // Folds are contiguous stretches: neighboring documents are often alike.
         let documents = u64::try_from(counts.documents()).unwrap_or(u64::MAX).max(1);
         let fold = |row: u32| u64::from(row) * u64::from(FOLDS) * 8 / documents % u64::from(FOLDS);
         let mut found = LeaveOneOut::default();
@@ -199,25 +201,25 @@ impl Trials<'_> {
     }
 }
 
-/// A change is kept if it adds as much: less is chance.
+/// A change is kept if it improves the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
-/// How often all dimensions are gone through.
+/// How many times all dimensions are searched.
 const ROUNDS: usize = 2;
 
 /// The state of the greedy search.
-struct Search<'t, 'a> {
+struct GreedySearch<'t, 'a> {
     trials: &'t mut Trials<'a>,
     best: Features,
     figures: Option<Figures>,
-    /// The counts of every analyzer and fields that were asked for.
+    /// The counts for each combination of analyzer and fields that was requested.
     counted: Vec<((Option<AnalyzerSpec>, Fields), Counts)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
-    /// The stemmer of the corpus's language.
+    /// The stemmer for the corpus's language.
     stemmer: Option<Stemmer>,
 }
 
-/// The best features found from `start`, the counts of their documents, and every step.
+/// The best features found from `start`, the counts of their documents, and all steps.
 ///
 /// # Errors
 /// If the documents cannot be counted or searched.
@@ -227,7 +229,7 @@ pub fn tune_features(
     free: Free,
 ) -> Result<(Features, Counts, Vec<Step>), FeatureError> {
     let fields = start.fields.clone();
-    let mut search = Search {
+    let mut search = GreedySearch {
         trials,
         best: start,
         figures: None,
@@ -264,10 +266,10 @@ pub fn tune_features(
     Ok((best, counts, steps))
 }
 
-impl Search<'_, '_> {
-    /// Where the counts of these features lie.
+impl GreedySearch<'_, '_> {
+    /// The index of the counts for these features; counts if necessary.
     fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
-        // The boost is applied later: fields are counted apart once.
+        // The boost is applied later, so fields are counted separately once.
         let fields = match features.fields {
             Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
             ref fields => fields.clone(),
@@ -292,7 +294,8 @@ impl Search<'_, '_> {
         let found = trials.neighbors(counts, &features)?;
         let sizes = counts.label_sizes();
         let trial =
-            revote(&found, counts.electorate(&sizes), trials.grid, trials.engines.threads()).best;
+            revote(&found, counts.training_labels(&sizes), trials.grid, trials.engines.threads())
+                .best;
         let value = |figures| trials.grid.objective.of(figures);
         let least = |figures| value(figures) + GAIN;
         let kept = self.figures.is_none_or(|figures| value(trial.figures) >= least(figures));
@@ -347,7 +350,7 @@ impl Search<'_, '_> {
     }
 
     fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
-        // Stems and pairs of words often pay only where the best are selected.
+        // Stems and word pairs often help only together with term selection.
         let mut bases = vec![self.best.clone()];
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
@@ -367,7 +370,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// The best features with stems instead of words, or words instead of stems.
+    /// The best features with stemming switched on or off.
     fn other_stems(&self) -> Features {
         let mut other = self.best.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -376,7 +379,7 @@ impl Search<'_, '_> {
         other
     }
 
-    /// The best features with pairs of words, or without them.
+    /// The best features with word pairs switched on or off.
     fn other_pairs(&self) -> Features {
         let mut other = self.best.clone();
         if let Some(analyzer) = &mut other.analyzer {
@@ -387,7 +390,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// What the terms of features are, after how many of them there are.
+/// A description of the terms of features, after their number.
 fn named(how_many: &str, features: &Features) -> String {
     let of = features.analyzer.as_ref().map_or("columns", |analyzer| {
         let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
@@ -401,7 +404,7 @@ fn named(how_many: &str, features: &Features) -> String {
     format!("{how_many} {of}")
 }
 
-/// The language whose stop words are in the most documents, if there is a stemmer for it.
+/// The language whose stop words occur in the most documents, if there is a stemmer for it.
 fn language(counts: &Counts) -> Option<Stemmer> {
     let documents = counts.documents() as f64;
     let frequencies = counts.vocabulary.document_frequencies();
@@ -416,9 +419,9 @@ fn language(counts: &Counts) -> Option<Stemmer> {
 }
 
 impl Counts {
-    /// What the documents are worth in a vote; `sizes` are [`Counts::label_sizes`].
-    pub fn electorate<'a>(&'a self, sizes: &'a [u32]) -> Electorate<'a> {
-        Electorate {
+    /// The training labels and weights for voting; `sizes` are [`Counts::label_sizes`].
+    pub fn training_labels<'a>(&'a self, sizes: &'a [u32]) -> TrainingLabels<'a> {
+        TrainingLabels {
             indptr: &self.label_indptr,
             indices: &self.label_indices,
             weights: &self.weights,

@@ -1,36 +1,37 @@
-//! The leave-one-out search: for each training document its nearest others.
+//! The leave-one-out search: the nearest other documents of each training document.
 
 use std::num::NonZeroUsize;
 
 use crate::matrix::{CsrBuilder, CsrView, row};
-use crate::search::{Neighbor, Queries, Search, SearchError};
-use crate::vote::Electorate;
+use crate::search::{
+    Allow, Neighbor, NeighborLists, Request, RowLists, RowRange, Search, SearchError,
+};
+use crate::vote::TrainingLabels;
 
-/// Queries that are searched together.
+/// The maximum number of queries searched together.
 const BATCH: usize = 2_048;
+/// The maximum number of neighbors of a batch, unless k is very large.
+const PLACES: usize = 1 << 22;
 
-/// Which rows are no neighbors of a document, besides itself.
+/// The number of queries searched together for `k` neighbors each.
+fn batch(k: NonZeroUsize) -> usize {
+    (PLACES / k).clamp(16, BATCH)
+}
+
+/// Which rows are not neighbors of a document, besides itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Exclusion<'a> {
-    /// The document's near-duplicates are left out.
+    /// Excludes the document's near-duplicates.
     pub near: Option<&'a NearDuplicates>,
-    /// Rows of the document's group are left out: a group a row. Empty: no groups.
+    /// Excludes rows of the document's group: one group per row. Empty: no groups.
     pub groups: &'a [u32],
-    /// So many rows before and after the document are left out: in a corpus in order of time they
-    /// are of its own days, as no training document is of a later test document's.
+    /// Excludes this many rows before and after the document. In a chronological corpus these are
+    /// from the same days, whereas a later test document has no training document from its own
+    /// days.
     pub window: u32,
 }
 
-impl Exclusion<'_> {
-    fn allows(&self, query: u32, neighbor: Neighbor) -> bool {
-        let group = |row: u32| self.groups.get(row as usize);
-        self.near.is_none_or(|near| !near.of(query).contains(&neighbor.row))
-            && (self.groups.is_empty() || group(query) != group(neighbor.row))
-            && (self.window == 0 || query.abs_diff(neighbor.row) > self.window)
-    }
-}
-
-/// For each document those others that nearly repeat it.
+/// The near-duplicates of each document.
 #[derive(Debug, Clone, Default)]
 pub struct NearDuplicates {
     bounds: Vec<usize>,
@@ -38,7 +39,7 @@ pub struct NearDuplicates {
 }
 
 impl NearDuplicates {
-    /// The near-duplicates of a document.
+    /// The near-duplicates of a document, in increasing order.
     pub fn of(&self, row: u32) -> &[u32] {
         let row = row as usize;
         match (self.bounds.get(row), self.bounds.get(row + 1)) {
@@ -47,15 +48,15 @@ impl NearDuplicates {
         }
     }
 
-    /// How many documents have one.
+    /// The number of documents that have a near-duplicate.
     pub fn documents(&self) -> usize {
         self.bounds.windows(2).filter(|bounds| bounds[0] < bounds[1]).count()
     }
 
-    /// Finds for each row those of a similarity above `limit`.
+    /// Finds the rows with a similarity above `limit` to each row.
     ///
     /// # Errors
-    /// If the queries do not fit the engine's rows.
+    /// If the queries do not match the engine's rows.
     pub fn search(
         engine: &dyn Search,
         queries: &CsrView<'_>,
@@ -63,25 +64,31 @@ impl NearDuplicates {
     ) -> Result<Self, SearchError> {
         let mut found = Self { bounds: vec![0], rows: Vec::new() };
         let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
+        let mut lists = NeighborLists::default();
         for batch in rows.chunks(BATCH) {
-            let mut lists: Vec<Vec<u32>> = vec![Vec::new(); batch.len()];
+            let mut near: Vec<Vec<u32>> = vec![Vec::new(); batch.len()];
             let mut open: Vec<usize> = (0..batch.len()).collect();
             let mut asked = NonZeroUsize::MIN.saturating_add(15);
             while !open.is_empty() {
-                let answers = answers(engine, queries, batch, &open, asked)?;
                 let mut still = Vec::new();
-                for (&at, answer) in open.iter().zip(answers) {
-                    let near = answer.iter().take_while(|n| n.similarity > limit).count();
-                    if near == asked.get() {
-                        still.push(at);
-                    } else {
-                        lists[at] = answer[..near].iter().map(|n| n.row).collect();
+                for open in open.chunks(self::batch(asked)) {
+                    let asking: Vec<u32> = open.iter().map(|&at| batch[at]).collect();
+                    let none = Exclusion::default();
+                    search_others(engine, queries, &asking, asked, none, &mut lists)?;
+                    for (&at, list) in open.iter().zip(lists.iter()) {
+                        let above = list.iter().take_while(|n| n.similarity > limit).count();
+                        if above == asked.get() {
+                            still.push(at);
+                        } else {
+                            near[at] = list[..above].iter().map(|n| n.row).collect();
+                            near[at].sort_unstable();
+                        }
                     }
                 }
                 open = still;
                 asked = asked.saturating_mul(NonZeroUsize::MIN.saturating_add(3));
             }
-            for list in lists {
+            for list in near {
                 found.rows.extend(list);
                 found.bounds.push(found.rows.len());
             }
@@ -90,28 +97,45 @@ impl NearDuplicates {
     }
 }
 
-/// The `k` nearest rows of those documents of `batch` that `open` names, themselves left out.
-fn answers(
+/// The `k` nearest rows of some documents, without the documents themselves and the excluded rows.
+fn search_others(
     engine: &dyn Search,
     queries: &CsrView<'_>,
-    batch: &[u32],
-    open: &[usize],
+    documents: &[u32],
     k: NonZeroUsize,
-) -> Result<Vec<Vec<Neighbor>>, SearchError> {
-    let excluded: Vec<Option<u32>> = open.iter().map(|&at| Some(batch[at])).collect();
+    exclusion: Exclusion<'_>,
+    found: &mut NeighborLists,
+) -> Result<(), SearchError> {
     let mut builder = CsrBuilder::default();
-    for &at in open {
-        let (terms, weights) = row(queries, batch[at] as usize);
+    let around: Vec<RowRange> =
+        documents.iter().map(|&row| RowRange::around(row, exclusion.window)).collect();
+    let (mut bounds, mut listed) = (vec![0], Vec::new());
+    let mut groups = Vec::new();
+    for &document in documents {
+        let (terms, weights) = row(queries, document as usize);
         builder.push_row(terms.iter().copied().zip(weights.iter().copied()));
+        if let Some(near) = exclusion.near {
+            listed.extend_from_slice(near.of(document));
+            bounds.push(listed.len());
+        }
+        groups.extend(exclusion.groups.get(document as usize));
     }
-    let matrix = builder.build(queries.cols());
-    engine.top_k(Queries { rows: &matrix.view(), excluded: &excluded }, k)
+    let mut allow = Allow::all().except_range(&around);
+    if exclusion.near.is_some() {
+        allow = allow.except_listed(RowLists::new(&bounds, &listed));
+    }
+    if !exclusion.groups.is_empty() {
+        allow = allow.except_group(exclusion.groups, &groups);
+    }
+    let rows = builder.build(queries.cols());
+    let _ = engine.search(&Request::new(&rows, k).among(allow), found)?;
+    Ok(())
 }
 
-/// Documents and their neighbors among the others.
+/// Left-out documents and their neighbors among the others.
 #[derive(Debug, Clone)]
 pub struct LeaveOneOut {
-    /// The documents that were left out, one after the other, as training rows.
+    /// The documents that were left out, one at a time, as training row numbers.
     pub(crate) rows: Vec<u32>,
     /// The neighbors of `rows[i]` are `neighbors[bounds[i]..bounds[i + 1]]`, best first.
     pub(crate) bounds: Vec<usize>,
@@ -125,11 +149,12 @@ impl Default for LeaveOneOut {
 }
 
 impl LeaveOneOut {
-    /// Searches the `k` nearest allowed rows of each of `rows`, itself left out. `queries` are
-    /// the training rows weighted as queries; `progress` is told how many were searched.
+    /// Searches the `k` nearest allowed rows of each of `rows`, without the row itself. `queries`
+    /// are the training rows weighted as queries; `progress` is called with the number searched so
+    /// far.
     ///
     /// # Errors
-    /// If the queries do not fit the engine's rows.
+    /// If the queries do not match the engine's rows.
     pub fn search(
         engine: &dyn Search,
         queries: &CsrView<'_>,
@@ -139,32 +164,14 @@ impl LeaveOneOut {
         progress: &dyn Fn(u64),
     ) -> Result<Self, SearchError> {
         let mut found = Self { rows: rows.to_vec(), bounds: vec![0], neighbors: Vec::new() };
-        let training = queries.rows();
-        let filters =
-            exclusion.near.is_some() || !exclusion.groups.is_empty() || exclusion.window > 0;
-        for batch in rows.chunks(BATCH) {
-            let mut lists: Vec<Vec<Neighbor>> = vec![Vec::new(); batch.len()];
-            // Those whose list is not complete, and how many neighbors are asked for.
-            let mut open: Vec<usize> = (0..batch.len()).collect();
-            let mut asked = if filters { k.saturating_add(k.get() / 4 + 8) } else { k };
-            while !open.is_empty() {
-                let answers = answers(engine, queries, batch, &open, asked)?;
-                let mut still = Vec::new();
-                for (&at, mut answer) in open.iter().zip(answers) {
-                    let complete = answer.len() < asked.get();
-                    answer.retain(|&neighbor| exclusion.allows(batch[at], neighbor));
-                    if answer.len() < k.get() && !complete && asked.get() < training {
-                        still.push(at);
-                    } else {
-                        answer.truncate(k.get());
-                        lists[at] = answer;
-                    }
-                }
-                open = still;
-                asked = asked.saturating_mul(NonZeroUsize::MIN.saturating_add(1));
-            }
-            for list in lists {
-                found.neighbors.extend(list);
+        // There are at most as many neighbors as other documents.
+        let others = NonZeroUsize::new(queries.rows().saturating_sub(1));
+        let k = k.min(others.unwrap_or(NonZeroUsize::MIN));
+        let mut lists = NeighborLists::default();
+        for batch in rows.chunks(batch(k)) {
+            search_others(engine, queries, batch, k, exclusion, &mut lists)?;
+            for list in lists.iter() {
+                found.neighbors.extend_from_slice(list);
                 found.bounds.push(found.neighbors.len());
             }
             progress(found.bounds.len() as u64 - 1);
@@ -172,7 +179,7 @@ impl LeaveOneOut {
         Ok(found)
     }
 
-    /// Adds the documents of another search.
+    /// Appends the documents of another search.
     pub(crate) fn append(&mut self, other: Self) {
         let start = self.neighbors.len();
         self.rows.extend(other.rows);
@@ -180,17 +187,17 @@ impl LeaveOneOut {
         self.bounds.extend(other.bounds[1..].iter().map(|bound| start + bound));
     }
 
-    /// How many documents were left out.
+    /// The number of documents that were left out.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether no document was left out.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The document that was left out, as a training row, and its neighbors, best first.
+    /// A left-out document, as a training row number, and its neighbors, best first.
     ///
     /// # Panics
     /// If `index` is not below [`LeaveOneOut::len`].
@@ -199,15 +206,16 @@ impl LeaveOneOut {
     }
 }
 
-/// How many rows before and after a document are left out when settings are compared, found from
-/// the data: a sixteenth of the corpus, or none where labels stand together.
+/// The number of rows before and after a document to leave out when settings are compared,
+/// estimated from the data: a sixteenth of the corpus, or 0 if documents of the same label are
+/// adjacent.
 ///
-/// In a corpus in order of time, documents near each other are of the same events: leave-one-out
-/// then prefers few and close neighbors, which later documents do not have. Where the order is by
-/// chance, nothing is lost by leaving an eighth out. But where documents of a label stand
-/// together, as in a corpus sorted by label or by name, the window would take the label away: there is
-/// none if more than a quarter of the documents of a document's labels are inside, in the mean.
-pub fn window(among: &Electorate<'_>) -> u32 {
+/// In a chronological corpus, adjacent documents report the same events: leave-one-out then prefers
+/// few, close neighbors, which later documents do not have. If the order is random, leaving out an
+/// eighth of the documents does no harm. But if documents of a label are adjacent, as in a corpus
+/// sorted by label or by name, the window would remove the label. It is therefore 0 if, on average,
+/// it contains more than a quarter of the documents with a document's labels.
+pub fn window(among: &TrainingLabels<'_>) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = rows / 16;
     let mut of_label: Vec<Vec<u32>> = vec![Vec::new(); among.sizes.len()];
@@ -228,16 +236,16 @@ pub fn window(among: &Electorate<'_>) -> u32 {
     if all > 0 && inside * 4 <= all { reach } else { 0 }
 }
 
-/// The cosine above which documents are near-duplicates, found from the data; `None`: the data
-/// show none.
+/// The cosine above which documents are near-duplicates, estimated from the data; `None` if there
+/// are none.
 ///
-/// Documents have their best neighbors around one cosine; where near-duplicates are many, the
-/// cosines of best neighbors pile up at 1 too. The limit is the rarest cosine between the two:
-/// the lowest point of the histogram (twentieths, smoothed over three) after its peak, if the
-/// histogram rises after it to twice that.
+/// The cosines of best neighbors cluster around one value; if there are many near-duplicates, a
+/// second cluster appears at 1. The limit is the rarest cosine between the two: the lowest point of
+/// the histogram (bins of 0.05, smoothed over three) after its peak, if the histogram later rises
+/// to twice that value.
 ///
 /// # Errors
-/// If the queries do not fit the engine's rows.
+/// If the queries do not match the engine's rows.
 pub fn near_limit(engine: &dyn Search, queries: &CsrView<'_>) -> Result<Option<f32>, SearchError> {
     let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
     let step = (rows.len() / 4_000).max(1);
@@ -248,7 +256,7 @@ pub fn near_limit(engine: &dyn Search, queries: &CsrView<'_>) -> Result<Option<f
     Ok(valley(best.map(|neighbor| neighbor.similarity)))
 }
 
-/// Bins of the histogram of best cosines.
+/// The number of bins of the histogram of best cosines.
 const BINS: u16 = 20;
 
 fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
@@ -259,13 +267,13 @@ fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
         let bin = (similarity * f32::from(BINS)) as usize;
         histogram[bin.min(bins - 1)] += 1;
     }
-    // The mean of a bin and its neighbors; the last bin, where equal documents are, is itself.
+    // The mean of a bin and its neighbors; the last bin, with exact copies, is not smoothed.
     let smooth = |bin: usize| {
         let around = &histogram[bin.saturating_sub(1)..(bin + 2).min(bins - 1)];
         f64::from(around.iter().sum::<u32>()) / around.len() as f64
     };
     let peak = (0..bins - 1).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?;
-    // Where near-duplicates outnumber the rest, the peak itself is theirs.
+    // If near-duplicates outnumber the rest, they form the peak itself.
     let peak = if peak > bins * 3 / 4 {
         (0..bins / 2).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?
     } else {

@@ -1,15 +1,17 @@
-//! Thresholds of labels, learnt from leave-one-out scores.
+//! Thresholds of labels, learned from leave-one-out scores.
+
+use std::collections::VecDeque;
 
 use crate::decide::ThresholdRule;
 
-/// The scores of one label: of every document that has one, by falling score, whether the label
-/// is due; and in how many documents it is due, those without a score among them.
+/// The scores of one label, by decreasing score, and whether the label is gold in each document;
+/// and the number of documents in which it is gold, including those without a score.
 #[derive(Debug, Clone, Default)]
 pub struct LabelScores {
-    /// Scores above 0 and whether the label is due there, by falling score.
+    /// Scores above 0 and whether the label is gold there, by decreasing score.
     pub scores: Vec<(f64, bool)>,
-    /// In how many documents the label is due.
-    pub due: u32,
+    /// The number of documents in which the label is gold.
+    pub gold: u32,
 }
 
 /// True positives, false positives and false negatives.
@@ -17,31 +19,33 @@ pub struct LabelScores {
 pub(crate) struct Tally {
     pub(crate) tp: u64,
     pub(crate) fp: u64,
-    pub(crate) due: u64,
+    pub(crate) gold: u64,
 }
 
 impl Tally {
     pub(crate) fn f1(self) -> f64 {
-        // 2 tp + fp + fn, for fn = due − tp.
-        let whole = self.tp + self.fp + self.due;
+        // 2 tp + fp + fn, where fn = gold − tp.
+        let whole = self.tp + self.fp + self.gold;
         if whole == 0 { 0.0 } else { 2.0 * self.tp as f64 / whole as f64 }
     }
 
     pub(crate) fn plus(self, other: Self) -> Self {
-        Self { tp: self.tp + other.tp, fp: self.fp + other.fp, due: self.due + other.due }
+        Self { tp: self.tp + other.tp, fp: self.fp + other.fp, gold: self.gold + other.gold }
     }
 
-    /// The best tally that `given` documents of these can have: nothing due is missed.
+    /// The best tally possible if the label is given to `given` documents: as many gold ones as
+    /// possible.
     fn ideal(self, given: u64) -> Self {
-        Self { tp: self.due, fp: given.saturating_sub(self.due), due: self.due }
+        Self { tp: self.gold, fp: given.saturating_sub(self.gold), gold: self.gold }
     }
 }
 
-/// The left-out documents are cut into so many parts: thresholds that the other parts teach decide
-/// on each part when settings are compared, since on what has taught them they look too good.
+/// The number of folds of the left-out documents. When settings are compared, each fold is decided
+/// with thresholds learned from the other folds, because thresholds look too good on the documents
+/// that they were learned from.
 pub const FOLDS: usize = 5;
 
-/// The part of a document, of so many: eight stretches each, since documents in order are alike.
+/// The fold of a document: eight stretches per fold, because adjacent documents are alike.
 ///
 /// ```
 /// use classify::tune::{FOLDS, fold};
@@ -52,46 +56,46 @@ pub fn fold(document: usize, documents: usize) -> usize {
     document * FOLDS * 8 / documents.max(1) % FOLDS
 }
 
-/// A score of a label in a document.
+/// The score of a label in a document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) score: f64,
-    /// Whose score it is.
+    /// The slot that the score belongs to.
     pub(super) slot: u32,
-    /// The document's part.
+    /// The document's fold.
     pub(super) fold: u8,
-    /// Whether the label is due there.
-    pub(super) due: bool,
+    /// Whether the label is gold there.
+    pub(super) gold: bool,
 }
 
-/// Which documents teach: all, or all but those of one part.
+/// Which documents to learn from: all, or all except one fold.
 pub(super) type Without = Option<usize>;
 
-/// In how many documents of each part a label is due.
-pub(super) type Due = [u32; FOLDS];
+/// The number of documents of each fold in which a label is gold.
+pub(super) type Gold = [u32; FOLDS];
 
-/// In how many of the documents that teach a label is due.
-pub(super) fn due(parts: &Due, without: Without) -> u32 {
+/// The number of documents to learn from in which a label is gold.
+pub(super) fn gold(parts: &Gold, without: Without) -> u32 {
     let left_out = without.map_or(0, |fold| parts[fold]);
     parts.iter().sum::<u32>() - left_out
 }
 
-/// The scores of one label, sorted as far as they have been looked at.
+/// The scores of one label, sorted only as far as needed.
 ///
-/// A rule cuts the falling scores somewhere. Few labels are cut deep: after n scores F1 is at
-/// most 2 due / (n + due), so that most of a long list need not be sorted.
+/// A rule cuts the decreasing scores at some point. Few labels are cut deep: after n scores F1 is
+/// at most 2 gold / (n + gold), so most of a long list need not be sorted.
 #[derive(Debug, Default)]
-pub(super) struct Ladder {
-    /// The first `sorted` are the highest, falling.
+pub(super) struct RankedScores {
+    /// The first `sorted` entries are the highest, in decreasing order.
     entries: Vec<Entry>,
     sorted: usize,
-    due: Due,
+    gold: Gold,
 }
 
-/// Where a list is best cut.
+/// The best cut of a list.
 #[derive(Debug, Clone, Copy)]
 struct Best {
-    /// Half-way between the scores before and after the cut; none: nothing is taken.
+    /// Halfway between the scores before and after the cut; `None`: nothing is taken.
     threshold: Option<f64>,
     tally: Tally,
     value: f64,
@@ -108,27 +112,27 @@ impl Best {
     }
 }
 
-impl Ladder {
-    /// Empties the list, for a label that is due in so many documents.
-    pub(super) fn reset(&mut self, due: Due) {
+impl RankedScores {
+    /// Empties the list, for a label that is gold in the given numbers of documents.
+    pub(super) fn reset(&mut self, gold: Gold) {
         self.entries.clear();
         self.sorted = 0;
-        self.due = due;
+        self.gold = gold;
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
 
-    /// Sorts more, up to `least` entries and beyond: first about as many as a rule looks at.
+    /// Sorts at least `least` entries: at first, about as many as a rule looks at.
     fn sort(&mut self, least: usize) {
         let rest = &mut self.entries[self.sorted..];
         let by_score = |a: &Entry, b: &Entry| b.score.total_cmp(&a.score);
-        let due = due(&self.due, None) as usize;
-        let usual = if self.sorted == 0 { 16 + due * 3 / 2 } else { self.sorted / 2 };
+        let gold = gold(&self.gold, None) as usize;
+        let usual = if self.sorted == 0 { 16 + gold * 3 / 2 } else { self.sorted / 2 };
         let more = least.saturating_sub(self.sorted).max(usual);
         let rest = if more < rest.len() {
-            // Puts the next one in its place too, and everything lower behind it.
+            // Also moves the next entry into place, and all lower ones behind it.
             rest.select_nth_unstable_by(more, by_score);
             &mut rest[..=more]
         } else {
@@ -138,7 +142,7 @@ impl Ladder {
         self.sorted += rest.len();
     }
 
-    /// The entry at a rank, from 0.
+    /// The entry at a rank, counted from 0.
     fn entry(&mut self, rank: usize) -> Option<Entry> {
         while self.sorted <= rank && self.sorted < self.entries.len() {
             self.sort(rank + 1);
@@ -146,7 +150,7 @@ impl Ladder {
         self.entries.get(rank).copied()
     }
 
-    /// The entries of scores that reach a threshold.
+    /// The entries whose scores reach a threshold.
     pub(super) fn reaching(&mut self, threshold: f64) -> &[Entry] {
         while self.sorted < self.entries.len()
             && self.entries[..self.sorted].last().is_none_or(|last| last.score >= threshold)
@@ -157,13 +161,13 @@ impl Ladder {
         &sorted[..sorted.partition_point(|entry| entry.score >= threshold)]
     }
 
-    /// The cut of highest value, of equal ones the shortest. Equal scores are not cut apart;
-    /// `floor` is what comes after the last one.
+    /// The cut with the highest value; ties go to the shortest. Equal scores are not separated;
+    /// `floor` gives the value after the last score.
     ///
-    /// A true positive more may not lower `value`, a false positive more may not raise it.
+    /// `value` must not decrease with true positives, nor increase with false positives.
     fn best(&mut self, without: Without, floor: Floor, value: impl Fn(Tally) -> f64) -> Best {
-        let due = due(&self.due, without);
-        let mut tally = Tally { due: u64::from(due), ..Tally::default() };
+        let gold = gold(&self.gold, without);
+        let mut tally = Tally { gold: u64::from(gold), ..Tally::default() };
         let mut best = Best { threshold: None, tally, value: value(tally) };
         let left_out = without.and_then(|fold| u8::try_from(fold).ok());
         let mut last: Option<f64> = None;
@@ -178,13 +182,13 @@ impl Ladder {
                 }
                 if let Some(last) = last.filter(|&last| entry.score < last) {
                     best.consider(tally, value(tally), (last, entry.score));
-                    // Looked at now and then: nothing longer can be better.
+                    // Checked from time to time: no longer cut can be better.
                     let given = tally.tp + tally.fp;
                     if given.is_multiple_of(8) && value(tally.ideal(given + 1)) < best.value {
                         return best;
                     }
                 }
-                if entry.due {
+                if entry.gold {
                     tally.tp += 1;
                 } else {
                     tally.fp += 1;
@@ -206,7 +210,7 @@ impl Ladder {
         others.next().map(|entry| entry.score)
     }
 
-    /// The `most` highest scores; of equal ones those of the lowest slots are taken.
+    /// The `most` highest scores; ties go to the lowest slots.
     pub(super) fn first(&mut self, most: usize) -> &[Entry] {
         let taken = most.min(self.entries.len());
         let Some(last) = taken.checked_sub(1).and_then(|rank| self.entry(rank)) else {
@@ -219,53 +223,54 @@ impl Ladder {
     }
 }
 
-impl From<&LabelScores> for Ladder {
+impl From<&LabelScores> for RankedScores {
     fn from(label: &LabelScores) -> Self {
-        let entry = |&(score, due): &(f64, bool)| Entry { score, slot: 0, fold: 0, due };
-        let mut due = Due::default();
-        due[0] = label.due;
-        Self { entries: label.scores.iter().map(entry).collect(), sorted: 0, due }
+        let entry = |&(score, gold): &(f64, bool)| Entry { score, slot: 0, fold: 0, gold };
+        let mut gold = Gold::default();
+        gold[0] = label.gold;
+        Self { entries: label.scores.iter().map(entry).collect(), sorted: 0, gold }
     }
 }
 
-/// What comes after the last score.
+/// The value after the last score.
 type Floor = fn(f64) -> f64;
 
-/// What [`ThresholdRule::ScutFbr`] takes for each label instead of a cut of lower F1 than its limit.
+/// The cuts that [`ThresholdRule::ScutFbr`] replaces if their F1 is below its limit.
 #[derive(Debug)]
 pub(super) struct Cuts {
-    /// The threshold of best F1, that F1, and the highest score.
+    /// For each label, the threshold of best F1, that F1, and the highest score.
     labels: Vec<(Option<f64>, f64, Option<f64>)>,
 }
 
 impl Cuts {
-    /// The cuts of best F1 of labels.
-    pub(super) fn scut(labels: &mut [Ladder], without: Without) -> Self {
-        let cut = |label: &mut Ladder| {
+    /// The cuts of best F1 of each label.
+    pub(super) fn scut(labels: &mut [RankedScores], without: Without) -> Self {
+        let cut = |label: &mut RankedScores| {
             let best = label.best(without, |_| 0.0, Tally::f1);
             (best.threshold, best.value, label.top(without))
         };
         Self { labels: labels.iter_mut().map(cut).collect() }
     }
 
-    /// The thresholds where those of a best F1 below `fbr` are replaced by the highest score.
+    /// The thresholds, using the highest score if the best F1 is below `fbr`.
     pub(super) fn with_fbr(&self, fbr: f64) -> Vec<Option<f64>> {
         let threshold = |&(best, f1, top)| if f1 < fbr { top } else { best };
         self.labels.iter().map(threshold).collect()
     }
 }
 
-/// RTCut: as SCut on values of rank and score, which are negative from the second rank on; those
-/// of one rank are less than a half apart, those of two ranks more.
-pub(super) fn rtcut(labels: &mut [Ladder], without: Without) -> Vec<Option<f64>> {
-    let cut = |label: &mut Ladder| label.best(without, |last| last - 0.5, Tally::f1).threshold;
+/// RTCut: SCut on combined values of rank and score, which are negative from the second rank on.
+/// Values of the same rank differ by less than one half, those of different ranks by more.
+pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
+    let cut =
+        |label: &mut RankedScores| label.best(without, |last| last - 0.5, Tally::f1).threshold;
     labels.iter_mut().map(cut).collect()
 }
 
-/// Lin and Lin 2023, section 4.3, on given scores: labels by falling frequency, then by number.
-pub(super) fn micromacro(labels: &mut [Ladder], without: Without) -> Vec<Option<f64>> {
+/// Lin and Lin 2023, section 4.3, on given scores: labels by decreasing frequency, then by number.
+pub(super) fn micromacro(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by_key(|&label| (std::cmp::Reverse(due(&labels[label].due, without)), label));
+    order.sort_by_key(|&label| (std::cmp::Reverse(gold(&labels[label].gold, without)), label));
     let mut thresholds = vec![None; labels.len()];
     let mut so_far = Tally::default();
     for (seen, &label) in (1u32..).zip(&order) {
@@ -277,17 +282,17 @@ pub(super) fn micromacro(labels: &mut [Ladder], without: Without) -> Vec<Option<
     thresholds
 }
 
-/// How many thresholds each doubling of the score has.
+/// The number of thresholds per doubling of the score.
 const PER_DOUBLING: u64 = 16;
-/// The lowest threshold that is tried: 2⁻⁹.
+/// The lowest threshold to try: 2⁻⁹.
 const LOWEST: f64 = 1.0 / 512.0;
-/// The thresholds that smoothed rules and the one threshold for all labels try: step 0 is what is
-/// below the lowest of them.
+/// The number of steps: the thresholds that smoothed rules and the single threshold for all labels
+/// try. Step 0 stands for all scores below the lowest threshold.
 pub(super) const STEPS: usize = 9 * 16 + 2;
 
 /// The highest step that a score from 0 to 1 reaches.
 pub(super) fn step(score: f64) -> usize {
-    // The leading bits of a number above 0 rise with it: exponent, then four of the mantissa.
+    // The leading bits of a positive number increase with it: exponent, then four bits of mantissa.
     let leading = |number: f64| number.to_bits() >> (52 - PER_DOUBLING.trailing_zeros());
     let steps = (leading(score) + 1).saturating_sub(leading(LOWEST));
     usize::try_from(steps).unwrap_or(STEPS).min(STEPS - 1)
@@ -299,158 +304,203 @@ pub(super) fn threshold(step: usize) -> f64 {
     f64::from_bits(LOWEST.to_bits() + (steps << (52 - PER_DOUBLING.trailing_zeros())))
 }
 
-/// For each label and step how many scores reach it, right and wrong ones; by part.
-#[derive(Debug, Default)]
-pub(super) struct Histogram {
-    /// `[(fold · labels + label) · STEPS + step]`.
-    counts: Vec<(u32, u32)>,
-    /// The same of all parts.
-    all: Vec<(u32, u32)>,
-}
+/// For each step, how many scores of a label reach it: right and wrong ones.
+pub(super) type Reached = [(u32, u32); STEPS];
 
-impl Histogram {
-    pub(super) fn reset(&mut self, labels: usize) {
-        self.all.clear();
-        self.counts.clear();
-        self.counts.resize(FOLDS * labels * STEPS, (0, 0));
+impl RankedScores {
+    /// How many scores of the documents to learn from reach each step; `None` if there is no right
+    /// one among them, so that F1 is 0 at every step.
+    pub(super) fn reached(&self, without: Without) -> Option<Box<Reached>> {
+        let left_out = without.and_then(|fold| u8::try_from(fold).ok());
+        let entries = || self.entries.iter().filter(|entry| Some(entry.fold) != left_out);
+        if !entries().any(|entry| entry.gold) {
+            return None;
+        }
+        let mut reached = Box::new([(0, 0); STEPS]);
+        for entry in entries() {
+            let (right, wrong) = &mut reached[step(entry.score)];
+            if entry.gold { *right += 1 } else { *wrong += 1 }
+        }
+        cumulate(reached.iter_mut().rev());
+        Some(reached)
     }
 
-    pub(super) fn add(&mut self, label: usize, score: f64, fold: usize, due: bool) {
-        let labels = self.counts.len() / (FOLDS * STEPS);
-        let (right, wrong) = &mut self.counts[(fold * labels + label) * STEPS + step(score)];
-        if due { *right += 1 } else { *wrong += 1 }
-    }
-
-    /// From here each step counts all scores that reach it; with `below`, all that do not.
-    pub(super) fn cumulate(&mut self, below: bool) {
-        for steps in self.counts.chunks_exact_mut(STEPS) {
-            let mut sum = (0, 0);
-            let add = |step: &mut (u32, u32)| {
-                let with = (sum.0 + step.0, sum.1 + step.1);
-                *step = if below { sum } else { with };
-                sum = with;
-            };
-            if below {
-                steps.iter_mut().for_each(add);
-            } else {
-                steps.iter_mut().rev().for_each(add);
-            }
-        }
-        let part = self.counts.len() / FOLDS;
-        self.all.extend_from_slice(&self.counts[..part]);
-        for fold in self.counts[part..].chunks_exact(part.max(1)) {
-            for (sum, count) in self.all.iter_mut().zip(fold) {
-                *sum = (sum.0 + count.0, sum.1 + count.1);
-            }
-        }
-    }
-
-    /// The tally of a label at a step.
-    pub(super) fn tally(&self, label: usize, step: usize, due: u32, without: Without) -> Tally {
-        let at = label * STEPS + step;
-        let (mut right, mut wrong) = self.all[at];
-        if let Some(fold) = without {
-            let part = self.counts[fold * self.all.len() + at];
-            (right, wrong) = (right - part.0, wrong - part.1);
-        }
-        Tally { tp: right.into(), fp: wrong.into(), due: due.into() }
+    /// All entries, in any order.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 }
 
-/// So many labels before a label in the order of frequency, and after it, lend it their curves.
+/// Replaces counts by their cumulative sums.
+pub(super) fn cumulate<'c, N: Copy + Default + std::ops::Add<Output = N> + 'c>(
+    counts: impl Iterator<Item = &'c mut (N, N)>,
+) {
+    let mut sum = (N::default(), N::default());
+    for count in counts {
+        sum = (sum.0 + count.0, sum.1 + count.1);
+        *count = sum;
+    }
+}
+
+/// The number of labels on each side, in order of frequency, whose curves are averaged.
 const REACH: usize = 10;
 
-/// For each label F1 as a curve over thresholds, smoothed by the labels of nearest frequency.
+/// F1 at each step.
+type Curve = [f64; STEPS];
+
+/// For each weight, the thresholds where the smoothed F1 curves are highest; ties go to the lowest.
 ///
-/// The best threshold of a label of few documents is chance: these few decide. Labels of about
-/// the same frequency have about the same scores, so that their mean curve tells where the
-/// threshold lies. A label of n documents takes n times its own curve, and `weight` times the
-/// mean of the curves of the labels around it that are due at least twice.
-#[derive(Debug)]
-pub(super) struct Curves {
-    /// `[label · STEPS + step]`.
-    own: Vec<f64>,
-    around: Vec<f64>,
-    due: Vec<u32>,
+/// The best threshold of a label with few documents is largely chance. Labels of similar frequency
+/// have similar scores, so their mean curve shows where the threshold lies. For a label with n
+/// documents, its own curve has weight n, and the mean of the curves of surrounding labels with at
+/// least two documents has weight `weight`.
+///
+/// Only the curves of one neighborhood are in memory. Labels that are right in no document share
+/// one search per neighborhood.
+pub(super) fn scut_smoothed(
+    labels: &[RankedScores],
+    weights: &[f64],
+    without: Without,
+) -> Vec<Vec<Option<f64>>> {
+    let documents: Vec<u32> = labels.iter().map(|label| gold(&label.gold, without)).collect();
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&label| (documents[label], label));
+    let usable: Vec<usize> = order.iter().copied().filter(|&label| documents[label] > 1).collect();
+    let mut thresholds = vec![vec![None; labels.len()]; weights.len()];
+    let mut around = Neighborhood::new(labels, &documents, &usable, without);
+    let mut usable_before = 0;
+    for &label in &order {
+        around.move_to(usable_before);
+        usable_before += usize::from(documents[label] > 1);
+        let own = curve(&labels[label], documents[label], without);
+        for (thresholds, &weight) in thresholds.iter_mut().zip(weights) {
+            thresholds[label] = match &own {
+                Some(own) => highest(
+                    own.iter()
+                        .zip(around.mean.iter())
+                        .map(|(own, mean)| f64::from(documents[label]) * own + weight * mean),
+                ),
+                None => around.highest(weight),
+            };
+        }
+    }
+    thresholds
 }
 
-impl Curves {
-    pub(super) fn new(histogram: &Histogram, parts: &[Due], without: Without) -> Self {
-        let due: Vec<u32> = parts.iter().map(|parts| due(parts, without)).collect();
-        let mut own = vec![0.0; due.len() * STEPS];
-        for (label, curve) in own.chunks_exact_mut(STEPS).enumerate() {
-            for (step, f1) in curve.iter_mut().enumerate() {
-                *f1 = histogram.tally(label, step, due[label], without).f1();
-            }
-        }
-        let mut order: Vec<usize> = (0..due.len()).collect();
-        order.sort_by_key(|&label| (due[label], label));
-        let usable: Vec<usize> = order.iter().copied().filter(|&label| due[label] > 1).collect();
-        let mut around = vec![0.0; own.len()];
-        for &label in &order {
-            let at = usable.partition_point(|&other| (due[other], other) < (due[label], label));
-            let first = at.saturating_sub(REACH).min(usable.len().saturating_sub(2 * REACH + 1));
-            let near = &usable[first..(first + 2 * REACH + 1).min(usable.len())];
-            let mean = &mut around[label * STEPS..(label + 1) * STEPS];
-            for &other in near {
-                let curve = &own[other * STEPS..(other + 1) * STEPS];
-                mean.iter_mut().zip(curve).for_each(|(mean, f1)| *mean += f1);
-            }
-            for mean in mean {
-                *mean /= near.len().max(1) as f64;
-            }
-        }
-        Self { own, around, due }
-    }
+/// F1 of a label at each step; `None`: 0 everywhere.
+fn curve(label: &RankedScores, documents: u32, without: Without) -> Option<Box<Curve>> {
+    let reached = label.reached(without)?;
+    let f1 =
+        |(tp, fp): (u32, u32)| Tally { tp: tp.into(), fp: fp.into(), gold: documents.into() }.f1();
+    Some(Box::new(reached.map(f1)))
+}
 
-    /// The thresholds where the curves are highest, of equal ones the lowest.
-    pub(super) fn thresholds(&self, weight: f64) -> Vec<Option<f64>> {
-        let best = |label: usize| {
-            let curve = label * STEPS..(label + 1) * STEPS;
-            let due = f64::from(self.due[label]);
-            let values = self.own[curve.clone()].iter().zip(&self.around[curve]);
-            let values = values.map(|(own, around)| due * own + weight * around);
-            let mut best = (None, 0.0);
-            for (step, value) in values.enumerate().skip(1) {
-                if value > best.1 {
-                    best = (Some(threshold(step)), value);
-                }
-            }
-            best.0
+/// The threshold of the first maximum above 0; step 0 means none.
+fn highest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut best = (None, 0.0);
+    for (step, value) in values.enumerate().skip(1) {
+        if value > best.1 {
+            best = (Some(threshold(step)), value);
+        }
+    }
+    best.0
+}
+
+/// The mean curve of up to 21 labels of similar frequency.
+struct Neighborhood<'l> {
+    labels: &'l [RankedScores],
+    documents: &'l [u32],
+    /// The labels whose curves are averaged, by frequency.
+    usable: &'l [usize],
+    without: Without,
+    /// The curves of `usable[first..first + curves.len()]`.
+    curves: VecDeque<Option<Box<Curve>>>,
+    first: usize,
+    mean: Box<Curve>,
+    /// The maximum of the mean curve alone, by weight.
+    highest: Vec<(f64, Option<f64>)>,
+}
+
+impl<'l> Neighborhood<'l> {
+    /// The neighborhood of the rarest labels.
+    fn new(
+        labels: &'l [RankedScores],
+        documents: &'l [u32],
+        usable: &'l [usize],
+        without: Without,
+    ) -> Self {
+        let (curves, mean) = (VecDeque::new(), Box::new([0.0; STEPS]));
+        let mut around = Self {
+            labels,
+            documents,
+            usable,
+            without,
+            curves,
+            first: 0,
+            mean,
+            highest: Vec::new(),
         };
-        (0..self.due.len()).map(best).collect()
+        around.refill();
+        around
+    }
+
+    /// Moves on to the labels around a position in the order of frequency.
+    fn move_to(&mut self, place: usize) {
+        let last = self.usable.len().saturating_sub(2 * REACH + 1);
+        let first = place.saturating_sub(REACH).min(last);
+        if first != self.first {
+            self.curves.drain(..(first - self.first).min(self.curves.len()));
+            self.first = first;
+            self.refill();
+        }
+    }
+
+    fn refill(&mut self) {
+        let end = (self.first + 2 * REACH + 1).min(self.usable.len());
+        for &label in &self.usable[self.first + self.curves.len()..end] {
+            self.curves.push_back(curve(&self.labels[label], self.documents[label], self.without));
+        }
+        self.mean.fill(0.0);
+        for curve in self.curves.iter().flatten() {
+            self.mean.iter_mut().zip(curve.iter()).for_each(|(mean, f1)| *mean += f1);
+        }
+        let count = self.curves.len().max(1) as f64;
+        self.mean.iter_mut().for_each(|mean| *mean /= count);
+        self.highest.clear();
+    }
+
+    /// The threshold at the maximum of the mean curve alone.
+    fn highest(&mut self, weight: f64) -> Option<f64> {
+        let known = self.highest.iter().find(|known| known.0.to_bits() == weight.to_bits());
+        if let Some(&(_, threshold)) = known {
+            return threshold;
+        }
+        let threshold = highest(self.mean.iter().map(|mean| weight * mean));
+        self.highest.push((weight, threshold));
+        threshold
     }
 }
 
-/// The threshold of every label by a rule; `None`: never. `parameter` is the limit of
-/// [`ThresholdRule::ScutFbr`] or the weight of [`ThresholdRule::ScutSmoothed`]; the scores of
-/// [`ThresholdRule::Rtcut`] are its values.
+/// The threshold of every label by a rule; `None`: the label is never given. `parameter` is the
+/// limit of [`ThresholdRule::ScutFbr`] or the weight of [`ThresholdRule::ScutSmoothed`]; for
+/// [`ThresholdRule::Rtcut`] the scores are its values.
 ///
 /// ```
 /// use classify::decide::ThresholdRule;
 /// use classify::tune::{LabelScores, thresholds};
 ///
 /// let scores = vec![(0.9, true), (0.6, true), (0.4, false)];
-/// let label = LabelScores { scores, due: 2 };
+/// let label = LabelScores { scores, gold: 2 };
 /// assert_eq!(thresholds(ThresholdRule::Scut, 0.0, &[label]), [Some(0.5)]);
 /// ```
 pub fn thresholds(rule: ThresholdRule, parameter: f64, labels: &[LabelScores]) -> Vec<Option<f64>> {
-    let mut ladders: Vec<Ladder> = labels.iter().map(Ladder::from).collect();
+    let mut score_rankings: Vec<RankedScores> = labels.iter().map(RankedScores::from).collect();
     match rule {
-        ThresholdRule::Scut => Cuts::scut(&mut ladders, None).with_fbr(0.0),
-        ThresholdRule::ScutFbr => Cuts::scut(&mut ladders, None).with_fbr(parameter),
-        ThresholdRule::Rtcut => rtcut(&mut ladders, None),
-        ThresholdRule::Micromacro => micromacro(&mut ladders, None),
-        ThresholdRule::ScutSmoothed => {
-            let mut histogram = Histogram::default();
-            histogram.reset(labels.len());
-            for (label, scores) in labels.iter().enumerate() {
-                scores.scores.iter().for_each(|&(score, due)| histogram.add(label, score, 0, due));
-            }
-            histogram.cumulate(false);
-            let parts: Vec<Due> = ladders.iter().map(|ladder| ladder.due).collect();
-            Curves::new(&histogram, &parts, None).thresholds(parameter)
-        }
+        ThresholdRule::Scut => Cuts::scut(&mut score_rankings, None).with_fbr(0.0),
+        ThresholdRule::ScutFbr => Cuts::scut(&mut score_rankings, None).with_fbr(parameter),
+        ThresholdRule::Rtcut => rtcut(&mut score_rankings, None),
+        ThresholdRule::Micromacro => micromacro(&mut score_rankings, None),
+        ThresholdRule::ScutSmoothed => scut_smoothed(&score_rankings, &[parameter], None).remove(0),
     }
 }
 
@@ -458,13 +508,13 @@ pub fn thresholds(rule: ThresholdRule, parameter: f64, labels: &[LabelScores]) -
 mod tests {
     use super::*;
 
-    fn label(scores: &[(f64, bool)], due: u32) -> LabelScores {
-        LabelScores { scores: scores.to_vec(), due }
+    fn label(scores: &[(f64, bool)], gold: u32) -> LabelScores {
+        LabelScores { scores: scores.to_vec(), gold }
     }
 
     #[test]
     fn cuts_by_hand() {
-        // F1 of cuts: 0, 2/4, 2/5, 4/6 (tied scores together), so all three.
+        // F1 of cuts: 0, 2/4, 2/5, 4/6 (tied scores together), so all three are taken.
         let tied = label(&[(0.9, true), (0.5, false), (0.5, true)], 3);
         assert_eq!(thresholds(ThresholdRule::Scut, 0.0, std::slice::from_ref(&tied)), [Some(0.25)]);
         let never = label(&[(0.9, false)], 4);
@@ -477,8 +527,8 @@ mod tests {
         assert_eq!(thresholds(ThresholdRule::Rtcut, 0.0, &[values]), [Some(-1.4)]);
     }
 
-    /// Alone the rare label would be given six times to be right once; with the frequent label
-    /// before it, that costs more micro F1 than it adds to the macro F1.
+    /// On its own, the rare label would be given six times to be right once. After the frequent
+    /// label, that costs more micro F1 than it adds to macro F1.
     #[test]
     fn micromacro_goes_by_frequency() {
         let frequent = label(&[(0.9, true), (0.8, true), (0.7, true), (0.2, false)], 3);

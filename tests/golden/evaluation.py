@@ -11,6 +11,7 @@ import sys
 import numpy as np
 from scipy.stats import binomtest, ttest_rel, wilcoxon
 from sklearn.isotonic import IsotonicRegression
+from sklearn.metrics import f1_score
 
 random = np.random.default_rng(11)
 
@@ -64,4 +65,74 @@ for size, digits in ((1, 3), (30, 1), (200, 3), (500, 2)):
         }
     )
 
-json.dump({"signs": signs, "pairs": pairs, "holm": holm, "isotonic": isotonic}, sys.stdout)
+# Intervals of macro F1 and of its difference between two runs over the same documents. The draws
+# are those of the program (SplitMix64), everything else is numpy's and scikit-learn's.
+MASK = (1 << 64) - 1
+STEP = 0x9E3779B97F4A7C15
+
+
+def mix(x):
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def draws(count, seed, replicate):
+    state = mix(seed ^ mix((replicate + STEP) & MASK))
+    drawn = []
+    for _ in range(count):
+        state = (state + STEP) & MASK
+        drawn.append((mix(state) * count) >> 64)
+    return drawn
+
+
+def macro_f1(gold, predicted):
+    return f1_score(gold, predicted, average="macro", zero_division=0)
+
+
+def corrected(estimate, values):
+    """Percentiles less the bias of the replicates."""
+    low, high = np.quantile(values, [0.025, 0.975])
+    bias = np.mean(values) - estimate
+    return [float(low - bias), float(high - bias)]
+
+
+def counts(gold, predicted):
+    return np.stack([gold & predicted, ~gold & predicted, gold & ~predicted]).astype(float)
+
+
+def macro_f1_of_draws(parts, weights):
+    tp, fp, missed = (weights @ part for part in parts)
+    whole = 2 * tp + fp + missed
+    return np.mean(np.divide(2 * tp, whole, out=np.zeros_like(whole), where=whole > 0), axis=1)
+
+
+documents, labels, seed = 60, 25, 9
+gold = random.random((documents, labels)) < 1.2 / (2 + np.arange(labels))
+runs = [
+    np.where(random.random(gold.shape) < 0.75, gold, random.random(gold.shape) < 0.03)
+    for _ in range(2)
+]
+weights = np.zeros((1000, documents))
+for replicate, row in enumerate(weights):
+    np.add.at(row, draws(documents, seed, replicate), 1)
+estimates = [macro_f1(gold, run) for run in runs]
+values = [macro_f1_of_draws(counts(gold, run), weights) for run in runs]
+# The fast form is scikit-learn's.
+for replicate in (0, 17):
+    drawn = draws(documents, seed, replicate)
+    slow = [macro_f1(gold[drawn], run[drawn]) for run in runs]
+    assert np.allclose(slow, [value[replicate] for value in values])
+difference = estimates[1] - estimates[0]
+numbers = [[np.flatnonzero(row).tolist() for row in matrix] for matrix in (gold, *runs)]
+bootstrap = {
+    "labels": labels,
+    "seed": seed,
+    "gold": numbers[0],
+    "runs": numbers[1:],
+    "macro_f1": estimates,
+    "intervals": [corrected(*pair) for pair in zip(estimates, values)],
+    "difference": corrected(difference, values[1] - values[0]),
+}
+
+json.dump({"bootstrap": bootstrap, "signs": signs, "pairs": pairs, "holm": holm, "isotonic": isotonic}, sys.stdout)

@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Bar(ProgressBar);
 
 impl Bar {
-    pub(crate) fn new(what: &'static str) -> Self {
-        if !std::io::stderr().is_terminal() {
+    pub(crate) fn new(what: &'static str, is_quiet: bool) -> Self {
+        if is_quiet || !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());
         }
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());

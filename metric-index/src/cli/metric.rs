@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use metric_index::metric::{
-    Angular, Chebyshev, Coordinates, Euclidean, Hamming, Manhattan, Metric, Minkowski,
+    Angular, Chebyshev, Coordinates, Distances, Euclidean, Hamming, Manhattan, Metric, Minkowski,
 };
 
 /// A metric that is chosen while the program runs.
@@ -83,17 +83,15 @@ impl Metric<[f32]> for VectorMetric {
     fn distance_within(&self, a: &[f32], b: &[f32], radius: f32) -> Option<f32> {
         each!(self, metric => metric.distance_within(a, b, radius))
     }
-}
+    fn distances_from<'a>(&'a self, point: &'a [f32]) -> Option<Box<dyn Distances<[f32]> + 'a>> {
+        each!(self, metric => metric.distances_from(point))
+    }
 
-impl Coordinates for VectorMetric {
-    /// 0, which excludes nothing, for the metrics that do not grow with the coordinates.
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        match self {
-            Self::Euclidean => Euclidean.distance_from_box(point, low, high),
-            Self::Manhattan => Manhattan.distance_from_box(point, low, high),
-            Self::Chebyshev => Chebyshev.distance_from_box(point, low, high),
-            Self::Minkowski(metric) => metric.distance_from_box(point, low, high),
-            Self::Angular | Self::Hamming => 0.0,
-        }
+    fn coordinates(&self) -> Option<&dyn Coordinates> {
+        each!(self, metric => metric.coordinates())
+    }
+
+    fn name(&self) -> Option<String> {
+        each!(self, metric => Metric::<[f32]>::name(metric))
     }
 }

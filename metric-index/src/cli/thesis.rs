@@ -4,23 +4,24 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use array_file::output::{Output, OutputError, Outputs};
 use clap::Args;
-use metric_index::collector::{Answer, Nearest, Within};
+use metric_index::collector::{AnyCollector, Nearest, Within};
 use metric_index::estimate::radius_of_share;
 use metric_index::generate::{clustered, held_out};
-use metric_index::index::{AnyIndex, BruteForce, ClusterSize, EgnatOptions, Index, Kind, Pivots};
+use metric_index::index::{AnyIndex, ClusterSize, EgnatOptions, Kind, Pivots, search};
 use metric_index::metric::{Edit, Euclidean, Metric};
 use metric_index::points::{Points, Subset};
 use metric_index::strategy::{Arrivals, Measures, Options, Strategy, run, run_distributed};
 use serde::Serialize;
 
-use super::{Failure, Outcome, say};
+use super::{Failure, Outcome, Talk, all_cores, refused, start_threads};
 
 mod chart;
 mod report;
 
 #[derive(Debug, Args)]
-pub(crate) struct Thesis {
+pub(super) struct Thesis {
     /// A file of words, one a line; some are held out and half of those changed by a letter, as queries [default:
     /// vectors only]
     #[arg(long, value_name = "FILE")]
@@ -44,6 +45,10 @@ pub(crate) struct Thesis {
     /// Waiting queries a thread from which `hybrid` is local, `C_max` in the thesis
     #[arg(long, value_name = "N", default_value_t = 2)]
     waiting: u32,
+    /// Spread of the pivots of the SSS-Index, α: the thesis has 0.4, which takes several times as many pivots on these
+    /// data
+    #[arg(long, value_name = "A", default_value_t = 0.6)]
+    alpha: f32,
     /// Runs of each measurement; the median is shown
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
@@ -90,14 +95,32 @@ struct Measured {
     messages: u64,
 }
 
-struct Space<'a, S, M> {
+/// A space as the report names it.
+#[derive(Debug, Clone)]
+struct About {
     name: &'static str,
+    /// The file, or how the points were made.
+    data: String,
+    metric: String,
+    points: usize,
+    queries: usize,
+    radii: [f32; 3],
+    /// The names of the figures, and what they stand for: `lc:64`.
+    indexes: Vec<(&'static str, String)>,
+}
+
+struct Space<'a, S: Points> {
+    name: &'static str,
+    data: String,
     points: &'a S,
     queries: &'a S,
-    metric: M,
+    metric: &'a dyn Metric<S::Point>,
     radii: [f32; 3],
     kinds: Vec<(&'static str, Kind)>,
 }
+
+/// An index of some of the points, of any kind and metric.
+type Built<'a, S> = AnyIndex<Subset<&'a S>, &'a dyn Metric<<S as Points>::Point>>;
 
 /// Range or nearest neighbors.
 #[derive(Debug, Clone, Copy)]
@@ -113,13 +136,20 @@ impl Ask {
             Self::Nearest(k) => format!("k = {k}"),
         }
     }
+
+    fn collector(self) -> AnyCollector {
+        match self {
+            Self::Within(radius) => AnyCollector::Within(Within::new(radius)),
+            Self::Nearest(k) => AnyCollector::Nearest(Nearest::new(k)),
+        }
+    }
 }
 
 /// The thesis's five, and one more.
-fn kinds(bucket: u32) -> Vec<(&'static str, Kind)> {
+fn kinds(bucket: u32, alpha: f32) -> Vec<(&'static str, Kind)> {
     vec![
         ("LC", Kind::ListOfClusters(ClusterSize::Points(bucket))),
-        ("SSS-Index", Kind::SssIndex(Pivots::Spread(0.6))),
+        ("SSS-Index", Kind::SssIndex(Pivots::Spread(alpha))),
         ("SSS-Tree", Kind::SssTree(0.4)),
         ("EGNAT", Kind::Egnat(EgnatOptions::default())),
         ("M-tree", Kind::MTree(32)),
@@ -127,44 +157,81 @@ fn kinds(bucket: u32) -> Vec<(&'static str, Kind)> {
     ]
 }
 
+/// What is written at the end.
+struct Files {
+    json: Option<Output>,
+    /// The figures, by name and space.
+    figures: Vec<(String, Output)>,
+    printed: Option<Output>,
+}
+
 impl Thesis {
-    pub(crate) fn run(self) -> Outcome {
+    /// Opens what is written at the end, before anything is measured.
+    fn outputs(&self) -> Result<Files, Failure> {
+        let mut files = Outputs::default();
+        self.words.iter().for_each(|words| files.reads(words));
+        let json = self.json.as_ref().map(|path| files.open(path)).transpose()?;
+        let mut figures = Vec::new();
+        if let Some(folder) = &self.svg {
+            let made = std::fs::create_dir_all(folder);
+            made.map_err(|error| OutputError::write(folder, error))?;
+            let words = self.words.as_ref().map(|_| "words");
+            let vectors = (self.vectors > 0).then_some("vectors");
+            for space in words.into_iter().chain(vectors) {
+                for figure in report::figures() {
+                    let name = format!("{figure}-{space}.svg");
+                    let output = files.open(&folder.join(&name))?;
+                    figures.push((name, output));
+                }
+            }
+        }
+        let printed = if files.take_standard_output() { None } else { Some(Output::standard()?) };
+        Ok(Files { json, figures, printed })
+    }
+
+    pub(super) fn run(self, talk: Talk) -> Outcome {
         if self.queries == 0 || (self.words.is_none() && self.vectors == 0) {
             let text = "nothing to measure: give --words or --vectors, and --queries from 1";
             return Err(Failure::usage(text.to_owned()));
         }
-        let all = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let threads = self.threads.unwrap_or_else(all);
-        let mut bench = Bench { flags: &self, threads, measured: Vec::new() };
+        let outputs = self.outputs()?;
+        let threads = self.threads.unwrap_or_else(all_cores);
+        start_threads(None)?;
+        let mut bench =
+            Bench { flags: &self, talk, threads, spaces: Vec::new(), measured: Vec::new() };
         if let Some(path) = &self.words {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
-            let (points, queries) = held_out(text.lines().map(str::trim), self.queries, self.seed);
+            let (points, queries) = held_out(
+                text.trim_start_matches('\u{feff}').lines().map(str::trim),
+                self.queries,
+                self.seed,
+            );
             let (points, queries, radii) = (&points, &queries, [1.0, 2.0, 3.0]);
-            let (name, kinds) = ("words", kinds(32));
-            if self.table {
-                bench.space(&Space { name, points, queries, metric: ByTable, radii, kinds })?;
-            } else {
-                bench.space(&Space { name, points, queries, metric: Edit, radii, kinds })?;
-            }
+            let (name, kinds) = ("words", kinds(32, self.alpha));
+            let data = format!("{}, seed {}", path.display(), self.seed);
+            let metric: &dyn Metric<str> = if self.table { &ByTable } else { &Edit };
+            bench.space(&Space { name, data, points, queries, metric, radii, kinds })?;
         }
         if self.vectors > 0 {
             let (points, queries) = clustered(self.vectors, self.queries, self.seed);
             let radius = |share| radius_of_share(&points, &Euclidean, share, 50, self.seed);
-            let radius = |share| radius(share).map_err(Failure::of(3));
+            let radius = |share| radius(share).map_err(refused);
             let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
-            let kinds = kinds(64);
+            let kinds = kinds(64, self.alpha);
+            let data = format!("made: 20 dimensions around 200 centers, seed {}", self.seed);
             let (points, queries) = (&points, &queries);
             bench.space(&Space {
                 name: "vectors",
+                data,
                 points,
                 queries,
-                metric: Euclidean,
+                metric: &Euclidean,
                 radii,
                 kinds,
             })?;
         }
-        bench.told()
+        bench.told(outputs)
     }
 }
 
@@ -196,30 +263,40 @@ impl Metric<str> for ByTable {
 
 struct Bench<'a> {
     flags: &'a Thesis,
+    talk: Talk,
     threads: NonZero<usize>,
+    spaces: Vec<About>,
     measured: Vec<Measured>,
 }
 
 impl Bench<'_> {
-    fn space<S: Points, M: Metric<S::Point> + Copy>(&mut self, space: &Space<'_, S, M>) -> Outcome {
+    fn space<S: Points>(&mut self, space: &Space<'_, S>) -> Outcome {
         let (points, queries) = (space.points.len(), space.queries.len());
-        say(&format!("{}: {points} points, {queries} queries", space.name));
+        self.talk.say(&format!("{}: {points} points, {queries} queries", space.name));
+        self.spaces.push(About {
+            name: space.name,
+            data: space.data.clone(),
+            metric: space.metric.name().unwrap_or_else(|| "edit, by the table".to_owned()),
+            points,
+            queries,
+            radii: space.radii,
+            indexes: space.kinds.iter().map(|(name, kind)| (*name, kind.to_string())).collect(),
+        });
         let one = NonZero::<usize>::MIN;
         let asks = space.radii.map(Ask::Within).into_iter().chain([8, 16, 32].map(Ask::Nearest));
         let asks: Vec<Ask> = asks.collect();
-        let all = BruteForce::new(Subset::every(space.points, 0, 1), space.metric);
-        let all = all.map_err(Failure::of(3))?;
+        let all = Kind::BruteForce.build(Subset::every(space.points, 0, 1), space.metric);
+        let all = all.map_err(refused)?;
         for &ask in &asks {
             self.measure(space, "brute force", &all, ask, (Strategy::Local, one, Traffic::High))?;
         }
         for &(name, kind) in &space.kinds {
-            say(&format!("{}: {name}", space.name));
+            self.talk.say(&format!("{}: {name}", space.name));
             let built =
                 |first, step| kind.build(Subset::every(space.points, first, step), space.metric);
-            let index = built(0, 1).map_err(Failure::of(3))?;
+            let index = built(0, 1).map_err(refused)?;
             let shares = (0..self.threads.get()).map(|thread| built(thread, self.threads.get()));
-            let shares: Vec<AnyIndex<Subset<&S>, M>> =
-                shares.collect::<Result<_, _>>().map_err(Failure::of(3))?;
+            let shares: Vec<Built<'_, S>> = shares.collect::<Result<_, _>>().map_err(refused)?;
             for &ask in &asks {
                 let one = (Strategy::Local, one, Traffic::High);
                 self.measure(space, name, &index, ask, one)?;
@@ -264,11 +341,11 @@ impl Bench<'_> {
     }
 
     /// The runs of one setting; the median.
-    fn measure<I: Index, S: Points<Point = <I::Points as Points>::Point>, M: Copy>(
+    fn measure<S: Points>(
         &mut self,
-        space: &Space<'_, S, M>,
+        space: &Space<'_, S>,
         name: &str,
-        index: &I,
+        index: &Built<'_, S>,
         ask: Ask,
         (strategy, threads, traffic): (Strategy, NonZero<usize>, Traffic),
     ) -> Outcome {
@@ -282,27 +359,27 @@ impl Bench<'_> {
         let arrivals =
             self.arrivals(space.name, name, &ask.name(), queries.len(), (threads, traffic));
         let options = self.options(strategy, threads, arrivals);
-        let runs = (0..self.flags.runs.max(1)).map(|_| match ask {
-            Ask::Within(radius) => ran(index, &queries, |_| Within::new(radius), &options),
-            Ask::Nearest(k) => ran(index, &queries, |_| Nearest::new(k), &options),
-        });
+        let one = |_| -> Result<Measures, Failure> {
+            let done = run(index, &queries, |_| ask.collector(), &options);
+            Ok(done.map_err(refused)?.measures)
+        };
+        let runs = (0..self.flags.runs.max(1)).map(one);
         let runs: Vec<Measures> = runs.collect::<Result<_, Failure>>()?;
         self.keep((space.name, name, ask), &format!("{strategy:?}"), traffic, runs);
         Ok(())
     }
 
-    fn distributed<S: Points, M: Metric<S::Point> + Copy>(
+    fn distributed<S: Points>(
         &mut self,
-        space: &Space<'_, S, M>,
+        space: &Space<'_, S>,
         name: &str,
-        shares: &[AnyIndex<Subset<&S>, M>],
+        shares: &[Built<'_, S>],
         ask: Ask,
     ) -> Outcome {
         let options = self.options(Strategy::Local, self.threads, Arrivals::AllAtOnce);
-        let Ask::Within(radius) = ask else { return Ok(()) };
         let one = |_| -> Result<Measures, Failure> {
-            let done = run_distributed(shares, space.queries, |_| Within::new(radius), &options);
-            Ok(done.map_err(Failure::of(3))?.measures)
+            let done = run_distributed(shares, space.queries, |_| ask.collector(), &options);
+            Ok(done.map_err(refused)?.measures)
         };
         let runs = (0..self.flags.runs.max(1)).map(one).collect::<Result<Vec<_>, Failure>>()?;
         self.keep((space.name, name, ask), "Distributed", Traffic::High, runs);
@@ -378,18 +455,9 @@ impl Bench<'_> {
     }
 }
 
-fn ran<I: Index, Q: Points<Point = <I::Points as Points>::Point>, C: Answer>(
-    index: &I,
-    queries: &Q,
-    ask: impl Fn(u32) -> C + Sync,
-    options: &Options,
-) -> Result<Measures, Failure> {
-    Ok(run(index, queries, ask, options).map_err(Failure::of(3))?.measures)
-}
-
 /// The queries in an order in which those that take most distances are dealt to the first thread.
-fn hardest_to_the_first<I: Index, S: Points<Point = <I::Points as Points>::Point>>(
-    index: &I,
+fn hardest_to_the_first<S: Points>(
+    index: &Built<'_, S>,
     queries: &S,
     ask: Ask,
     threads: NonZero<usize>,
@@ -397,15 +465,8 @@ fn hardest_to_the_first<I: Index, S: Points<Point = <I::Points as Points>::Point
     let mut cost = Vec::new();
     for query in 0..u32::try_from(queries.len()).unwrap_or(u32::MAX) {
         let point = queries.point(query);
-        let found = match ask {
-            Ask::Within(radius) => {
-                metric_index::index::search(index, point, Within::new(radius)).map(|f| f.1)
-            }
-            Ask::Nearest(k) => {
-                metric_index::index::search(index, point, Nearest::new(k)).map(|f| f.1)
-            }
-        };
-        cost.push((found.map_err(Failure::of(3))?.evaluations, query));
+        let found = search(index, point, ask.collector()).map(|(_, cost)| cost);
+        cost.push((found.map_err(refused)?.evaluations, query));
     }
     cost.sort_unstable_by(|a, b| b.cmp(a));
     let mut order = vec![0; cost.len()];

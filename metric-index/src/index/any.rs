@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{
-    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, ListOfClusters, MTree, Pivots, Probe,
-    Progress, SssIndex, SssTree, Task, VpTree,
+    BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree, Pivots,
+    Probe, Progress, SssIndex, SssTree, Task, VpTree,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::metric::Metric;
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
-/// A kind of index that takes any metric, with its parameters; as text, `lc:64`.
+/// A kind of index with its parameters; as text, `lc:64`.
 ///
 /// ```
 /// use metric_index::index::{Index, Kind};
@@ -32,7 +32,8 @@ pub enum Kind {
     BruteForce,
     /// `lc:64`, clusters of 64 points and their center, or `lc:r0.5`, of a radius.
     ListOfClusters(ClusterSize),
-    /// `sss-index:0.4`, pivots by their spread, or `sss-index:32p`, 32 pivots.
+    /// `sss-index:0.4`, pivots by Sparse Spatial Selection, or `sss-index:32p`, 32 pivots by farthest-first traversal,
+    /// which `sss-index` alone means.
     SssIndex(Pivots),
     /// `sss-tree:0.4`
     SssTree(f32),
@@ -42,15 +43,28 @@ pub enum Kind {
     MTree(u32),
     /// `vp-tree`
     VpTree,
+    /// `kd-tree`, for a metric with [coordinates](Metric::coordinates).
+    KdTree,
 }
 
 impl Kind {
     /// Each kind once, with parameters that fit most data.
     ///
     /// ```
-    /// assert_eq!(metric_index::index::Kind::all().len(), 7);
+    /// assert_eq!(metric_index::index::Kind::all().len(), 8);
     /// ```
-    pub fn all() -> [Self; 7] {
+    pub fn all() -> [Self; 8] {
+        let mut all = [Self::KdTree; 8];
+        all[..7].copy_from_slice(&Self::of_any_metric());
+        all
+    }
+
+    /// Each kind that takes any metric, with parameters that fit most data.
+    ///
+    /// ```
+    /// assert_eq!(metric_index::index::Kind::of_any_metric().len(), 7);
+    /// ```
+    pub fn of_any_metric() -> [Self; 7] {
         [
             Self::BruteForce,
             Self::ListOfClusters(ClusterSize::Points(64)),
@@ -73,7 +87,7 @@ impl Kind {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// for kind in Kind::all() {
+    /// for kind in Kind::of_any_metric() {
     ///     assert_eq!(kind.build(&words, Edit)?.within("casa", 1.0)?.len(), 3);
     /// }
     /// # Ok::<(), metric_index::error::Error>(())
@@ -86,7 +100,7 @@ impl Kind {
         self.build_with(points, metric, &Progress::none())
     }
 
-    /// Builds such an index, and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -97,34 +111,39 @@ impl Kind {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// assert_eq!(Kind::VpTree.build_with(words, Edit, &Progress::new(&told))?.len(), 4);
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// assert_eq!(Kind::VpTree.build_with(words, Edit, &Progress::new(&report))?.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn build_with<S: Points, M: Metric<S::Point>>(
         self,
         points: S,
         metric: M,
-        told: &Progress<'_>,
+        progress: &Progress<'_>,
     ) -> Result<AnyIndex<S, M>, Error> {
         use AnyIndex as Any;
         Ok(match self {
             Self::BruteForce => {
-                told.begin(points.len() as u64);
+                progress.begin(points.len() as u64);
                 let index = BruteForce::new(points, metric)?;
-                told.add(index.len() as u64);
+                progress.add(index.len() as u64);
                 Any::BruteForce(index)
             }
             Self::ListOfClusters(size) => {
-                Any::ListOfClusters(ListOfClusters::build_with(points, metric, size, told)?)
+                Any::ListOfClusters(ListOfClusters::build_with(points, metric, size, progress)?)
             }
             Self::SssIndex(pivots) => {
-                Any::SssIndex(SssIndex::build_with(points, metric, pivots, told)?)
+                Any::SssIndex(SssIndex::build_with(points, metric, pivots, progress)?)
             }
-            Self::SssTree(share) => Any::SssTree(SssTree::build_with(points, metric, share, told)?),
-            Self::Egnat(options) => Any::Egnat(Egnat::build_with(points, metric, options, told)?),
-            Self::MTree(page) => Any::MTree(MTree::build_with(points, metric, page, told)?),
-            Self::VpTree => Any::VpTree(VpTree::build_with(points, metric, told)?),
+            Self::SssTree(share) => {
+                Any::SssTree(SssTree::build_with(points, metric, share, progress)?)
+            }
+            Self::Egnat(options) => {
+                Any::Egnat(Egnat::build_with(points, metric, options, progress)?)
+            }
+            Self::MTree(page) => Any::MTree(MTree::build_with(points, metric, page, progress)?),
+            Self::VpTree => Any::VpTree(VpTree::build_with(points, metric, progress)?),
+            Self::KdTree => Any::KdTree(KdTree::build_with(points, metric, progress)?),
         })
     }
 }
@@ -141,11 +160,12 @@ impl fmt::Display for Kind {
             Self::Egnat(EgnatOptions { arity, bucket }) => write!(f, "egnat:{arity}x{bucket}"),
             Self::MTree(page) => write!(f, "m-tree:{page}"),
             Self::VpTree => f.write_str("vp-tree"),
+            Self::KdTree => f.write_str("kd-tree"),
         }
     }
 }
 
-/// What is no kind of index.
+/// A text that names no kind of index.
 ///
 /// ```
 /// use metric_index::index::Kind;
@@ -154,8 +174,8 @@ impl fmt::Display for Kind {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no index; expected brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE, sss-index:PIVOTSp, \
-     sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE or vp-tree"
+    "{text:?} is not a kind of index; expected brute-force, lc:POINTS, lc:rRADIUS, sss-index:SHARE, sss-index:PIVOTSp, \
+     sss-tree:SHARE, egnat:ARITYxBUCKET, m-tree:PAGE, vp-tree or kd-tree"
 )]
 pub struct NoKind {
     text: String,
@@ -164,7 +184,7 @@ pub struct NoKind {
 impl FromStr for Kind {
     type Err = NoKind;
 
-    /// The parameters may be left out.
+    /// Parameters may be omitted.
     fn from_str(text: &str) -> Result<Self, NoKind> {
         let (name, parameter) = text.split_once(':').unwrap_or((text, ""));
         let read = || -> Option<Self> {
@@ -173,6 +193,7 @@ impl FromStr for Kind {
             Some(match name {
                 "brute-force" if is_bare => Self::BruteForce,
                 "vp-tree" if is_bare => Self::VpTree,
+                "kd-tree" if is_bare => Self::KdTree,
                 "lc" if is_bare => Self::ListOfClusters(ClusterSize::Points(64)),
                 "lc" => Self::ListOfClusters(match parameter.strip_prefix('r') {
                     Some(radius) => ClusterSize::Radius(radius.parse().ok()?),
@@ -221,9 +242,10 @@ pub enum AnyIndex<S, M> {
     Egnat(Egnat<S, M>),
     MTree(MTree<S, M>),
     VpTree(VpTree<S, M>),
+    KdTree(KdTree<S, M>),
 }
 
-/// Calls the same of whichever index it is.
+/// Forwards a call to the index inside.
 macro_rules! each {
     ($self:ident, $index:ident => $call:expr) => {
         match $self {
@@ -234,6 +256,7 @@ macro_rules! each {
             AnyIndex::Egnat($index) => $call,
             AnyIndex::MTree($index) => $call,
             AnyIndex::VpTree($index) => $call,
+            AnyIndex::KdTree($index) => $call,
         }
     };
 }
@@ -282,6 +305,10 @@ impl<S: Points, M: Metric<S::Point>> Stored for AnyIndex<S, M> {
         each!(self, index => index.name())
     }
 
+    fn kind(&self) -> Option<Kind> {
+        each!(self, index => index.kind())
+    }
+
     fn reads(name: &str) -> bool {
         Kind::all().iter().any(|kind| kind.to_string().split(':').next() == Some(name))
     }
@@ -298,6 +325,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for AnyIndex<S, M> {
             "egnat" => Self::Egnat(Stored::read(file, name, points, metric)?),
             "m-tree" => Self::MTree(Stored::read(file, name, points, metric)?),
             "vp-tree" => Self::VpTree(Stored::read(file, name, points, metric)?),
+            "kd-tree" => Self::KdTree(Stored::read(file, name, points, metric)?),
             _ => Self::BruteForce(Stored::read(file, name, points, metric)?),
         })
     }

@@ -1,6 +1,6 @@
 //! No index: every query against every point. The oracle of every other index.
 
-use super::{Index, Probe, Task, check};
+use super::{Index, Kind, Probe, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -79,7 +79,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
         let count = self.points.len() as u32;
         for point in task.at..count {
-            if probe.is_tired() {
+            if probe.is_exhausted() {
                 tasks.push(Task { at: point, ..task });
                 return;
             }
@@ -91,6 +91,10 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
 impl<S: Points, M: Metric<S::Point>> Stored for BruteForce<S, M> {
     fn name(&self) -> &'static str {
         "brute-force"
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(Kind::BruteForce)
     }
 
     fn reads(name: &str) -> bool {

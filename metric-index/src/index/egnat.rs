@@ -118,7 +118,7 @@ struct Cut {
 }
 
 impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
-    /// Builds the tree, the nodes of a level side by side: about n · arity distances a level.
+    /// Builds the tree, the nodes of a level in parallel: about n · arity distances per level.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a center, or an option is out of its range.
@@ -137,7 +137,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         Self::build_with(points, metric, options, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -148,8 +148,8 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// let index = Egnat::build_with(words, Edit, EgnatOptions::default(), &Progress::new(&told))?;
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// let index = Egnat::build_with(words, Edit, EgnatOptions::default(), &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -506,7 +506,7 @@ impl<S: Points, M: Metric<S::Point>> Index for Egnat<S, M> {
                     {
                         continue;
                     }
-                    if probe.is_tired() {
+                    if probe.is_exhausted() {
                         tasks.push(Task { at, ..task });
                         return;
                     }
@@ -531,7 +531,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
         let mut distances = [f32::NAN; MOST];
         while at < count {
             if excluded & (1 << at) == 0 {
-                if probe.is_tired() {
+                if probe.is_exhausted() {
                     break;
                 }
                 distances[at] = probe.visit(gnat.centers[at]);

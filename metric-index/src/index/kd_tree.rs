@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::{Index, Probe, Progress, Task, check};
+use super::{Index, Kind, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Coordinates;
+use crate::metric::{Coordinates, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
 
-/// Nodes of at most so many points are not cut further.
+/// Nodes of at most this many points are leaves.
 const LEAF: usize = 32;
 
 #[derive(Debug, Clone, Default)]
@@ -21,8 +21,8 @@ struct Node {
     halves: Option<[u32; 2]>,
 }
 
-/// A balanced tree of vectors: each node is cut in halves at the median of the coordinate in which its
-/// points spread most, and keeps the box around its points.
+/// A balanced tree of vectors: each node is split at the median of the coordinate in which its points spread most, and
+/// stores their bounding box.
 ///
 /// ```
 /// use metric_index::index::{Index, KdTree};
@@ -45,11 +45,13 @@ pub struct KdTree<S, M> {
     boxes: Vec<f32>,
 }
 
-impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
-    /// Builds the tree, its halves side by side. No distance is measured beside each point's from itself.
+impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
+    /// Builds the tree, both halves in parallel. Evaluates no distances but that of each point from itself. Halves keep the
+    /// order of their points, so the same points give the same tree with any number of threads.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself, or is of another dimension than the first.
+    /// If the metric has no [coordinates](Metric::coordinates), or a point has no distance of 0 from itself or is of
+    /// another dimension than the first.
     ///
     /// ```
     /// use metric_index::index::{Index, KdTree};
@@ -64,7 +66,7 @@ impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
         Self::build_with(points, metric, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -75,27 +77,37 @@ impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
     /// use metric_index::points::Vectors;
     ///
     /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// assert_eq!(KdTree::build_with(plane, Euclidean, &Progress::new(&told))?.nodes(), 1);
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// assert_eq!(KdTree::build_with(plane, Euclidean, &Progress::new(&report))?.nodes(), 1);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
-        let dimension = dimension_of(&points)?;
+        let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
+        let dimension = dimension_of(&points, coordinates)?;
         let mut order: Vec<u32> = (0..count).collect();
         let mut nodes = vec![Node::default(); nodes_of(order.len())];
         let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
         progress.begin(u64::from(count));
-        cut(&points, dimension, (&mut order, 0), (&mut nodes, &mut boxes, 0), progress);
+        cut(
+            (&points, coordinates),
+            dimension,
+            (&mut order, 0),
+            (&mut nodes, &mut boxes, 0),
+            progress,
+        );
         Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
     }
 }
 
 /// What all points have.
-fn dimension_of<S: Points<Point = [f32]>>(points: &S) -> Result<usize, Error> {
-    let dimension = if points.is_empty() { 0 } else { points.point(0).len() };
+fn dimension_of<S: Points>(
+    points: &S,
+    coordinates: &dyn Coordinates<S::Point>,
+) -> Result<usize, Error> {
+    let dimension = if points.is_empty() { 0 } else { coordinates.of(points.point(0)).len() };
     for point in 0..number(points.len()) {
-        let values = points.point(point).len();
+        let values = coordinates.of(points.point(point)).len();
         if values != dimension {
             return Err(Error::Shape { values, dimension });
         }
@@ -116,8 +128,8 @@ fn number(n: usize) -> u32 {
 }
 
 /// Makes a node of some places of the order, and the nodes below it; each with the number of the first.
-fn cut<S: Points<Point = [f32]>>(
-    points: &S,
+fn cut<S: Points>(
+    (points, coordinates): (&S, &dyn Coordinates<S::Point>),
     dimension: usize,
     (order, place): (&mut [u32], usize),
     (nodes, boxes, first): (&mut [Node], &mut [f32], usize),
@@ -130,7 +142,8 @@ fn cut<S: Points<Point = [f32]>>(
     low.fill(f32::INFINITY);
     high.fill(f32::NEG_INFINITY);
     for &point in &*order {
-        for ((low, high), &value) in low.iter_mut().zip(&mut *high).zip(points.point(point)) {
+        let values = coordinates.of(points.point(point));
+        for ((low, high), &value) in low.iter_mut().zip(&mut *high).zip(values) {
             *low = low.min(value);
             *high = high.max(value);
         }
@@ -142,9 +155,9 @@ fn cut<S: Points<Point = [f32]>>(
     let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
     let wider = |&a: &usize, &b: &usize| spread(a).total_cmp(&spread(b)).then(b.cmp(&a));
     let axis = (0..dimension).max_by(wider).unwrap_or(0);
-    let value = |point: u32| points.point(point).get(axis).copied().unwrap_or(0.0);
+    let value = |point: u32| coordinates.of(points.point(point)).get(axis).copied().unwrap_or(0.0);
     let half = order.len() / 2;
-    order.select_nth_unstable_by(half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
+    partition(order, half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
     let (left, right) = order.split_at_mut(half);
     let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half));
     let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
@@ -153,28 +166,32 @@ fn cut<S: Points<Point = [f32]>>(
     rayon::join(
         || {
             let below = (left_nodes, left_boxes, left_first);
-            cut(points, dimension, (left, place), below, progress);
+            cut((points, coordinates), dimension, (left, place), below, progress);
         },
         || {
             let below = (right_nodes, right_boxes, right_first);
-            cut(points, dimension, (right, place + half), below, progress);
+            cut((points, coordinates), dimension, (right, place + half), below, progress);
         },
     );
 }
 
-impl<S: Points<Point = [f32]>, M: Coordinates> KdTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
+    fn coordinates(&self) -> &dyn Coordinates<S::Point> {
+        self.metric.coordinates().expect("a tree without coordinates is neither built nor opened")
+    }
+
     /// How near a query can be to the points of a node.
     fn bound(&self, query: &[f32], node: u32) -> f32 {
         let (start, size) = (node as usize * 2 * self.dimension, self.dimension);
         let (low, high) =
             (&self.boxes[start..start + size], &self.boxes[start + size..start + 2 * size]);
-        let distance = self.metric.distance_from_box(query, low, high);
+        let distance = self.coordinates().distance_from_box(query, low, high);
         // The nearest point of the box is no nearer than any of its points.
         self.bounds.gap(distance, 0.0)
     }
 }
 
-impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
     type Points = S;
     type Metric = M;
 
@@ -206,9 +223,10 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
     ) {
         let node = &self.nodes[task.region as usize];
         // A query of another dimension meets a point, which has no distance from it.
-        let halves = node.halves.filter(|_| probe.query().len() == self.dimension);
+        let query = self.coordinates().of(probe.query());
+        let halves = node.halves.filter(|_| query.len() == self.dimension);
         if let Some(halves) = halves {
-            let mut bounds = halves.map(|half| (self.bound(probe.query(), half), half));
+            let mut bounds = halves.map(|half| (self.bound(query, half), half));
             // The nearer half comes first, which is the last.
             bounds.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
             for (bound, region) in bounds {
@@ -219,7 +237,7 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
             return;
         }
         for place in node.places.start + task.at..node.places.end {
-            if probe.is_tired() {
+            if probe.is_exhausted() {
                 tasks.push(Task { at: place - node.places.start, ..task });
                 return;
             }
@@ -228,9 +246,13 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Index for KdTree<S, M> {
     }
 }
 
-impl<S: Points<Point = [f32]>, M: Coordinates> Stored for KdTree<S, M> {
+impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
     fn name(&self) -> &'static str {
         "kd-tree"
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(Kind::KdTree)
     }
 
     fn reads(name: &str) -> bool {
@@ -244,7 +266,8 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Stored for KdTree<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let dimension = dimension_of(&points)?;
+        let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
+        let dimension = dimension_of(&points, coordinates)?;
         let order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;
@@ -255,7 +278,7 @@ impl<S: Points<Point = [f32]>, M: Coordinates> Stored for KdTree<S, M> {
     }
 }
 
-/// The nodes of so many points.
+/// The nodes of a tree of `count` points.
 fn shape(count: usize, place: usize, (nodes, first): (&mut [Node], usize)) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
     node.places = number(place)..number(place + count);

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{FromPoint, Index, Probe, Progress, Task, check};
+use super::{FromPoint, Index, Kind, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -20,7 +20,7 @@ use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_o
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ClusterSize {
-    /// So many points beside the center: the variant of the thesis.
+    /// This many points besides the center: the variant of the thesis.
     Points(u32),
     /// The points within a radius of the center.
     Radius(f32),
@@ -57,13 +57,15 @@ pub struct ListOfClusters<S, M> {
     points: S,
     metric: M,
     bounds: Bounds,
+    /// What was asked for; older files do not say.
+    size: Option<ClusterSize>,
     clusters: Vec<Cluster>,
     /// Points of buckets, nearest to their center first, and their distances from it.
     bucket: Vec<(u32, f32)>,
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// Builds the list: about n² / (2 size) distances, for each center side by side.
+    /// Builds the list: about n² / (2 size) distances, those of each center in parallel.
     ///
     /// # Errors
     /// If a point has no distance from itself of 0 or none from a center, or the size is a radius that is
@@ -83,7 +85,7 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         Self::build_with(points, metric, size, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -94,8 +96,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// let index = ListOfClusters::build_with(words, Edit, ClusterSize::Points(2), &Progress::new(&told))?;
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// let index = ListOfClusters::build_with(words, Edit, ClusterSize::Points(2), &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -112,6 +114,7 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
             return Err(Error::Radius { radius });
         }
         let mut list = Self {
+            size: Some(size),
             bounds: Bounds::of(&metric),
             clusters: Vec::new(),
             bucket: Vec::with_capacity(count as usize),
@@ -228,7 +231,7 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
             (task, self.clusters.len() - 1);
         // Centers, up to one whose bucket is to be looked at.
         while at == 0 {
-            if probe.is_tired() {
+            if probe.is_exhausted() {
                 tasks.push(Task::new(region, bound, 0.0));
                 return;
             }
@@ -251,7 +254,7 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
         }
         for &(point, from_center) in &self.bucket(region)[at as usize - 1..] {
             if self.bounds.outside(distance, from_center, from_center) <= probe.radius() {
-                if probe.is_tired() {
+                if probe.is_exhausted() {
                     tasks.push(Task { at, ..Task::new(region, 0.0, distance) });
                     return;
                 }
@@ -265,6 +268,10 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
 impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
     fn name(&self) -> &'static str {
         "lc"
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.size.map(Kind::ListOfClusters)
     }
 
     fn reads(name: &str) -> bool {
@@ -281,6 +288,10 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let size = match file.kind()? {
+            Some(Kind::ListOfClusters(size)) => Some(size),
+            _ => None,
+        };
         let centers = file.array::<u32>("clusters.centers")?;
         let radii = file.array_of::<f32>("clusters.radii", centers.len())?;
         let ends = file.array_of::<u64>("clusters.ends", centers.len())?;
@@ -298,6 +309,6 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
             clusters.map(|((&center, &radius), at)| Cluster { center, radius, end: end(at) });
         let clusters = clusters.collect();
         let bucket = bucket.iter().copied().zip(from_center.iter().copied()).collect();
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, clusters, bucket })
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, size, clusters, bucket })
     }
 }

@@ -1,7 +1,7 @@
 //! M-tree (Ciaccia, Patella & Zezula 1997; Barrientos 2011, section 2.2.3.2, algorithm 2).
 
 use super::{
-    Dynamic, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
+    Dynamic, FromPoint, Index, Kind, Probe, Progress, Task, between, check, check_new, from_new,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -60,7 +60,7 @@ pub struct MTree<S, M> {
     page: u32,
     root: u32,
     pages: Vec<Page>,
-    /// Pages that are in no use.
+    /// Unused pages.
     free: Vec<u32>,
     /// The leaf of each point.
     home: Vec<u32>,
@@ -75,8 +75,7 @@ struct Split {
 }
 
 impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
-    /// Builds the tree point by point, with so many entries in a page, from 4: about n · page · levels
-    /// distances.
+    /// Builds the tree point by point, with up to `page` entries per page (4 or more): about n · page · levels distances.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a point that it is compared with, or the page is
@@ -96,7 +95,7 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
         Self::build_with(points, metric, page, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -107,8 +106,8 @@ impl<S: Points, M: Metric<S::Point>> MTree<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// let index = MTree::build_with(words, Edit, 4, &Progress::new(&told))?;
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// let index = MTree::build_with(words, Edit, 4, &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -378,7 +377,7 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
                     continue;
                 }
             }
-            if probe.is_tired() {
+            if probe.is_exhausted() {
                 rest = Some(Task { at, ..task });
                 break;
             }
@@ -402,6 +401,10 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
 impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
     fn name(&self) -> &'static str {
         "m-tree"
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(Kind::MTree(self.page))
     }
 
     fn reads(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! How far the building of an index is.
+//! The progress of building an index.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many times a builder tells it at most.
 const TIMES: u64 = 1_000;
 
-/// Hears how far the building of an index is.
+/// Reports the progress of building an index.
 ///
 /// It gets how much is done and how much there is, in parts of the work that each index counts in its own way (mostly
 /// points): from (0, all) to (all, all), at most a thousand times. An index that is built by several threads calls it
@@ -19,15 +19,15 @@ const TIMES: u64 = 1_000;
 /// use metric_index::points::Strings;
 ///
 /// let is_done = AtomicBool::new(false);
-/// let hear = |done: u64, all: u64| is_done.store(done == all, Ordering::Relaxed);
+/// let report = |done: u64, all: u64| is_done.store(done == all, Ordering::Relaxed);
 /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// VpTree::build_with(words, Edit, &Progress::new(&hear))?;
+/// VpTree::build_with(words, Edit, &Progress::new(&report))?;
 /// assert!(is_done.into_inner());
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Default)]
 pub struct Progress<'a> {
-    hear: Option<&'a (dyn Fn(u64, u64) + Sync)>,
+    report: Option<&'a (dyn Fn(u64, u64) + Sync)>,
     done: AtomicU64,
     all: AtomicU64,
 }
@@ -39,18 +39,18 @@ impl fmt::Debug for Progress<'_> {
 }
 
 impl<'a> Progress<'a> {
-    /// Calls `hear` with what is done and with all that there is. It serves one building.
+    /// Calls `report` with the work done and the total. To be used for one build only.
     ///
     /// ```
     /// use metric_index::index::Progress;
     ///
     /// let progress = Progress::new(&|done, all| println!("{done} of {all}"));
     /// ```
-    pub fn new(hear: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
-        Self { hear: Some(hear), ..Self::default() }
+    pub fn new(report: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
+        Self { report: Some(report), ..Self::default() }
     }
 
-    /// Nobody hears it.
+    /// A no-op sink.
     ///
     /// ```
     /// use metric_index::index::{BruteForce, Kind, Progress};
@@ -67,19 +67,19 @@ impl<'a> Progress<'a> {
     /// There is so much to do.
     pub(super) fn begin(&self, all: u64) {
         self.all.store(all, Ordering::Relaxed);
-        if let Some(hear) = self.hear {
-            hear(0, all);
+        if let Some(report) = self.report {
+            report(0, all);
         }
     }
 
     /// So much more is done.
     pub(super) fn add(&self, more: u64) {
-        let Some(hear) = self.hear.filter(|_| more > 0) else { return };
+        let Some(report) = self.report.filter(|_| more > 0) else { return };
         let before = self.done.fetch_add(more, Ordering::Relaxed);
         let (now, all) = (before + more, self.all.load(Ordering::Relaxed));
         let step = |done: u64| u128::from(done) * u128::from(TIMES - 1) / u128::from(all.max(1));
         if step(now) > step(before) {
-            hear(now, all);
+            report(now, all);
         }
     }
 }
@@ -103,12 +103,12 @@ impl<'a> Levels<'a> {
         Self::POINT.checked_shr(depth).unwrap_or(0)
     }
 
-    /// So many points of a level go down.
+    /// `points` points of a level move to the next.
     pub(super) fn down(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * (Self::left(depth) - Self::left(depth + 1)));
     }
 
-    /// So many points of a level stay.
+    /// `points` points of a level have reached their place.
     pub(super) fn stay(&self, depth: u32, points: usize) {
         self.progress.add(points as u64 * Self::left(depth));
     }

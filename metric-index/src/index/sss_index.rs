@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{FromPoint, Index, Probe, Progress, Task, check};
+use super::{FromPoint, Index, Kind, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -24,11 +24,11 @@ mod table;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pivots {
-    /// Each point that is at least this share (0 to 1; 0 makes every point a pivot) of the greatest distance
-    /// away from all earlier pivots; around 0.4 in the literature. The greatest distance is estimated: of the
-    /// point that is farthest from the first, from the one that is farthest from it.
+    /// Sparse Spatial Selection: each point whose distance from all earlier pivots is at least this fraction α (0 to 1; 0
+    /// makes every point a pivot) of the greatest distance; around 0.4 in the literature. The greatest distance is
+    /// estimated by that of the point farthest from the first and the point farthest from that one.
     Spread(f32),
-    /// So many, each the farthest from all earlier ones.
+    /// This many pivots, each the farthest from all earlier ones (farthest-first traversal, not Sparse Spatial Selection).
     Count(u32),
 }
 
@@ -54,17 +54,19 @@ pub struct SssIndex<S, M> {
     points: S,
     metric: M,
     bounds: Bounds,
+    /// What was asked for; older files do not say.
+    asked: Option<Pivots>,
     pivots: Vec<u32>,
     /// Of all points but the pivots.
     table: Table,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
-    /// Chooses pivots and fills the table: n distances for each pivot, and as many again to choose pivots by
-    /// their spread. While it builds, it holds 4 bytes for each point and pivot.
+    /// Chooses pivots and fills the table: n distances per pivot, and as many again to choose pivots by their spread.
+    /// Building takes 4 bytes per point and pivot.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a pivot, or the share is not 0 to 1.
+    /// If a point's distance from itself is not 0, it has no finite distance from a pivot, or the share is outside 0 to 1.
     ///
     /// ```
     /// use metric_index::index::{Index, Pivots, SssIndex};
@@ -80,7 +82,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         Self::build_with(points, metric, pivots, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -91,8 +93,8 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// let index = SssIndex::build_with(words, Edit, Pivots::Count(2), &Progress::new(&told))?;
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// let index = SssIndex::build_with(words, Edit, Pivots::Count(2), &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -103,6 +105,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         progress: &Progress<'_>,
     ) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
+        let asked = Some(pivots);
         let all: Vec<u32> = (0..count).collect();
         let (pivots, columns) = match pivots {
             Pivots::Spread(share) => {
@@ -127,7 +130,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         }
         let others = all.into_iter().filter(|&point| !is_pivot[point as usize]).collect();
         let table = Table::new(others, &columns);
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, pivots, table })
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table })
     }
 
     /// The pivots.
@@ -296,7 +299,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
             if mark == 0 {
                 continue;
             }
-            if probe.is_tired() {
+            if probe.is_exhausted() {
                 tasks.push(Task { at, ..task });
                 return;
             }
@@ -310,6 +313,10 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
         "sss-index"
     }
 
+    fn kind(&self) -> Option<Kind> {
+        self.asked.map(Kind::SssIndex)
+    }
+
     fn reads(name: &str) -> bool {
         name == "sss-index"
     }
@@ -318,10 +325,15 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
         parts.array("pivots", &self.pivots);
         parts.array("table.points", self.table.order());
         parts.array("table.codes", self.table.codes());
+        parts.number("pivots", self.pivots.len() as u64);
         parts.number("scale", u64::from(self.table.scale().to_bits()));
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let asked = match file.kind()? {
+            Some(Kind::SssIndex(pivots)) => Some(pivots),
+            _ => None,
+        };
         let pivots = file.array::<u32>("pivots")?.to_vec();
         let mut once = Once::of("table.points", points.len());
         pivots.iter().try_for_each(|&pivot| once.check(pivot))?;
@@ -335,6 +347,6 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
             return Err(invalid("settings", format!("scale {scale} is no power of two")));
         }
         let table = Table::of_codes(pivots.len(), scale, order, codes);
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, pivots, table })
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table })
     }
 }

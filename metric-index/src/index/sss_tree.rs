@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::progress::Levels;
 use super::sss_index::spread;
-use super::{FromPoint, Index, Probe, Progress, Task, check};
+use super::{FromPoint, Index, Kind, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -12,7 +12,7 @@ use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
 
-/// Nodes of at most so many points are not cut further.
+/// Nodes of at most this many points are leaves.
 const BUCKET: usize = 16;
 /// The node of a center without points of its own.
 const NO_NODE: u32 = u32::MAX;
@@ -51,18 +51,20 @@ pub struct SssTree<S, M> {
     points: S,
     metric: M,
     bounds: Bounds,
+    /// What was asked for; older files do not say.
+    share: Option<f32>,
     /// Where the centers of each node end; they begin where those of the last node end.
     ends: Vec<u32>,
     centers: Vec<Center>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
-    /// Builds the tree, the nodes of a level side by side. `share`: how far centers are apart, of the estimated
-    /// greatest distance of a node's points; around 0.4 in the literature, and far above 0.5 the tree may become as
-    /// deep as there are points.
+    /// Builds the tree, the nodes of a level in parallel. `share` is the least distance between centers as a fraction of
+    /// the estimated greatest distance between a node's points: around 0.4 in the literature; far above 0.5 the tree may
+    /// become as deep as there are points.
     ///
     /// # Errors
-    /// If a point has no distance of 0 from itself or none from a center, or the share is not 0 to 1.
+    /// If a point's distance from itself is not 0, it has no finite distance from a center, or `share` is outside 0 to 1.
     ///
     /// ```
     /// use metric_index::index::{Index, SssTree};
@@ -78,7 +80,7 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
         Self::build_with(points, metric, share, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -89,8 +91,8 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// let index = SssTree::build_with(words, Edit, 0.4, &Progress::new(&told))?;
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// let index = SssTree::build_with(words, Edit, 0.4, &Progress::new(&report))?;
     /// assert_eq!(index.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
@@ -105,6 +107,7 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
             return Err(Error::Share { share });
         }
         let mut tree = Self {
+            share: Some(share),
             bounds: Bounds::of(&metric),
             points,
             metric,
@@ -227,7 +230,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
         let start = node.checked_sub(1).map_or(0, |before| self.ends[before]);
         let first = tasks.len();
         for at in start + task.at..self.ends[node] {
-            if probe.is_tired() {
+            if probe.is_exhausted() {
                 tasks.push(Task { at: at - start, ..task });
                 break;
             }
@@ -249,6 +252,10 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
         "sss-tree"
     }
 
+    fn kind(&self) -> Option<Kind> {
+        self.share.map(Kind::SssTree)
+    }
+
     fn reads(name: &str) -> bool {
         name == "sss-tree"
     }
@@ -261,6 +268,10 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
+        let share = match file.kind()? {
+            Some(Kind::SssTree(share)) => Some(share),
+            _ => None,
+        };
         let ends = file.array::<u64>("nodes.ends")?;
         let of_centers = file.array::<u32>("centers.points")?;
         let radii = file.array_of::<f32>("centers.radii", of_centers.len())?;
@@ -292,6 +303,6 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
         }
         let end = |end| u32::try_from(end).expect("not more than points");
         let ends = ends.into_iter().map(end).collect();
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, ends, centers })
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, share, ends, centers })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{FromPoint, Index, Probe, Progress, Task, check};
+use super::{FromPoint, Index, Kind, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -10,7 +10,7 @@ use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances};
 
-/// Nodes of at most so many points are not cut further.
+/// Nodes of at most this many points are leaves.
 const LEAF: usize = 16;
 
 /// The points of a node on one side of its vantage point: the nearest and the farthest distance from it.
@@ -58,7 +58,8 @@ pub struct VpTree<S, M> {
 type Placed = (f32, u32);
 
 impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
-    /// Builds the tree, its sides side by side: about n log₂ n distances.
+    /// Builds the tree, both sides in parallel: about n log₂ n distances. The vantage point of a node is its last point;
+    /// sides keep the order of their points, so the same points give the same tree with any number of threads.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a vantage point.
@@ -76,7 +77,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         Self::build_with(points, metric, &Progress::none())
     }
 
-    /// As [`build`](Self::build), and says how far it is.
+    /// As [`build`](Self::build), with progress reports.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -87,8 +88,8 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// let told = |done: u64, all: u64| assert!(done <= all);
-    /// assert_eq!(VpTree::build_with(words, Edit, &Progress::new(&told))?.len(), 4);
+    /// let report = |done: u64, all: u64| assert!(done <= all);
+    /// assert_eq!(VpTree::build_with(words, Edit, &Progress::new(&report))?.len(), 4);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
@@ -102,7 +103,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     }
 }
 
-/// How many nodes so many points have: halves are cut by rank, so their sizes are known.
+/// The number of nodes of a tree of `count` points: nodes are split by rank, so their sizes are known.
 fn nodes_of(count: usize) -> usize {
     match count {
         0 => 0,
@@ -141,7 +142,7 @@ fn cut<S: Points, M: Metric<S::Point>>(
     }
     progress.add(1);
     let half = others.len() / 2;
-    others.select_nth_unstable_by(half, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    partition(others, half, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let (inner, outer) = others.split_at_mut(half);
     let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half));
     let (inner_first, outer_first) = (first + 1, first + 1 + inner_nodes.len());
@@ -199,7 +200,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
                 {
                     continue;
                 }
-                if probe.is_tired() {
+                if probe.is_exhausted() {
                     tasks.push(Task { at: place - node.places.start, ..task });
                     return;
                 }
@@ -207,7 +208,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
             }
             return;
         };
-        if probe.is_tired() {
+        if probe.is_exhausted() {
             tasks.push(task);
             return;
         }
@@ -231,6 +232,10 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
 impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
     fn name(&self) -> &'static str {
         "vp-tree"
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(Kind::VpTree)
     }
 
     fn reads(name: &str) -> bool {
@@ -267,7 +272,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
     }
 }
 
-/// The nodes of so many points, without distances.
+/// The nodes of a tree of `count` points, without distances.
 fn shape(count: usize, place: usize, (nodes, first): (&mut [Node], usize)) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
     node.places = number(place)..number(place + count);

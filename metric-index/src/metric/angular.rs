@@ -25,6 +25,10 @@ impl Metric<[f32]> for Angular {
         f32::EPSILON
     }
 
+    fn name(&self) -> Option<String> {
+        Some("angular".to_owned())
+    }
+
     fn absolute_error(&self) -> f32 {
         ABSOLUTE
     }
@@ -37,6 +41,10 @@ impl Metric<[u8]> for Angular {
 
     fn relative_error(&self) -> f32 {
         f32::EPSILON
+    }
+
+    fn name(&self) -> Option<String> {
+        Some("angular".to_owned())
     }
 
     fn absolute_error(&self) -> f32 {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Coordinates, Distances, Metric};
 
-/// A metric that counts how often it is asked: the cost that papers on metric spaces give.
+/// A metric that counts its evaluations, the cost measure of the literature on metric spaces.
 ///
 /// ```
 /// use metric_index::metric::{Counted, Edit, Metric};
@@ -20,7 +20,7 @@ pub struct Counted<M> {
 }
 
 impl<M> Counted<M> {
-    /// No call yet.
+    /// Wraps a metric; the count starts at 0.
     ///
     /// ```
     /// use metric_index::metric::{Counted, Euclidean};
@@ -31,7 +31,7 @@ impl<M> Counted<M> {
         Self { metric, calls: AtomicU64::new(0) }
     }
 
-    /// How many distances were asked for.
+    /// The number of distances evaluated.
     ///
     /// ```
     /// use metric_index::metric::{Counted, Edit, Metric};
@@ -68,6 +68,15 @@ impl<P: ?Sized, M: Metric<P>> Metric<P> for Counted<M> {
         let distances = self.metric.distances_from(point)?;
         Some(Box::new(CountedDistances { distances, calls: &self.calls }))
     }
+
+    /// Distances from boxes are not counted.
+    fn coordinates(&self) -> Option<&dyn Coordinates<P>> {
+        self.metric.coordinates()
+    }
+
+    fn name(&self) -> Option<String> {
+        self.metric.name()
+    }
 }
 
 struct CountedDistances<'a, P: ?Sized> {
@@ -84,12 +93,5 @@ impl<P: ?Sized> Distances<P> for CountedDistances<'_, P> {
     fn to_within(&self, other: &P, radius: f32) -> Option<f32> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.distances.to_within(other, radius)
-    }
-}
-
-impl<M: Coordinates> Coordinates for Counted<M> {
-    /// Not counted: a box is no point.
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        self.metric.distance_from_box(point, low, high)
     }
 }

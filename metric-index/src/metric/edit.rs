@@ -6,8 +6,8 @@ use super::{Distances, Metric};
 /// scalar values that turn one string into the other.
 ///
 /// By the bit-parallel algorithm of Myers (1999) in the form of Hyyrö (2003) where the shorter string has
-/// at most 64 characters, otherwise by the table of Wagner and Fischer (1974). With a radius it ends as soon as
-/// the distance is known to be above it.
+/// at most 64 characters, otherwise by the table of Wagner and Fischer (1974). With a radius it stops as soon as
+/// the distance is known to exceed it.
 ///
 /// ```
 /// use metric_index::metric::{Edit, Metric};
@@ -28,11 +28,15 @@ impl Metric<str> for Edit {
         f32::EPSILON
     }
 
+    fn name(&self) -> Option<String> {
+        Some("edit".to_owned())
+    }
+
     fn distance_within(&self, a: &str, b: &str, radius: f32) -> Option<f32> {
         within(radius, |most| edit(a, b, most))
     }
 
-    /// If the string has 1 to 64 characters: where they stand is found once.
+    /// Prepares strings of 1 to 64 characters: the positions of their characters are found once.
     fn distances_from<'a>(&'a self, point: &'a str) -> Option<Box<dyn Distances<str> + 'a>> {
         let length = point.chars().count();
         (1..=WORD).contains(&length).then(|| Box::new(Pattern::of(point, length)) as Box<_>)

@@ -24,4 +24,8 @@ impl<T: PartialEq> Metric<[T]> for Hamming {
     fn relative_error(&self) -> f32 {
         f32::EPSILON
     }
+
+    fn name(&self) -> Option<String> {
+        Some("hamming".to_owned())
+    }
 }

@@ -1,4 +1,4 @@
-//! The Minkowski distances: Manhattan, Euclidean, Chebyshev and what lies between.
+//! The Minkowski distances: Manhattan, Euclidean, Chebyshev and those of any other power.
 //!
 //! Differences are exact in `f64`. They are added in eight sums, one for each place modulo 8, which are
 //! added at the end, two by two: the same bits on every machine, with vector instructions or without.
@@ -44,7 +44,7 @@ kernel!(absolutes_of_bytes, u8, |a, b| (a - b).abs(), |x, y| x + y);
 kernel!(greatest, f32, |a, b| (a - b).abs(), greater);
 kernel!(greatest_of_bytes, u8, |a, b| (a - b).abs(), greater);
 
-/// The greater one; NaN if one is NaN.
+/// The greater value; NaN if either is NaN.
 fn greater(x: f64, y: f64) -> f64 {
     if x >= y || x.is_nan() { x } else { y }
 }
@@ -93,7 +93,7 @@ fn rounded(distance: f64) -> f32 {
 
 /// Implements a metric on vectors of one type of number.
 macro_rules! metric {
-    ($metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr) => {
+    ($metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr, $name:expr $(, $($more:tt)*)?) => {
         impl Metric<[$point]> for $metric {
             fn distance(&$self, $a: &[$point], $b: &[$point]) -> f32 {
                 if $a.len() == $b.len() { rounded($distance) } else { f32::NAN }
@@ -107,6 +107,13 @@ macro_rules! metric {
             fn absolute_error(&self) -> f32 {
                 f32::MIN_POSITIVE
             }
+
+            fn name(&self) -> Option<String> {
+                let name: fn(&Self) -> String = $name;
+                Some(name(self))
+            }
+
+            $($($more)*)?
         }
     };
 }
@@ -121,10 +128,22 @@ macro_rules! metric {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Euclidean;
 
-metric!(Euclidean, f32, |self, a, b| squares(a, b).sqrt());
-metric!(Euclidean, u8, |self, a, b| squares_of_bytes(a, b).sqrt());
+metric!(
+    Euclidean,
+    f32,
+    |self, a, b| squares(a, b).sqrt(),
+    |_| "euclidean".to_owned(),
+    fn coordinates(&self) -> Option<&dyn Coordinates> {
+        Some(self)
+    }
+);
+metric!(Euclidean, u8, |self, a, b| squares_of_bytes(a, b).sqrt(), |_| "euclidean".to_owned());
 
 impl Coordinates for Euclidean {
+    fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
+        point
+    }
+
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
         rounded(box_squares(point, low, high).sqrt())
     }
@@ -140,10 +159,22 @@ impl Coordinates for Euclidean {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manhattan;
 
-metric!(Manhattan, f32, |self, a, b| absolutes(a, b));
-metric!(Manhattan, u8, |self, a, b| absolutes_of_bytes(a, b));
+metric!(
+    Manhattan,
+    f32,
+    |self, a, b| absolutes(a, b),
+    |_| "manhattan".to_owned(),
+    fn coordinates(&self) -> Option<&dyn Coordinates> {
+        Some(self)
+    }
+);
+metric!(Manhattan, u8, |self, a, b| absolutes_of_bytes(a, b), |_| "manhattan".to_owned());
 
 impl Coordinates for Manhattan {
+    fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
+        point
+    }
+
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
         rounded(box_absolutes(point, low, high))
     }
@@ -159,10 +190,22 @@ impl Coordinates for Manhattan {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Chebyshev;
 
-metric!(Chebyshev, f32, |self, a, b| greatest(a, b));
-metric!(Chebyshev, u8, |self, a, b| greatest_of_bytes(a, b));
+metric!(
+    Chebyshev,
+    f32,
+    |self, a, b| greatest(a, b),
+    |_| "chebyshev".to_owned(),
+    fn coordinates(&self) -> Option<&dyn Coordinates> {
+        Some(self)
+    }
+);
+metric!(Chebyshev, u8, |self, a, b| greatest_of_bytes(a, b), |_| "chebyshev".to_owned());
 
 impl Coordinates for Chebyshev {
+    fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
+        point
+    }
+
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
         rounded(box_greatest(point, low, high))
     }
@@ -185,7 +228,7 @@ pub struct Minkowski {
 }
 
 impl Minkowski {
-    /// The distance of a finite power from 1; below, the triangle inequality fails.
+    /// The distance of power `p`; `None` if `p` is not finite or below 1, where the triangle inequality fails.
     ///
     /// ```
     /// use metric_index::metric::Minkowski;
@@ -194,6 +237,10 @@ impl Minkowski {
     /// ```
     pub fn new(p: f32) -> Option<Self> {
         (p.is_finite() && p >= 1.0).then(|| Self { p: p.into() })
+    }
+
+    fn text(self) -> String {
+        format!("minkowski:{}", rounded(self.p))
     }
 
     fn norm(self, differences: impl Iterator<Item = f64>, greatest: f64) -> f64 {
@@ -205,16 +252,33 @@ impl Minkowski {
     }
 }
 
-metric!(Minkowski, f32, |self, a, b| {
-    let differences = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
-    self.norm(differences, greatest(a, b))
-});
-metric!(Minkowski, u8, |self, a, b| {
-    let differences = a.iter().zip(b).map(|(&a, &b)| f64::from(a.abs_diff(b)));
-    self.norm(differences, greatest_of_bytes(a, b))
-});
+metric!(
+    Minkowski,
+    f32,
+    |self, a, b| {
+        let differences = a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).abs());
+        self.norm(differences, greatest(a, b))
+    },
+    |metric| metric.text(),
+    fn coordinates(&self) -> Option<&dyn Coordinates> {
+        Some(self)
+    }
+);
+metric!(
+    Minkowski,
+    u8,
+    |self, a, b| {
+        let differences = a.iter().zip(b).map(|(&a, &b)| f64::from(a.abs_diff(b)));
+        self.norm(differences, greatest_of_bytes(a, b))
+    },
+    |metric| metric.text()
+);
 
 impl Coordinates for Minkowski {
+    fn of<'a>(&self, point: &'a [f32]) -> &'a [f32] {
+        point
+    }
+
     fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
         let differences = point.iter().zip(low.iter().zip(high));
         let differences = differences.map(|(&x, (&low, &high))| outside(x, low, high));

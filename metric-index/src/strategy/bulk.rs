@@ -59,7 +59,7 @@ pub(super) fn bulk<I, Q, C>(
     ask: &(impl Fn(u32) -> C + Sync),
     arrivals: &[Duration],
     options: &Options,
-) -> Run
+) -> Result<Run, Error>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
@@ -90,7 +90,7 @@ where
         } else {
             thread.in_supersteps(&party)
         }
-    });
+    })?;
     let elapsed = exchange.clock.now();
     let (workers, mut found): (Vec<Worker>, Vec<HashMap<u32, C>>) = parts.into_iter().unzip();
     let (mut answers, mut latencies) = (Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ where
         });
         latencies.push(state.done().saturating_sub(arrival));
     }
-    Run { answers, measures: Measures { elapsed, workers, latencies } }
+    Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
 }
 
 impl<I, Q, A, C> Thread<'_, I, Q, A, C>
@@ -283,8 +283,8 @@ fn go_on<I: Index, Q, A, C: Collector>(
 ) -> u64 {
     let mut nodes = 0;
     loop {
-        probe.rest(run.options.evaluations.get());
-        while !probe.is_tired() {
+        probe.allow(run.options.evaluations.get());
+        while !probe.is_exhausted() {
             let Some(task) = tasks.pop() else { return nodes };
             if task.bound <= probe.radius() {
                 run.index.step(task, shared, probe, tasks);

@@ -19,11 +19,10 @@ pub(super) struct Requirement {
     pub(super) task: Task,
 }
 
-/// A query on its way.
+/// The state of a query.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The bits of the least radius that a thread has come to; radii are not negative, and so are ordered as their
-    /// bits.
+    /// The bits of the smallest radius that any thread has reached; nonnegative floats are ordered like their bits.
     radius: AtomicU32,
     /// Tasks that are not done.
     open: AtomicUsize,
@@ -62,7 +61,7 @@ impl State {
     }
 }
 
-/// A thread's own collector of a query, that heeds what the others have come to.
+/// A thread's collector of a query, which also uses the radius that other threads have reached.
 pub(super) struct Shared<'a, C> {
     pub(super) own: &'a mut C,
     pub(super) state: &'a State,
@@ -143,7 +142,7 @@ impl Exchange {
         self.taken.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A task of a query is done and has opened some more, which nobody knows yet.
+    /// A task of a query is done and has opened others, which have not been sent yet.
     pub(super) fn done(&self, query: u32, opened: usize) {
         let state = &self.states[query as usize];
         if opened > 0 {

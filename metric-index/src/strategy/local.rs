@@ -1,6 +1,7 @@
 //! Each thread on its own: `Local`, and distributed data.
 
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::measures::{Clock, Measures, Worker};
@@ -11,11 +12,11 @@ use crate::index::{Cost, Index, Search};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
-/// What a thread has found of a query, and when.
+/// The result of a query on one thread.
 type Found<C> = Result<C, Error>;
-/// Of the queries of a thread, in their order: what it found, and when.
+/// The results of a thread's queries in their order, with the time of each.
 type Part<C> = (Worker, Vec<(Found<C>, Duration)>);
-/// The same, to be taken.
+/// The same as an iterator.
 type Answered<C> = std::vec::IntoIter<(Found<C>, Duration)>;
 
 /// One thread answers some queries from one index.
@@ -58,7 +59,7 @@ where
     (worker, all)
 }
 
-/// The work of all threads, which are done: those that were so before the last had no work since.
+/// Collects the threads' work; those that finished before the last were idle since.
 fn together<C>(parts: Vec<Part<C>>, clock: &Clock) -> (Duration, Vec<Worker>, Vec<Answered<C>>) {
     let elapsed = clock.now();
     let alone = |(mut worker, answered): Part<C>| {
@@ -77,7 +78,7 @@ pub(super) fn local<I, Q, C>(
     ask: &(impl Fn(u32) -> C + Sync),
     arrivals: &[Duration],
     options: &Options,
-) -> Run
+) -> Result<Run, Error>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
@@ -89,7 +90,7 @@ where
     let parts = side_by_side(threads, |thread| {
         let numbers = (thread..count).step_by(threads).map(number);
         answer(index, queries, numbers, ask, arrivals, pace)
-    });
+    })?;
     let (elapsed, workers, mut parts) = together(parts, &clock);
     let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (query, &arrival) in arrivals.iter().enumerate() {
@@ -97,7 +98,7 @@ where
         answers.push(found.map(Answer::into_sorted));
         latencies.push(done.saturating_sub(arrival));
     }
-    Run { answers, measures: Measures { elapsed, workers, latencies } }
+    Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
 }
 
 /// Section 3.3.2.
@@ -107,7 +108,7 @@ pub(super) fn distributed<I, Q, C>(
     ask: &(impl Fn(u32) -> C + Sync),
     arrivals: &[Duration],
     options: &Options,
-) -> Run
+) -> Result<Run, Error>
 where
     I: Index,
     Q: Points<Point = <I::Points as Points>::Point>,
@@ -118,7 +119,7 @@ where
     let pace = (options.evaluations, &clock);
     let parts = side_by_side(threads, |thread| {
         answer(&indexes[thread], queries, (0..count).map(number), ask, arrivals, pace)
-    });
+    })?;
     let (elapsed, workers, mut parts) = together(parts, &clock);
     let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (query, &arrival) in arrivals.iter().enumerate() {
@@ -133,10 +134,10 @@ where
         answers.push(found.map(|parts| merged(parts, || ask(number(query)))));
         latencies.push(last.saturating_sub(arrival));
     }
-    Run { answers, measures: Measures { elapsed, workers, latencies } }
+    Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
 }
 
-/// What was found in one share of the points, with the numbers that they have in all.
+/// Renumbers the neighbors found in one share of the points.
 fn renumbered<C: Answer>(own: C, share: usize, shares: usize, ask: impl FnOnce() -> C) -> C {
     let mut all = ask();
     for Neighbor { point, distance } in own.into_sorted() {
@@ -149,16 +150,29 @@ pub(super) fn number(of: usize) -> u32 {
     u32::try_from(of).expect("checked when the run began")
 }
 
-/// Runs something on so many threads.
-pub(super) fn side_by_side<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let work = &work;
+/// Runs `work` on `threads` threads, once all have started: no thread may wait at a barrier for one that cannot be
+/// started.
+pub(super) fn side_by_side<T: Send>(
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+) -> Result<Vec<T>, Error> {
+    let (work, are_all_there) = (&work, &OnceLock::<bool>::new());
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, T>| match thread.join() {
+        let mut started = Vec::new();
+        for thread in 0..threads {
+            let run = move || are_all_there.wait().then(|| work(thread));
+            match std::thread::Builder::new().spawn_scoped(scope, run) {
+                Ok(handle) => started.push(handle),
+                Err(_) => break,
+            }
+        }
+        let count = started.len();
+        are_all_there.get_or_init(|| count == threads);
+        let done = started.into_iter().map(|thread| match thread.join() {
             Ok(done) => done,
             Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
+        });
+        let done: Option<Vec<T>> = done.collect();
+        done.ok_or(Error::Threads { started: count, wanted: threads })
     })
 }

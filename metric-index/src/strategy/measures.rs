@@ -1,10 +1,10 @@
-//! What a run took.
+//! The measurements of a run.
 
 use std::time::{Duration, Instant};
 
 use crate::index::Cost;
 
-/// What one thread has done.
+/// The work of one thread.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -23,24 +23,24 @@ use crate::index::Cost;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
-    /// Distances that it evaluated, those of queries from themselves among them.
+    /// Distances evaluated, including those of queries from themselves.
     pub evaluations: u64,
-    /// Nodes (clusters, blocks) that it worked on.
+    /// Nodes (clusters, blocks) processed.
     pub nodes: u64,
-    /// Queries that it took from its queue.
+    /// Queries taken from its queue.
     pub queries: u64,
-    /// Tasks that it sent to other threads.
+    /// Tasks sent to other threads.
     pub messages: u64,
-    /// Supersteps that it took part in.
+    /// Supersteps in which it took part.
     pub supersteps: u64,
-    /// Time without work: for want of queries, or waiting for other threads.
+    /// Idle time: no query was waiting, or other threads had to finish.
     pub idle: Duration,
     /// Distances by [window](super::Options::window).
     windows: Vec<u64>,
 }
 
 impl Worker {
-    /// Work that was just done.
+    /// Records work done just now.
     pub(super) fn count(&mut self, Cost { evaluations, nodes }: Cost, clock: &Clock) {
         self.evaluations += evaluations;
         self.nodes += nodes;
@@ -74,7 +74,7 @@ impl Clock {
         usize::try_from(window.min(1 << 20)).unwrap_or(1 << 20)
     }
 
-    /// Sleeps until a time of the run.
+    /// Sleeps until a time since the start of the run.
     pub(super) fn wait_until(&self, time: Duration) {
         while let Some(left) = time.checked_sub(self.now()).filter(|left| !left.is_zero()) {
             // A thread that sleeps wakes late.
@@ -86,7 +86,7 @@ impl Clock {
     }
 }
 
-/// What a run took (the measures of Barrientos 2011, section 3.3).
+/// The measurements of a run (Barrientos 2011, section 3.3).
 ///
 /// ```
 /// use std::num::NonZero;
@@ -106,16 +106,16 @@ impl Clock {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Measures {
-    /// From the begin of the run to its last answer.
+    /// From the start of the run to its last answer.
     pub elapsed: Duration,
-    /// What each thread has done.
+    /// The work of each thread.
     pub workers: Vec<Worker>,
     /// From the arrival of each query to its answer.
     pub latencies: Vec<Duration>,
 }
 
 impl Measures {
-    /// Queries answered a second.
+    /// Queries answered per second.
     ///
     /// ```
     /// use std::num::NonZero;
@@ -136,7 +136,7 @@ impl Measures {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Distances that all threads evaluated.
+    /// Distances evaluated by all threads.
     ///
     /// ```
     /// use std::num::NonZero;

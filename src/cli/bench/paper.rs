@@ -1,11 +1,10 @@
-//! `classify bench paper`: the measurements of Bresler et al. 2011, on this machine.
+//! `classify bench paper`: the experiments of Bresler et al. 2011, on this machine.
 //!
-//! Seconds to find the neighbors of the first 10, 100, … test documents among the training documents,
-//! everything included but reading: queries go to the GPU and neighbors come back, as the paper
-//! counted. The index is built before the clock starts, as the paper's training matrix was.
+//! Seconds to find the neighbors of the first 10, 100, … test documents among the training
+//! documents. Copying queries to the GPU and neighbors back is included, as in the paper; reading
+//! is not. The index is built before the clock starts, like the paper's training matrix.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,20 +18,20 @@ use classify::decide::Decision;
 use classify::generate::{DOCUMENTS, Rows, TRAINING, rcv1_like_rows};
 use classify::matrix::{Csr, CsrBuilder};
 use classify::model::{FeatureSpec, InputSpec, TrainSettings};
-use classify::search::{EngineKind, Engines, Queries, SearchError};
+use classify::search::{EngineKind, Engines, NeighborLists, Request, SearchError};
 use classify::threads::Threads;
-use metric_index::gpu::Device;
+use gpu_runtime::Device;
 use serde::Serialize;
 
 use super::super::failure::Failure;
+use super::super::outputs::{Files, write, write_json};
 use super::super::progress::Talk;
-use super::super::write_json;
-use super::speedup;
+use super::speedup::{self, Line};
 
-/// The paper's numbers of test documents.
+/// The paper's test set sizes, in documents.
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
 
-/// The paper's best seconds on its second machine (a Xeon E5405, four Tesla C870), tables 1 to 3.
+/// The paper's best seconds on its second machine (a Xeon E5405, four Tesla C870), Tables 1 to 3.
 const PAPER: [(&str, [f64; 6]); 4] = [
     ("BaseCSR", [0.18, 1.71, 17.0, 171.22, 1_701.19, 13_303.8]),
     ("Base64", [0.09, 0.52, 5.24, 52.18, 521.3, 4_051.86]),
@@ -42,42 +41,42 @@ const PAPER: [(&str, [f64; 6]); 4] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Paper {
-    /// The folder of RCV1-v2's LYRL2004 files, real or made by `classify generate rcv1-like`
-    /// [default: rows like these are made in memory, by --seed]
+    /// The folder of RCV1-v2's LYRL2004 files, original or written by `classify generate rcv1-like`
+    /// [default: similar rows, generated in memory with --seed]
     folder: Option<PathBuf>,
-    /// Which GPU
+    /// Which GPU to use
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-    /// Measure these engines only, as `--engine` writes them: grid:256x128,fused
+    /// Measure only these engines, written as for `--engine`: grid:256x128,fused
     #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
     only: Vec<EngineKind>,
-    /// Neighbors of a query
-    #[arg(short, default_value = "30")]
+    /// Neighbors per query
+    #[arg(short, default_value = "30", value_parser = super::super::positive::positive)]
     k: NonZeroUsize,
-    /// Do not measure more documents than this
+    /// The largest number of test documents to measure
     #[arg(long, value_name = "N", default_value_t = 781_265)]
     most: usize,
-    /// Leave a measurement out if it would take more seconds than this
+    /// Skip measurements that would take more seconds than this
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     limit: f64,
-    /// Runs of each measurement; the median is shown (one run where it takes a second and more)
+    /// Runs of each measurement, of which the median is shown (one run if it takes over a second)
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: usize,
     /// Write the measurements as JSON (schema classify.bench-paper/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the speed-ups, as the paper's figures 5 to 7 do
+    /// Draw the speed-ups, like the paper's Figures 5 to 7
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
-    /// The GPU, if there is one.
+    /// The GPU, if any.
     device: Option<String>,
-    /// The newest CUDA that its driver knows: 13000 is 13.0.
+    /// The newest CUDA version that the driver supports: 13000 is 13.0.
     driver_cuda: Option<i32>,
     corpus: String,
     training_rows: usize,
@@ -87,29 +86,26 @@ struct Report {
     multiply_adds_per_query: f64,
     sizes: Vec<usize>,
     lines: Vec<Line>,
-    /// The paper's seconds, its second machine.
+    /// The paper's seconds on its second machine.
     paper: Vec<(&'static str, [f64; 6])>,
-}
-
-/// The seconds of an engine for each size; none where it was left out.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) engine: String,
-    pub(super) seconds: Vec<Option<f64>>,
 }
 
 impl Paper {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+        let mut files =
+            self.folder.iter().fold(Files::default(), |f, folder| f.reads_preset(folder));
+        let json = files.optional(self.json.as_ref())?;
+        let svg = files.optional(self.svg.as_ref())?;
+        let printed = files.report()?;
         let device = match self.gpu {
             Some(ordinal) => {
                 let device = Device::open(ordinal);
-                Some(device.map_err(|error| Failure::Gpu(error.into()))?)
+                Some(device.map_err(Failure::Gpu)?)
             }
             None => match Device::open_best() {
                 Ok(device) => Some(device),
                 Err(error) => {
-                    talk.say(&format!("{error}: the engines of the CPU are measured alone"));
+                    talk.say(&format!("{error}; measuring only the CPU engines"));
                     None
                 }
             },
@@ -136,8 +132,7 @@ impl Paper {
             let engines = match (kind, &device) {
                 (EngineKind::Cuda(_), None) => continue,
                 (EngineKind::Cuda(engine), Some(device)) => {
-                    let warn = Arc::new(move |text: &str| talk.say(text));
-                    Engines::cuda(engine, device.clone(), threads, warn).without_fall_back()
+                    Engines::cuda(engine, device.clone(), threads).without_fall_back()
                 }
                 _ => Engines::cpu(threads),
             };
@@ -158,21 +153,21 @@ impl Paper {
             lines,
             paper: PAPER.to_vec(),
         };
-        std::io::stdout().write_all(report.text().as_bytes()).map_err(Failure::stdout)?;
-        if let Some(path) = &self.json {
-            write_json(path, &report)?;
+        if let Some(printed) = printed {
+            write(printed, report.text().as_bytes())?;
         }
-        if let Some(path) = &self.svg {
-            let svg = speedup::chart(&report.sizes, &report.lines);
-            metric_index::output::write_atomically(path, |out| out.write_all(svg.as_bytes()))
-                .map_err(Failure::output(path))?;
+        if let Some(json) = json {
+            write_json(json, &report)?;
+        }
+        if let Some(svg) = svg {
+            write(svg, speedup::chart(&report.sizes, &report.lines).as_bytes())?;
         }
         Ok(())
     }
 
     fn rows(&self, threads: &Threads, seed: u64, talk: Talk) -> Result<(Rows, String), Failure> {
         let Some(folder) = &self.folder else {
-            talk.say("making rows like those of RCV1-v2");
+            talk.say("generating rows like those of RCV1-v2");
             let test = (DOCUMENTS - TRAINING).min(self.most as u64);
             let corpus = format!("rcv1-like, seed {seed}");
             return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
@@ -184,7 +179,8 @@ impl Paper {
         let mut settings = TrainSettings::new(input, decision);
         settings.weighting = settings.weighting.of_weights();
         let model = train(&mut sides.train, settings, TermLimits::default(), threads)?;
-        let classifier = Classifier::new(&model, threads)?;
+        let model = Arc::new(model);
+        let classifier = Classifier::new(Arc::clone(&model), threads)?;
         let mut test = CsrBuilder::default();
         let mut left = self.most;
         loop {
@@ -199,11 +195,11 @@ impl Paper {
         let mut training = CsrBuilder::default();
         push(&mut training, model.rows(), model.rows().rows());
         let terms = model.rows().cols();
-        let rows = Rows { training: training.build(terms), test: test.build(terms) };
+        let rows = Rows { training: Arc::new(training.build(terms)), test: test.build(terms) };
         Ok((rows, folder.display().to_string()))
     }
 
-    /// Measures an engine at each size, until it would take too long or the GPU fails.
+    /// Measures an engine at each size until it would take too long or the GPU fails.
     fn line(
         &self,
         name: &str,
@@ -214,7 +210,7 @@ impl Paper {
     ) -> Result<Line, Failure> {
         let mut seconds = vec![None; sizes.len()];
         match self.measure(engines, rows, sizes, &mut seconds) {
-            Err(SearchError::Gpu(error)) => talk.say(&format!("{name}: {error}")),
+            Err(SearchError::Engine(error)) => talk.say(&format!("{name}: {error}")),
             outcome => outcome?,
         }
         Ok(Line { name: name.to_owned(), engine: kind.to_string(), seconds })
@@ -237,12 +233,12 @@ impl Paper {
             let queries = first(&rows.test, size);
             let view = queries.view();
             let mut times = Vec::new();
-            // The first run is not counted where it is short: memory is allocated in it.
+            let mut found = NeighborLists::default();
+            // A short first run is not counted, because memory is allocated during it.
             while times.len() <= self.runs {
                 let start = Instant::now();
-                let found = engine.top_k(Queries::new(&view), self.k)?;
+                let _ = engine.search(&Request::new(view, self.k), &mut found)?;
                 times.push(start.elapsed().as_secs_f64());
-                drop(found);
                 if times[0] > 1.0 {
                     break;
                 }
@@ -258,10 +254,10 @@ impl Paper {
     }
 }
 
-/// The paper's settings, and ours.
+/// The paper's settings and ours.
 fn settings() -> Vec<(String, EngineKind)> {
     const SIZES: [u32; 4] = [32, 64, 128, 256];
-    let kind = |text: String| text.parse().expect("a setting of the paper");
+    let kind = |text: String| text.parse().expect("the names are valid");
     let mut settings = Vec::new();
     settings
         .extend(SIZES.map(|threads| (format!("Base{threads}"), kind(format!("base:{threads}")))));
@@ -290,7 +286,7 @@ impl Report {
             _ => "no GPU".to_owned(),
         };
         let mut text = format!(
-            "{gpu}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds a query\n\n",
+            "{gpu}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds per query\n\n",
             self.corpus,
             self.training_rows,
             self.terms,
@@ -306,7 +302,7 @@ impl Report {
         for line in &self.lines {
             row(&mut text, &line.name, line.seconds.iter().copied());
         }
-        text.push_str("\nthe paper, its second machine\n");
+        text.push_str("\nthe paper, on its second machine\n");
         for (name, seconds) in &self.paper {
             row(&mut text, name, seconds.iter().take(self.sizes.len()).map(|&s| Some(s)));
         }
@@ -315,11 +311,11 @@ impl Report {
                 let lines = self.lines.iter().filter(|line| line.name.starts_with(start));
                 lines.filter_map(|line| line.seconds[at]).min_by(f64::total_cmp)
             };
-            text.push_str("\nhow many times as fast fused is as the best setting of\n");
+            text.push_str("\nspeed-up of fused over the best setting of\n");
             for start in ["BaseCSR", "Base", "Shared", "Grid", "Grid-ldg", "inverted"] {
                 let _ = write!(text, "{start:26}");
                 for (at, &own) in fused.seconds.iter().enumerate() {
-                    // `Base` is not `BaseCSR`, `Grid` not `Grid-ldg`.
+                    // `Base` must not match `BaseCSR`, nor `Grid` match `Grid-ldg`.
                     let best = match start {
                         "Base" | "Grid" => (0..=9)
                             .filter_map(|digit| best(&format!("{start}{digit}"), at))

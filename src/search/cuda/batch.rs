@@ -1,9 +1,7 @@
-//! One batch on the GPU: which kernels run on it, in which shape, and what becomes of what they could
-//! not answer.
+//! One batch on the GPU: which kernels to launch, in which configuration, and how to handle the
+//! queries that they could not answer.
 
-use std::num::NonZeroUsize;
-
-use metric_index::gpu::GpuError;
+use gpu_runtime::GpuError;
 
 use super::lane::{Lane, Sent};
 use super::launch::{
@@ -12,16 +10,16 @@ use super::launch::{
 };
 use super::part::{self, Part};
 use super::{
-    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, GridMemory, LANES, Neighbor, Out, Queries, Residence,
-    SearchError,
+    Cuda, CudaEngine, FUSED_K, FUSED_ROOM, Failed, GridMemory, LANES, Neighbor, Request, Residence,
+    SearchError, Slots,
 };
 
-/// Batches of at most so many queries a place for a block are searched by blocks that go all the way.
+/// Batches of at most this many queries per resident block are searched by the single fused kernel.
 const MEDIUM_ROUNDS: usize = 4;
-/// Threads of a block where the fused engine needs all similarities of a query.
+/// Threads per block when the fused engine needs all similarities of a query.
 const GENERAL_THREADS: u32 = 128;
 
-/// Queries of the lane: `count` from `first` on, or those of its list.
+/// Queries of the lane: `count` from `first` on, or those in its list.
 #[derive(Debug, Clone, Copy)]
 struct Batch {
     first: u32,
@@ -29,14 +27,14 @@ struct Batch {
     listed: bool,
 }
 
-impl Cuda<'_> {
+impl Cuda {
     /// Whether the fused kernels can answer; if not, all similarities are computed.
     pub(super) fn is_fused(&self, part: &Part, k: usize) -> bool {
         self.options.engine == CudaEngine::Fused && k <= FUSED_K && !part.tiles.is_empty()
     }
 
-    /// Threads of the block that goes all the way with a query, where that is faster than three kernels
-    /// and fits.
+    /// Threads of the block that searches a query in a single kernel, if that is faster than three
+    /// kernels and fits.
     fn one_block(&self, tile: &part::Tile, count: usize, k: usize) -> Option<u32> {
         let info = self.device.info();
         let bytes = launch::fused_small_bytes(tile.rows.rows(), room(k))
@@ -55,7 +53,7 @@ impl Cuda<'_> {
         }
     }
 
-    /// Puts the search of the queries that were sent into the lane's stream.
+    /// Enqueues the search of the sent queries on the lane's stream.
     pub(super) fn enqueue(
         &self,
         part: &Part,
@@ -83,7 +81,7 @@ impl Cuda<'_> {
         Ok(())
     }
 
-    /// Queries whose scores take at most a gigabyte and a tenth of the budget.
+    /// The number of queries whose scores take at most a gigabyte and a tenth of the budget.
     fn dense_batch(&self, part: &Part) -> usize {
         let bytes = (self.loaded().budget / 10).clamp(1 << 20, 1 << 30);
         (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
@@ -101,7 +99,7 @@ impl Cuda<'_> {
         lane.status.get(&device, &stream, count)?;
         let info = device.info();
         let rows = lane.queries();
-        let excluded = lane.excluded();
+        let allow = lane.allow();
         let mut shape = FusedShape {
             count: number(count),
             k: number(k),
@@ -119,7 +117,7 @@ impl Cuda<'_> {
             let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
             shape.blocks = number(blocks * info.multiprocessors);
-            // Three times the mean, if no more can be.
+            // Three times the mean, if the maximum is not lower.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
             let tasks = tasks.min(lane.entries * tile.cuts.most);
@@ -137,7 +135,7 @@ impl Cuda<'_> {
                     &stream,
                     &tile.rows,
                     &rows,
-                    excluded,
+                    allow,
                     (shape, threads),
                     &mut place,
                     status,
@@ -155,7 +153,7 @@ impl Cuda<'_> {
                     &stream,
                     &tile.rows,
                     &rows,
-                    excluded,
+                    allow,
                     shape,
                     &mut between,
                     &mut place,
@@ -168,8 +166,8 @@ impl Cuda<'_> {
         Ok(())
     }
 
-    /// Puts the scores of some queries and the selection of the best into the lane's stream; what is
-    /// found goes to the places from `at` on.
+    /// Enqueues the scores of some queries and the selection of the best on the lane's stream;
+    /// results are written to the slots from `at` on.
     fn enqueue_dense(
         &self,
         part: &Part,
@@ -181,7 +179,7 @@ impl Cuda<'_> {
     ) -> Result<(), GpuError> {
         let (device, stream) = (self.device.clone(), lane.stream.clone());
         let failed = device.doing("launching a kernel").failed();
-        let (rows, excluded) = (lane.queries(), lane.excluded());
+        let (rows, allow) = (lane.queries(), lane.allow());
         let Lane { scores, dense, found, counts, list, .. } = lane;
         let scores =
             scores.get(&device, &stream, which.count as usize * part.rows.count as usize)?;
@@ -192,12 +190,12 @@ impl Cuda<'_> {
         };
         let most = self.options.query_terms.unwrap_or(4_096);
         let most = most.min(number(device.info().shared_per_block / 8)).max(1);
-        // No more shared memory than the longest query needs: more blocks fit.
+        // No more shared memory than the longest query needs, so that more blocks fit.
         let room = number(longest.next_multiple_of(32).max(32)).min(most);
         match engine {
             CudaEngine::Base { threads } => {
                 let terms = self.training.cols();
-                // Dense queries take a twentieth of the budget at most.
+                // Dense queries take at most a twentieth of the budget.
                 let bytes = (self.loaded().budget / 20 / LANES).min(1 << 28);
                 let batch = (bytes / (terms * 4).max(1)).clamp(1, which.count as usize);
                 let fresh = dense.len() < batch * terms;
@@ -277,33 +275,31 @@ impl Cuda<'_> {
             counts: counts.get(&device, &stream, count)?,
         };
         let rows = (part.rows.count, part.first_row);
-        launch::select(&self.kernels, &stream, rows, scores, which, excluded, number(k), &mut place)
+        launch::select(&self.kernels, &stream, rows, scores, which, allow, number(k), &mut place)
             .map_err(&failed)
     }
 
-    /// Waits for a batch, answers what the fused kernel could not, and hands the neighbors out.
+    /// Waits for a batch, answers the queries that the fused kernel could not, and stores the
+    /// neighbors. Returns the number of those queries.
     pub(super) fn finish(
         &self,
         part: &Part,
         lane: &mut Lane,
         sent: &Sent,
         k: usize,
-        found: &mut Out<'_>,
-    ) -> Result<(), GpuError> {
+        found: &mut Slots<'_>,
+    ) -> Result<usize, GpuError> {
         lane.wait()?;
         let fused = self.is_fused(part, k);
         let count = sent.count;
         let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
         let sorted = fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
-        if found.pinned(k).is_some() {
+        if found.direct(k).is_some() {
             self.threads.run(|| found.set_counts(counts, sorted));
         } else {
             let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
             self.threads.run(|| found.fill(all, k, counts, sorted));
-        }
-        if open.is_empty() {
-            return Ok(());
         }
         let batch = self.dense_batch(part);
         for some in open.chunks(batch) {
@@ -315,36 +311,40 @@ impl Cuda<'_> {
             let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(some.len() * k)?);
             let counts = lane.host_counts.get(some.len())?;
             for ((&query, own), &count) in some.iter().zip(all.chunks(k)).zip(&*counts) {
-                let sorted = k <= SELECT_SORTED as usize;
-                found.set(query as usize, &own[..count as usize], sorted);
+                found.set_unsorted(query as usize, &own[..count as usize]);
             }
         }
-        Ok(())
+        Ok(open.len())
     }
 
-    /// Seconds that the GPU takes for queries that are on it already, by its own events: one figure a
-    /// run. What cannot be answered at once is answered too; copies are not counted.
+    /// GPU time in seconds for queries that are already on the GPU, measured by CUDA events: one
+    /// value per run. Includes the queries that the fast path could not answer; copies are not
+    /// included.
     ///
     /// # Errors
-    /// If the GPU fails, or rows or queries do not fit its memory at once.
+    /// If the GPU fails, or all rows or queries do not fit its memory at once.
     pub fn device_seconds(
         &self,
-        queries: Queries<'_>,
-        k: NonZeroUsize,
+        request: &Request<'_>,
         runs: usize,
     ) -> Result<Vec<f64>, SearchError> {
-        queries.check_shape(self.training.cols())?;
+        Ok(self.timed(request, runs)?)
+    }
+
+    fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, Failed> {
+        let mut sparse = None;
+        let queries = request.queries((self.count, self.training.cols()), &mut sparse)?;
         let loaded = self.loaded();
         if let Residence::Gone(error) = &loaded.rows {
             return Err(error.clone().into());
         }
         let Residence::Resident(part) = &loaded.rows else {
-            let bytes = part::bytes(&self.training, &(0..self.training.rows()), self.needs());
+            let bytes = part::bytes(&self.training(), &(0..self.training.rows()), self.needs());
             self.device.reserve("all training rows at once", bytes)?;
             return Ok(Vec::new());
         };
         let count = queries.rows.rows();
-        let k = k.get().min(part.rows.count as usize).max(1);
+        let k = queries.k.min(part.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
         let sent = self.threads.run(|| lane.send(&queries, 0..count))?;
         let (start, end) = (self.device.timer()?, self.device.timer()?);
@@ -358,7 +358,7 @@ impl Cuda<'_> {
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(part, k) {
-                // Which queries are open is asked in between: that is a copy, and not counted.
+                // Copying the list of open queries takes place in between, and is not measured.
                 let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
                 let open = sent.open(&status.map_err(&failed)?);
                 start.record(&lane.stream).map_err(&failed)?;
@@ -375,7 +375,7 @@ impl Cuda<'_> {
         Ok(seconds)
     }
 
-    /// Answers open queries, for measurements: what is found stays on the GPU.
+    /// Answers open queries, for measurements: the results stay on the GPU.
     fn enqueue_open(
         &self,
         part: &Part,
@@ -403,7 +403,7 @@ impl Sent {
     }
 }
 
-/// The candidates that a fused block has room for.
+/// The number of candidates that a fused block can hold.
 pub(super) fn room(k: usize) -> u32 {
     number(3 * k.min(FUSED_K)).next_power_of_two().max(FUSED_ROOM)
 }

@@ -1,29 +1,28 @@
-//! A stream of the GPU with its buffers on both sides: one batch of queries on its way.
+//! A GPU stream with its buffers on both sides: one batch of queries in flight.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Pinned};
+use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Pinned};
 use rayon::prelude::*;
 
-use super::launch::{Excluded, QueryRows};
+use super::Failed;
+use super::launch::{AllowRows, QueryRows};
 use crate::matrix::row;
-use crate::search::{Queries, SearchError};
+use crate::search::allow::Parts;
+use crate::search::{Allow, Queries, SearchError};
 
-/// The number of a row that is no row.
-pub(super) const NO_ROW: u32 = u32::MAX;
-
-/// Queries that are on their way to the GPU.
+/// Queries that have been sent to the GPU.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) count: usize,
-    /// Terms of the longest.
+    /// Terms of the longest query.
     pub(super) longest: usize,
-    /// Those with a negative weight, rising.
+    /// The queries with a negative weight, in increasing order.
     pub(super) negative: Vec<usize>,
 }
 
-/// GPU memory that grows.
+/// A GPU buffer that grows.
 #[derive(Debug)]
 pub(super) struct Growing<T>(Option<CudaSlice<T>>);
 
@@ -32,7 +31,7 @@ impl<T: DeviceRepr> Growing<T> {
         Self(None)
     }
 
-    /// At least `length` values, not initialized.
+    /// Returns at least `length` values, uninitialized.
     pub(super) fn get(
         &mut self,
         device: &Device,
@@ -50,7 +49,7 @@ impl<T: DeviceRepr> Growing<T> {
         Ok(self.0.as_mut().expect("allocated above"))
     }
 
-    /// How many values there is memory for.
+    /// The capacity in values.
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, CudaSlice::len)
     }
@@ -60,7 +59,19 @@ impl<T: DeviceRepr> Growing<T> {
     }
 }
 
-/// One batch on its way: pinned buffers here, buffers there, and the stream between them.
+/// Where the parts of a filter lie in the lane's buffer, as word offsets.
+#[derive(Debug, Clone, Copy, Default)]
+struct FilterParts {
+    words: usize,
+    only: Option<usize>,
+    ranges: Option<usize>,
+    bounds: Option<usize>,
+    lists: Option<usize>,
+    of_rows: Option<usize>,
+    of_queries: Option<usize>,
+}
+
+/// One batch in flight: pinned host buffers, device buffers, and the stream between them.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) device: Device,
@@ -68,12 +79,13 @@ pub(super) struct Lane {
     host_ptr: Pinned<u32>,
     host_cols: Pinned<u8>,
     host_vals: Pinned<f32>,
-    host_excluded: Pinned<u32>,
+    host_filter: Pinned<u32>,
     ptr: Growing<u32>,
     cols: Growing<u8>,
     vals: Growing<f32>,
-    excluded: Growing<u32>,
-    has_excluded: bool,
+    filter: Growing<u32>,
+    /// Where the parts of the filter lie in it.
+    filter_parts: FilterParts,
     narrow: bool,
     pub(super) found: Growing<u64>,
     pub(super) counts: Growing<u32>,
@@ -86,7 +98,7 @@ pub(super) struct Lane {
     pub(super) next_task: Growing<u32>,
     pub(super) candidates: Growing<u32>,
     pub(super) candidate_counts: Growing<u32>,
-    /// Entries of the queries that were sent last.
+    /// Entries of the queries sent last.
     pub(super) entries: usize,
     pub(super) host_found: Pinned<u64>,
     pub(super) host_counts: Pinned<u32>,
@@ -101,12 +113,12 @@ impl Lane {
             host_ptr: Pinned::new(device),
             host_cols: Pinned::new(device),
             host_vals: Pinned::new(device),
-            host_excluded: Pinned::new(device),
+            host_filter: Pinned::new(device),
             ptr: Growing::new(),
             cols: Growing::new(),
             vals: Growing::new(),
-            excluded: Growing::new(),
-            has_excluded: false,
+            filter: Growing::new(),
+            filter_parts: FilterParts::default(),
             narrow: false,
             found: Growing::new(),
             counts: Growing::new(),
@@ -126,13 +138,13 @@ impl Lane {
         })
     }
 
-    /// Waits until everything that was put into the stream is done.
+    /// Waits until all work enqueued on the stream is done.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
         self.stream.synchronize().map_err(self.device.doing("searching").failed())
     }
 
-    /// Sends the queries of `range` to the GPU. The stream must be idle. Call it on the threads that are
-    /// to copy.
+    /// Sends the queries of `range` to the GPU. The stream must be idle. Call it on the thread pool
+    /// that should copy.
     ///
     /// # Errors
     /// If a weight is not finite, or the GPU fails.
@@ -140,11 +152,11 @@ impl Lane {
         &mut self,
         queries: &Queries<'_>,
         range: Range<usize>,
-    ) -> Result<Sent, SearchError> {
+    ) -> Result<Sent, Failed> {
         const PIECE: usize = 16_384;
         let count = range.len();
         let indptr = queries.rows.indptr();
-        // A slice of a matrix keeps the pointers of the whole.
+        // A slice of a matrix keeps the row pointers of the whole.
         let base = indptr.raw_storage()[0];
         let indptr = &indptr.raw_storage()[range.start..=range.end];
         let start = usize::try_from(indptr[0] - base).expect("in memory");
@@ -158,9 +170,9 @@ impl Lane {
         let longest = ptr.windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0) as usize;
         self.narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
         let width = if self.narrow { 2 } else { 4 };
-        let (_, indices, data) = (*queries.rows).into_raw_storage();
+        let (_, indices, data) = queries.rows.into_raw_storage();
         let (indices, data) = (&indices[start..start + nonzeros], &data[start..start + nonzeros]);
-        // One pass over the weights: copied, and looked at.
+        // One pass over the weights copies and checks them.
         let looked = self
             .host_vals
             .get(nonzeros)?
@@ -175,7 +187,7 @@ impl Lane {
             .reduce(|| (true, false), |a, b| (a.0 & b.0, a.1 | b.1));
         let (finite, any_negative) = looked;
         if !finite {
-            return Err(SearchError::NotFinite { what: "query" });
+            return Err(SearchError::NotFinite { what: "query" }.into());
         }
         let cols = self.host_cols.get(nonzeros * width)?;
         cols.par_chunks_mut(PIECE * width).zip(indices.par_chunks(PIECE)).for_each(|(to, from)| {
@@ -190,16 +202,10 @@ impl Lane {
             }
         });
         let is_negative =
-            |&query: &usize| row(queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
+            |&query: &usize| row(&queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
         let negative =
             if any_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
-        self.has_excluded = !queries.excluded.is_empty();
-        if self.has_excluded {
-            let rows = queries.excluded[range].iter().map(|row| row.unwrap_or(NO_ROW));
-            for (to, row) in self.host_excluded.get(count)?.iter_mut().zip(rows) {
-                *to = row;
-            }
-        }
+        self.pack_filter(&queries.allow.slice(range))?;
         self.entries = nonzeros;
         self.copy(count, nonzeros, width)?;
         Ok(Sent { count, longest, negative })
@@ -216,34 +222,84 @@ impl Lane {
             stream.memcpy_htod(&*self.host_cols.get(nonzeros * width)?, to).map_err(&failed)?;
             stream.memcpy_htod(&*self.host_vals.get(nonzeros)?, to_vals).map_err(&failed)?;
         }
-        if self.has_excluded {
-            let to = self.excluded.get(device, stream, count)?;
-            stream.memcpy_htod(&*self.host_excluded.get(count)?, to).map_err(&failed)?;
+        let filter = self.filter_parts.words;
+        if filter > 0 {
+            let to = self.filter.get(device, stream, filter)?;
+            stream.memcpy_htod(&*self.host_filter.get(filter)?, to).map_err(&failed)?;
         }
         Ok(())
     }
 
-    /// The queries that were sent last.
+    /// The queries sent last.
     pub(super) fn queries(&self) -> QueryRows {
         let (ptr, cols, vals) = (self.ptr.made(), self.cols.made(), self.vals.made());
         QueryRows::new(&self.stream, ptr, cols, vals, self.narrow)
     }
 
-    /// Their excluded rows.
-    pub(super) fn excluded(&self) -> Excluded {
-        Excluded::new(&self.stream, self.has_excluded.then(|| self.excluded.made()))
+    /// Which rows may be their neighbors.
+    pub(super) fn allow(&self) -> AllowRows {
+        let FilterParts { words, only, ranges, bounds, lists, of_rows, of_queries } =
+            self.filter_parts;
+        if words == 0 {
+            return AllowRows::all();
+        }
+        let filter = self.filter.made();
+        let at = |word: Option<usize>| AllowRows::pointer(&self.stream, filter, word);
+        AllowRows {
+            only: at(only),
+            ranges: at(ranges),
+            bounds: at(bounds),
+            lists: at(lists),
+            of_rows: at(of_rows),
+            of_queries: at(of_queries),
+        }
     }
 
-    /// Sends the numbers of some queries.
+    /// Packs the filter of the queries into one buffer, which is copied as a whole.
+    fn pack_filter(&mut self, allow: &Allow<'_>) -> Result<(), GpuError> {
+        let Parts { only, ranges, lists, groups } = allow.parts();
+        let mut packed: Vec<u32> = Vec::new();
+        let mut put = |words: &[u32]| {
+            // Pairs and 64-bit numbers are read from here, so they start at multiples of eight
+            // bytes.
+            packed.resize(packed.len().next_multiple_of(2), 0);
+            packed.extend_from_slice(words);
+            packed.len() - words.len()
+        };
+        let mut parts = FilterParts {
+            only: only.map(|only| put(only.words())),
+            ranges: ranges.map(|ranges| put(bytemuck::cast_slice(ranges))),
+            ..FilterParts::default()
+        };
+        if let Some(lists) = lists {
+            let (mut bounds, mut rows) = (vec![0u64], Vec::new());
+            for query in 0..lists.len() {
+                rows.extend_from_slice(lists.of(query));
+                bounds.push(rows.len() as u64);
+            }
+            parts.bounds = Some(put(bytemuck::cast_slice(&bounds)));
+            parts.lists = Some(put(&rows));
+        }
+        if let Some((of_rows, of_queries)) = groups {
+            parts.of_rows = Some(put(of_rows));
+            parts.of_queries = Some(put(of_queries));
+        }
+        parts.words = packed.len();
+        self.host_filter.get(packed.len())?.copy_from_slice(&packed);
+        self.filter_parts = parts;
+        Ok(())
+    }
+
+    /// Sends a list of query numbers.
     pub(super) fn send_list(&mut self, queries: &[u32]) -> Result<(), GpuError> {
         let failed = self.device.doing("copying query numbers to it").failed();
         let to = self.list.get(&self.device, &self.stream, queries.len())?;
-        // From pageable memory: the copy has left it when the call returns.
+        // The list is in pageable memory, so the copy has read it when the call returns.
         self.stream.memcpy_htod(queries, to).map_err(failed)
     }
 
-    /// Brings back what was found for `count` queries, to `places` or to `host_found`: asks the stream for
-    /// it, does not wait.
+    /// Enqueues the copy of the results for `count` queries to `places` or to `host_found`. Does
+    /// not wait.
     pub(super) fn fetch(
         &mut self,
         count: usize,
@@ -272,9 +328,9 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Pinned memory must outlive the copies that are on their way.
+    /// Pinned memory must outlive the copies in flight.
     fn drop(&mut self) {
-        // A GPU that failed copies nothing any more.
+        // A GPU that has failed copies nothing more.
         let _ = self.stream.synchronize();
     }
 }

@@ -1,56 +1,59 @@
-//! One Rust function a kernel of `kernels/`: the only place of this crate that launches them.
+//! One Rust function per kernel of `kernels/`: the only place in this crate that launches them.
 
 use std::sync::Arc;
 
-use metric_index::gpu::{
-    CudaFunction, CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError,
-    LaunchConfig, PushKernelArg, Texture,
+use gpu_runtime::{
+    CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Kernel,
+    LaunchConfig, Texture,
 };
 
-/// Threads of a warp.
+/// Threads per warp.
 pub(super) const WARP: u32 = 32;
-/// Threads of a block of `accumulate`.
+/// Threads per block of `accumulate`.
 pub(super) const ACCUMULATE_THREADS: u32 = 512;
-/// Threads of a block of `prepare`: four queries.
+/// Threads per block of `prepare`: four queries.
 const PREPARE_THREADS: u32 = 128;
-/// Threads of a block of `rescore`.
+/// Threads per block of `rescore`.
 const RESCORE_THREADS: u32 = 96;
-/// Threads of a block of `rescore_many`.
+/// Threads per block of `rescore_many`.
 const RESCORE_MANY_THREADS: u32 = 256;
-/// The greatest k that `rescore` is faster for.
+/// The largest k for which `rescore` is faster.
 const RESCORE_K: u32 = 64;
-/// Bits of a query's table of terms in `rescore` and `fused_small`.
+/// Bits of a query's term table in `rescore` and `fused_small`.
 const TABLE_PLACES: usize = 65_536;
-/// Threads of a block of `fused_small`.
+/// Threads per block of `fused_small`.
 pub(super) const FUSED_SMALL_THREADS: u32 = 1024;
-/// Threads of a block of `fused_medium`.
+/// Threads per block of `fused_medium`.
 pub(super) const FUSED_MEDIUM_THREADS: u32 = 512;
-/// Threads of a block of `select`.
+/// Threads per block of `select`.
 const SELECT_THREADS: u32 = 1024;
-/// The most keys that `select` sorts.
+/// The maximum number of keys that `select` sorts.
 pub(super) const SELECT_SORTED: u32 = 2048;
-/// At least the static shared memory of `accumulate`.
+/// An upper bound of the static shared memory of `accumulate`, in bytes.
 pub(super) const ACCUMULATE_STATIC_BYTES: usize = 5_760;
-/// At least the static shared memory of `fused_small` and `fused_medium`.
+/// An upper bound of the static shared memory of `fused_small` and `fused_medium`, in bytes.
 pub(super) const FUSED_SMALL_STATIC_BYTES: usize = 7_424;
-/// The most blocks of a grid in y.
+/// The maximum number of blocks of a grid in y.
 const GRID_Y: u32 = 65_535;
 
-/// The kernels, loaded: the driver compiles their PTX, and keeps what it compiled for the next time.
+/// The kernels, loaded. The driver compiles their PTX and caches the result.
 #[derive(Debug)]
 pub(super) struct Kernels {
-    pub(super) base: CudaFunction,
-    pub(super) base_scatter: CudaFunction,
-    pub(super) shared: CudaFunction,
-    pub(super) grid_texture: CudaFunction,
-    pub(super) grid_ldg: CudaFunction,
-    pub(super) select: CudaFunction,
-    pub(super) prepare: CudaFunction,
-    pub(super) accumulate: CudaFunction,
-    pub(super) rescore: CudaFunction,
-    pub(super) rescore_many: CudaFunction,
-    pub(super) fused_small: CudaFunction,
-    pub(super) fused_medium: CudaFunction,
+    pub(super) base: Kernel,
+    pub(super) base_scatter: Kernel,
+    pub(super) shared: Kernel,
+    pub(super) grid_texture: Kernel,
+    pub(super) grid_ldg: Kernel,
+    pub(super) select: Kernel,
+    pub(super) prepare: Kernel,
+    pub(super) accumulate: Kernel,
+    pub(super) accumulate_filtered: Kernel,
+    pub(super) rescore: Kernel,
+    pub(super) rescore_many: Kernel,
+    pub(super) fused_small: Kernel,
+    pub(super) fused_small_filtered: Kernel,
+    pub(super) fused_medium: Kernel,
+    pub(super) fused_medium_filtered: Kernel,
 }
 
 impl Kernels {
@@ -72,10 +75,16 @@ impl Kernels {
             select: select.kernel("select", 0)?,
             prepare: fused.kernel("prepare", 0)?,
             accumulate: fused.kernel("accumulate", most - ACCUMULATE_STATIC_BYTES)?,
+            accumulate_filtered: fused
+                .kernel("accumulate_filtered", most - ACCUMULATE_STATIC_BYTES)?,
             rescore: fused.kernel("rescore", 0)?,
             rescore_many: fused.kernel("rescore_many", 0)?,
             fused_small: small.kernel("fused_small", most - FUSED_SMALL_STATIC_BYTES)?,
+            fused_small_filtered: small
+                .kernel("fused_small_filtered", most - FUSED_SMALL_STATIC_BYTES)?,
             fused_medium: small.kernel("fused_medium", most - FUSED_SMALL_STATIC_BYTES)?,
+            fused_medium_filtered: small
+                .kernel("fused_medium_filtered", most - FUSED_SMALL_STATIC_BYTES)?,
         })
     }
 }
@@ -95,7 +104,7 @@ pub(super) struct QueryRows {
 unsafe impl DeviceRepr for QueryRows {}
 
 impl QueryRows {
-    /// `cols` holds 16-bit columns if `narrow`, otherwise 32-bit ones.
+    /// `cols` holds 16-bit columns if `narrow` is set, otherwise 32-bit columns.
     pub(super) fn new(
         stream: &CudaStream,
         ptr: &CudaSlice<u32>,
@@ -112,13 +121,40 @@ impl QueryRows {
     }
 }
 
-/// The excluded row of each query of a batch on the GPU, if there are any.
+/// Which rows may be neighbors of the queries of a batch (`Allow` of kernels/common.cuh), as
+/// addresses on the GPU; 0 means no restriction.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Excluded(u64);
+#[repr(C)]
+pub(super) struct AllowRows {
+    /// One bit per row: rows whose bit is set may be neighbors.
+    pub(super) only: u64,
+    /// A range of excluded rows per query.
+    pub(super) ranges: u64,
+    /// Lists of excluded rows: those of query `q` are `lists[bounds[q]..bounds[q + 1]]`.
+    pub(super) bounds: u64,
+    pub(super) lists: u64,
+    /// Groups: rows of the query's own group are excluded.
+    pub(super) of_rows: u64,
+    pub(super) of_queries: u64,
+}
 
-impl Excluded {
-    pub(super) fn new(stream: &CudaStream, rows: Option<&CudaSlice<u32>>) -> Self {
-        Self(rows.map_or(0, |rows| rows.device_ptr(stream).0))
+#[expect(unsafe_code, reason = "a kernel's argument")]
+// SAFETY: the fields are those of `Allow`, in order and in size: six pointers.
+unsafe impl DeviceRepr for AllowRows {}
+
+impl AllowRows {
+    /// Allows every row.
+    pub(super) fn all() -> Self {
+        Self { only: 0, ranges: 0, bounds: 0, lists: 0, of_rows: 0, of_queries: 0 }
+    }
+
+    fn is_all(&self) -> bool {
+        self.only == 0 && self.ranges == 0 && self.bounds == 0 && self.of_rows == 0
+    }
+
+    /// The address of a word of a buffer.
+    pub(super) fn pointer(stream: &CudaStream, words: &CudaSlice<u32>, at: Option<usize>) -> u64 {
+        at.map_or(0, |word| words.device_ptr(stream).0 + 4 * word as u64)
     }
 }
 
@@ -126,11 +162,11 @@ impl Excluded {
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) count: u32,
-    /// Where rows begin: at multiples of four entries.
+    /// Where rows begin, at multiples of four entries.
     pub(super) row_ptr: CudaSlice<u64>,
     pub(super) row_end: CudaSlice<u64>,
     pub(super) cols: CudaSlice<u32>,
-    /// The same in 16 bits, for the fused engine, where the vocabulary allows it.
+    /// The same columns in 16 bits, for the fused engine, if the vocabulary is small enough.
     pub(super) narrow_cols: Option<CudaSlice<u16>>,
     pub(super) vals: CudaSlice<f32>,
 }
@@ -156,7 +192,7 @@ pub(super) struct TileRows {
 // SAFETY: the fields are those of `Tile`, in order and in size: seven pointers, f32, three u32.
 unsafe impl DeviceRepr for TileRows {}
 
-/// The lists of a tile on the GPU.
+/// The posting lists of a tile on the GPU.
 #[derive(Debug)]
 pub(super) struct Lists {
     pub(super) lists: CudaSlice<[u32; 4]>,
@@ -194,7 +230,7 @@ impl TileRows {
     }
 }
 
-/// Which queries of a batch: `count` from `first` on, or those that a list names.
+/// Which queries of a batch: `count` from `first` on, or those in a list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Which<'a> {
     pub(super) first: u32,
@@ -231,16 +267,18 @@ pub(super) fn base_scatter(
         return Ok(());
     }
     let (terms, clear) = (terms as u64, u32::from(clear));
-    let mut launch = stream.launch_builder(&kernels.base_scatter);
-    launch.arg(queries).arg(&first).arg(&terms).arg(&clear).arg(dense);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `base_scatter`")]
+    let mut launch = kernels.base_scatter.launch_on(stream);
+    launch.value(queries).value(&first).value(&terms).value(&clear).pointer(dense);
+    #[expect(unsafe_code, reason = "the launcher of `base_scatter`")]
     // SAFETY: the arguments are those of the kernel, in order and type; it writes `count` rows of
     // `terms` values, which `dense` has.
-    unsafe { launch.launch(config((count, 1), 128, 0)) }.map(|_| ())
+    unsafe {
+        launch.launch(config((count, 1), 128, 0))
+    }
 }
 
 /// `base`: one dense query, `dense[query * terms..]`, against all rows; the scores go to row `at`.
-/// `threads` are whole warps.
+/// `threads` is a multiple of the warp size.
 pub(super) fn base(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
@@ -256,14 +294,20 @@ pub(super) fn base(
     let count = rows.count as usize;
     let dense = dense.slice(query * terms..(query + 1) * terms);
     let mut scores = scores.slice_mut(at * count..(at + 1) * count);
-    let mut launch = stream.launch_builder(&kernels.base);
-    launch.arg(&rows.count).arg(&rows.row_ptr).arg(&rows.row_end).arg(&rows.cols).arg(&rows.vals);
-    launch.arg(&dense).arg(&mut scores);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `base`")]
+    let mut launch = kernels.base.launch_on(stream);
+    launch
+        .value(&rows.count)
+        .pointer(&rows.row_ptr)
+        .pointer(&rows.row_end)
+        .pointer(&rows.cols)
+        .pointer(&rows.vals);
+    launch.pointer(&dense).pointer(&mut scores);
+    #[expect(unsafe_code, reason = "the launcher of `base`")]
     // SAFETY: the arguments are those of the kernel, in order and type; it reads `terms` values of
-    // the query (columns are below it) and writes one score a row.
-    unsafe { launch.launch(config((rows.count.div_ceil(threads / WARP), 1), threads, 0)) }
-        .map(|_| ())
+    // the query (columns are below that) and writes one score per row.
+    unsafe {
+        launch.launch(config((rows.count.div_ceil(threads / WARP), 1), threads, 0))
+    }
 }
 
 /// `shared`: query `first + at` against all rows, into the scores of row `at`.
@@ -282,14 +326,21 @@ pub(super) fn shared(
     let count = rows.count as usize;
     let query = first + u32::try_from(at).expect("batches are small");
     let mut scores = scores.slice_mut(at * count..(at + 1) * count);
-    let mut launch = stream.launch_builder(&kernels.shared);
-    launch.arg(&rows.count).arg(&rows.row_ptr).arg(&rows.row_end).arg(&rows.cols).arg(&rows.vals);
-    launch.arg(queries).arg(&query).arg(&room).arg(&mut scores);
+    let mut launch = kernels.shared.launch_on(stream);
+    launch
+        .value(&rows.count)
+        .pointer(&rows.row_ptr)
+        .pointer(&rows.row_end)
+        .pointer(&rows.cols)
+        .pointer(&rows.vals);
+    launch.value(queries).value(&query).value(&room).pointer(&mut scores);
     let config = config((rows.count.div_ceil(threads), 1), threads, room as usize * 8);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `shared`")]
+    #[expect(unsafe_code, reason = "the launcher of `shared`")]
     // SAFETY: the arguments are those of the kernel, in order and type; the dynamic shared memory
-    // is `room` terms of 8 bytes; it writes one score a row.
-    unsafe { launch.launch(config) }.map(|_| ())
+    // is `room` terms of 8 bytes; it writes one score per row.
+    unsafe {
+        launch.launch(config)
+    }
 }
 
 /// `grid_ldg`: a batch of queries against all rows, through the read-only cache.
@@ -308,13 +359,13 @@ pub(super) fn grid_ldg(
         if which.count == 0 {
             break;
         }
-        let mut launch = stream.launch_builder(&kernels.grid_ldg);
-        launch.arg(&rows.count).arg(&first_row).arg(&last_row);
-        launch.arg(&rows.row_ptr).arg(&rows.row_end);
-        launch.arg(&rows.cols).arg(&rows.vals);
-        launch.arg(queries).arg(&which.first).arg(&list).arg(&room).arg(&mut *scores);
+        let mut launch = kernels.grid_ldg.launch_on(stream);
+        launch.value(&rows.count).value(&first_row).value(&last_row);
+        launch.pointer(&rows.row_ptr).pointer(&rows.row_end);
+        launch.pointer(&rows.cols).pointer(&rows.vals);
+        launch.value(queries).value(&which.first).value(&list).value(&room).pointer(&mut *scores);
         let grid = (which.count, (last_row - first_row).div_ceil(threads));
-        #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `grid_ldg`")]
+        #[expect(unsafe_code, reason = "the launcher of `grid_ldg`")]
         // SAFETY: the arguments are those of the kernel, in order and type; the dynamic shared
         // memory is `room` terms of 8 bytes; `scores` has `count` rows of `rows.count` values.
         unsafe { launch.launch(config(grid, threads, room as usize * 8)) }?;
@@ -322,7 +373,7 @@ pub(super) fn grid_ldg(
     Ok(())
 }
 
-/// A texture of a part's columns and one of its values, over the same rows.
+/// Textures of a part's columns and values, over the same rows.
 #[derive(Debug)]
 pub(super) struct TextureRows {
     pub(super) cols: Texture,
@@ -352,17 +403,13 @@ pub(super) fn grid_texture(
         if which.count == 0 {
             break;
         }
-        let mut launch = stream.launch_builder(&kernels.grid_texture);
-        launch.arg(&rows.count).arg(&first_row).arg(&last_row);
-        launch.arg(&rows.row_ptr).arg(&rows.row_end);
-        launch.arg(&cols).arg(&vals).arg(&texture.origin);
-        launch.arg(queries).arg(&which.first).arg(&list).arg(&room).arg(&mut *scores);
+        let mut launch = kernels.grid_texture.launch_on(stream);
+        launch.value(&rows.count).value(&first_row).value(&last_row);
+        launch.pointer(&rows.row_ptr).pointer(&rows.row_end);
+        launch.value(&cols).value(&vals).value(&texture.origin);
+        launch.value(queries).value(&which.first).value(&list).value(&room).pointer(&mut *scores);
         let grid = (which.count, (last_row - first_row).div_ceil(threads));
-        #[expect(
-            unsafe_code,
-            clippy::disallowed_methods,
-            reason = "the launcher of `grid_texture`"
-        )]
+        #[expect(unsafe_code, reason = "the launcher of `grid_texture`")]
         // SAFETY: the arguments are those of the kernel, in order and type; the textures hold the
         // entries of rows first_row..last_row from `origin` on; `scores` as for `grid_ldg`.
         unsafe { launch.launch(config(grid, threads, room as usize * 8)) }?;
@@ -370,11 +417,11 @@ pub(super) fn grid_texture(
     Ok(())
 }
 
-/// What `select` and `fused` write: `k` neighbors a query and how many are there.
+/// The output of `select` and `fused`: `k` neighbors per query and their number.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub(super) keys: &'a mut CudaSlice<u64>,
-    /// The first query's place in `keys` and `counts`.
+    /// The first query's slot in `keys` and `counts`.
     pub(super) at: usize,
     pub(super) counts: &'a mut CudaSlice<u32>,
 }
@@ -385,9 +432,9 @@ pub(super) fn select(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
     (rows, first_row): (u32, u32),
-    scores: &CudaSlice<f32>,
+    scores: &mut CudaSlice<f32>,
     which: Which<'_>,
-    excluded: Excluded,
+    allow: AllowRows,
     k: u32,
     found: &mut Found<'_>,
 ) -> Launched {
@@ -395,40 +442,42 @@ pub(super) fn select(
         return Ok(());
     }
     let list = which.pointer(stream);
-    let excluded = excluded.0;
     let (count, places) = (which.count as usize, k as usize);
     let sorted = if k <= SELECT_SORTED { k.next_power_of_two().max(1024) } else { 1024 };
     let mut keys = found.keys.slice_mut(found.at * places..(found.at + count) * places);
     let mut counts = found.counts.slice_mut(found.at..found.at + count);
-    let mut launch = stream.launch_builder(&kernels.select);
-    launch.arg(&rows).arg(&first_row).arg(scores).arg(&which.first).arg(&list);
-    launch.arg(&excluded).arg(&k).arg(&sorted).arg(&mut keys).arg(&mut counts);
+    let mut launch = kernels.select.launch_on(stream);
+    launch.value(&rows).value(&first_row).pointer(&mut *scores).value(&which.first).value(&list);
+    launch.value(&allow).value(&k).value(&sorted).pointer(&mut keys).pointer(&mut counts);
     let config = config((which.count, 1), SELECT_THREADS, sorted as usize * 8);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `select`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; it reads `rows` scores and
-    // writes at most `k` keys and one count a query; `sorted` keys of shared memory.
-    unsafe { launch.launch(config) }.map(|_| ())
+    #[expect(unsafe_code, reason = "the launcher of `select`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; it reads `rows` scores,
+    // clears those of rows that are not allowed, and writes at most `k` keys and one count per
+    // query; the shared memory holds `sorted` keys.
+    unsafe {
+        launch.launch(config)
+    }
 }
 
-/// What the kernels of the fused engine are told besides their data.
+/// The parameters of the fused kernels other than their data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FusedShape {
-    /// Queries, from the first of the batch on.
+    /// The number of queries, from the first of the batch on.
     pub(super) count: u32,
     pub(super) k: u32,
-    /// Candidates and neighbors of a query that there is room for: a power of two, at least 3 k.
+    /// The capacity for candidates and neighbors of a query: a power of two, at least 3 k.
     pub(super) room: u32,
-    /// Whether nothing was found yet.
+    /// Whether nothing has been found yet.
     pub(super) fresh: bool,
-    /// Whether no tile comes after: neighbors are written, not keys.
+    /// Whether this is the last tile: neighbors are written instead of keys.
     pub(super) last: bool,
-    /// Blocks that are resident at once.
+    /// The number of blocks resident at once.
     pub(super) blocks: u32,
 }
 
 impl FusedShape {
-    /// The rank of a threshold among the greatest sums of `groups` groups of rows: k, or for a large k the
-    /// rank that about 1.3 k rows reach, were rows spread at random.
+    /// The rank of a threshold among the maximum sums of `groups` groups of rows: k, or for a large
+    /// k the rank that about 1.3 k rows would reach if rows were spread at random.
     fn rank(&self, groups: u32) -> u32 {
         if self.k <= groups / 2 {
             return self.k;
@@ -439,13 +488,13 @@ impl FusedShape {
         rank.clamp(1, self.k - 1)
     }
 
-    /// Candidates of a query that there is room for.
+    /// The capacity for candidates of a query.
     fn candidates(&self) -> u32 {
         self.room - self.k
     }
 }
 
-/// What the three kernels of the fused engine hand each other.
+/// The buffers that the three fused kernels pass on to each other.
 #[derive(Debug)]
 pub(super) struct Between<'a> {
     pub(super) records: &'a mut CudaSlice<[u32; 4]>,
@@ -455,25 +504,25 @@ pub(super) struct Between<'a> {
     pub(super) candidate_counts: &'a mut CudaSlice<u32>,
 }
 
-/// The dynamic shared memory of a block of `accumulate`.
+/// The dynamic shared memory of a block of `accumulate`, in bytes.
 pub(super) fn accumulate_bytes(rows: u32) -> usize {
     rows.div_ceil(8) as usize * 16
 }
 
-/// The dynamic shared memory of a block of `fused_small`.
+/// The dynamic shared memory of a block of `fused_small`, in bytes.
 pub(super) fn fused_small_bytes(rows: u32, room: u32) -> usize {
     rows.div_ceil(8) as usize * 16 + 24 * 1024 + room as usize * 8
 }
 
-/// `prepare`, `accumulate`, `rescore`: the k best of each query among a tile's rows and what was found
-/// before. The buffers of `between` and `found` have room for the shape.
+/// `prepare`, `accumulate`, `rescore`: the k best of each query among a tile's rows and the earlier
+/// results. The buffers of `between` and `found` must be large enough for the shape.
 #[expect(clippy::too_many_arguments, reason = "the kernels'")]
 pub(super) fn fused(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
     tile: &TileRows,
     queries: &QueryRows,
-    excluded: Excluded,
+    allow: AllowRows,
     shape: FusedShape,
     between: &mut Between<'_>,
     found: &mut Found<'_>,
@@ -483,79 +532,96 @@ pub(super) fn fused(
     if count == 0 || tile.rows == 0 {
         return Ok(());
     }
-    let (first, fresh, excluded) = (0u32, u32::from(shape.fresh), excluded.0);
+    let (first, fresh) = (0u32, u32::from(shape.fresh));
     let task_room = u32::try_from(between.tasks.len()).unwrap_or(u32::MAX);
     stream.memset_zeros(between.next_task)?;
-    let mut launch = stream.launch_builder(&kernels.prepare);
-    launch.arg(tile).arg(queries).arg(&first).arg(&count).arg(&fresh);
-    launch.arg(&mut *between.records).arg(&mut *between.tasks);
-    launch.arg(&mut *between.next_task).arg(&task_room).arg(&mut *status);
+    let mut launch = kernels.prepare.launch_on(stream);
+    launch.value(tile).value(queries).value(&first).value(&count).value(&fresh);
+    launch.pointer(&mut *between.records).pointer(&mut *between.tasks);
+    launch.pointer(&mut *between.next_task).value(&task_room).pointer(&mut *status);
     let grid = (count.div_ceil(PREPARE_THREADS / 32), 1);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `prepare`")]
+    #[expect(unsafe_code, reason = "the launcher of `prepare`")]
     // SAFETY: the arguments are those of the kernel, in order and type; it writes `count` records and
     // statuses and at most `task_room` tasks.
     unsafe { launch.launch(config(grid, PREPARE_THREADS, 0)) }?;
 
     let (rank, room) = (shape.rank(ACCUMULATE_THREADS), shape.candidates());
-    let mut launch = stream.launch_builder(&kernels.accumulate);
-    launch.arg(tile).arg(&first).arg(&count).arg(&excluded);
-    launch.arg(&k).arg(&rank).arg(&room).arg(&fresh);
-    launch.arg(&*between.records).arg(&*between.tasks).arg(&*found.keys).arg(&*found.counts);
-    launch.arg(&mut *between.candidates).arg(&mut *between.candidate_counts);
+    let kernel = if allow.is_all() { &kernels.accumulate } else { &kernels.accumulate_filtered };
+    let mut launch = kernel.launch_on(stream);
+    launch.value(tile).value(&first).value(&count);
+    if !allow.is_all() {
+        launch.value(&allow);
+    }
+    launch.value(&k).value(&rank).value(&room).value(&fresh);
+    launch
+        .pointer(&*between.records)
+        .pointer(&*between.tasks)
+        .pointer(&*found.keys)
+        .pointer(&*found.counts);
+    launch.pointer(&mut *between.candidates).pointer(&mut *between.candidate_counts);
     let grid = (count.min(shape.blocks), 1);
     let accumulate = config(grid, ACCUMULATE_THREADS, accumulate_bytes(tile.rows));
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `accumulate`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the shared memory holds a sum
-    // a row; it writes `room` candidates a query at most, and their count.
+    #[expect(unsafe_code, reason = "the launcher of `accumulate`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the shared memory holds one
+    // sum per row; it writes at most `room` candidates per query, and their count.
     unsafe { launch.launch(accumulate) }?;
 
     let (kernel, threads) = match k {
         0..=RESCORE_K => (&kernels.rescore, RESCORE_THREADS),
         _ => (&kernels.rescore_many, RESCORE_MANY_THREADS),
     };
-    let mut launch = stream.launch_builder(kernel);
+    let mut launch = kernel.launch_on(stream);
     let last = u32::from(shape.last);
-    launch.arg(tile).arg(queries).arg(&first).arg(&excluded).arg(&k).arg(&room);
-    launch.arg(&fresh).arg(&last);
-    launch.arg(&*between.candidates).arg(&*between.candidate_counts);
-    launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
+    launch.value(tile).value(queries).value(&first).value(&k).value(&room);
+    launch.value(&fresh).value(&last);
+    launch.pointer(&*between.candidates).pointer(&*between.candidate_counts);
+    launch.pointer(&mut *found.keys).pointer(&mut *found.counts).pointer(&mut *status);
     let rescore = config((count, 1), threads, shape.room as usize * 8);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `rescore`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; `room + k` keys fit the shared
-    // memory; it writes `k` keys a query at most, a count and a status.
-    unsafe { launch.launch(rescore) }.map(|_| ())
+    #[expect(unsafe_code, reason = "the launcher of `rescore`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; `room + k` keys fit the
+    // shared memory; it writes at most `k` keys per query, a count and a status.
+    unsafe {
+        launch.launch(rescore)
+    }
 }
 
-/// `fused_small`, `fused_medium`: the same in one kernel, a block of `threads` a query.
+/// `fused_small`, `fused_medium`: the same in one kernel, with one block of `threads` per query.
 #[expect(clippy::too_many_arguments, reason = "the kernel's")]
 pub(super) fn fused_small(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
     tile: &TileRows,
     queries: &QueryRows,
-    excluded: Excluded,
+    allow: AllowRows,
     (shape, threads): (FusedShape, u32),
     found: &mut Found<'_>,
     status: &mut CudaSlice<u32>,
 ) -> Launched {
     let FusedShape { count, k, room, .. } = shape;
-    let kernel = match threads {
-        FUSED_MEDIUM_THREADS => &kernels.fused_medium,
-        _ => &kernels.fused_small,
+    let kernel = match (threads, allow.is_all()) {
+        (FUSED_MEDIUM_THREADS, true) => &kernels.fused_medium,
+        (FUSED_MEDIUM_THREADS, false) => &kernels.fused_medium_filtered,
+        (_, true) => &kernels.fused_small,
+        (_, false) => &kernels.fused_small_filtered,
     };
     let rank = shape.rank(threads);
     if count == 0 || tile.rows == 0 {
         return Ok(());
     }
-    let (fresh, last, excluded) = (u32::from(shape.fresh), u32::from(shape.last), excluded.0);
-    let mut launch = stream.launch_builder(kernel);
-    launch.arg(tile).arg(queries).arg(&excluded);
-    launch.arg(&k).arg(&rank).arg(&room).arg(&fresh).arg(&last);
-    launch.arg(&mut *found.keys).arg(&mut *found.counts).arg(&mut *status);
+    let (fresh, last) = (u32::from(shape.fresh), u32::from(shape.last));
+    let mut launch = kernel.launch_on(stream);
+    launch.value(tile).value(queries);
+    if !allow.is_all() {
+        launch.value(&allow);
+    }
+    launch.value(&k).value(&rank).value(&room).value(&fresh).value(&last);
+    launch.pointer(&mut *found.keys).pointer(&mut *found.counts).pointer(&mut *status);
     let bytes = fused_small_bytes(tile.rows, room);
     let config = config((count, 1), threads, bytes);
-    #[expect(unsafe_code, clippy::disallowed_methods, reason = "the launcher of `fused_small`")]
+    #[expect(unsafe_code, reason = "the launcher of `fused_small`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `k` keys, a count and a
-    // status a query; the shared memory is what the kernel's comment says.
-    unsafe { launch.launch(config) }.map(|_| ())
+    // status per query; the kernel's comment states the shared memory that it needs.
+    unsafe {
+        launch.launch(config)
+    }
 }

@@ -3,30 +3,32 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use metric_index::gpu::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
+use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
 use rayon::prelude::*;
 
-use super::lane::NO_ROW;
 use super::launch::{Lists, Rows, TextureRows, TileRows};
 use super::tile::{Cuts, TileIndex};
 use crate::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// Which structures a part has beside its CSR rows.
+/// The column in the padding between rows: no column.
+const NO_COLUMN: u32 = u32::MAX;
+
+/// Which structures a part needs besides its CSR rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
-    /// Textures of at most so many texels.
+    /// Textures of at most this many texels.
     pub(super) texture_width: Option<usize>,
-    /// Tiles of at most so many rows.
+    /// Tiles of at most this many rows.
     pub(super) tile_rows: Option<usize>,
 }
 
-/// Consecutive training rows that are on the GPU.
+/// Consecutive training rows stored on the GPU.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// The training row of the part's first row.
+    /// The training row that is the part's first row.
     pub(super) first_row: u32,
-    // Textures go before the buffers that they look into.
+    // Textures must be dropped before the buffers that they refer to.
     pub(super) textures: Vec<TextureRows>,
     pub(super) rows: Rows,
     pub(super) tiles: Vec<Tile>,
@@ -37,11 +39,11 @@ pub(super) struct Part {
 pub(super) struct Tile {
     pub(super) rows: TileRows,
     pub(super) cuts: Cuts,
-    /// What `rows` points at.
+    /// The buffers that `rows` points to.
     _lists: Lists,
 }
 
-/// Bytes that rows take on the GPU.
+/// The number of bytes that rows take on the GPU.
 pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -> usize {
     let nonzeros = nonzeros(training, rows);
     let csr = rows.len() * 16 + (nonzeros + (ROW_ALIGNED - 1) * rows.len()) * 8;
@@ -53,7 +55,7 @@ pub(super) fn bytes(training: &CsrView<'_>, rows: &Range<usize>, needs: Needs) -
     csr + if tiles > 0 { narrow + padded * 4 + tiles * (training.cols() + 1) * 16 } else { 0 }
 }
 
-/// Whether columns fit 16 bits.
+/// Whether columns fit in 16 bits.
 fn is_narrow(training: &CsrView<'_>) -> bool {
     training.cols() <= usize::from(u16::MAX) + 1
 }
@@ -64,7 +66,7 @@ pub(super) fn nonzeros(training: &CsrView<'_>, rows: &Range<usize>) -> usize {
 }
 
 impl Part {
-    /// Puts rows on the GPU.
+    /// Loads rows onto the GPU.
     pub(super) fn load(
         device: &Device,
         stream: &Arc<CudaStream>,
@@ -82,7 +84,8 @@ impl Part {
         };
         let mut tiles = Vec::new();
         if let Some(most) = needs.tile_rows {
-            // A few at a time: their lists are in host memory only until they are on the GPU.
+            // A few tiles at a time: their lists stay in host memory only until they are on the
+            // GPU.
             const HOST_BYTES: usize = 1 << 30;
             let entries = |cut: &Range<usize>| {
                 nonzeros(training, &(range.start + cut.start..range.start + cut.end))
@@ -120,8 +123,8 @@ impl Part {
     }
 }
 
-/// `count` rows in tiles of about the same size, at most `most` rows, multiples of eight; tiles of too many
-/// entries for 32-bit places are halved.
+/// Cuts `count` rows into tiles of about equal size, at most `most` rows, multiples of eight. Tiles
+/// with too many entries for 32-bit offsets are halved.
 fn cuts(count: usize, most: usize, entries: &dyn Fn(&Range<usize>) -> usize) -> Vec<Range<usize>> {
     let tiles = count.div_ceil(most.max(1)).max(1);
     let size = count.div_ceil(tiles).next_multiple_of(8).min(most.max(1)).max(1);
@@ -139,7 +142,7 @@ fn cuts(count: usize, most: usize, entries: &dyn Fn(&Range<usize>) -> usize) -> 
     cuts
 }
 
-/// The most entries of a tile of several rows.
+/// The maximum number of entries of a tile with several rows.
 const TILE_ENTRIES: usize = 1 << 30;
 
 fn csr(
@@ -158,7 +161,7 @@ fn csr(
         cols.extend_from_slice(columns);
         vals.extend_from_slice(weights);
         row_end.push(cols.len() as u64);
-        cols.resize(cols.len().next_multiple_of(ROW_ALIGNED), NO_ROW);
+        cols.resize(cols.len().next_multiple_of(ROW_ALIGNED), NO_COLUMN);
         vals.resize(cols.len(), 0.0);
     }
     let narrow_cols = if tiles && is_narrow(training) {
@@ -180,10 +183,10 @@ fn csr(
     Ok((rows, row_ptr))
 }
 
-/// Rows begin at multiples of so many entries: the kernels read four at once.
+/// Rows begin at multiples of this many entries: the kernels read four at a time.
 const ROW_ALIGNED: usize = 4;
 
-/// A buffer with these values; never of length 0, which the driver refuses.
+/// Uploads values into a buffer, which is never empty because the driver rejects that.
 pub(super) fn upload<T: DeviceRepr + Default + Copy>(
     device: &Device,
     stream: &Arc<CudaStream>,
@@ -196,15 +199,15 @@ pub(super) fn upload<T: DeviceRepr + Default + Copy>(
     stream.clone_htod(values).map_err(failed)
 }
 
-/// Textures of at most `width` texels over whole rows; a row longer than that gets none, and the
-/// caller reads the part without textures.
+/// Textures of at most `width` texels over whole rows. A longer row gets none, and the part is then
+/// read without textures.
 fn textures(
     device: &Device,
     rows: &Rows,
     row_ptr: &[u64],
     width: usize,
 ) -> Result<Vec<TextureRows>, GpuError> {
-    // Texture objects begin at multiples of 512 bytes.
+    // Texture objects must begin at multiples of 512 bytes.
     const ALIGNED: u64 = 128;
     let mut made = Vec::new();
     let mut first_row = 0;
@@ -242,7 +245,7 @@ mod tests {
             let rows: Vec<usize> = cuts.into_iter().flatten().collect();
             assert_eq!(rows, (0..count).collect::<Vec<_>>());
         }
-        // Rows 4 to 7 have too many entries to be together.
+        // Rows 4 to 7 have too many entries to share a tile.
         let entries =
             |cut: &Range<usize>| if cut.start < 8 && cut.end > 4 { cut.len() << 29 } else { 0 };
         let cuts = cuts(16, 8, &entries);

@@ -1,53 +1,54 @@
-//! The inverted index of a tile of rows as `fused` reads it: fixed-point postings, dealt to the
-//! banks of the shared memory.
+//! The inverted index of a tile of rows in the form that `fused` reads: fixed-point postings,
+//! arranged by the banks of the shared memory.
 
 use std::ops::Range;
 
 use crate::matrix::{CsrView, row};
 
-/// The greatest weight of a posting, which stands for the greatest weight of its list.
+/// The largest weight of a posting, which represents the largest weight of its list.
 const STEPS: f64 = 8191.0;
-/// Lanes of a warp, and banks of the shared memory.
+/// Lanes per warp, and banks of the shared memory.
 const LANES: usize = 32;
 /// Postings that a lane loads at once.
 const PER_LANE: usize = 4;
-/// The most rows of a tile: postings could name 65,536, but the kernels count the tasks of 1,024 terms in
-/// 16 bits.
+/// The maximum rows of a tile: postings could address 65,536, but the kernels count the tasks of
+/// 1,024 terms in 16 bits.
 pub(super) const MOST_ROWS: usize = 32_000;
 
-/// Posting lists of the rows of a tile.
+/// The posting lists of the rows of a tile.
 ///
-/// A posting is `weight << 17 | (row / 2) << 2 | row % 2`, the weight rounded up to steps of
-/// 1/8191 of the list's greatest. A vector is four postings of even rows, or four of odd ones; a list is
-/// both in turn, then those of the half that has more.
+/// A posting is `weight << 17 | (row / 2) << 2 | row % 2`, with the weight rounded up to steps of
+/// 1/8191 of the list's maximum. A vector holds four postings of either even or odd rows. A list
+/// alternates between the two, then continues with the rest of the longer half.
 #[derive(Debug, PartialEq)]
 pub(super) struct TileIndex {
-    /// For each term where its list begins and how long it is, in vectors, and the bits of its greatest
+    /// For each term, the start and length of its list, in vectors, and the bits of its maximum
     /// weight.
     pub(super) lists: Vec<[u32; 4]>,
     pub(super) postings: Vec<u32>,
-    /// At least the greatest Euclidean length of a row.
+    /// An upper bound of the Euclidean length of a row.
     pub(super) longest: f32,
-    /// Tasks that the list of an entry of a row makes.
+    /// The number of tasks that the list of an entry of a row creates.
     pub(super) cuts: Cuts,
 }
 
 /// Into how many tasks lists are cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cuts {
-    /// In the mean over the entries of the rows.
+    /// The mean over the entries of the rows.
     pub(super) mean: f64,
-    /// At most.
+    /// The maximum.
     pub(super) most: usize,
 }
 
-/// The tasks of a list of so many vectors (`large_tasks` and `small_tasks` of kernels/fused.cuh).
+/// The number of tasks of a list of `vectors` vectors (`large_tasks` and `small_tasks` of
+/// kernels/fused.cuh).
 fn tasks(vectors: u32) -> u32 {
     (vectors / 32).div_ceil(4) + (vectors % 32).div_ceil(8)
 }
 
 impl TileIndex {
-    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are not negative.
+    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are nonnegative.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
         let mut starts = vec![0u32; terms + 1];
@@ -116,17 +117,17 @@ fn bank(posting: u32) -> usize {
     (posting >> 2) as usize % LANES
 }
 
-/// Arranges lists so that the lanes of one instruction meet few banks twice.
+/// Arranges lists so that the lanes of one instruction rarely access the same bank.
 ///
-/// A warp loads 32 vectors and adds first the first posting of each, then the second: each is an
-/// instruction. The memory serves a bank once a cycle, so an instruction takes as many cycles as the
-/// postings of its fullest bank. Over a list that is at least the postings of the list's fullest bank;
-/// the dealer comes near to it by giving each instruction an equal share of those cycles, and filling it
-/// from the banks that have most left. Vectors of even and of odd rows take turns, so that both halves
-/// of a bank are shared out together.
+/// A warp loads 32 vectors and adds the first posting of each, then the second, and so on, with one
+/// instruction each. The memory serves a bank once per cycle, so an instruction takes as many
+/// cycles as its fullest bank has postings. Over a list, this is at least the number of postings of
+/// the list's fullest bank. The dealer comes close to it by giving each instruction an equal share
+/// of those cycles and filling it from the banks with the most postings left. Vectors of even and
+/// of odd rows alternate, so that both halves of a bank are distributed together.
 #[derive(Debug, Default)]
 struct Dealer {
-    /// Postings of each bank that are not dealt yet, those of even rows and those of odd ones.
+    /// Postings of each bank that are not yet dealt, for even and for odd rows.
     banks: [[Vec<u32>; 2]; LANES],
     /// Which rows each vector of the list has: 0 even, 1 odd.
     halves: Vec<usize>,
@@ -162,7 +163,7 @@ impl Dealer {
                 for &bank in &order {
                     for _ in 0..cycles {
                         let [even, odd] = &self.banks[bank];
-                        // The half that has more left, if it has a free lane.
+                        // Take from the half with more postings left, if it has a free lane.
                         let first = usize::from(odd.len() > even.len());
                         let Some((half, lane)) = [first, 1 - first].into_iter().find_map(|half| {
                             let lane = (next[half]..lanes.end).find(|&l| self.halves[l] == half)?;
@@ -178,8 +179,9 @@ impl Dealer {
                 left -= 1;
             }
         }
-        // Where small warps came last, some may be left: any free place of their half will do. What
-        // stays free adds 0 to a row that the lane adds to anyway: one row for all would be one bank.
+        // If small warps came last, some postings may be left: any free slot of their half will do.
+        // Slots that stay free add 0 to a row that the lane adds to anyway; a single row for all of
+        // them would be a single bank.
         let mut rest = [0, 1].map(|half| {
             let left: Vec<u32> =
                 self.banks.iter_mut().flat_map(|bank| bank[half].drain(..)).collect();
@@ -198,7 +200,7 @@ impl Dealer {
     }
 }
 
-/// No posting: its row would be the last of 65,536.
+/// An empty slot: its row would be the last of 65,536.
 const FREE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -244,7 +246,7 @@ mod tests {
 
     #[test]
     fn lanes_of_an_instruction_meet_different_banks() {
-        // Every row: as many in each bank and each half, so no two need meet.
+        // Every row once: each bank and half has equally many, so no conflicts are necessary.
         let (tile, _) = index(4_096, 1, |_, _| 1.0);
         for vectors in tile.postings.chunks(LANES * PER_LANE) {
             for part in 0..PER_LANE {
@@ -257,8 +259,8 @@ mod tests {
         }
     }
 
-    /// The bound that kernels/fused.cuh proves, with its numbers: sums in units of `scale` are never below
-    /// the similarity, at most `error` above it, and fit 16 bits.
+    /// Checks the bound proved in kernels/fused.cuh with its constants: sums in units of `scale`
+    /// are never below the similarity, at most `error` above it, and fit in 16 bits.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -266,12 +268,10 @@ mod tests {
     )]
     #[test]
     fn sums_are_above_the_similarity_by_less_than_the_error() {
-        let mut state = 7u64;
-        let mut random = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99_991);
-            (state >> 40) as f64 / f64::from(1u32 << 24)
-        };
-        // Of one term a step of a weight is eight units: no rounding of products hides that of weights.
+        let mut generator = crate::random::Random::new(7);
+        let mut random = move || generator.unit();
+        // With a single term, a step of a weight is eight units, so product rounding does not mask
+        // weight rounding.
         for (sharpness, most_terms) in [(0.2, 40), (1.0, 40), (6.0, 40), (30.0, 40), (1.0, 1)] {
             let (rows, terms) = (300usize, 40u32);
             let mut draw = |share: f64| -> Vec<(u32, f32)> {

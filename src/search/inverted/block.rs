@@ -1,4 +1,4 @@
-//! A block of training rows: frequent terms dense, the others as posting lists.
+//! A block of training rows: frequent terms stored densely, the others as posting lists.
 
 use std::ops::Range;
 
@@ -6,18 +6,18 @@ use multiversion::multiversion;
 
 use crate::matrix::{CsrView, row};
 
-/// Rows of a strip: what the head pass holds in registers.
+/// Rows per strip, which the head pass holds in registers.
 pub(super) const STRIP: usize = 64;
-/// A term belongs to the head if at least this share of the rows has it: reading its zeros
+/// A term belongs to the head if at least this share of the rows contains it: reading its zeros
 /// sixteen at a time is then cheaper than adding its postings one by one.
 const HEAD_SHARE: f64 = 0.03;
-/// Head terms of one strip: 128 · 64 · 4 bytes are 32 KiB, which a first-level cache holds.
+/// Head terms per strip: 128 · 64 · 4 bytes are 32 KiB, which fits a first-level cache.
 const HEAD_TERMS: usize = 128;
 
-/// The terms that are stored densely.
+/// The terms stored densely.
 #[derive(Debug)]
 pub(super) struct Head {
-    /// For each term its column among the dense ones, or `NONE`.
+    /// The dense column of each term, or `NONE`.
     column: Vec<u16>,
     pub(super) columns: usize,
 }
@@ -25,7 +25,7 @@ pub(super) struct Head {
 const NONE: u16 = u16::MAX;
 
 impl Head {
-    /// The most frequent terms, so many that they take no more room than the postings.
+    /// The most frequent terms, as many as take no more memory than their postings would.
     pub(super) fn new(training: &CsrView<'_>) -> Self {
         let rows = training.rows();
         let mut frequencies = vec![0u32; training.cols()];
@@ -36,7 +36,7 @@ impl Head {
         let mut head: Vec<usize> =
             (0..frequencies.len()).filter(|&term| f64::from(frequencies[term]) >= least).collect();
         head.sort_by_key(|&term| (std::cmp::Reverse(frequencies[term]), term));
-        // Four bytes for each row against six for each non-zero.
+        // Four bytes per row versus six per non-zero.
         let affordable = training.nnz() * 3 / (2 * rows.max(1));
         head.truncate(HEAD_TERMS.min(affordable));
         let mut column = vec![NONE; frequencies.len()];
@@ -62,12 +62,12 @@ pub(super) struct Block {
     columns: usize,
     /// Term `t` of the tail has the postings `offsets[t]..offsets[t + 1]`.
     offsets: Vec<u32>,
-    /// Row numbers, from the block's first row.
+    /// Row numbers, relative to the block's first row.
     posting_rows: Vec<u16>,
     posting_weights: Vec<f32>,
 }
 
-/// A query's weights, head and tail apart.
+/// A query's weights, split into head and tail.
 #[derive(Debug)]
 pub(super) struct SplitQuery {
     head: Vec<(u16, f32)>,
@@ -134,8 +134,8 @@ impl Block {
         }
     }
 
-    /// Sets the accumulators of each query to the products of its head with every row; query `q`
-    /// has the accumulators from `q · stride` on.
+    /// Sets the accumulators of each query to the products of its head with every row; the
+    /// accumulators of query `q` start at `q · stride`.
     pub(super) fn add_head(&self, queries: &[&SplitQuery], sums: &mut [f32], stride: usize) {
         let heads: Vec<&[(u16, f32)]> = queries.iter().map(|query| &*query.head).collect();
         let strips = self.rows.div_ceil(STRIP);
@@ -155,8 +155,8 @@ impl Block {
     }
 }
 
-/// For each strip, while it is in the first-level cache, and each query: the sum of
-/// weight · column over the query's head terms, held in registers.
+/// For each strip, while it is in the first-level cache, and each query: the sum of weight · column
+/// over the query's head terms, held in registers.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 fn head_products(
     weights: &[f32],
@@ -181,7 +181,7 @@ fn head_products(
     }
 }
 
-/// `maxima[g]` = the largest of 0 and of the accumulators g, g + G, g + 2 G, … of G groups.
+/// `maxima[g]` = the maximum of 0 and the accumulators g, g + G, g + 2 G, … of G groups.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn group_maxima(sums: &[f32], maxima: &mut [f32]) {
     maxima.fill(0.0);

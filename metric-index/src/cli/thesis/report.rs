@@ -1,11 +1,10 @@
 //! The measurements as figures, and what they say about the thesis's findings.
 
-use std::io::{self, Write};
-
-use metric_index::output::write_atomically;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use super::chart::Chart;
-use super::{Bench, Measured, Outcome, Traffic};
+use super::{Bench, Files, Measured, Outcome, Traffic};
 
 /// A figure of the thesis: bars of indexes and radii in one traffic, a series a strategy.
 struct Figure {
@@ -21,6 +20,8 @@ struct Figure {
 const ALL: &[&str] = &["Local", "BulkLocal", "BulkCircular", "Hybrid"];
 const SWITCHING: &[&str] = &["Local", "BulkCircular", "Hybrid"];
 const DATA: &[&str] = &["Local", "Distributed"];
+/// The unit of a figure whose values are divided by the largest of them.
+const NORMALIZED: &str = "fraction of the largest";
 
 const FIGURES: &[Figure] = &[
     Figure {
@@ -41,7 +42,15 @@ const FIGURES: &[Figure] = &[
     },
     Figure {
         name: "3.4",
-        title: "Figure 3.4: low traffic",
+        title: "Figure 3.4: low traffic, time as a fraction of the longest",
+        unit: NORMALIZED,
+        traffic: Traffic::Low,
+        strategies: ALL,
+        of: |m, _| m.seconds,
+    },
+    Figure {
+        name: "3.4-latency",
+        title: "Low traffic: latency (not in the thesis)",
         unit: "median latency, ms",
         traffic: Traffic::Low,
         strategies: ALL,
@@ -233,50 +242,89 @@ const FINDINGS: &[Finding] = &[
     },
 ];
 
+/// The figure of the indexes' times.
+const OF_INDEXES: &str = "4-cpu";
+
+/// The names of all figures.
+pub(super) fn figures() -> impl Iterator<Item = &'static str> {
+    FIGURES.iter().map(|figure| figure.name).chain([OF_INDEXES])
+}
+
 /// Range queries of an index.
 fn counts(m: &Measured) -> bool {
     m.query.starts_with('r') && m.index != "brute force"
 }
 
 impl Bench<'_> {
-    pub(super) fn told(&self) -> Outcome {
-        let mut out = io::stdout().lock();
+    pub(super) fn told(&self, mut files: Files) -> Outcome {
+        let mut text = String::new();
         let flags = self.flags;
-        writeln!(
-            out,
-            "{} threads, R = {}, C_max = {}, {} queries, seed {}, medians of {} runs\n",
-            self.threads, flags.evaluations, flags.waiting, flags.queries, flags.seed, flags.runs
-        )?;
+        let _ = writeln!(
+            text,
+            "{} threads, R = {}, C_max = {}, seed {}, medians of {} runs",
+            self.threads, flags.evaluations, flags.waiting, flags.seed, flags.runs
+        );
+        for about in &self.spaces {
+            let [a, b, c] = about.radii;
+            let _ = writeln!(
+                text,
+                "{}: {} points and {} queries ({}), metric {}, radii {a}, {b} and {c}",
+                about.name, about.points, about.queries, about.data, about.metric
+            );
+            let indexes: Vec<String> =
+                about.indexes.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+            let _ = writeln!(text, "  indexes: {}", indexes.join(", "));
+        }
+        let _ = writeln!(text, "  (the thesis's SSS-Index has sss-index:0.4; see --alpha)\n");
         for space in self.spaces() {
             let mut figures: Vec<(&str, Chart)> =
                 FIGURES.iter().map(|figure| (figure.name, self.drawn(figure, space))).collect();
-            figures.push(("4-cpu", self.of_indexes(space)));
+            figures.push((OF_INDEXES, self.of_indexes(space)));
             for (name, chart) in figures {
-                writeln!(out, "{space}: {}", chart.text())?;
-                if let Some(folder) = &flags.svg {
-                    std::fs::create_dir_all(folder)?;
-                    let path = folder.join(format!("{name}-{space}.svg"));
-                    write_atomically(&path, |out| out.write_all(chart.svg().as_bytes()))?;
+                let _ = writeln!(text, "{space}: {}", chart.text());
+                let name = format!("{name}-{space}.svg");
+                if let Some(at) = files.figures.iter().position(|(figure, _)| *figure == name) {
+                    let (_, mut out) = files.figures.swap_remove(at);
+                    out.write_all(chart.svg().as_bytes()).map_err(|error| out.error(error))?;
+                    out.commit()?;
                 }
             }
         }
-        writeln!(out, "What the thesis found; the ratio is of what it prefers to the other:")?;
+        text.push_str("What the thesis found; the ratio is of what it prefers to the other:\n");
         for finding in FINDINGS {
-            writeln!(out, "{}", self.found(finding))?;
+            let _ = writeln!(text, "{}", self.found(finding));
         }
         for space in self.spaces() {
-            writeln!(out, "{}", self.order(space))?;
+            let _ = writeln!(text, "{}", self.order(space));
         }
-        if let Some(path) = &flags.json {
+        if let Some(mut out) = files.printed {
+            out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
+            out.commit()?;
+        }
+        if let Some(mut out) = files.json {
             let document = serde_json::json!({
                 "schema": "metric-index.bench-thesis/1",
                 "threads": self.threads,
                 "evaluations": flags.evaluations,
                 "waiting": flags.waiting,
                 "seed": flags.seed,
+                "runs": flags.runs,
+                "alpha": flags.alpha,
+                "alpha_of_the_thesis": 0.4,
+                "spaces": self.spaces.iter().map(|about| serde_json::json!({
+                    "name": about.name,
+                    "data": about.data,
+                    "metric": about.metric,
+                    "points": about.points,
+                    "queries": about.queries,
+                    "radii": about.radii.map(|radius| radius.to_string()),
+                    "indexes": about.indexes.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone().into()))
+                        .collect::<serde_json::Map<String, serde_json::Value>>(),
+                })).collect::<Vec<_>>(),
                 "measurements": self.measured,
             });
-            write_atomically(path, |out| writeln!(out, "{document:#}"))?;
+            writeln!(out, "{document:#}").map_err(|error| out.error(error))?;
+            out.commit()?;
         }
         Ok(())
     }
@@ -316,12 +364,17 @@ impl Bench<'_> {
             found.map_or(f64::NAN, |m| (figure.of)(m, one))
         };
         let row = |m: &&Measured| figure.strategies.iter().map(|s| value(m, s)).collect();
+        let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
+        if figure.unit == NORMALIZED {
+            let largest = values.iter().flatten().copied().fold(f64::NAN, f64::max);
+            values.iter_mut().flatten().for_each(|value| *value /= largest);
+        }
         Chart {
             title: figure.title,
             unit: figure.unit,
             groups: alone.iter().map(|m| format!("{} {}", m.index, m.query)).collect(),
             series: figure.strategies.iter().map(|&name| name.to_owned()).collect(),
-            values: alone.iter().map(row).collect(),
+            values,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The file of an [`Egnat`].
 
 use super::{Egnat, EgnatOptions, Gnat, Held, Interval, NOWHERE, Node};
+use crate::index::Kind;
 use crate::metric::Metric;
 use crate::points::Points;
 use crate::prune::Bounds;
@@ -9,6 +10,10 @@ use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_o
 impl<S: Points, M: Metric<S::Point>> Stored for Egnat<S, M> {
     fn name(&self) -> &'static str {
         "egnat"
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(Kind::Egnat(self.options))
     }
 
     fn reads(name: &str) -> bool {

@@ -2,8 +2,8 @@
 
 use multiversion::multiversion;
 
-use crate::array::Array;
 use crate::prune::Bounds;
+use array_file::array::Array;
 
 /// Points of a block.
 pub(super) const BLOCK: usize = 64;

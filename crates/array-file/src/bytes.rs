@@ -1,0 +1,119 @@
+//! The bytes of a file: read into memory, or mapped.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Deref;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+use crate::memory::may_fail;
+
+/// The bytes of a file, aligned to eight bytes.
+///
+/// [`Bytes::read`] copies the file, so later changes to it have no effect. [`Bytes::map`] starts
+/// faster and shares memory between processes, but the file must then be replaced only by renaming:
+/// the system kills a process whose mapped file is overwritten or truncated in place.
+///
+/// ```
+/// use array_file::Bytes;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("file");
+/// std::fs::write(&path, b"some bytes")?;
+/// assert_eq!(&Bytes::read(&path)?[..4], b"some");
+/// assert_eq!(&Bytes::map(&path)?[..4], b"some");
+/// assert!(Bytes::read(folder.path()).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Bytes(Storage);
+
+enum Storage {
+    Mapped(Mmap),
+    Owned { words: Vec<u64>, length: usize },
+}
+
+impl Bytes {
+    /// Reads a file into memory.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not a regular file, or there is not enough memory.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut file = regular(path)?;
+        let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let mut bytes = Self::zeros(length)?;
+        file.read_exact(bytes.own())?;
+        Ok(bytes)
+    }
+
+    /// Maps a file into memory.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not a regular file.
+    pub fn map(path: &Path) -> io::Result<Self> {
+        let file = regular(path)?;
+        #[expect(unsafe_code, reason = "memory-mapping the file")]
+        // SAFETY: the map is read-only, and callers ensure that the file is replaced by renaming
+        // and never written in place, so the mapped bytes do not change while the map exists.
+        let map = unsafe { Mmap::map(&file) }?;
+        Ok(Self(Storage::Mapped(map)))
+    }
+
+    /// A copy of bytes in memory.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
+    pub fn copy_of(bytes: &[u8]) -> io::Result<Self> {
+        let mut copy = Self::zeros(bytes.len())?;
+        copy.own().copy_from_slice(bytes);
+        Ok(copy)
+    }
+
+    fn zeros(length: usize) -> io::Result<Self> {
+        let mut words = Vec::new();
+        let count = length.div_ceil(size_of::<u64>());
+        may_fail(|| words.try_reserve_exact(count)).map_err(|_| {
+            let what = format!("not enough memory for its {length} bytes");
+            io::Error::new(io::ErrorKind::OutOfMemory, what)
+        })?;
+        words.resize(count, 0);
+        Ok(Self(Storage::Owned { words, length }))
+    }
+
+    fn own(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Storage::Owned { words, length } => &mut bytemuck::cast_slice_mut(words)[..*length],
+            Storage::Mapped(_) => unreachable!("only new bytes are written"),
+        }
+    }
+}
+
+fn regular(path: &Path) -> io::Result<File> {
+    // Checked before opening: opening a pipe would wait for its other end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(path)
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Storage::Mapped(map) => map,
+            Storage::Owned { words, length } => &bytemuck::cast_slice(words)[..*length],
+        }
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.0 {
+            Storage::Mapped(_) => "mapped",
+            Storage::Owned { .. } => "read",
+        };
+        write!(f, "{} bytes, {kind}", self.len())
+    }
+}

@@ -1,0 +1,384 @@
+//! A file of arrays with a JSON document: safetensors, written atomically, read into memory or
+//! mapped. Stored indexes and the models and vectors of `classify` are such files.
+//!
+//! ```
+//! use array_file::Bytes;
+//! use array_file::container::{self, Container, Dtype};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("numbers");
+//! container::write(&path, "example", "{}".into(), vec![("primes", Dtype::U8, &[2, 3, 5])])?;
+//! let mut file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+//! assert_eq!(file.json("example")?, "{}");
+//! assert_eq!(file.array::<u8>("primes", Dtype::U8)?[2], 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+pub use safetensors::Dtype;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::DeserializeOwned;
+
+use crate::array::Array;
+use crate::bytes::Bytes;
+use crate::error::FileProblem;
+use crate::output::{Output, OutputError};
+
+/// Arrays begin at multiples of this many bytes.
+const ALIGNMENT: usize = 64;
+/// The array that holds the CRC-32 of the JSON document.
+const JSON_CRC: &str = "settings.crc32";
+
+/// An array to write: its name, type and bytes.
+///
+/// ```
+/// use array_file::container::{Dtype, Part};
+///
+/// let part: Part<'_> = ("numbers", Dtype::U8, &[1, 2, 3]);
+/// assert_eq!(part.2.len(), 3);
+/// ```
+pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
+
+/// A file format, as [`Container::settings`] expects it.
+///
+/// ```
+/// use array_file::container::Format;
+///
+/// const SUMS: Format =
+///     Format { what: "a file of sums", key: "sums", name: "sums.file", oldest: 1, newest: 2 };
+/// assert!(SUMS.oldest <= SUMS.newest);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    /// What a file of this format is called in messages: "a model".
+    pub what: &'static str,
+    /// The key of the JSON document.
+    pub key: &'static str,
+    /// The document's `format` field.
+    pub name: &'static str,
+    /// The oldest supported `version`.
+    pub oldest: u32,
+    /// The newest supported `version`.
+    pub newest: u32,
+}
+
+/// Checks an array against its stored checksum.
+///
+/// # Errors
+/// If they differ, or there is no checksum.
+///
+/// ```
+/// use array_file::container::check_checksum;
+///
+/// let written = "cbf43926".to_owned();
+/// assert!(check_checksum("digits", b"123456789", Some(&written)).is_ok());
+/// assert!(check_checksum("digits", b"987654321", Some(&written)).is_err());
+/// assert!(check_checksum("digits", b"123456789", None).is_err());
+/// ```
+pub fn check_checksum(
+    array: &str,
+    bytes: &[u8],
+    written: Option<&String>,
+) -> Result<(), FileProblem> {
+    let found = checksum(bytes);
+    if Some(&found) == written {
+        return Ok(());
+    }
+    let expected = written.cloned().unwrap_or_default();
+    Err(FileProblem::Checksum { array: array.to_owned(), found, expected })
+}
+
+/// The checksum of an array: CRC-32, as eight hexadecimal digits.
+///
+/// ```
+/// assert_eq!(array_file::container::checksum(b"123456789"), "cbf43926");
+/// ```
+pub fn checksum(bytes: &[u8]) -> String {
+    format!("{:08x}", crc32fast::hash(bytes))
+}
+
+/// Writes a file: completely or not at all, with identical bytes for identical contents.
+///
+/// # Errors
+/// If the file cannot be written; the previous file is then unchanged.
+///
+/// ```
+/// use array_file::Bytes;
+/// use array_file::container::{Container, Dtype, write};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("numbers");
+/// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(
+    path: &Path,
+    program: &str,
+    json: String,
+    arrays: Vec<Part<'_>>,
+) -> Result<(), OutputError> {
+    write_to(Output::open(path)?, program, json, arrays)
+}
+
+/// Writes a file to an output that was opened earlier, and commits it.
+///
+/// # Errors
+/// If the file cannot be written; the previous file is then unchanged.
+///
+/// ```
+/// use array_file::container::{Dtype, write_to};
+/// use array_file::output::Output;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("numbers");
+/// let output = Output::open(&path)?;
+/// write_to(output, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_to(
+    mut output: Output,
+    program: &str,
+    json: String,
+    arrays: Vec<Part<'_>>,
+) -> Result<(), OutputError> {
+    let written = fill(&mut output, program, json, arrays);
+    written.map_err(|source| output.error(source))?;
+    output.commit()
+}
+
+fn fill(out: &mut Output, program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
+    let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
+    let mut arrays: Vec<Part<'_>> = arrays;
+    arrays.push((JSON_CRC, Dtype::U32, &crc));
+    // The format allows no gaps: wide types come first, so every array is aligned for its type.
+    arrays.sort_by_key(|&(name, dtype, _)| (std::cmp::Reverse(dtype.bitsize()), name));
+    let mut end = 0;
+    let infos = arrays.iter().map(|&(name, dtype, bytes)| {
+        let start = end;
+        end += bytes.len();
+        let shape = vec![bytes.len() / (dtype.bitsize() / 8)];
+        (name.to_owned(), TensorInfo { dtype, shape, data_offsets: (start, end) })
+    });
+    let metadata = HashMap::from([(program.to_owned(), json)]);
+    let metadata = Metadata::new(Some(metadata), infos.collect()).map_err(io::Error::other)?;
+    let mut header = serde_json::to_vec(&metadata)?;
+    header.resize((header.len() + 8).next_multiple_of(ALIGNMENT) - 8, b' ');
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    arrays.iter().try_for_each(|(.., bytes)| out.write_all(bytes))
+}
+
+/// A file written by [`write()`], with the arrays that have not been read yet.
+///
+/// ```
+/// use array_file::Bytes;
+/// use array_file::container::{Container, Dtype, write};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("numbers");
+/// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+/// let mut file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+/// let json = file.json("sums")?;
+/// file.check_json(&json)?;
+/// assert_eq!(file.first_unread(), Some("numbers"));
+/// assert_eq!(file.array::<u8>("numbers", Dtype::U8)?[..], [1, 2, 3]);
+/// assert!(!file.has("num"), "all is read");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Container {
+    bytes: Arc<Bytes>,
+    /// What was expected, for messages.
+    what: &'static str,
+    /// Where the arrays begin.
+    start: usize,
+    metadata: Metadata,
+    unread: Vec<String>,
+}
+
+impl Container {
+    /// Reads the header of a file. `what` is what the file should be, for messages: "a model".
+    ///
+    /// # Errors
+    /// If it is not a safetensors file, or is damaged.
+    ///
+    /// ```
+    /// use array_file::Bytes;
+    /// use array_file::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// assert!(Container::new(Bytes::read(&path)?, "a file of numbers")?.has("numbers"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(bytes: Bytes, what: &'static str) -> Result<Self, FileProblem> {
+        let (header, metadata) = SafeTensors::read_metadata(&bytes)
+            .map_err(|source| FileProblem::NotSafetensors { expected: what, source })?;
+        let unread = metadata.tensors().into_keys().collect();
+        Ok(Self { bytes: Arc::new(bytes), what, start: 8 + header, metadata, unread })
+    }
+
+    /// The parsed JSON document of a format. Its version is checked first, so that a newer file
+    /// gives a clear error.
+    ///
+    /// # Errors
+    /// If there is none, it has another format or version, or it is damaged.
+    ///
+    /// ```
+    /// use array_file::{Bytes, FileProblem};
+    /// use array_file::container::{Container, Format, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", r#"{"format": "sums.file", "version": 3}"#.to_owned(), vec![])?;
+    /// let mut format =
+    ///     Format { what: "a file of sums", key: "sums", name: "sums.file", oldest: 1, newest: 3 };
+    /// let mut file = Container::new(Bytes::read(&path)?, format.what)?;
+    /// let settings: serde_json::Value = file.settings(&format)?;
+    /// assert_eq!(settings["version"], 3);
+    /// format.newest = 2;
+    /// let newer = file.settings::<serde_json::Value>(&format).unwrap_err();
+    /// assert_eq!(newer.to_string(), "a file of sums of version 3, this program reads 1 to 2");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn settings<T: DeserializeOwned>(&mut self, format: &Format) -> Result<T, FileProblem> {
+        let text = self.json(format.key)?;
+        let value: serde_json::Value =
+            serde_json::from_str(&text).map_err(FileProblem::Settings)?;
+        if value.get("format").and_then(serde_json::Value::as_str) != Some(format.name) {
+            return Err(FileProblem::Other { expected: format.what });
+        }
+        let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let &Format { oldest, newest, what, .. } = format;
+        if !(u64::from(oldest)..=u64::from(newest)).contains(&found) {
+            return Err(FileProblem::Version { expected: what, found, oldest, newest });
+        }
+        self.check_json(&text)?;
+        serde_json::from_value(value).map_err(FileProblem::Settings)
+    }
+
+    /// The JSON document of a program, unparsed.
+    ///
+    /// # Errors
+    /// If there is none.
+    ///
+    /// ```
+    /// use array_file::Bytes;
+    /// use array_file::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+    /// assert_eq!(file.json("sums")?, "{}");
+    /// assert!(file.json("products").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn json(&self, program: &str) -> Result<String, FileProblem> {
+        let text = self.metadata.metadata().as_ref().and_then(|metadata| metadata.get(program));
+        text.cloned().ok_or(FileProblem::Other { expected: self.what })
+    }
+
+    /// Checks the JSON document against its stored checksum.
+    ///
+    /// # Errors
+    /// If they differ.
+    ///
+    /// ```
+    /// use array_file::Bytes;
+    /// use array_file::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let mut file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+    /// assert!(file.check_json("{}").is_ok() && file.check_json("[]").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_json(&mut self, text: &str) -> Result<(), FileProblem> {
+        let crc = self.array::<u32>(JSON_CRC, Dtype::U32)?;
+        if *crc == [crc32fast::hash(text.as_bytes())] {
+            Ok(())
+        } else {
+            Err(FileProblem::SettingsChecksum)
+        }
+    }
+
+    /// Whether an array whose name starts with `start` has not been read yet.
+    ///
+    /// ```
+    /// use array_file::Bytes;
+    /// use array_file::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+    /// assert!(file.has("num") && !file.has("words"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn has(&self, start: &str) -> bool {
+        self.unread.iter().any(|name| name.starts_with(start))
+    }
+
+    /// The name of an array that has not been read.
+    ///
+    /// ```
+    /// use array_file::Bytes;
+    /// use array_file::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let mut file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+    /// file.check_json("{}")?;
+    /// file.array::<u8>("numbers", Dtype::U8)?;
+    /// assert_eq!(file.first_unread(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn first_unread(&self) -> Option<&str> {
+        self.unread.first().map(String::as_str)
+    }
+
+    /// A one-dimensional array; it is not copied.
+    ///
+    /// # Errors
+    /// If it is missing, or has another type or shape.
+    ///
+    /// ```
+    /// use array_file::Bytes;
+    /// use array_file::container::{Container, Dtype, write};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("numbers");
+    /// write(&path, "sums", "{}".to_owned(), vec![("numbers", Dtype::U8, &[1, 2, 3])])?;
+    /// let mut file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+    /// assert_eq!(file.array::<u8>("numbers", Dtype::U8)?.len(), 3);
+    /// assert!(file.array::<f32>("numbers", Dtype::F32).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn array<T: Pod>(&mut self, name: &str, dtype: Dtype) -> Result<Array<T>, FileProblem> {
+        let missing = || FileProblem::Missing { array: name.into() };
+        let info = self.metadata.info(name).ok_or_else(missing)?;
+        let wrong = || FileProblem::WrongType {
+            array: name.into(),
+            found: format!("{:?} of shape {:?}", info.dtype, info.shape),
+            expected: format!("{dtype:?}"),
+        };
+        if info.dtype != dtype || info.shape.len() != 1 {
+            return Err(wrong());
+        }
+        self.unread.retain(|unread| unread != name);
+        let (start, end) = info.data_offsets;
+        Array::within(&self.bytes, self.start + start..self.start + end).ok_or_else(wrong)
+    }
+}

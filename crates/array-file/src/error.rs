@@ -1,0 +1,169 @@
+//! What can be wrong with a file of arrays.
+
+use std::io;
+
+use safetensors::SafeTensorError;
+
+use crate::hint::hint_to_read;
+use crate::output::{OutputError, OutputProblem};
+
+/// What can be wrong with a file of arrays of any kind: a model, vectors or an index.
+///
+/// ```
+/// use array_file::FileProblem;
+///
+/// let problem = FileProblem::Missing { array: "numbers".to_owned() };
+/// assert_eq!(problem.to_string(), "array `numbers` is missing");
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileProblem {
+    /// It could not be read: the operating system reported an error, or there is not enough memory.
+    #[error("{}", unreadable(.0))]
+    Read(#[source] io::Error),
+    /// It cannot be written.
+    #[error(transparent)]
+    Write(#[from] OutputProblem),
+    /// It is not a safetensors file, or is damaged.
+    #[error("not {expected}, or cut short or damaged: {source}")]
+    NotSafetensors {
+        /// What was expected: "a model".
+        expected: &'static str,
+        /// The underlying error.
+        source: SafeTensorError,
+    },
+    /// It is a safetensors file of another kind.
+    #[error("not {expected}, but another safetensors file")]
+    Other {
+        /// What was expected: "a model".
+        expected: &'static str,
+    },
+    /// It has an unsupported version of the format.
+    #[error("{expected} of version {found}, this program reads {}", versions(*oldest, *newest))]
+    Version {
+        /// What it is: "a model".
+        expected: &'static str,
+        /// The file's version; 0 if it has none.
+        found: u64,
+        /// The oldest supported version.
+        oldest: u32,
+        /// The newest supported version.
+        newest: u32,
+    },
+    /// Its JSON document is not valid for its version.
+    #[error("its settings are not valid: {0}")]
+    Settings(#[source] serde_json::Error),
+    /// Its JSON document does not match the checksum.
+    #[error("its settings are damaged: their checksum differs")]
+    SettingsChecksum,
+    /// An array is missing.
+    #[error("array `{array}` is missing")]
+    Missing {
+        /// The array's name.
+        array: String,
+    },
+    /// An array is unknown.
+    #[error("array `{array}` is unknown")]
+    Unknown {
+        /// The array's name.
+        array: String,
+    },
+    /// An array has another type or shape.
+    #[error("array `{array}` is {found}, expected a vector of {expected}")]
+    WrongType {
+        /// The array's name.
+        array: String,
+        /// Its type and shape.
+        found: String,
+        /// The expected type.
+        expected: String,
+    },
+    /// An array does not match its checksum.
+    #[error("array `{array}` is damaged: its checksum is {found}, expected {expected}")]
+    Checksum {
+        /// The array's name.
+        array: String,
+        /// The checksum of the contents.
+        found: String,
+        /// The stored checksum; empty if there is none.
+        expected: String,
+    },
+    /// The values of an array are invalid.
+    #[error("`{array}` is not valid: {what}")]
+    Invalid {
+        /// The array's name, or `settings`.
+        array: String,
+        /// What is wrong with them.
+        what: String,
+    },
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        _ => format!("cannot read it: {error}"),
+    }
+}
+
+fn versions(oldest: u32, newest: u32) -> String {
+    if oldest == newest { newest.to_string() } else { format!("{oldest} to {newest}") }
+}
+
+impl FileProblem {
+    /// An array with invalid values.
+    pub fn invalid(array: &str, what: impl Into<String>) -> Self {
+        Self::Invalid { array: array.to_owned(), what: what.into() }
+    }
+
+    /// The kind of the I/O error, if it is one.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use array_file::FileProblem;
+    ///
+    /// let problem = FileProblem::Read(Error::from(ErrorKind::OutOfMemory));
+    /// assert_eq!(problem.io_kind(), Some(ErrorKind::OutOfMemory));
+    /// ```
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Read(source) | Self::Write(OutputProblem::Io { source, .. }) => {
+                Some(source.kind())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the file could not be written.
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Write(_))
+    }
+
+    /// What the user can do about an I/O error; `None` if the contents of the file are wrong, since
+    /// the advice then depends on its purpose.
+    ///
+    /// ```
+    /// use array_file::FileProblem;
+    /// use std::io::{Error, ErrorKind};
+    ///
+    /// let denied = FileProblem::Read(Error::from(ErrorKind::PermissionDenied));
+    /// assert!(denied.system_hint().is_some());
+    /// ```
+    pub fn system_hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Read(source) => hint_to_read(source.kind()),
+            Self::Write(problem) => problem.hint(),
+            _ => None,
+        }
+    }
+
+    /// Whether the error is an I/O error, as opposed to invalid contents.
+    pub fn is_of_the_system(&self) -> bool {
+        matches!(self, Self::Read(_) | Self::Write(_))
+    }
+}
+
+impl From<OutputError> for FileProblem {
+    fn from(error: OutputError) -> Self {
+        Self::Write(error.problem)
+    }
+}

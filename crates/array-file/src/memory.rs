@@ -1,0 +1,96 @@
+//! Out of memory: prints a message and exits with a code, instead of aborting.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::output::remove_temporary_files_if_free;
+
+/// The exit code when out of memory.
+const CODE: i32 = 5;
+
+/// The system's allocator for command-line programs. When out of memory, it removes the temporary
+/// files of [outputs](crate::output), prints a message on stderr and ends the process with exit
+/// code 5. Reading a file returns an error instead.
+///
+/// ```
+/// #[global_allocator]
+/// static MEMORY: array_file::command::Memory = array_file::command::Memory;
+///
+/// assert_eq!(vec![1; 1_000].len(), 1_000);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Memory;
+
+thread_local! {
+    /// Whether the caller handles a failed allocation.
+    static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs code whose allocations may fail, so that `try_reserve` returns its error.
+pub(crate) fn may_fail<R>(allocate: impl FnOnce() -> R) -> R {
+    let before = MAY_FAIL.replace(true);
+    let result = allocate();
+    MAY_FAIL.set(before);
+    result
+}
+
+#[expect(unsafe_code, reason = "an allocator")]
+// SAFETY: every call is forwarded to `System` unchanged, and its result is returned; if that is
+// null, the process may end instead, without unwinding.
+unsafe impl GlobalAlloc for Memory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller upholds the contract of `alloc`.
+        checked(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
+        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller upholds the contract of `realloc`.
+        checked(unsafe { System.realloc(pointer, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller upholds the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
+    // The flag of a thread that is ending is gone.
+    if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
+        end(size);
+    }
+    pointer
+}
+
+/// Ends the process. Nothing called here may allocate, or this function would be entered again.
+#[cold]
+fn end(size: usize) -> ! {
+    static ENDING: AtomicBool = AtomicBool::new(false);
+    if ENDING.swap(true, Ordering::SeqCst) {
+        // Another thread is ending the process: it needs time to remove the files. The wait is limited,
+        // since this can be the same thread, entered again.
+        std::thread::sleep(Duration::from_secs(1));
+    } else {
+        let mut text = [0; 200];
+        let mut rest = &mut text[..];
+        // 200 bytes suffice for the message.
+        let _ = write!(
+            rest,
+            "error: out of memory: {size} more bytes were needed\n\
+             hint: free memory, use a machine with more memory, or process less data at a time\n"
+        );
+        let left = rest.len();
+        let length = text.len() - left;
+        let _ = rustix::io::write(rustix::stdio::stderr(), &text[..length]);
+        remove_temporary_files_if_free();
+    }
+    signal_hook::low_level::exit(CODE)
+}

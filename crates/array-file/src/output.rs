@@ -1,0 +1,201 @@
+//! Output files: opened before the work starts, written completely or not at all.
+//!
+//! A command registers its inputs and opens its outputs with [`Outputs`] before it does anything
+//! else, so that a missing folder, or an output that is also an input, fails immediately. An
+//! [`Output`] implements [`Write`] and replaces its target with [`Output::commit`].
+//!
+//! ```
+//! use std::io::Write;
+//! use array_file::output::{OutputProblem, Outputs};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let (input, answers) = (folder.path().join("input"), folder.path().join("answers"));
+//! std::fs::write(&input, "data")?;
+//! let mut outputs = Outputs::default();
+//! outputs.reads(&input);
+//! let refused = outputs.open(&input).unwrap_err();
+//! assert!(matches!(refused.problem, OutputProblem::IsInput { .. }));
+//!
+//! let mut output = outputs.open(&answers)?;
+//! output.write_all(b"whole")?;
+//! assert!(!answers.exists(), "nothing is there before it is whole");
+//! output.commit()?;
+//! assert_eq!(std::fs::read(&answers)?, b"whole");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+mod error;
+mod inputs;
+mod place;
+mod temporary;
+
+pub use error::{OutputError, OutputProblem};
+pub use temporary::{remove_temporary_files, remove_temporary_files_if_free};
+
+use inputs::{Identity, Inputs};
+use place::Place;
+use temporary::Temporary;
+
+/// The name that denotes standard output.
+const STANDARD: &str = "-";
+
+/// The inputs of a command and the outputs opened so far. No output may be an input or another
+/// output.
+///
+/// Files are compared by device and inode, so two names of the same file are recognized even
+/// through links.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    inputs: Inputs,
+    taken: Vec<(Identity, PathBuf)>,
+}
+
+impl Outputs {
+    /// Adds an input: a file, a folder with all its contents, or `-` for standard input.
+    pub fn reads(&mut self, path: &Path) {
+        self.inputs.add(path);
+    }
+
+    /// Opens an output like [`Output::open`].
+    ///
+    /// # Errors
+    /// If it is an input or another output, or cannot be written.
+    pub fn open(&mut self, path: &Path) -> Result<Output, OutputError> {
+        let fail = |problem| OutputError { path: path.to_owned(), problem };
+        let place = Place::of(path).map_err(fail)?;
+        let (identity, regular) = place.identity().map_err(fail)?;
+        // Text appended to an input would be read again; but a terminal or a pipe may be both.
+        if let Some(file) = regular
+            && let Some(input) = self.inputs.find(file)
+        {
+            return Err(fail(OutputProblem::IsInput { input: input.to_owned() }));
+        }
+        if let Some((_, other)) = self.taken.iter().find(|(taken, _)| *taken == identity) {
+            return Err(fail(OutputProblem::IsOutput { other: other.clone() }));
+        }
+        let output = Output::at(path, place)?;
+        if identity != Identity::Device {
+            self.taken.push((identity, path.to_owned()));
+        }
+        Ok(output)
+    }
+
+    /// Whether an opened output is standard output, under any name.
+    pub fn take_standard_output(&self) -> bool {
+        self.taken.iter().any(|(identity, _)| *identity == Identity::Descriptor(1))
+    }
+}
+
+/// A file that is being written, or a stream.
+///
+/// A file is written as a temporary file beside its target, to which [`Output::commit`] renames it.
+/// It keeps the permissions of the file that it replaces. A symbolic link is kept, and its target
+/// is replaced. Dropping the output without a commit leaves everything unchanged.
+///
+/// Streams are written directly: `-` (standard output), `/dev/stdout`, `/dev/fd/N` and other open
+/// descriptors of this process, pipes, terminals and devices.
+#[derive(Debug)]
+pub struct Output {
+    path: PathBuf,
+    to: To,
+}
+
+#[derive(Debug)]
+enum To {
+    File { out: BufWriter<Temporary>, target: PathBuf },
+    Stream(BufWriter<File>),
+}
+
+impl Output {
+    /// Opens an output: examines the path and creates the temporary file beside it.
+    ///
+    /// # Errors
+    /// If the folder does not exist or is not writable, or the file is read-only.
+    ///
+    /// ```
+    /// use array_file::output::{Output, OutputProblem};
+    ///
+    /// let missing = Output::open("no/such/folder/file".as_ref()).unwrap_err();
+    /// assert!(matches!(missing.problem, OutputProblem::NoFolder { .. }));
+    /// ```
+    pub fn open(path: &Path) -> Result<Self, OutputError> {
+        let place = Place::of(path);
+        let place = place.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
+        Self::at(path, place)
+    }
+
+    /// Standard output.
+    ///
+    /// # Errors
+    /// If it was closed when the program started.
+    pub fn standard() -> Result<Self, OutputError> {
+        Self::open(Path::new(STANDARD))
+    }
+
+    fn at(path: &Path, place: Place) -> Result<Self, OutputError> {
+        let to = match place {
+            Place::Descriptor(number) => {
+                place::descriptor(number).map(|file| To::Stream(BufWriter::new(file)))
+            }
+            Place::Device(device) => {
+                let file = File::options().write(true).open(device);
+                let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
+                file.map(|file| To::Stream(BufWriter::new(file)))
+            }
+            Place::File { target, there } => {
+                Temporary::beside(&target, there.as_ref()).map(|temporary| {
+                    let out = BufWriter::with_capacity(1 << 20, temporary);
+                    To::File { out, target }
+                })
+            }
+        };
+        let to = to.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
+        Ok(Self { path: path.to_owned(), to })
+    }
+
+    /// The path as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An error of this output.
+    pub fn error(&self, source: io::Error) -> OutputError {
+        OutputError::write(&self.path, source)
+    }
+
+    /// Writes buffered data. A file is synced and renamed to its target.
+    ///
+    /// # Errors
+    /// If any step fails; the previous file is then unchanged.
+    pub fn commit(self) -> Result<(), OutputError> {
+        let Self { path, to } = self;
+        let done = match to {
+            To::Stream(mut out) => out.flush(),
+            To::File { out, target } => match out.into_inner() {
+                Ok(temporary) => temporary.persist(&target),
+                Err(error) => Err(error.into_error()),
+            },
+        };
+        done.map_err(|source| OutputError::write(&path, source))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.to {
+            To::File { out, .. } => out.write(bytes),
+            To::Stream(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            To::File { out, .. } => out.flush(),
+            To::Stream(out) => out.flush(),
+        }
+    }
+}

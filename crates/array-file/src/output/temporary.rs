@@ -1,0 +1,155 @@
+//! Temporary files beside their targets, and the list of existing ones.
+
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use tempfile::NamedTempFile;
+
+use super::OutputProblem;
+
+/// The existing temporary files, to be removed if the process is ended.
+static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn there() -> MutexGuard<'static, Vec<PathBuf>> {
+    // The list is consistent between any two of its statements.
+    THERE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the temporary files of all outputs in progress, before the process ends. Writing to them
+/// fails afterwards.
+///
+/// Meant for a signal handler that runs on its own thread; waits for a rename in progress.
+pub fn remove_temporary_files() {
+    remove(&there());
+}
+
+/// The same for a handler that must not wait: does nothing while another thread changes the list.
+/// It allocates no memory, unless a path is longer than 380 bytes.
+pub fn remove_temporary_files_if_free() {
+    match THERE.try_lock() {
+        Ok(there) => remove(&there),
+        Err(TryLockError::Poisoned(poisoned)) => remove(&poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => {}
+    }
+}
+
+fn remove(files: &[PathBuf]) {
+    for file in files {
+        // The process is ending, so the error cannot be reported.
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+/// A file that is removed when dropped, unless it was renamed to its target.
+#[derive(Debug)]
+pub(super) struct Temporary(Option<NamedTempFile>);
+
+impl Temporary {
+    /// A file in the folder of `target`, with the permissions of the file that it will replace.
+    pub(super) fn beside(
+        target: &Path,
+        replaced: Option<&Metadata>,
+    ) -> Result<Self, OutputProblem> {
+        let failed = |source| OutputProblem::Io { doing: "open", source };
+        if let Some(replaced) = replaced {
+            if replaced.mode() & 0o222 == 0 {
+                return Err(OutputProblem::ReadOnly);
+            }
+            // Renaming needs only permission for the folder, so the file's own permission is
+            // checked here.
+            File::options().append(true).open(target).map_err(failed)?;
+        }
+        let folder = target.parent().unwrap_or(Path::new("/"));
+        let mut builder = tempfile::Builder::new();
+        // A new file gets the permissions that the user's umask allows. A replacement is accessible
+        // only to its owner until it gets the permissions of the original.
+        let mode = if replaced.is_some() { 0o600 } else { 0o666 };
+        builder.prefix(".writing-").suffix(".tmp");
+        // The path is in the list before the file exists, and nothing is allocated between the creation
+        // and the release of the list: where memory runs out, the file is found and removed.
+        let create = |path: &Path| {
+            let mut list = there();
+            list.push(path.to_owned());
+            let file =
+                File::options().read(true).write(true).create_new(true).mode(mode).open(path);
+            if file.is_err() {
+                list.pop();
+            }
+            file
+        };
+        let file = builder.make_in(folder, create).map_err(failed)?;
+        let temporary = Self(Some(file));
+        if let Some(replaced) = replaced {
+            keep_permissions(temporary.file().as_file(), replaced).map_err(failed)?;
+        }
+        Ok(temporary)
+    }
+
+    fn file(&self) -> &NamedTempFile {
+        self.0.as_ref().expect("only `persist` and `drop` take it, and both end it")
+    }
+
+    /// Syncs the file, renames it to `target` and syncs the folder.
+    pub(super) fn persist(mut self, target: &Path) -> io::Result<()> {
+        self.file().as_file().sync_all()?;
+        let file = self.0.take().expect("taken only once");
+        let mut list = there();
+        list.retain(|path| path != file.path());
+        let renamed = file.persist(target);
+        drop(list);
+        renamed.map_err(|error| error.error)?;
+        let folder = File::open(target.parent().unwrap_or(Path::new("/")));
+        match folder.and_then(|folder| folder.sync_all()) {
+            // The folder may be writable but not readable, or the file system may not sync folders;
+            // the file is in place in any case.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::InvalidInput
+                        | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(())
+            }
+            synced => synced,
+        }
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take() {
+            let mut list = there();
+            list.retain(|path| path != file.path());
+            drop(file);
+        }
+    }
+}
+
+impl Write for Temporary {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().as_file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().as_file().flush()
+    }
+}
+
+/// Gives a new file the owner, group and permissions of another, as far as the user is allowed to.
+fn keep_permissions(file: &File, of: &Metadata) -> io::Result<()> {
+    let mut mode = of.mode() & 0o777;
+    let own = file.metadata()?;
+    if own.uid() != of.uid() && fchown(file, Some(of.uid()), None).is_err() {
+        // Only root can change the owner; otherwise the current user owns the file.
+    }
+    if own.gid() != of.gid() && fchown(file, None, Some(of.gid())).is_err() {
+        // Permissions of the old group must not pass to another group.
+        mode = (mode & !0o070) | ((mode & 0o007) << 3);
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}

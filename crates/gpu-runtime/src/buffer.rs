@@ -1,0 +1,203 @@
+//! Pinned host memory, and a pool of objects that are expensive to create.
+
+use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
+
+use super::{Device, GpuError};
+
+/// Page-locked host memory that grows: copies to and from it overlap with other work.
+///
+/// ```
+/// use gpu_runtime::{Device, Pinned};
+///
+/// // Does nothing without a GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let mut pinned = Pinned::<f32>::new(&device);
+///     pinned.get(4)?.fill(1.0);
+///     assert_eq!(pinned.values()[..4], [1.0; 4]);
+/// }
+/// # Ok::<(), gpu_runtime::GpuError>(())
+/// ```
+#[derive(Debug)]
+pub struct Pinned<T> {
+    device: Device,
+    memory: Option<PinnedHostSlice<T>>,
+    /// A pointer to the values, so that they can be read without asking the driver.
+    start: NonNull<T>,
+    length: usize,
+}
+
+#[expect(unsafe_code, reason = "a pointer is sent")]
+// SAFETY: the pointer refers to `memory`, which is owned and does not move.
+unsafe impl<T: Send> Send for Pinned<T> {}
+#[expect(unsafe_code, reason = "a pointer is shared")]
+// SAFETY: shared access only reads.
+unsafe impl<T: Sync> Sync for Pinned<T> {}
+
+impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
+    /// Creates an empty buffer.
+    ///
+    /// ```
+    /// use gpu_runtime::{Device, Pinned};
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(Pinned::<f32>::new(&device).values().is_empty());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn new(device: &Device) -> Self {
+        Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
+    }
+
+    /// Returns `length` values with their previous contents. Copies from or to them that were
+    /// enqueued on a stream must have finished (`CudaStream::synchronize`).
+    ///
+    /// # Errors
+    /// If the driver cannot allocate the memory.
+    ///
+    /// # Panics
+    /// If `length` exceeds half of the address space.
+    ///
+    /// ```
+    /// use gpu_runtime::{Device, Pinned};
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let mut pinned = Pinned::<f32>::new(&device);
+    ///     assert_eq!(pinned.get(4)?.len(), 4);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
+        let doing = self.device.doing("allocating pinned memory");
+        if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
+            (self.memory, self.start, self.length) = (None, NonNull::dangling(), 0);
+            let length = length.next_power_of_two();
+            #[expect(unsafe_code, reason = "the driver's memory is not initialized")]
+            // SAFETY: it is zeroed below, before it is read.
+            let fresh = unsafe { self.device.context().alloc_pinned_with_flags::<T>(length, 0) };
+            let mut fresh = fresh.map_err(doing.failed())?;
+            let start = fresh.as_mut_ptr().map_err(doing.failed())?;
+            #[expect(unsafe_code, reason = "zeroes bytes that may be uninitialized")]
+            // SAFETY: `start` points at `length` values of a type for which zeros are valid.
+            unsafe {
+                std::ptr::write_bytes(start, 0, length);
+            }
+            self.start = NonNull::new(start).expect("the driver's memory is not null");
+            self.length = length;
+            self.memory = Some(fresh);
+        }
+        Ok(&mut self.values_mut()[..length])
+    }
+
+    /// All allocated values: at least as many as were ever requested. As for [`Pinned::get`], no
+    /// copy may be in progress.
+    ///
+    /// ```
+    /// use gpu_runtime::{Device, Pinned};
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let mut pinned = Pinned::<f32>::new(&device);
+    ///     pinned.get(4)?;
+    ///     assert!(pinned.values().len() >= 4);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn values(&self) -> &[T] {
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: `start` points at `length` initialized values owned by `memory`, or at none.
+        unsafe {
+            std::slice::from_raw_parts(self.start.as_ptr(), self.length)
+        }
+    }
+
+    /// Like [`Pinned::values`], but mutable.
+    ///
+    /// ```
+    /// use gpu_runtime::{Device, Pinned};
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let mut pinned = Pinned::<f32>::new(&device);
+    ///     pinned.get(4)?;
+    ///     pinned.values_mut()[0] = 2.0;
+    ///     assert_eq!(pinned.get(4)?[0], 2.0);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn values_mut(&mut self) -> &mut [T] {
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: as in `values`, and it is borrowed mutably.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length)
+        }
+    }
+}
+
+/// A pool of unused objects, kept for reuse.
+///
+/// ```
+/// use gpu_runtime::Pool;
+///
+/// let pool = Pool::default();
+/// let made = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
+/// pool.put(made);
+/// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "not made anew");
+/// ```
+#[derive(Debug)]
+pub struct Pool<T>(Mutex<Vec<T>>);
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<T> Pool<T> {
+    /// Takes an unused object, or creates one with `make`.
+    ///
+    /// # Errors
+    /// The error of `make`.
+    ///
+    /// ```
+    /// use gpu_runtime::Pool;
+    ///
+    /// let pool = Pool::default();
+    /// assert_eq!(pool.take(|| Ok::<_, ()>(7)), Ok(7));
+    /// ```
+    pub fn take<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.map_or_else(make, Ok)
+    }
+
+    /// Returns an object to the pool.
+    ///
+    /// ```
+    /// use gpu_runtime::Pool;
+    ///
+    /// let pool = Pool::default();
+    /// pool.put(7);
+    /// assert_eq!(pool.take(|| Err(())), Ok(7));
+    /// ```
+    pub fn put(&self, item: T) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+    }
+
+    /// Drops all unused objects.
+    ///
+    /// ```
+    /// use gpu_runtime::Pool;
+    ///
+    /// let pool = Pool::default();
+    /// pool.put(7);
+    /// pool.clear();
+    /// assert!(pool.take(|| Err::<i32, _>("nothing is left")).is_err());
+    /// ```
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,150 @@
+//! Why a GPU cannot be used: which one, at which step, and what the driver reported.
+
+use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
+
+/// Why a GPU cannot be used.
+///
+/// ```
+/// use gpu_runtime::GpuError;
+///
+/// assert!(!GpuError::NoDriver.is_out_of_memory());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GpuError {
+    /// There is no driver on this machine.
+    #[error("there is no NVIDIA driver on this machine (libcuda.so.1 was not found)")]
+    NoDriver,
+    /// The program cannot load the driver.
+    #[error("this is a static build, which cannot load the NVIDIA driver; use a dynamic build")]
+    StaticBuild,
+    /// There is a driver, but no GPU.
+    #[error("the NVIDIA driver lists no GPU")]
+    NoDevice,
+    /// There is no GPU with this ordinal.
+    #[error("there is no GPU {ordinal}: the driver lists {count}, counted from 0")]
+    NoSuchDevice {
+        /// The requested ordinal.
+        ordinal: usize,
+        /// The number of GPUs.
+        count: usize,
+    },
+    /// The kernels do not support this GPU.
+    #[error("{name} has compute capability {}.{}, but at least 7.5 is required", capability.0, capability.1)]
+    TooOld {
+        /// The GPU's name.
+        name: String,
+        /// The GPU's compute capability.
+        capability: (i32, i32),
+    },
+    /// The driver does not support the kernels' PTX.
+    #[error("the NVIDIA driver supports CUDA {}.{}, but 12.0 is required: update it to 525 or newer", cuda / 1_000, cuda % 1_000 / 10)]
+    OldDriver {
+        /// The newest CUDA version that it supports: 11040 is 11.4.
+        cuda: i32,
+    },
+    /// There is too little memory, detected before allocating.
+    #[error("GPU {ordinal}: {what} needs {needed} bytes, but {free} are free")]
+    Memory {
+        /// The GPU's ordinal.
+        ordinal: usize,
+        /// What was to be stored.
+        what: &'static str,
+        /// The number of bytes required.
+        needed: usize,
+        /// The number of bytes free.
+        free: usize,
+    },
+    /// The driver reported an error.
+    #[error("GPU {ordinal}, {doing}: {}", said(*source))]
+    Driver {
+        /// The GPU's ordinal.
+        ordinal: usize,
+        /// The step that failed.
+        doing: &'static str,
+        /// The driver's error.
+        source: DriverError,
+    },
+}
+
+impl GpuError {
+    /// Whether using less memory at a time could help.
+    ///
+    /// ```
+    /// use gpu_runtime::GpuError;
+    ///
+    /// let error = GpuError::Memory { ordinal: 0, what: "rows", needed: 2, free: 1 };
+    /// assert!(error.is_out_of_memory());
+    /// ```
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Memory { .. } => true,
+            Self::Driver { source, .. } => source.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+            _ => false,
+        }
+    }
+
+    pub(super) fn of_count(error: DriverError) -> Self {
+        match error.0 {
+            CUresult::CUDA_ERROR_NO_DEVICE => Self::NoDevice,
+            _ => Self::Driver { ordinal: 0, doing: "starting the driver", source: error },
+        }
+    }
+}
+
+/// A step of the work on a GPU, for error messages.
+///
+/// ```
+/// use gpu_runtime::{Device};
+///
+/// // Does nothing without a GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let step = device.doing("waiting");
+///     device.context().synchronize().map_err(step.failed())?;
+/// }
+/// # Ok::<(), gpu_runtime::GpuError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Doing {
+    ordinal: usize,
+    what: &'static str,
+}
+
+impl Doing {
+    pub(super) fn new(ordinal: usize, what: &'static str) -> Self {
+        Self { ordinal, what }
+    }
+
+    /// Turns a driver error into an error of this step.
+    ///
+    /// ```
+    /// use gpu_runtime::{Device};
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let step = device.doing("waiting");
+    ///     device.context().synchronize().map_err(step.failed())?;
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn failed(self) -> impl Fn(DriverError) -> GpuError {
+        move |source| GpuError::Driver { ordinal: self.ordinal, doing: self.what, source }
+    }
+}
+
+fn said(error: DriverError) -> String {
+    match (error.error_string(), error.error_name()) {
+        (Ok(text), Ok(name)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
+        _ => format!("driver error {:?}", error.0),
+    }
+}
+
+/// The newest CUDA version that the driver supports, or 0 if it does not report one.
+pub(super) fn driver_version() -> i32 {
+    let mut version = 0;
+    #[expect(unsafe_code, reason = "cudarc has no safe call for the driver's version")]
+    // SAFETY: the driver is loaded (a context is open) and writes one i32 to the pointer.
+    let result = unsafe { cudarc::driver::sys::cuDriverGetVersion(&raw mut version) };
+    if result == CUresult::CUDA_SUCCESS { version } else { 0 }
+}

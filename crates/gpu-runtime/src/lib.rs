@@ -1,0 +1,488 @@
+//! NVIDIA GPUs: detection at run time, properties, access.
+//!
+//! Nothing here needs a GPU or its driver to build or to start: the driver's library is loaded when
+//! a GPU is requested, and its absence is a [`GpuError`] like any other.
+//!
+//! ```
+//! use gpu_runtime::{GpuError, devices};
+//!
+//! match devices() {
+//!     Ok(found) => println!("{} GPUs", found.len()),
+//!     Err(GpuError::NoDriver) => println!("no driver"),
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::nvrtc::Ptx;
+
+mod buffer;
+mod error;
+mod kernel;
+mod texture;
+
+pub use buffer::{Pinned, Pool};
+pub use cudarc::driver::{
+    CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr, LaunchConfig,
+    ValidAsZeroBits,
+};
+pub use cudarc::driver::{DevicePtr, DriverError};
+pub use error::{Doing, GpuError};
+pub use kernel::{Kernel, Launch, kernel_parameters};
+pub use texture::{Texel, Texture};
+
+use cudarc::driver::{CudaContext, CudaModule};
+
+/// The lowest compute capability that the kernels support.
+///
+/// ```
+/// use gpu_runtime::{LEAST_CAPABILITY, devices};
+///
+/// for info in devices().unwrap_or_default() {
+///     assert!(!info.is_supported() || info.capability >= LEAST_CAPABILITY);
+/// }
+/// ```
+pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
+/// The oldest driver that reads the kernels' PTX, identified by the newest CUDA version that it
+/// supports: 12000 is 12.0, supported by drivers from 525 on.
+///
+/// ```
+/// use gpu_runtime::{LEAST_DRIVER, devices};
+///
+/// for info in devices().unwrap_or_default() {
+///     assert!(!info.is_supported() || info.driver >= LEAST_DRIVER);
+/// }
+/// ```
+pub const LEAST_DRIVER: i32 = 12_000;
+
+/// The properties of a GPU.
+///
+/// ```
+/// use gpu_runtime::devices;
+///
+/// for info in devices().unwrap_or_default() {
+///     println!("GPU {}: {}, {} bytes free", info.ordinal, info.name, info.free);
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The driver's number of the GPU, from 0.
+    pub ordinal: usize,
+    /// The GPU's name.
+    pub name: String,
+    /// Compute capability: major, minor.
+    pub capability: (i32, i32),
+    /// The number of multiprocessors.
+    pub multiprocessors: usize,
+    /// The maximum number of resident threads per multiprocessor.
+    pub threads: usize,
+    /// Total memory, in bytes.
+    pub memory: usize,
+    /// Free memory at the time of the query, in bytes.
+    pub free: usize,
+    /// The maximum shared memory that a block can request, in bytes.
+    pub shared_per_block: usize,
+    /// The shared memory per multiprocessor, in bytes.
+    pub shared_per_multiprocessor: usize,
+    /// The shared memory that the system reserves per block, in bytes.
+    pub shared_reserved: usize,
+    /// The widest one-dimensional texture over linear memory, in texels.
+    pub texture_width: usize,
+    /// The newest CUDA version that the driver supports: 12040 is 12.4.
+    pub driver: i32,
+}
+
+impl DeviceInfo {
+    /// Whether the kernels run on this GPU.
+    ///
+    /// ```
+    /// use gpu_runtime::devices;
+    ///
+    /// for info in devices().unwrap_or_default() {
+    ///     assert_eq!(info.is_supported(), info.check().is_ok());
+    /// }
+    /// ```
+    pub fn is_supported(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Checks that the kernels run on this GPU.
+    ///
+    /// # Errors
+    /// [`GpuError::TooOld`] or [`GpuError::OldDriver`].
+    ///
+    /// ```
+    /// use gpu_runtime::devices;
+    ///
+    /// for info in devices().unwrap_or_default() {
+    ///     if let Err(why) = info.check() {
+    ///         println!("{}: {why}", info.name);
+    ///     }
+    /// }
+    /// ```
+    pub fn check(&self) -> Result<(), GpuError> {
+        if self.capability < LEAST_CAPABILITY {
+            let (name, capability) = (self.name.clone(), self.capability);
+            return Err(GpuError::TooOld { name, capability });
+        }
+        if self.driver < LEAST_DRIVER {
+            return Err(GpuError::OldDriver { cuda: self.driver });
+        }
+        Ok(())
+    }
+}
+
+/// The GPUs that the driver lists and that can be opened, by ordinal.
+///
+/// # Errors
+/// If none can be opened, the error of the first GPU (it may be in exclusive use, or its memory
+/// full); [`GpuError::NoDriver`] if there is no driver, [`GpuError::NoDevice`] if it lists no GPU,
+/// [`GpuError::StaticBuild`] in a static binary.
+///
+/// ```
+/// use gpu_runtime::{GpuError, devices};
+///
+/// match devices() {
+///     Ok(found) => assert!(!found.is_empty()),
+///     Err(why) => println!("no GPU: {why}"),
+/// }
+/// ```
+pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
+    let mut found = Vec::new();
+    let mut first_error = None;
+    for ordinal in 0..count()? {
+        match Device::open(ordinal) {
+            Ok(device) => found.push(device.info),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    match first_error {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+fn count() -> Result<usize, GpuError> {
+    // A program without a dynamic loader must not load the driver's library.
+    if cfg!(target_feature = "crt-static") {
+        return Err(GpuError::StaticBuild);
+    }
+    #[expect(unsafe_code, reason = "cudarc's probe for the driver's library is unsafe")]
+    // SAFETY: loading the driver's library runs its initializers, which is allowed in any process.
+    let present = unsafe { cudarc::driver::sys::is_culib_present() };
+    if !present {
+        return Err(GpuError::NoDriver);
+    }
+    let count = CudaContext::device_count().map_err(GpuError::of_count)?;
+    match usize::try_from(count) {
+        Ok(0) | Err(_) => Err(GpuError::NoDevice),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// An open GPU.
+///
+/// ```
+/// use gpu_runtime::Device;
+///
+/// // Does nothing without a GPU.
+/// if let Ok(device) = Device::open_best() {
+///     println!("{}", device.info().name);
+/// }
+/// # Ok::<(), gpu_runtime::GpuError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Device {
+    context: Arc<CudaContext>,
+    info: DeviceInfo,
+}
+
+impl Device {
+    /// Opens the GPU with this ordinal.
+    ///
+    /// # Errors
+    /// If there is no driver or no such GPU, or the GPU does not respond.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// assert!(Device::open(usize::MAX).is_err());
+    /// ```
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+        let count = count()?;
+        if ordinal >= count {
+            return Err(GpuError::NoSuchDevice { ordinal, count });
+        }
+        let doing = Doing::new(ordinal, "opening it");
+        let context = CudaContext::new(ordinal).map_err(doing.failed())?;
+        let info = info(&context, ordinal).map_err(doing.failed())?;
+        Ok(Self { context, info })
+    }
+
+    /// Opens the GPU with the most free memory among those that the kernels support.
+    ///
+    /// # Errors
+    /// If there is none.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// match Device::open_best() {
+    ///     Ok(device) => assert!(device.info().is_supported()),
+    ///     Err(why) => println!("{why}"),
+    /// }
+    /// ```
+    pub fn open_best() -> Result<Self, GpuError> {
+        let found = devices()?;
+        let best = found.iter().filter(|info| info.is_supported()).max_by_key(|info| info.free);
+        match best.or(found.first()) {
+            Some(info) => {
+                info.check()?;
+                Self::open(info.ordinal)
+            }
+            None => Err(GpuError::NoDevice),
+        }
+    }
+
+    /// The GPU's properties, as of opening.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.info().is_supported());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The driver's context.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert_eq!(device.context().ordinal(), device.info().ordinal);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// The number of bytes of memory that are free now.
+    ///
+    /// # Errors
+    /// If the GPU does not respond.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.free()? <= device.info().memory);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn free(&self) -> Result<usize, GpuError> {
+        let doing = Doing::new(self.info.ordinal, "querying its free memory");
+        self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
+    }
+
+    /// Checks that memory suffices, before anything is allocated.
+    ///
+    /// # Errors
+    /// [`GpuError::Memory`] if fewer than `needed` bytes are free.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.reserve("rows", usize::MAX).is_err());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
+        // Memory freed on streams becomes available once they have reached that point.
+        let doing = Doing::new(self.info.ordinal, "waiting for it");
+        self.context.synchronize().map_err(doing.failed())?;
+        let free = self.free()?;
+        if needed > free {
+            return Err(GpuError::Memory { ordinal: self.info.ordinal, what, needed, free });
+        }
+        Ok(())
+    }
+
+    /// Creates a stream: its work runs in order, concurrently with other streams.
+    ///
+    /// # Errors
+    /// If the driver cannot create one.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _stream = device.stream()?;
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
+        let doing = Doing::new(self.info.ordinal, "creating a stream");
+        self.context.new_stream().map_err(doing.failed())
+    }
+
+    /// Stops the ordering of buffers that several streams use by events, which costs time at each launch.
+    ///
+    /// # Safety
+    /// From now on each buffer made on this device or a clone of it is used on the stream that made it only,
+    /// or on others after `CudaStream::synchronize`.
+    #[expect(unsafe_code, reason = "the caller orders its buffers")]
+    pub unsafe fn disable_event_tracking(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.context.disable_event_tracking() };
+    }
+
+    /// Loads PTX: the driver compiles it for this GPU.
+    ///
+    /// # Errors
+    /// If the GPU or its driver is too old, or the driver rejects the PTX.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.load("no PTX").is_err());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn load(&self, ptx: &str) -> Result<Module, GpuError> {
+        self.info.check()?;
+        let doing = Doing::new(self.info.ordinal, "loading its kernels");
+        let module = self.context.load_module(Ptx::from_src(ptx)).map_err(doing.failed())?;
+        Ok(Module {
+            loaded: module,
+            ordinal: self.info.ordinal,
+            parameters: kernel_parameters(ptx).into(),
+        })
+    }
+
+    /// Creates an event that measures time.
+    ///
+    /// # Errors
+    /// If the driver cannot create one.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _start = device.timer()?;
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn timer(&self) -> Result<CudaEvent, GpuError> {
+        let flags = cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let doing = Doing::new(self.info.ordinal, "creating an event");
+        self.context.new_event(Some(flags)).map_err(doing.failed())
+    }
+
+    /// Names the current step, for errors of this GPU.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _step = device.doing("adding rows");
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn doing(&self, what: &'static str) -> Doing {
+        Doing::new(self.info.ordinal, what)
+    }
+}
+
+/// Loaded kernels.
+///
+/// ```
+/// use gpu_runtime::{Device};
+///
+/// // Does nothing without a GPU.
+/// if let Ok(device) = Device::open_best() {
+///     let module = device.load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none() { ret; }")?;
+///     let _kernel = module.kernel("none", 0)?;
+/// }
+/// # Ok::<(), gpu_runtime::GpuError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Module {
+    loaded: Arc<CudaModule>,
+    ordinal: usize,
+    /// The sizes of the parameters of each kernel.
+    parameters: Arc<HashMap<String, Vec<usize>>>,
+}
+
+impl Module {
+    /// The kernel with this name, allowed to use `shared` bytes of dynamic shared memory.
+    ///
+    /// # Errors
+    /// If there is no such kernel, or the GPU has less shared memory.
+    ///
+    /// ```
+    /// use gpu_runtime::{Device};
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let module = device.load(".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none() { ret; }")?;
+    ///     assert!(module.kernel("some", 0).is_err());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn kernel(&self, name: &str, shared: usize) -> Result<Kernel, GpuError> {
+        let doing = Doing::new(self.ordinal, "finding a kernel");
+        let function = self.loaded.load_function(name).map_err(doing.failed())?;
+        let bytes = i32::try_from(shared).unwrap_or(i32::MAX);
+        if shared > 48 * 1024 {
+            use cudarc::driver::sys::CUfunction_attribute_enum as Limit;
+            let limit = Limit::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let doing = Doing::new(self.ordinal, "requesting shared memory");
+            function.set_attribute(limit, bytes).map_err(doing.failed())?;
+        }
+        let parameters = self.parameters.get(name).cloned().unwrap_or_default();
+        Ok(Kernel { function, name: name.into(), parameters: parameters.into() })
+    }
+}
+
+fn info(context: &Arc<CudaContext>, ordinal: usize) -> Result<DeviceInfo, DriverError> {
+    let size = |attribute| {
+        let value = context.attribute(attribute)?;
+        Ok::<_, DriverError>(usize::try_from(value).unwrap_or(0))
+    };
+    let (free, memory) = context.mem_get_info()?;
+    Ok(DeviceInfo {
+        ordinal,
+        name: context.name()?,
+        capability: context.compute_capability()?,
+        multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        memory,
+        free,
+        shared_per_block: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        shared_per_multiprocessor: size(
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        )?,
+        shared_reserved: size(Attribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)?,
+        texture_width: size(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)?,
+        driver: error::driver_version(),
+    })
+}

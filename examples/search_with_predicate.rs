@@ -1,0 +1,50 @@
+//! The nearest documents of one label only: a search with a predicate.
+//!
+//! `cargo run --example search_with_predicate`
+
+#![expect(clippy::print_stdout, reason = "an example prints what it finds")]
+
+use std::error::Error;
+use std::num::NonZeroUsize;
+
+use classify::classifier::Classifier;
+use classify::corpus::{Content, Corpus, Document, Place, ReadOptions};
+use classify::search::{Allow, Engines, NeighborLists, Request, RowSet};
+use classify::threads::Threads;
+use classify::trainer::{TrainOptions, Trainer};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let threads = Threads::available()?;
+    let mut corpus = Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
+    let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(&threads));
+    let model = trainer.train(&mut corpus, "the sample corpus", &|_| ())?.model;
+    let classifier = Classifier::new(model.into(), &threads)?;
+    let model = classifier.model();
+
+    let document = Document {
+        id: "query".to_owned(),
+        content: Content::Text("tighten the derailleur cable".to_owned()),
+        labels: Vec::new(),
+        weight: 1.0,
+        group: None,
+        place: Place { source: "query".into(), line: None },
+    };
+    let query = classifier.vectorize(&[document])?;
+
+    // Any predicate of a row: here, that its document has the label `music`.
+    let music = model.labels().iter().position(|label| label == "music");
+    let music = u32::try_from(music.ok_or("the sample has no label `music`")?)?;
+    let engine = classifier.engine();
+    let rows = RowSet::from_fn(engine.rows(), |row| model.document_labels(row).contains(&music));
+
+    let k = NonZeroUsize::new(3).ok_or("k is above 0")?;
+    let mut found = NeighborLists::default();
+    let request = Request::new(&query.rows, k).among(Allow::all().only(&rows));
+    let report = engine.search(&request, &mut found)?;
+    for neighbor in found.get(0) {
+        let id = model.ids().get(neighbor.row as usize).unwrap_or_default();
+        println!("{id} {:.4}", neighbor.similarity);
+    }
+    println!("{} of {} rows were allowed; {report:?}", rows.count(), rows.rows());
+    Ok(())
+}

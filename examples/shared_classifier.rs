@@ -1,0 +1,55 @@
+//! A classifier kept in a struct and used from several threads.
+//!
+//! `cargo run --example shared_classifier`
+
+#![expect(clippy::print_stdout, reason = "an example prints what it finds")]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::thread;
+
+use classify::classifier::Classifier;
+use classify::corpus::{Corpus, ReadOptions};
+use classify::search::Engines;
+use classify::threads::Threads;
+use classify::trainer::{TrainOptions, Trainer};
+
+/// What a program would keep for as long as it runs.
+struct Desk {
+    classifier: Arc<Classifier>,
+}
+
+impl Desk {
+    fn open() -> Result<Self, Box<dyn Error>> {
+        let threads = Threads::available()?;
+        let mut corpus =
+            Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
+        let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(&threads));
+        let model = trainer.train(&mut corpus, "the sample corpus", &|_| ())?.model;
+        Ok(Self { classifier: Arc::new(Classifier::new(model.into(), &threads)?) })
+    }
+
+    fn label(&self, text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
+        let prediction = &self.classifier.classify_texts(&[text])?[0];
+        let names = self.classifier.model().labels();
+        let names: Vec<&str> =
+            prediction.labels.iter().filter_map(|&label| names.get(label as usize)).collect();
+        Ok(names.join(", "))
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let desk = Arc::new(Desk::open()?);
+    let texts = ["tighten the derailleur cable", "simmer the sauce", "a comet near Saturn"];
+    let answers: Vec<_> = texts
+        .map(|text| {
+            let desk = Arc::clone(&desk);
+            (text, thread::spawn(move || desk.label(text)))
+        })
+        .into();
+    for (text, answer) in answers {
+        let label = answer.join().map_err(|_| "a thread panicked")?;
+        println!("{text}: {}", label.map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Vectors in binary files: fvecs, bvecs and IDX.
+
+use std::io::{self, Read};
+
+use metric_index::points::Vectors;
+
+use super::{rest, vectors};
+
+pub(super) fn fvecs(file: impl Read) -> Result<Vectors<f32>, String> {
+    vecs(file, 4, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+pub(super) fn bvecs(file: impl Read) -> Result<Vectors<f32>, String> {
+    vecs(file, 1, |bytes| f32::from(bytes[0]))
+}
+
+/// Fills `bytes`, or as much of it as there is.
+fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<usize, String> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(filled)
+}
+
+fn vecs(
+    mut file: impl Read,
+    size: usize,
+    value: impl Fn(&[u8]) -> f32,
+) -> Result<Vectors<f32>, String> {
+    let (mut values, mut dimension, mut place) = (Vec::new(), 0, 0u64);
+    let (mut head, mut row) = ([0; 4], Vec::new());
+    for number in 0u64.. {
+        match fill(&mut file, &mut head)? {
+            0 => break,
+            4 => {}
+            _ => return Err(format!("byte {place}: half a vector at the end")),
+        }
+        let own = u32::from_le_bytes(head) as usize;
+        if own == 0 || (number > 0 && own != dimension) {
+            let expected = if number > 0 { dimension.to_string() } else { "1 or more".to_owned() };
+            return Err(format!(
+                "byte {place}: vector {number} has {own} dimensions, expected {expected}"
+            ));
+        }
+        dimension = own;
+        // Not allocated before it is there.
+        row.clear();
+        let length = own as u64 * size as u64;
+        let read = (&mut file).take(length).read_to_end(&mut row);
+        if read.map_err(|error| error.to_string())? as u64 != length {
+            return Err(format!(
+                "byte {place}: vector {number} of {own} dimensions ends too early"
+            ));
+        }
+        values.extend(row.chunks_exact(size).map(&value));
+        place += 4 + length;
+    }
+    vectors(values, dimension)
+}
+
+pub(super) fn idx(mut file: impl Read) -> Result<Vectors<f32>, String> {
+    let mut head = [0; 4];
+    if fill(&mut file, &mut head)? < 4 {
+        return Err("it ends before its magic number".to_owned());
+    }
+    let [0, 0, 8, dimensions] = head else {
+        return Err(format!("magic number {head:02x?}, expected 00 00 08 and the dimensions"));
+    };
+    let mut sizes = Vec::new();
+    for _ in 0..dimensions {
+        let mut size = [0; 4];
+        if fill(&mut file, &mut size)? < 4 {
+            return Err("it ends before its sizes".to_owned());
+        }
+        sizes.push(u32::from_be_bytes(size));
+    }
+    let product = |sizes: &[u32]| sizes.iter().try_fold(1u64, |all, &n| all.checked_mul(n.into()));
+    let too_large = || format!("sizes {sizes:?} are too large");
+    let all = product(&sizes).ok_or_else(too_large)?;
+    let dimension = product(sizes.get(1..).unwrap_or_default()).ok_or_else(too_large)?;
+    if sizes.len() < 2 {
+        return Err(format!("sizes {sizes:?}, expected two or more"));
+    }
+    let bytes = rest(file, all).map_err(|what| format!("{what}, of sizes {sizes:?}"))?;
+    let values = bytes.into_iter().map(f32::from).collect();
+    vectors(values, usize::try_from(dimension).map_err(|_| too_large())?)
+}

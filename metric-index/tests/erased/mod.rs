@@ -1,0 +1,123 @@
+//! One type for all points and one for all metrics: a test file compiles each index once instead of once for each
+//! store and metric. The distances are those of the metrics themselves, behind a `dyn Metric`.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use metric_index::index::{AnyIndex, Kind};
+use metric_index::metric::{Coordinates, Distances, Metric};
+use metric_index::points::Items;
+use proptest::prelude::ProptestConfig;
+
+/// A point of any space.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Point {
+    Vector(Vec<f32>),
+    Bytes(Vec<u8>),
+    Word(String),
+    Set(Vec<u32>),
+}
+
+/// Points of one space.
+pub(crate) type All = Items<Point, Point>;
+
+/// A metric that is chosen while the test runs.
+pub(crate) type AnyMetric = Arc<dyn Metric<Point> + Send>;
+
+/// An index of any kind, over any points.
+pub(crate) type Erased = AnyIndex<All, AnyMetric>;
+
+/// What a metric sees of a point.
+pub(crate) trait View: Sync + 'static {
+    fn of(point: &Point) -> &Self;
+}
+
+macro_rules! views {
+    ($($view:ty: $variant:ident),*) => {$(
+        impl View for $view {
+            fn of(point: &Point) -> &Self {
+                match point {
+                    Point::$variant(point) => point,
+                    other => panic!("{other:?} in a space of others"),
+                }
+            }
+        }
+    )*};
+}
+
+views!([f32]: Vector, [u8]: Bytes, str: Word, [u32]: Set);
+
+/// A metric of some points as a metric of all.
+struct On<T: ?Sized, M>(M, PhantomData<fn(&T)>);
+
+/// A metric of vectors, bytes, words or sets.
+pub(crate) fn on<T: View + ?Sized + 'static, M: Metric<T> + Send + 'static>(
+    metric: M,
+) -> AnyMetric {
+    Arc::new(On::<T, M>(metric, PhantomData))
+}
+
+impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
+    fn distance(&self, a: &Point, b: &Point) -> f32 {
+        self.0.distance(T::of(a), T::of(b))
+    }
+
+    fn relative_error(&self) -> f32 {
+        self.0.relative_error()
+    }
+
+    fn absolute_error(&self) -> f32 {
+        self.0.absolute_error()
+    }
+
+    fn distance_within(&self, a: &Point, b: &Point, radius: f32) -> Option<f32> {
+        self.0.distance_within(T::of(a), T::of(b), radius)
+    }
+
+    fn distances_from<'a>(&'a self, point: &'a Point) -> Option<Box<dyn Distances<Point> + 'a>> {
+        let prepared = self.0.distances_from(T::of(point))?;
+        Some(Box::new(Prepared(prepared)))
+    }
+
+    fn coordinates(&self) -> Option<&dyn Coordinates<Point>> {
+        self.0.coordinates().map(|_| self as _)
+    }
+}
+
+impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for On<T, M> {
+    fn of<'a>(&self, point: &'a Point) -> &'a [f32] {
+        self.0.coordinates().unwrap().of(T::of(point))
+    }
+
+    fn distance_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        self.0.coordinates().unwrap().distance_from_box(coordinates, low, high)
+    }
+}
+
+struct Prepared<'a, T: ?Sized>(Box<dyn Distances<T> + 'a>);
+
+impl<T: View + ?Sized> Distances<Point> for Prepared<'_, T> {
+    fn to(&self, other: &Point) -> f32 {
+        self.0.to(T::of(other))
+    }
+
+    fn to_within(&self, other: &Point, radius: f32) -> Option<f32> {
+        self.0.to_within(T::of(other), radius)
+    }
+}
+
+/// Vectors, one after the other.
+pub(crate) fn vectors(values: &[f32], dimension: usize) -> All {
+    values.chunks(dimension).map(|vector| Point::Vector(vector.to_vec())).collect()
+}
+
+/// An index of some points.
+pub(crate) fn built(kind: Kind, points: &All, metric: &AnyMetric) -> Erased {
+    kind.build(points.clone(), metric.clone()).unwrap()
+}
+
+/// As many cases as `PROPTEST_CASES` says, otherwise `few`.
+pub(crate) fn cases(few: u32) -> ProptestConfig {
+    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(said.unwrap_or(few))
+}

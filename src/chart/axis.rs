@@ -1,0 +1,176 @@
+//! Axes and their ticks.
+
+/// How values are spaced along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// By their logarithms; the ends are above 0.
+    Logarithmic,
+}
+
+/// An axis of a chart.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// What the values are.
+    pub name: String,
+    /// The value at its lower end.
+    pub from: f64,
+    /// The value at its upper end.
+    pub to: f64,
+    /// How values are spaced.
+    pub scale: Scale,
+    /// What follows each number, such as ` ×`.
+    pub unit: &'static str,
+    /// The values with a tick, if they are not to be chosen.
+    pub marked: Option<Vec<f64>>,
+}
+
+/// A value with a label.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Tick {
+    pub(super) value: f64,
+    pub(super) text: String,
+}
+
+impl Axis {
+    /// From 0 to 1.
+    pub fn unit(name: impl Into<String>) -> Self {
+        Self::new(name, 0.0, 1.0, Scale::Linear)
+    }
+
+    /// Between two values, with ticks at round numbers.
+    pub fn new(name: impl Into<String>, from: f64, to: f64, scale: Scale) -> Self {
+        Self { name: name.into(), from, to, scale, unit: "", marked: None }
+    }
+
+    /// Where a value is, from 0 to 1; values outside the axis are at its ends.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let map = |value: f64| match self.scale {
+            Scale::Linear => value,
+            Scale::Logarithmic => libm::log10(value.max(f64::MIN_POSITIVE)),
+        };
+        let (from, to) = (map(self.from), map(self.to));
+        if to > from { ((map(value) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
+    }
+
+    /// The ticks, rising.
+    pub(super) fn ticks(&self) -> Vec<Tick> {
+        let values = match (&self.marked, self.scale) {
+            (Some(marked), _) => marked.clone(),
+            (None, Scale::Linear) => linear(self.from, self.to),
+            (None, Scale::Logarithmic) => logarithmic(self.from, self.to),
+        };
+        let tick = |value| Tick { value, text: number(value) + self.unit };
+        values.into_iter().map(tick).collect()
+    }
+}
+
+/// The multiples of 1, 2 or 5 times a power of ten between two values: three to eleven.
+fn linear(from: f64, to: f64) -> Vec<f64> {
+    let span = to - from;
+    if !(span > 0.0 && span.is_finite()) {
+        return vec![from];
+    }
+    let power = libm::floor(libm::log10(span / 5.0));
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * libm::pow(10.0, power));
+    let step = steps.into_iter().find(|step| span / step <= 5.0 + 1e-9).unwrap_or(span);
+    let first = libm::ceil(from / step - 1e-9);
+    let ticks = (0..12).map(|at| (first + f64::from(at)) * step);
+    ticks.take_while(|&tick| tick <= to + step * 1e-9).collect()
+}
+
+/// Powers of ten between two values above 0, not more than nine; 2 and 5 times powers of ten too
+/// where there are few.
+fn logarithmic(from: f64, to: f64) -> Vec<f64> {
+    let from = from.max(f64::MIN_POSITIVE);
+    if !(to > from && to.is_finite()) {
+        return vec![from];
+    }
+    let (low, high) = (libm::floor(libm::log10(from)), libm::ceil(libm::log10(to)));
+    let every = libm::ceil((high - low) / 8.0).max(1.0);
+    let factors: &[f64] = if high - low > 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let mut ticks = Vec::new();
+    let mut power = low;
+    while power <= high {
+        let values = factors.iter().map(|factor| factor * libm::pow(10.0, power));
+        // A power of ten can come out a little off.
+        ticks.extend(
+            values.filter(|tick| *tick >= from * (1.0 - 1e-12) && *tick <= to * (1.0 + 1e-12)),
+        );
+        power += every;
+    }
+    ticks
+}
+
+/// A number with three digits or so: `0.25`, `40`, `3k`, `1.5M`.
+fn number(value: f64) -> String {
+    let (value, suffix) = match value.abs() {
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e3 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let decimals = match value.abs() {
+        size if size >= 0.1 || size <= 0.0 => 2,
+        size if size >= 1e-4 => 5,
+        _ => return format!("{value:.0e}"),
+    };
+    let text = format!("{value:.decimals$}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{}{suffix}", if text == "-0" { "0" } else { text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(axis: &Axis) -> Vec<String> {
+        axis.ticks().into_iter().map(|tick| tick.text).collect()
+    }
+
+    #[test]
+    fn places() {
+        let axis = Axis::new("n", 1.0, 1_000.0, Scale::Logarithmic);
+        assert!((axis.place(10.0) - 1.0 / 3.0).abs() < 1e-12);
+        assert!(axis.place(0.0) <= 0.0 && axis.place(1e9) >= 1.0);
+        let one = Axis::new("n", 5.0, 5.0, Scale::Linear);
+        assert!((one.place(5.0) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(values(&Axis::unit("")), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+        let linear = |from, to| values(&Axis::new("", from, to, Scale::Linear));
+        assert_eq!(linear(0.0, 7.43), ["0", "2", "4", "6"]);
+        assert_eq!(linear(0.3, 2.477), ["0.5", "1", "1.5", "2"]);
+        assert_eq!(linear(-1.0, 1.0), ["-1", "-0.5", "0", "0.5", "1"]);
+        assert_eq!(linear(0.0, 12_000.0), ["0", "5k", "10k"]);
+        assert_eq!(linear(4.0, 4.0), ["4"]);
+        assert_eq!(linear(0.0, 0.004), ["0", "0.001", "0.002", "0.003", "0.004"]);
+        let log = |from, to| values(&Axis::new("", from, to, Scale::Logarithmic));
+        assert_eq!(log(1.0, 3_713.0), ["1", "10", "100", "1k"]);
+        assert_eq!(log(1.0, 60.0), ["1", "2", "5", "10", "20", "50"]);
+        assert_eq!(log(1.0, 1.0), ["1"]);
+        let wide = log(1.0, 1e30);
+        assert!(wide.len() > 3 && wide.len() <= 9, "{wide:?}");
+        let marked = Axis { marked: Some(vec![781_265.0]), unit: " ×", ..Axis::unit("") };
+        assert_eq!(values(&marked), ["781.26k ×"]);
+    }
+
+    /// No ends make it hang or fail.
+    #[test]
+    fn odd_ends() {
+        for (from, to) in [
+            (f64::NAN, 1.0),
+            (0.0, f64::INFINITY),
+            (2.0, 1.0),
+            (0.0, f64::MIN_POSITIVE),
+            (1e300, 1e301),
+            (-1e308, 1e308),
+        ] {
+            for scale in [Scale::Linear, Scale::Logarithmic] {
+                assert!(Axis::new("", from, to, scale).ticks().len() < 13, "{from} {to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `--map`: how models and vectors files are opened.
+
+use std::path::Path;
+
+use classify::model::{Model, ModelError};
+use classify::vectors::{StoredVectors, VectorsError};
+
+/// How models and vectors files are opened.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Opening {
+    /// Memory-map the model (and a vectors file) instead of reading it, so that processes share it;
+    /// then replace it only by renaming, never by overwriting it in place
+    #[arg(long)]
+    map: bool,
+}
+
+impl Opening {
+    pub(crate) fn model(self, path: &Path) -> Result<Model, ModelError> {
+        if self.map { Model::map(path) } else { Model::open(path) }
+    }
+
+    pub(crate) fn vectors(self, path: &Path, model: &Model) -> Result<StoredVectors, VectorsError> {
+        if self.map { StoredVectors::map(path, model) } else { StoredVectors::open(path, model) }
+    }
+}

@@ -1,0 +1,191 @@
+//! How corpora are read: flags, and opening the corpora.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use classify::corpus::{
+    Corpus, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
+};
+use classify::vectors::StoredVectors;
+
+use super::failure::Failure;
+use super::progress::{Progress, Talk};
+
+/// How a corpus is read.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Reading")]
+pub(crate) struct Reading {
+    /// The corpus format [default: detected per file]
+    #[arg(long, value_enum)]
+    format: Option<FormatArgument>,
+    /// The text field (JSONL, CSV, TSV); several are joined [default: text]
+    #[arg(long, value_name = "FIELD")]
+    text_column: Vec<String>,
+    /// The label field (JSONL, CSV, TSV) [default: labels, label, category or class]
+    #[arg(long, value_name = "FIELD")]
+    label_column: Option<String>,
+    /// The identifier field (JSONL, CSV, TSV) [default: id]
+    #[arg(long, value_name = "FIELD")]
+    id_column: Option<String>,
+    /// The field of a document's weight in the vote (JSONL, CSV, TSV) [default: weight]
+    #[arg(long, value_name = "FIELD")]
+    weight_column: Option<String>,
+    /// The group field (JSONL, CSV, TSV): documents of one group, such as those of one author, are
+    /// not neighbors of each other while tuning
+    #[arg(long, value_name = "FIELD")]
+    group_column: Option<String>,
+    /// The separator of labels within a field [default: the field is one label]
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    label_separator: Option<String>,
+    /// A file of labels by document id: lines `label id 1` (such as rcv1-v2.topics.qrels)
+    #[arg(long, value_name = "FILE")]
+    qrels: Option<PathBuf>,
+    /// The number of the first column in svmlight files, 0 or 1 [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1))]
+    first_column: Option<u32>,
+    /// The side of the ModApte split to read (Reuters-21578)
+    #[arg(long, value_enum, default_value_t = SplitArgument::All)]
+    split: SplitArgument,
+    /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]
+    #[arg(long, value_name = "NAME", value_parser = encoding)]
+    encoding: Option<&'static encoding_rs::Encoding>,
+    /// What to do with bytes that are invalid in the encoding
+    #[arg(long, value_enum, default_value_t = OnBadUtf8Argument::Error)]
+    on_bad_utf8: OnBadUtf8Argument,
+}
+
+fn encoding(name: &str) -> Result<&'static encoding_rs::Encoding, String> {
+    encoding_for_label(name).ok_or_else(|| {
+        "no such encoding; use a name of the WHATWG standard, such as utf-8, latin-1, \
+         windows-1252, iso-8859-15, koi8-r, shift_jis, gb18030, utf-16le"
+            .to_owned()
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FormatArgument(Format);
+
+const FORMATS: [FormatArgument; Format::ALL.len()] = {
+    let mut formats = [FormatArgument(Format::Jsonl); Format::ALL.len()];
+    let mut index = 0;
+    while index < formats.len() {
+        formats[index] = FormatArgument(Format::ALL[index]);
+        index += 1;
+    }
+    formats
+};
+
+impl ValueEnum for FormatArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        &FORMATS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SplitArgument {
+    All,
+    Train,
+    Test,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnBadUtf8Argument {
+    Error,
+    Replace,
+}
+
+impl Reading {
+    /// The input files other than the corpora.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.qrels.iter()
+    }
+
+    /// The format set by `--format`.
+    pub(crate) fn format(&self) -> Option<Format> {
+        self.format.map(|format| format.0)
+    }
+
+    /// Rejects flags that do not apply to a vectors file, whose documents have already been read.
+    pub(crate) fn refuse_beside_vectors(&self) -> Result<(), Failure> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--text-column", !self.text_column.is_empty()),
+            ("--label-column", self.label_column.is_some()),
+            ("--id-column", self.id_column.is_some()),
+            ("--weight-column", self.weight_column.is_some()),
+            ("--group-column", self.group_column.is_some()),
+            ("--label-separator", self.label_separator.is_some()),
+            ("--qrels", self.qrels.is_some()),
+            ("--first-column", self.first_column.is_some()),
+            ("--split", self.split != SplitArgument::All),
+            ("--encoding", self.encoding.is_some()),
+            ("--on-bad-utf8", self.on_bad_utf8 != OnBadUtf8Argument::Error),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::Usage(format!(
+                "{flag} goes with `classify vectorize`, which reads the documents of a vectors file"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The options set by the flags.
+    pub(crate) fn options(&self, labels: LabelUse) -> Result<ReadOptions, Failure> {
+        let qrels = match &self.qrels {
+            Some(path) => Some(Arc::new(Qrels::read(path)?)),
+            None => None,
+        };
+        Ok(ReadOptions {
+            format: self.format.map(|format| format.0),
+            text_columns: self.text_column.clone(),
+            fields: false,
+            label_column: self.label_column.clone(),
+            id_column: self.id_column.clone(),
+            weight_column: self.weight_column.clone(),
+            group_column: self.group_column.clone(),
+            label_separator: self.label_separator.clone(),
+            first_column: self.first_column,
+            encoding: self.encoding,
+            on_bad_utf8: match self.on_bad_utf8 {
+                OnBadUtf8Argument::Error => OnBadUtf8::Error,
+                OnBadUtf8Argument::Replace => OnBadUtf8::Replace,
+            },
+            labels,
+            qrels,
+            split: match self.split {
+                SplitArgument::All => Split::All,
+                SplitArgument::Train => Split::Train,
+                SplitArgument::Test => Split::Test,
+            },
+            text_only: false,
+            max_record: None,
+            bytes_read: None,
+        })
+    }
+}
+
+/// Opens a corpus that reports its formats and counts its bytes for `progress`.
+pub(crate) fn open(
+    paths: &[PathBuf],
+    mut options: ReadOptions,
+    talk: Talk,
+    progress: &Progress,
+) -> Result<Corpus, Failure> {
+    if let Some(vectors) = paths.iter().find(|path| StoredVectors::is_at(path)) {
+        let what = "a vectors file; predict and evaluate take it, as the only corpus";
+        return Err(Failure::Usage(format!("{}: {what}", vectors.display())));
+    }
+    options.bytes_read = Some(progress.bytes());
+    Ok(Corpus::open(paths, options)?.on_open(progress.formats(talk)))
+}
+
+/// The paths joined into one name for messages.
+pub(crate) fn name(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,88 @@
+//! `classify tune`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use classify::decide::{DecisionOptions, RuleOption};
+use classify::threads::Threads;
+use classify::trainer::{Event, TrainError, TrainOptions, Trainer};
+
+use super::deciding::{AbstainArgument, Mode};
+use super::failure::Failure;
+use super::opening::Opening;
+use super::outputs::{Files, write_json};
+use super::progress::{Progress, Talk};
+use super::searching::Searching;
+use super::tuning::{Told, TuningFlags};
+
+/// `classify tune`
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// The model
+    model: PathBuf,
+    /// Where to write the tuned model [default: replaces the model]
+    #[arg(short, long, value_name = "MODEL")]
+    output: Option<PathBuf>,
+    /// One label per document, or several [default: as in the model]
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Abstain if the confidence is too low: target-error=5% learns limits that leave at most this
+    /// share of wrong labels; off never abstains [default: the model's target]
+    #[arg(long, value_name = "WHAT")]
+    abstain: Option<AbstainArgument>,
+    /// Multi-label: try only this rule: threshold, scut, scut-fbr, scut-smoothed, rtcut,
+    /// micromacro, rcut, mcut, pcut
+    #[arg(long, value_name = "RULE")]
+    rule: Option<RuleOption>,
+    #[command(flatten)]
+    tuning: TuningFlags,
+    #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
+    searching: Searching,
+}
+
+impl Tune {
+    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+        let mut files = Files::default();
+        let output = files.file(self.output.as_ref().unwrap_or(&self.model), "a model")?;
+        // The output may replace the model, which has been read by then.
+        let mut files = files.reads([&self.model]);
+        let table = files.optional(self.tuning.tune_table.as_ref())?;
+        let model = self.opening.model(&self.model)?;
+        let target_error = match self.abstain {
+            Some(abstain) => abstain.target_error(),
+            None => model.settings().abstention.map(|limits| limits.target_error),
+        };
+        let several = self.mode.map(Mode::is_multi);
+        let options = TrainOptions {
+            decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
+            target_error,
+            tuning: Some(self.tuning.options()),
+            ..TrainOptions::default()
+        };
+        let engines = self.searching.engines(threads, talk)?;
+        let told = Told::new(talk, Progress::new(talk, "tuning", &[]));
+        let on_event = |event: Event<'_>| told.on_event(event);
+        let trained = Trainer::new(options, engines).retune(model, &on_event);
+        let trained = trained.map_err(|error| match error {
+            TrainError::NotSymmetric { .. } => {
+                Failure::Usage(format!("{}: {error}", self.model.display()))
+            }
+            error => error.into(),
+        })?;
+        drop(told);
+        let path = output.path().to_owned();
+        trained.model.save_to(output)?;
+        if let Some(report) = &trained.tuning {
+            if let Some(table) = table {
+                write_json(table, report)?;
+            }
+            let best = report.best;
+            let said =
+                format!("{}: k = {}, {}, {}", path.display(), best.k, best.vote, best.decision);
+            talk.say(&said);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Files that are no corpus, told by their first bytes: archives, other compressions, documents of
+//! word processors. Read as text, they would be answered line by line.
+
+use super::Problem;
+use super::compressed::{GZIP, ZSTD};
+
+/// First bytes, what they belong to, and what to do.
+const KINDS: [(&[u8], &str, &str); 18] = [
+    (b"\xFD7zXZ\0", "a file compressed with xz", "decompress it first: `xz --decompress FILE`"),
+    (b"BZh", "a file compressed with bzip2", "decompress it first: `bzip2 --decompress FILE`"),
+    (b"\x04\x22\x4D\x18", "a file compressed with lz4", "decompress it first: `lz4 -d FILE`"),
+    (b"\x1F\x9D", "a file compressed with compress", "decompress it first: `gzip -d FILE`"),
+    (&GZIP, "a gzip file inside a compressed file", TWICE),
+    (&ZSTD, "a zstd file inside a compressed file", TWICE),
+    (
+        b"PK\x03\x04",
+        "a zip archive or an office document",
+        "unpack it first: `unzip FILE`; save office documents as text",
+    ),
+    (b"PK\x05\x06", "an empty zip archive", "nothing is in it"),
+    (b"7z\xBC\xAF\x27\x1C", "a 7z archive", "unpack it first: `7z x FILE`"),
+    (b"Rar!\x1A\x07", "a rar archive", "unpack it first: `unrar x FILE`"),
+    (b"%PDF-", "a PDF document", "extract its text first: `pdftotext FILE`"),
+    (b"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "an office document", "save it as text first"),
+    (b"\x89PNG\r\n\x1A\n", "a PNG image", ONLY_TEXT),
+    (b"\xFF\xD8\xFF", "a JPEG image", ONLY_TEXT),
+    (b"\x7FELF", "a program", ONLY_TEXT),
+    (b"SQLite format 3\0", "an SQLite database", "export its table as CSV or JSONL first"),
+    (b"PAR1", "a Parquet file", "convert it to CSV or JSONL first"),
+    (b"\x93NUMPY", "a NumPy array", "write its rows as svmlight first"),
+];
+
+const TWICE: &str = "it was compressed twice: decompress it once";
+const ONLY_TEXT: &str = "only text and rows of features can be read";
+
+/// The bytes of a bzip2 file after `BZh` and the digit of its block size: a block, or the end.
+const BZIP2: [[u8; 6]; 2] =
+    [[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], [0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
+
+/// Where `ustar` stands in the header of a tar archive, and how many bytes tell one.
+const USTAR: std::ops::Range<usize> = 257..262;
+
+/// Whether `head` suffices for [`refused`]. Nothing that it tells has a line break in the first bytes
+/// without showing itself before: nobody has to wait for more than a line.
+pub(super) fn suffices(head: &[u8]) -> bool {
+    head.len() >= USTAR.end || head.contains(&b'\n')
+}
+
+/// The problem with a stream that begins like a file of another kind; `head` are its first bytes, at
+/// least as many as [`suffices`] asks for where there are so many.
+pub(super) fn refused(head: &[u8]) -> Option<Problem> {
+    let other = |what, hint| Some(Problem::NotText { what, hint });
+    // A NUL of the padded file name must be there too: a line of text may hold the word.
+    if head.get(USTAR) == Some(b"ustar") && head[..USTAR.start].contains(&0) {
+        return other("a tar archive", "unpack it first: `tar -xf FILE`");
+    }
+    // The length of a JSON header in eight bytes, and the header.
+    if head.get(4..9) == Some(b"\0\0\0\0{") {
+        return other(
+            "a model, vectors or another safetensors file",
+            "give a corpus of documents; `predict` and `evaluate` take a vectors file instead",
+        );
+    }
+    let &(magic, what, hint) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic))?;
+    let certain = match magic {
+        b"BZh" => head.get(4..10).is_some_and(|block| BZIP2.iter().any(|begin| begin == block)),
+        b"%PDF-" => matches!(head.get(5..8), Some([b'0'..=b'9', b'.', b'0'..=b'9'])),
+        b"PAR1" => head.get(4..).is_some_and(|rest| rest.contains(&0)),
+        _ => true,
+    };
+    if certain { other(what, hint) } else { None }
+}

@@ -1,0 +1,72 @@
+//! Looking at the beginning of a stream without taking it.
+
+use std::io::{self, BufRead, Read};
+
+/// Any buffered stream of bytes.
+pub(super) type Bytes = Box<dyn BufRead + Send>;
+
+/// A stream whose beginning was read ahead.
+pub(super) struct Peeked {
+    head: Vec<u8>,
+    taken: usize,
+    rest: Bytes,
+}
+
+impl Peeked {
+    pub(super) fn new(rest: Bytes) -> Self {
+        Self { head: Vec::new(), taken: 0, rest }
+    }
+
+    /// Reads ahead until `enough` is satisfied or the stream ends.
+    pub(super) fn head_until(&mut self, enough: impl Fn(&[u8]) -> bool) -> io::Result<&[u8]> {
+        while !enough(&self.head[self.taken..]) {
+            let more = self.rest.fill_buf()?;
+            let length = more.len();
+            if length == 0 {
+                break;
+            }
+            self.head.extend_from_slice(more);
+            self.rest.consume(length);
+        }
+        Ok(&self.head[self.taken..])
+    }
+
+    /// Reads just far enough to tell whether the stream begins with one of `marks`: a pipe may
+    /// deliver one byte at a time.
+    pub(super) fn head_for(&mut self, marks: &[&[u8]]) -> io::Result<&[u8]> {
+        self.head_until(|head| {
+            !marks.iter().any(|mark| head.len() < mark.len() && mark.starts_with(head))
+        })
+    }
+}
+
+impl Read for Peeked {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let length = self.fill_buf()?.len().min(out.len());
+        out[..length].copy_from_slice(&self.fill_buf()?[..length]);
+        self.consume(length);
+        Ok(length)
+    }
+}
+
+impl BufRead for Peeked {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.taken < self.head.len() {
+            Ok(&self.head[self.taken..])
+        } else {
+            self.rest.fill_buf()
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if self.taken < self.head.len() {
+            self.taken += amount;
+            if self.taken == self.head.len() {
+                self.head = Vec::new();
+                self.taken = 0;
+            }
+        } else {
+            self.rest.consume(amount);
+        }
+    }
+}

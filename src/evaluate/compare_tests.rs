@@ -1,0 +1,376 @@
+//! The tests of the comparison.
+
+use std::num::NonZeroUsize;
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+use crate::random::Random;
+
+/// Documents: their labels, and those that each of two runs predicted.
+type Documents = Vec<(Vec<u32>, [Vec<u32>; 2])>;
+
+fn outcomes_of(documents: &Documents, run: usize) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for (expected, predicted) in documents {
+        outcomes.push(expected, &predicted[run]);
+    }
+    outcomes
+}
+
+fn golden() -> Value {
+    serde_json::from_str(include_str!("../../tests/golden/evaluation.json")).unwrap()
+}
+
+fn close(a: f64, b: &Value) {
+    let b = b.as_f64().unwrap();
+    assert!((a - b).abs() < 1e-9, "{a}, not {b}");
+}
+
+/// scipy's `binomtest`, `ttest_rel` and `wilcoxon`, statsmodels' `multipletests`.
+#[test]
+fn a_file_that_goes_on_and_on() {
+    let error = Loaded::from_limited(std::io::repeat(b' '), 100_000).unwrap_err();
+    assert!(error.to_string().contains("a file of more than 100000 bytes"), "{error}");
+}
+
+#[test]
+fn agrees_with_scipy_and_statsmodels() {
+    let golden = golden();
+    let list = |value: &Value| -> Vec<f64> {
+        value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+    };
+    for case in golden["signs"].as_array().unwrap() {
+        close(sign_test(case["a"].as_u64().unwrap(), case["b"].as_u64().unwrap()), &case["p"]);
+    }
+    for case in golden["pairs"].as_array().unwrap() {
+        let differences = list(&case["differences"]);
+        close(paired_t(&differences), &case["t"]);
+        close(wilcoxon(&differences), &case["wilcoxon"]);
+    }
+    for case in golden["holm"].as_array().unwrap() {
+        let adjusted = holm(&list(&case["p"]));
+        for (adjusted, expected) in adjusted.iter().zip(case["adjusted"].as_array().unwrap()) {
+            close(*adjusted, expected);
+        }
+    }
+}
+
+#[test]
+fn tests_without_differences() {
+    assert!((sign_test(0, 0) - 1.0).abs() < 1e-12);
+    assert!((paired_t(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
+    assert!(paired_t(&[-1.0, -1.0]) <= 0.0, "all labels alike");
+    assert!((wilcoxon(&[0.0]) - 1.0).abs() < 1e-12);
+    assert!((wilcoxon(&[]) - 1.0).abs() < 1e-12);
+}
+
+/// Estimates by scikit-learn, percentiles by numpy, on the program's draws.
+#[test]
+fn bootstrap_agrees_with_numpy() {
+    let golden = &golden()["bootstrap"];
+    let lists = |value: &Value| -> Vec<Vec<u32>> { serde_json::from_value(value.clone()).unwrap() };
+    let number = |key: &str| golden[key].as_u64().unwrap();
+    let (labels, seed) = (usize::try_from(number("labels")).unwrap(), number("seed"));
+    let runs: Vec<Outcomes> = (0..2)
+        .map(|run| {
+            let mut outcomes = Outcomes::default();
+            let documents = lists(&golden["gold"]).into_iter().zip(lists(&golden["runs"][run]));
+            documents.for_each(|(expected, predicted)| outcomes.push(&expected, &predicted));
+            outcomes
+        })
+        .collect();
+    for (run, outcomes) in runs.iter().enumerate() {
+        let estimate = outcomes.figures(0..outcomes.len(), labels).macro_f1;
+        close(estimate, &golden["macro_f1"][run]);
+        let [low, high] = outcomes.intervals(labels, seed).unwrap().macro_f1;
+        close(low, &golden["intervals"][run][0]);
+        close(high, &golden["intervals"][run][1]);
+    }
+    let labels = Labels { trained: labels, all: labels };
+    let compared = compared(&runs[0], &runs[1], labels, Draws { seed, least: 0.0 });
+    close(compared.macro_f1.interval[0], &golden["difference"][0]);
+    close(compared.macro_f1.interval[1], &golden["difference"][1]);
+    assert!(compared.macro_f1.p_value > 0.9, "{}", compared.macro_f1.p_value);
+}
+
+/// Many rare labels: those of single documents are missing in a third of all replicates.
+fn rare_labels(rare_are_right: [bool; 2]) -> (Documents, usize) {
+    let mut random = Random::new(3);
+    let documents = (0..200u32).map(|document| {
+        // 80 documents have a label of their own beside a frequent one.
+        let mut expected = vec![document % 4];
+        let mut predicted =
+            [(); 2].map(|()| if random.unit() < 0.9 { vec![document % 4] } else { vec![9] });
+        if document < 80 {
+            expected.push(10 + document);
+            for (predicted, right) in predicted.iter_mut().zip(rare_are_right) {
+                if right || random.unit() < 0.1 {
+                    predicted.push(10 + document);
+                }
+            }
+        }
+        (expected, predicted)
+    });
+    (documents.collect(), 90)
+}
+
+#[test]
+fn intervals_contain_their_estimate() {
+    for rare_are_right in [[false, false], [true, false], [true, true]] {
+        let (documents, labels) = rare_labels(rare_are_right);
+        for run in 0..2 {
+            let outcomes = outcomes_of(&documents, run);
+            let estimate = outcomes.figures(0..outcomes.len(), labels).macro_f1;
+            let [low, high] = outcomes.intervals(labels, 1).unwrap().macro_f1;
+            // Well inside, not at an end.
+            let width = high - low;
+            assert!(
+                low + 0.2 * width < estimate && estimate < high - 0.2 * width && width < 0.25,
+                "{estimate} in [{low}, {high}]"
+            );
+        }
+    }
+}
+
+/// One run has the rare labels right, the other some more documents of the frequent ones: what
+/// macro F1 gains by the one it loses by the other. That is no difference.
+#[test]
+fn equal_macro_f1_is_no_difference() {
+    let (mut documents, labels) = rare_labels([false, false]);
+    for (document, (expected, predicted)) in documents.iter_mut().enumerate() {
+        *predicted = [vec![expected[0]], vec![if document % 10 == 0 { 9 } else { expected[0] }]];
+        // Ten rare labels more for the second run outweigh the frequent ones.
+        if document % 8 == 1 && document < 40 {
+            predicted[1].push(expected[1]);
+        }
+    }
+    let runs = [0, 1].map(|run| outcomes_of(&documents, run));
+    let labels = Labels { trained: labels, all: labels };
+    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, least: 1_000.0 });
+    let Difference { difference, interval: [low, high], p_value, .. } = compared.macro_f1;
+    assert!(low < difference && difference < high, "{difference} in [{low}, {high}]");
+    assert_eq!(p_value < 0.05, !(low <= 0.0 && 0.0 <= high), "{p_value}, [{low}, {high}]");
+}
+
+/// A single document that differs is chance, though it never speaks for the first run.
+#[test]
+fn one_document_is_no_evidence() {
+    let mut documents: Documents = (0..50u32)
+        .map(|document| (vec![document % 5], [vec![document % 5], vec![document % 5]]))
+        .collect();
+    documents[7].1[0] = vec![4];
+    let runs = [0, 1].map(|run| outcomes_of(&documents, run));
+    let labels = Labels { trained: 5, all: 5 };
+    let compared = compared(&runs[0], &runs[1], labels, Draws { seed: 0, least: 1_000.0 });
+    for (name, figure) in compared.differences() {
+        assert!(figure.difference > 0.0 && figure.p_value > 0.5, "{name}: {figure:?}");
+    }
+}
+
+fn documents() -> impl Strategy<Value = Documents> {
+    let labels = || prop::collection::vec(0u32..12, 0..4);
+    prop::collection::vec((labels(), [labels(), labels()]), 1..30)
+}
+
+/// So many cases, unless `PROPTEST_CASES` asks for others.
+fn cases(usual: u32) -> ProptestConfig {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        config
+    } else {
+        ProptestConfig { cases: usual, ..config }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(24))]
+
+    /// The denominator of macro F1 is the number of labels, whatever is drawn and predicted.
+    #[test]
+    fn denominators_are_fixed(documents in documents(), seed: u64) {
+        const LABELS: u32 = 8;
+        let draw: Vec<usize> = draws(documents.len(), seed, 0).collect();
+        for run in 0..2 {
+            let figures = outcomes_of(&documents, run).figures(draw.iter().copied(), LABELS as usize);
+            let f1 = |label: u32| {
+                let count = |expected: bool, predicted: bool| {
+                    draw.iter().filter(|&&at| {
+                        let (of_document, of_runs) = &documents[at];
+                        of_document.contains(&label) == expected
+                            && of_runs[run].contains(&label) == predicted
+                    }).count() as u64
+                };
+                Prf::of(count(true, true), count(false, true), count(true, false)).f1
+            };
+            let mean = (0..LABELS).map(f1).sum::<f64>() / f64::from(LABELS);
+            prop_assert!((figures.macro_f1 - mean).abs() < 1e-12);
+        }
+    }
+
+    /// Runs of equal decisions, in whatever order, differ by exactly 0.
+    #[test]
+    fn equal_runs_do_not_differ(documents in documents(), seed: u64) {
+        let labels = Labels { trained: 8, all: 12 };
+        let documents: Documents = documents.into_iter().map(|(expected, [mut predicted, _])| {
+            predicted.sort_unstable();
+            predicted.dedup();
+            let reversed = predicted.iter().rev().copied().collect();
+            (expected, [predicted, reversed])
+        }).collect();
+        let runs = [0, 1].map(|run| outcomes_of(&documents, run));
+        let compared = compared(&runs[0], &runs[1], labels, Draws { seed, least: 0.0 });
+        for (_, figure) in compared.differences() {
+            prop_assert_eq!(figure.difference.to_bits(), 0);
+            prop_assert_eq!(figure.interval.map(f64::to_bits), [0; 2]);
+            prop_assert!(figure.p_value >= 1.0);
+        }
+        prop_assert!(!compared.is_worse(0.999));
+        prop_assert!(compared.tests.iter().all(|test| test.p_value >= 1.0));
+    }
+
+    /// Intervals contain what they are intervals of, and exchanging the runs changes signs only.
+    #[test]
+    fn intervals_and_signs(documents in documents(), seed: u64) {
+        let labels = Labels { trained: 8, all: 12 };
+        let runs = [0, 1].map(|run| outcomes_of(&documents, run));
+        let draws = Draws { seed, least: 0.0 };
+        let forth = compared(&runs[0], &runs[1], labels, draws);
+        let back = compared(&runs[1], &runs[0], labels, draws);
+        for ((_, forth), (_, back)) in forth.differences().iter().zip(back.differences()) {
+            let [low, high] = forth.interval;
+            prop_assert!(low <= forth.difference && forth.difference <= high);
+            prop_assert!((0.0..=1.0).contains(&forth.p_value));
+            prop_assert!((forth.difference + back.difference).abs() < 1e-12);
+            prop_assert!((low + back.interval[1]).abs() < 1e-9 && (high + back.interval[0]).abs() < 1e-9);
+            prop_assert!((forth.p_value - back.p_value).abs() < 1e-12);
+        }
+        for (run, outcomes) in runs.iter().enumerate() {
+            let figures = outcomes.figures(0..outcomes.len(), labels.trained);
+            let found = outcomes.intervals(labels.trained, seed).unwrap();
+            for ([low, high], figure) in [
+                (found.micro_f1, figures.micro_f1),
+                (found.macro_f1, figures.macro_f1),
+                (found.accuracy, figures.accuracy),
+            ] {
+                prop_assert!(0.0 <= low && low <= figure && figure <= high && high <= 1.0, "run {}", run);
+            }
+        }
+    }
+}
+
+/// Files of different labels of training: all comparisons have one set of labels.
+#[test]
+fn labels_of_all_files_count() {
+    let file = |labels: &[(&str, u64)], predicted: &str| {
+        let labels: Vec<Value> = labels
+            .iter()
+            .map(|(label, train)| serde_json::json!({ "label": label, "train": train }))
+            .collect();
+        let document = serde_json::json!({ "id": "1", "labels": ["a"], "predicted": [predicted] });
+        let text = serde_json::json!({
+            "schema": "classify.evaluation/1", "per_label": labels, "per_document": [document],
+        });
+        Loaded::from_json(text.to_string().as_bytes()).unwrap()
+    };
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let files = [
+        file(&[("a", 5), ("unseen", 0)], "a"),
+        file(&[("a", 5), ("b", 1)], "b"),
+        file(&[("a", 5), ("c", 1), ("d", 1)], "a"),
+    ];
+    let compared = compare(&files[0], &files[1..], (0, 0.05), &threads).unwrap();
+    // a is right, of the labels a, b, c and d.
+    let figures =
+        compared.iter().map(|comparison| (comparison.macro_f1.baseline, comparison.macro_f1.other));
+    assert_eq!(figures.collect::<Vec<_>>(), [(0.25, 0.0), (0.25, 0.25)]);
+}
+
+fn loaded(documents: &[(&str, &[&str], &[&str])]) -> Loaded {
+    let documents: Vec<Value> = documents
+        .iter()
+        .map(|(id, labels, predicted)| {
+            serde_json::json!({ "id": id, "labels": labels, "predicted": predicted })
+        })
+        .collect();
+    let text = serde_json::json!({
+        "schema": "classify.evaluation/1",
+        "per_label": [{ "label": "a", "train": 1 }, { "label": "b", "train": 1 }],
+        "per_document": documents,
+    });
+    Loaded::from_json(text.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn files_that_cannot_be_compared() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let first = loaded(&[("1", &["a"], &["a"]), ("2", &["b"], &["b"])]);
+    let error = |other: &Loaded| {
+        let others = [first.clone(), other.clone()];
+        compare(&first, &others, (0, 0.05), &threads).unwrap_err()
+    };
+    let other = error(&loaded(&[("1", &["a"], &["a"]), ("3", &["b"], &["b"])]));
+    assert!(matches!(other, (2, CompareError::OtherDocument { number: 2, .. })), "{other:?}");
+    let other = error(&loaded(&[("1", &["b"], &["a"]), ("2", &["b"], &["b"])]));
+    assert!(matches!(other, (2, CompareError::OtherLabels { number: 1, .. })), "{other:?}");
+    let other = error(&loaded(&[("1", &["a"], &["a"])]));
+    assert_eq!(other, (2, CompareError::OtherCount { found: 1, expected: 2 }));
+    let parsed = |text: &str| Loaded::from_json(text.as_bytes()).unwrap_err();
+    let schema = parsed(r#"{"schema": "else", "per_label": [], "per_document": []}"#);
+    assert!(schema.to_string().contains("its schema is `else`"));
+    let none = parsed(r#"{"schema": "classify.evaluation/1", "per_label": []}"#);
+    assert_eq!(none, CompareError::NoDocuments);
+    assert!(matches!(parsed("{}"), CompareError::NotAnEvaluation(_)));
+}
+
+/// Decisions that both have right or wrong do not count: the first alone has four labels right,
+/// the second one.
+#[test]
+fn decisions_that_differ() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let first = loaded(&[
+        ("1", &["a", "b"], &["a", "b"]),
+        ("2", &["b"], &["b"]),
+        ("3", &["a"], &["a"]),
+        ("4", &["a"], &["b"]),
+    ]);
+    let second = loaded(&[
+        ("1", &["a", "b"], &["a"]),
+        ("2", &["b"], &["b", "a"]),
+        ("3", &["a"], &["b"]),
+        ("4", &["a"], &["a", "b"]),
+    ]);
+    let compared = compare(&first, &[second], (0, 0.05), &threads).unwrap();
+    let [signs, documents] = [&compared[0].tests[0], &compared[0].tests[1]];
+    assert!(signs.detail.contains("only the first has right 4, only the other 1"), "{signs:?}");
+    assert!(documents.detail.contains("only the first has right 3, only the other 0"));
+    // 2 (1 + 5) / 2⁵, and 2 / 2³.
+    assert!((signs.p_value - 0.375).abs() < 1e-12 && (documents.p_value - 0.25).abs() < 1e-12);
+}
+
+/// Enough replicates are drawn for a difference to be significant at a low level, with several
+/// comparisons.
+#[test]
+fn small_levels_draw_more_replicates() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let file = |predicted: &'static str| {
+        let ids: Vec<String> = (0..40).map(|id| id.to_string()).collect();
+        let predicted = [predicted];
+        let documents: Vec<(&str, &[&str], &[&str])> =
+            ids.iter().map(|id| (id.as_str(), &["a"][..], &predicted[..])).collect();
+        loaded(&documents)
+    };
+    let (good, bad) = (file("a"), file("b"));
+    let others = [bad.clone(), bad.clone(), bad];
+    let compared = compare(&good, &others, (0, 0.001), &threads).unwrap();
+    assert!(compared.iter().all(|comparison| comparison.is_worse(0.001)), "{:?}", compared[0]);
+    // Better is not worse, and a p-value at the level is not below it.
+    let better = compare(&others[0], &[good], (0, 0.05), &threads).unwrap();
+    assert!(!better[0].is_worse(0.999));
+    let mut edge = compared[0].clone();
+    for figure in [&mut edge.micro_f1, &mut edge.macro_f1, &mut edge.accuracy] {
+        figure.adjusted = 0.05;
+    }
+    assert!(!edge.is_worse(0.05) && edge.is_worse(0.051));
+}

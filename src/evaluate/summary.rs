@@ -1,0 +1,140 @@
+//! From tallies of decisions to measures: the table of labels, the averages over it, the levels of
+//! the hierarchy, the confused pairs.
+
+use std::collections::BTreeMap;
+
+use super::{Confusion, Evaluator, LabelCounts, LabelResult, LevelResult, Prf};
+
+/// True positives, false positives and false negatives of a label.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) tp: u64,
+    pub(super) fp: u64,
+    pub(super) fnn: u64,
+}
+
+impl Tally {
+    /// Documents that have the label.
+    pub(super) fn support(self) -> u64 {
+        self.tp + self.fnn
+    }
+
+    pub(super) fn prf(self) -> Prf {
+        Prf::of(self.tp, self.fp, self.fnn)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { tp: self.tp + other.tp, fp: self.fp + other.fp, fnn: self.fnn + other.fnn }
+    }
+}
+
+/// The measures of labels and the averages over them.
+pub(super) struct Summary {
+    /// Over all labels.
+    pub(super) sum: Tally,
+    pub(super) macro_all: Prf,
+    pub(super) macro_present: Prf,
+    pub(super) weighted: Prf,
+    pub(super) labels: LabelCounts,
+    /// By name.
+    pub(super) per_label: Vec<LabelResult>,
+    pub(super) levels: Vec<LevelResult>,
+}
+
+impl Evaluator {
+    pub(super) fn summary(&self) -> Summary {
+        let trained = self.train.len();
+        let mut per_label: Vec<LabelResult> = Vec::with_capacity(self.names.len());
+        let mut sum = Tally::default();
+        let (mut all, mut present, mut weighted) = (Prf::default(), Prf::default(), Prf::default());
+        let (mut present_labels, mut support_sum) = (0u64, 0u64);
+        for (label, (name, &tally)) in self.names.iter().zip(&self.tallies).enumerate() {
+            let (prf, support) = (tally.prf(), tally.support());
+            sum = sum.plus(tally);
+            if label < trained {
+                all.add(prf, 1.0);
+            }
+            if support > 0 {
+                present.add(prf, 1.0);
+                weighted.add(prf, support as f64);
+                present_labels += 1;
+                support_sum += support;
+            }
+            per_label.push(LabelResult {
+                label: name.clone(),
+                train: self.train.get(label).copied().unwrap_or(0),
+                support,
+                predicted: tally.tp + tally.fp,
+                true_positives: tally.tp,
+                prf,
+            });
+        }
+        per_label.sort_by(|a, b| a.label.cmp(&b.label));
+        let mut unseen = self.names[trained..].to_vec();
+        unseen.sort();
+        Summary {
+            sum,
+            macro_all: all.divided(trained as f64),
+            macro_present: present.divided(present_labels as f64),
+            weighted: weighted.divided(support_sum as f64),
+            labels: LabelCounts {
+                train: trained as u64,
+                test: present_labels,
+                unseen,
+                documents_with_unseen: self.documents_with_unseen,
+            },
+            levels: self.levels(&per_label),
+            per_label,
+        }
+    }
+
+    /// The measures of the labels of each level of the hierarchy.
+    fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
+        let hierarchy = &self.model.settings().hierarchy;
+        if hierarchy.is_empty() {
+            return Vec::new();
+        }
+        let mut levels: BTreeMap<usize, Vec<&LabelResult>> = BTreeMap::new();
+        for label in per_label {
+            levels.entry(hierarchy.level(&label.label)).or_default().push(label);
+        }
+        let result = |(level, labels): (usize, Vec<&LabelResult>)| {
+            let (mut tp, mut predicted, mut support, mut mean) = (0, 0, 0, Prf::default());
+            for label in &labels {
+                tp += label.true_positives;
+                predicted += label.predicted;
+                support += label.support;
+                mean.add(label.prf, 1.0);
+            }
+            LevelResult {
+                level,
+                labels: labels.len(),
+                micro: Prf::of(tp, predicted - tp, support - tp),
+                macro_all: mean.divided(labels.len() as f64),
+            }
+        };
+        levels.into_iter().map(result).collect()
+    }
+
+    /// The confused pairs by falling count, then by name.
+    pub(super) fn confusions(&self) -> Vec<Confusion> {
+        let name = |label: Option<u32>| {
+            label.map(|label| self.names[label as usize].clone()).unwrap_or_default()
+        };
+        let mut pairs: Vec<Confusion> = self
+            .confused
+            .iter()
+            .map(|(&(label, predicted), &count)| Confusion {
+                label: name(label),
+                predicted: name(predicted),
+                count,
+            })
+            .collect();
+        pairs.sort_by(|a, b| {
+            b.count
+                .cmp(&a.count)
+                .then_with(|| (&a.label, &a.predicted).cmp(&(&b.label, &b.predicted)))
+        });
+        pairs
+    }
+}

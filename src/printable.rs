@@ -1,0 +1,87 @@
+//! Text from outside, made safe to print.
+//!
+//! Corpora, models and file names may hold escape sequences that move a terminal's cursor, recolor
+//! its text or set its title, and bidirectional controls that make a line read differently from what
+//! it says. Everything that comes from outside goes through [`printable`] before a person reads it.
+
+use std::fmt::{self, Display, Write};
+
+/// A text whose control characters are shown as escapes such as `\u{1b}`. See [`printable`].
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<T> {
+    text: T,
+    several_lines: bool,
+}
+
+/// `text` as one line: control characters (C0, DEL and C1, line breaks and tabs among them), line and
+/// paragraph separators and bidirectional controls become escapes; everything else stays.
+///
+/// ```
+/// use classify::printable::printable;
+///
+/// assert_eq!(printable("déjà vu").to_string(), "déjà vu");
+/// assert_eq!(printable("\x1b[31mred\nend").to_string(), r"\u{1b}[31mred\nend");
+/// assert_eq!(printable("a\u{202e}b").to_string(), r"a\u{202e}b");
+/// ```
+pub fn printable<T: Display>(text: T) -> Printable<T> {
+    Printable { text, several_lines: false }
+}
+
+/// The same for a text of several lines: line feeds and tabs stay.
+///
+/// ```
+/// assert_eq!(classify::printable::printable_lines("a\nb\x07").to_string(), "a\nb\\u{7}");
+/// ```
+pub fn printable_lines<T: Display>(text: T) -> Printable<T> {
+    Printable { text, several_lines: true }
+}
+
+impl<T: Display> Display for Printable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaping { out: f, several_lines: self.several_lines }, "{}", self.text)
+    }
+}
+
+/// Passes text on and escapes what must not be printed.
+struct Escaping<'a, 'b> {
+    out: &'a mut fmt::Formatter<'b>,
+    several_lines: bool,
+}
+
+impl Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let stays = |c| self.several_lines && matches!(c, '\n' | '\t');
+        let mut rest = text;
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_hidden(c) && !stays(c)) {
+            write!(self.out, "{}{}", &rest[..at], c.escape_default())?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        self.out.write_str(rest)
+    }
+}
+
+/// Whether a character acts on the text around it instead of being shown.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_hidden_is_left() {
+        let hidden = ('\0'..=char::MAX).filter(|&c| is_hidden(c));
+        let text: String = hidden.flat_map(|c| [c, 'x']).collect();
+        assert!(!printable(&text).to_string().chars().any(is_hidden));
+        let left: String =
+            printable_lines(&text).to_string().chars().filter(|&c| is_hidden(c)).collect();
+        assert_eq!(left, "\t\n");
+        for bidirectional in ['\u{202A}', '\u{202E}', '\u{2066}', '\u{2069}', '\u{9B}', '\u{2028}']
+        {
+            assert!(is_hidden(bidirectional));
+        }
+        assert!(!"कि עברית 👩‍👩‍👧 \u{a0}".chars().any(is_hidden));
+    }
+}

@@ -1,0 +1,111 @@
+//! Random numbers that are the same on every machine: `SplitMix64` (Steele, Lea and Flood 2014).
+//!
+//! Nothing here reads a clock or the system's entropy: every number follows from a seed.
+
+/// What the state advances by: 2⁶⁴ divided by the golden ratio.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A `SplitMix64` generator.
+///
+/// ```
+/// use classify::random::Random;
+///
+/// let mut random = Random::new(7);
+/// assert_eq!(random.next_u64(), 7_191_089_600_892_374_487);
+/// assert!(random.unit() < 1.0);
+/// assert!(random.below(10) < 10);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// The generator of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// One of 2⁶⁴ generators of the same seed: one for each unit of parallel work, so that the
+    /// numbers do not depend on the order in which units are processed.
+    pub const fn stream(seed: u64, stream: u64) -> Self {
+        Self { state: mix(seed ^ mix(stream.wrapping_add(STEP))) }
+    }
+
+    /// The next 64 bits.
+    pub const fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(STEP);
+        mix(self.state)
+    }
+
+    /// A number in [0, 1), a multiple of 2⁻⁵³.
+    pub fn unit(&mut self) -> f64 {
+        to_unit(self.next_u64())
+    }
+
+    /// A number below `limit`; 0 if `limit` is 0.
+    #[expect(clippy::cast_possible_truncation, reason = "below the limit, which is a usize")]
+    pub const fn below(&mut self, limit: usize) -> usize {
+        // The bias is at most limit / 2⁶⁴.
+        ((self.next_u64() as u128 * limit as u128) >> 64) as usize
+    }
+}
+
+/// A number in [0, 1) that depends on `seed` and `number` only: for decisions about items that
+/// are not visited in order.
+///
+/// ```
+/// let (a, b) = (classify::random::unit(1, 8), classify::random::unit(1, 9));
+/// assert!(a != b && (0.0..1.0).contains(&a));
+/// ```
+pub fn unit(seed: u64, number: u64) -> f64 {
+    to_unit(mix(seed.wrapping_add(number.wrapping_mul(STEP))))
+}
+
+/// The finalizer of `SplitMix64`.
+const fn mix(mut x: u64) -> u64 {
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+fn to_unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first numbers of Vigna's `splitmix64.c` for the seed 1234567.
+    #[test]
+    fn numbers_of_the_reference() {
+        let mut random = Random::new(1_234_567);
+        let found: [u64; 3] = std::array::from_fn(|_| random.next_u64());
+        assert_eq!(
+            found,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+    }
+
+    #[test]
+    fn ranges() {
+        let mut random = Random::stream(3, 4);
+        let mut seen = [0u32; 5];
+        for _ in 0..1_000 {
+            seen[random.below(5)] += 1;
+            assert!((0.0..1.0).contains(&random.unit()));
+        }
+        assert!(seen.iter().all(|&count| count > 140), "{seen:?}");
+        assert_eq!(random.below(0), 0);
+        assert_ne!(Random::stream(3, 5).next_u64(), Random::stream(3, 4).next_u64());
+        assert_ne!(Random::stream(4, 4).next_u64(), Random::stream(3, 4).next_u64());
+        assert!(to_unit(u64::MAX) < 1.0 && to_unit(0) <= 0.0);
+        // The numbers of a sequence are also found by their position.
+        let mut random = Random::new(11);
+        assert_eq!(
+            (1..4).map(|_| random.unit()).collect::<Vec<_>>(),
+            [1, 2, 3].map(|n| unit(11, n))
+        );
+    }
+}

@@ -1,0 +1,467 @@
+//! Which training rows may be neighbors: one filter for leave-one-out, groups, near-duplicates and
+//! any predicate of the caller.
+//!
+//! The filter is data, not a closure, so that a GPU can apply it too.
+
+use std::ops::Range;
+
+use super::SearchError;
+
+/// A set of training rows, stored as one bit per row.
+///
+/// ```
+/// use classify::search::RowSet;
+///
+/// let even = RowSet::from_fn(10, |row| row % 2 == 0);
+/// assert!(even.contains(4) && !even.contains(5) && !even.contains(10));
+/// assert_eq!((even.rows(), even.count()), (10, 5));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowSet {
+    rows: u32,
+    words: Vec<u32>,
+}
+
+impl RowSet {
+    /// The rows below `rows` for which `contains` returns true.
+    pub fn from_fn(rows: u32, mut contains: impl FnMut(u32) -> bool) -> Self {
+        let mut words = vec![0; rows.div_ceil(u32::BITS) as usize];
+        for row in (0..rows).filter(|&row| contains(row)) {
+            words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
+        }
+        Self { rows, words }
+    }
+
+    /// The number of rows that the set covers, members or not.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// The number of members.
+    pub fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether a row is in the set.
+    pub fn contains(&self, row: u32) -> bool {
+        let word = self.words.get((row / u32::BITS) as usize);
+        word.is_some_and(|word| word >> (row % u32::BITS) & 1 == 1)
+    }
+
+    /// The bits, 32 rows per word, lowest row in the lowest bit.
+    pub(super) fn words(&self) -> &[u32] {
+        &self.words
+    }
+}
+
+/// The rows `start..end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct RowRange {
+    /// The first row.
+    pub start: u32,
+    /// The row after the last; the range is empty if it is not above `start`.
+    pub end: u32,
+}
+
+impl RowRange {
+    /// Only `row`.
+    pub fn one(row: u32) -> Self {
+        Self { start: row, end: row.saturating_add(1) }
+    }
+
+    /// `row` and the `reach` rows before and after it.
+    pub fn around(row: u32, reach: u32) -> Self {
+        Self { start: row.saturating_sub(reach), end: row.saturating_add(reach).saturating_add(1) }
+    }
+
+    /// Whether a row is in the range.
+    pub fn contains(self, row: u32) -> bool {
+        self.start <= row && row < self.end
+    }
+}
+
+/// A list of rows for each query, each in increasing order.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RowLists<'a> {
+    bounds: &'a [usize],
+    rows: &'a [u32],
+}
+
+impl<'a> RowLists<'a> {
+    /// The list of query `q` is `rows[bounds[q]..bounds[q + 1]]`.
+    ///
+    /// # Panics
+    /// If the bounds decrease or lie outside `rows`.
+    pub fn new(bounds: &'a [usize], rows: &'a [u32]) -> Self {
+        assert!(bounds.is_sorted() && bounds.last().is_none_or(|&end| end <= rows.len()));
+        Self { bounds, rows }
+    }
+
+    /// The number of lists.
+    pub fn len(&self) -> usize {
+        self.bounds.len().saturating_sub(1)
+    }
+
+    /// Whether there are no lists.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The list of a query.
+    ///
+    /// # Panics
+    /// If there is no such query.
+    pub fn of(&self, query: usize) -> &'a [u32] {
+        &self.rows[self.bounds[query]..self.bounds[query + 1]]
+    }
+}
+
+/// Which training rows may be neighbors of which queries. By default, all rows are allowed.
+///
+/// Restrictions combine: a row is a neighbor only if all of them allow it.
+///
+/// ```
+/// use classify::search::{Allow, RowRange, RowSet};
+///
+/// // Rows 0 to 3 are queries against themselves: leave-one-out, and row 3 is never a neighbor.
+/// let itself: Vec<RowRange> = (0..4).map(RowRange::one).collect();
+/// let kept = RowSet::from_fn(4, |row| row != 3);
+/// let allow = Allow::all().only(&kept).except_range(&itself);
+/// assert!(allow.allows(0, 1) && !allow.allows(1, 1) && !allow.allows(0, 3));
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allow<'a> {
+    only: Option<&'a RowSet>,
+    ranges: Option<&'a [RowRange]>,
+    lists: Option<RowLists<'a>>,
+    groups: Option<Groups<'a>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Groups<'a> {
+    of_rows: &'a [u32],
+    of_queries: &'a [u32],
+}
+
+impl<'a> Allow<'a> {
+    /// Allows every row.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// Allows only the rows of a set, for every query.
+    #[must_use]
+    pub fn only(self, rows: &'a RowSet) -> Self {
+        Self { only: Some(rows), ..self }
+    }
+
+    /// Excludes a range of rows, one range per query.
+    #[must_use]
+    pub fn except_range(self, ranges: &'a [RowRange]) -> Self {
+        Self { ranges: Some(ranges), ..self }
+    }
+
+    /// Excludes a list of rows, one list per query.
+    #[must_use]
+    pub fn except_listed(self, lists: RowLists<'a>) -> Self {
+        Self { lists: Some(lists), ..self }
+    }
+
+    /// Excludes the rows of the query's own group, given a group for each training row and each
+    /// query.
+    #[must_use]
+    pub fn except_group(self, of_rows: &'a [u32], of_queries: &'a [u32]) -> Self {
+        Self { groups: Some(Groups { of_rows, of_queries }), ..self }
+    }
+
+    /// Whether every row may be a neighbor of every query.
+    pub fn is_all(&self) -> bool {
+        self.only.is_none()
+            && self.ranges.is_none()
+            && self.lists.is_none()
+            && self.groups.is_none()
+    }
+
+    /// Whether `row` may be a neighbor of `query`, which counts from 0 in the request.
+    ///
+    /// # Panics
+    /// If the query or row is outside the filter.
+    pub fn allows(&self, query: usize, row: u32) -> bool {
+        self.only.is_none_or(|only| only.contains(row))
+            && self.ranges.is_none_or(|ranges| !ranges[query].contains(row))
+            && self.lists.is_none_or(|lists| lists.of(query).binary_search(&row).is_err())
+            && self
+                .groups
+                .is_none_or(|groups| groups.of_rows[row as usize] != groups.of_queries[query])
+    }
+
+    /// Sets the scores of disallowed rows to 0. `scores` are those of the rows from `first_row` on.
+    pub(super) fn clear_denied(&self, query: usize, first_row: u32, scores: &mut [f32]) {
+        let rows = u32::try_from(scores.len()).expect("row numbers are 32-bit");
+        let local = |row: u32| row.clamp(first_row, first_row + rows) - first_row;
+        if let Some(ranges) = self.ranges {
+            let RowRange { start, end } = ranges[query];
+            if start < end {
+                scores[local(start) as usize..local(end) as usize].fill(0.0);
+            }
+        }
+        if let Some(lists) = self.lists {
+            let list = lists.of(query);
+            let start = list.partition_point(|&row| row < first_row);
+            for &row in list[start..].iter().take_while(|&&row| row - first_row < rows) {
+                scores[(row - first_row) as usize] = 0.0;
+            }
+        }
+        if let Some(only) = self.only {
+            for (row, score) in (first_row..).zip(&mut *scores) {
+                if !only.contains(row) {
+                    *score = 0.0;
+                }
+            }
+        }
+        if let Some(Groups { of_rows, of_queries }) = self.groups {
+            let own = of_queries[query];
+            for (&group, score) in of_rows[first_row as usize..].iter().zip(scores) {
+                *score = if group == own { 0.0 } else { *score };
+            }
+        }
+    }
+
+    /// The filter for a range of the queries.
+    pub(super) fn slice(&self, queries: Range<usize>) -> Self {
+        Self {
+            only: self.only,
+            ranges: self.ranges.map(|ranges| &ranges[queries.clone()]),
+            lists: self.lists.map(|RowLists { bounds, rows }| RowLists {
+                bounds: &bounds[queries.start..=queries.end],
+                rows,
+            }),
+            groups: self.groups.map(|Groups { of_rows, of_queries }| Groups {
+                of_rows,
+                of_queries: &of_queries[queries],
+            }),
+        }
+    }
+
+    pub(super) fn parts(&self) -> Parts<'a> {
+        Parts {
+            only: self.only,
+            ranges: self.ranges,
+            lists: self.lists,
+            groups: self.groups.map(|groups| (groups.of_rows, groups.of_queries)),
+        }
+    }
+
+    pub(super) fn check(&self, queries: usize, rows: u32) -> Result<(), SearchError> {
+        let sizes = [
+            ("rows of the set", self.only.map(|only| only.rows() as usize), rows as usize),
+            ("ranges", self.ranges.map(<[_]>::len), queries),
+            ("lists", self.lists.map(|lists| lists.len()), queries),
+            ("groups of rows", self.groups.map(|g| g.of_rows.len()), rows as usize),
+            ("groups of queries", self.groups.map(|g| g.of_queries.len()), queries),
+        ];
+        for (what, found, expected) in sizes {
+            if let Some(found) = found.filter(|&found| found != expected) {
+                return Err(SearchError::Filter { what, found, expected });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a filter, for engines that apply it in their own way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parts<'a> {
+    pub(super) only: Option<&'a RowSet>,
+    pub(super) ranges: Option<&'a [RowRange]>,
+    pub(super) lists: Option<RowLists<'a>>,
+    /// Groups of the rows and of the queries.
+    pub(super) groups: Option<(&'a [u32], &'a [u32])>,
+}
+
+/// A filter that owns its data: what [`Allow`] becomes for a part of the rows.
+#[derive(Debug, Default)]
+pub(super) struct OwnedAllow {
+    only: Option<RowSet>,
+    ranges: Option<Vec<RowRange>>,
+    lists: Option<(Vec<usize>, Vec<u32>)>,
+    groups: Option<(Vec<u32>, Vec<u32>)>,
+}
+
+impl OwnedAllow {
+    /// The filter for a part of `count` rows, of which row `i` is row `number(i)` of the whole,
+    /// with increasing numbers. `place` returns how many rows of the part come before a row of the
+    /// whole.
+    pub(super) fn for_part(
+        allow: &Allow<'_>,
+        count: u32,
+        number: impl Fn(u32) -> u32,
+        place: impl Fn(u32) -> u32,
+    ) -> Self {
+        let Parts { only, ranges, lists, groups } = allow.parts();
+        Self {
+            only: only.map(|only| RowSet::from_fn(count, |row| only.contains(number(row)))),
+            ranges: ranges.map(|ranges| {
+                let part = |range: &RowRange| RowRange {
+                    start: place(range.start),
+                    end: place(range.end),
+                };
+                ranges.iter().map(part).collect()
+            }),
+            lists: lists.map(|lists| {
+                let (mut bounds, mut rows) = (vec![0], Vec::new());
+                for query in 0..lists.len() {
+                    let own =
+                        |&row: &u32| Some(place(row)).filter(|&p| p < count && number(p) == row);
+                    rows.extend(lists.of(query).iter().filter_map(own));
+                    bounds.push(rows.len());
+                }
+                (bounds, rows)
+            }),
+            groups: groups.map(|(of_rows, of_queries)| {
+                let own = (0..count).map(|row| of_rows[number(row) as usize]).collect();
+                (own, of_queries.to_vec())
+            }),
+        }
+    }
+
+    pub(super) fn view(&self) -> Allow<'_> {
+        Allow {
+            only: self.only.as_ref(),
+            ranges: self.ranges.as_deref(),
+            lists: self.lists.as_ref().map(|(bounds, rows)| RowLists { bounds, rows }),
+            groups: self
+                .groups
+                .as_ref()
+                .map(|(of_rows, of_queries)| Groups { of_rows, of_queries }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: u32 = 70;
+    const QUERIES: usize = 7;
+
+    /// A part's filter, and the clearing of scores, let the rows pass that `allows` does.
+    #[test]
+    fn parts_of_a_filter_allow_what_the_whole_allows() {
+        let only = RowSet::from_fn(ROWS, |row| row % 4 != 2);
+        let ranges: Vec<RowRange> =
+            (0..7).map(|query| RowRange::around(9 * query, query)).collect();
+        let listed: Vec<u32> = (0..7).flat_map(|query| [query, 20 + 3 * query, 69]).collect();
+        let bounds: Vec<usize> = (0..=QUERIES).map(|query| 3 * query).collect();
+        let of_rows: Vec<u32> = (0..ROWS).map(|row| row / 5).collect();
+        let of_queries: Vec<u32> = (0..7).map(|query| 13 - query).collect();
+        let lists = RowLists::new(&bounds, &listed);
+        let all = Allow::all();
+        // In either order restrictions add up.
+        let singles = [
+            all.only(&only),
+            all.except_range(&ranges),
+            all.except_listed(lists),
+            all.except_group(&of_rows, &of_queries),
+        ];
+        let up = all
+            .only(&only)
+            .except_range(&ranges)
+            .except_listed(lists)
+            .except_group(&of_rows, &of_queries);
+        let down = all
+            .except_group(&of_rows, &of_queries)
+            .except_listed(lists)
+            .except_range(&ranges)
+            .only(&only);
+        for (query, row) in (0..QUERIES).flat_map(|query| (0..ROWS).map(move |row| (query, row))) {
+            let allowed = singles.iter().all(|single| single.allows(query, row));
+            assert_eq!([up, down].map(|both| both.allows(query, row)), [allowed; 2]);
+        }
+        let [by_set, by_range, by_list, by_group] = singles;
+        for allow in [all, by_set, by_range, by_list, by_group, up] {
+            for queries in [0..QUERIES, 0..1, 2..5, 6..7, 3..3] {
+                let slice = allow.slice(queries.clone());
+                assert!(slice.check(queries.len(), ROWS).is_ok(), "{queries:?}");
+                for (own, query) in queries.enumerate() {
+                    assert!(
+                        (0..ROWS).all(|row| slice.allows(own, row) == allow.allows(query, row))
+                    );
+                }
+            }
+            for (query, rows) in [(0, 0..70u32), (2, 17..21), (3, 24..31), (4, 30..32), (6, 66..70)]
+            {
+                let mut scores: Vec<f32> = rows.clone().map(|_| 1.0).collect();
+                allow.clear_denied(query, rows.start, &mut scores);
+                let kept: Vec<u32> = rows
+                    .clone()
+                    .zip(&scores)
+                    .filter(|&(_, &score)| score > 0.0)
+                    .map(|(row, _)| row)
+                    .collect();
+                let allowed: Vec<u32> = rows.filter(|&row| allow.allows(query, row)).collect();
+                assert_eq!(kept, allowed, "query {query}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_restriction_is_one() {
+        let only = RowSet::from_fn(1, |_| true);
+        let all = Allow::all();
+        assert!(all.is_all());
+        for allow in [
+            all.only(&only),
+            all.except_range(&[RowRange { start: 0, end: 0 }]),
+            all.except_listed(RowLists::new(&[0, 0], &[])),
+            all.except_group(&[0], &[1]),
+        ] {
+            assert!(!allow.is_all() && allow.allows(0, 0) && allow.check(1, 1).is_ok());
+            assert!(allow.check(2, 2).is_err());
+        }
+        assert!(all.except_group(&[0], &[1, 2]).check(2, 2).is_err());
+        assert!(all.except_group(&[0, 0], &[1]).check(2, 2).is_err());
+    }
+
+    #[test]
+    fn ranges_around_a_row() {
+        assert_eq!(RowRange::one(3), RowRange { start: 3, end: 4 });
+        assert_eq!(RowRange::around(3, 2), RowRange { start: 1, end: 6 });
+        assert_eq!(RowRange::around(1, 2), RowRange { start: 0, end: 4 });
+        assert_eq!(RowRange::around(u32::MAX, 1).start, u32::MAX - 1);
+        assert!(RowRange::one(3).contains(3) && !RowRange::one(3).contains(4));
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_starts_denies_nothing() {
+        let ranges = [RowRange { start: 5, end: 2 }, RowRange { start: 4, end: 4 }];
+        let allow = Allow::all().except_range(&ranges);
+        for query in 0..2 {
+            let mut scores = [1.0; 8];
+            allow.clear_denied(query, 0, &mut scores);
+            assert!(scores.iter().all(|&score| score > 0.0));
+            assert!((0..8).all(|row| allow.allows(query, row)));
+        }
+    }
+
+    #[test]
+    fn sets_end_with_their_rows() {
+        let even = RowSet::from_fn(33, |row| row % 2 == 0);
+        assert_eq!((even.rows(), even.count()), (33, 17));
+        assert!(even.contains(32) && !even.contains(33) && !even.contains(64));
+        assert!(!even.contains(u32::MAX));
+    }
+
+    #[test]
+    #[should_panic(expected = "bounds.is_sorted()")]
+    fn lists_that_end_before_they_start() {
+        let _ = RowLists::new(&[0, 2, 1], &[3, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "bounds.is_sorted()")]
+    fn lists_beyond_the_rows() {
+        let _ = RowLists::new(&[0, 3], &[3, 4]);
+    }
+}

@@ -1,0 +1,179 @@
+//! A search request: queries, k, filter and stop.
+
+use std::num::NonZeroUsize;
+
+use rayon::prelude::*;
+
+use super::stop::NEVER;
+use super::{Allow, SearchError, Stop};
+use crate::matrix::{Csr, CsrBuilder, CsrView};
+use crate::threads::Threads;
+
+/// Rows of numbers, all of the same dimension, stored one after another.
+///
+/// ```
+/// use classify::search::VectorsView;
+///
+/// let vectors = VectorsView::new(2, &[1.0, 0.0, 0.5, 0.5])?;
+/// assert_eq!((vectors.rows(), vectors.dimension()), (2, 2));
+/// assert!(VectorsView::new(3, &[1.0]).is_err());
+/// # Ok::<(), classify::search::SearchError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct VectorsView<'a> {
+    dimension: usize,
+    values: &'a [f32],
+}
+
+impl<'a> VectorsView<'a> {
+    /// Divides `values` into rows of `dimension` values each.
+    ///
+    /// # Errors
+    /// If the values cannot be divided into whole rows.
+    pub fn new(dimension: usize, values: &'a [f32]) -> Result<Self, SearchError> {
+        if dimension == 0 || !values.len().is_multiple_of(dimension) {
+            return Err(SearchError::Shape { values: values.len(), dimension });
+        }
+        Ok(Self { dimension, values })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    /// The number of values per row.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// The rows.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [f32]> {
+        self.values.chunks_exact(self.dimension)
+    }
+
+    /// The rows as a sparse matrix, without zeros.
+    fn sparse(&self) -> Csr {
+        let mut rows = CsrBuilder::default();
+        for row in self.iter() {
+            // NaN is kept here and rejected later.
+            rows.push_row((0..).zip(row.iter().copied()).filter(|&(_, value)| value != 0.0));
+        }
+        rows.build(self.dimension)
+    }
+}
+
+/// Query rows.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum QueryRows<'a> {
+    /// Rows of term weights.
+    Sparse(CsrView<'a>),
+    /// Rows of numbers.
+    Dense(VectorsView<'a>),
+}
+
+impl QueryRows<'_> {
+    /// The number of queries.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Sparse(rows) => rows.rows(),
+            Self::Dense(rows) => rows.rows(),
+        }
+    }
+}
+
+impl<'a> From<CsrView<'a>> for QueryRows<'a> {
+    fn from(rows: CsrView<'a>) -> Self {
+        Self::Sparse(rows)
+    }
+}
+
+impl<'a> From<&'a Csr> for QueryRows<'a> {
+    fn from(rows: &'a Csr) -> Self {
+        Self::Sparse(rows.view())
+    }
+}
+
+impl<'a> From<VectorsView<'a>> for QueryRows<'a> {
+    fn from(rows: VectorsView<'a>) -> Self {
+        Self::Dense(rows)
+    }
+}
+
+/// A batch of queries and how to answer them.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The queries, one per row.
+    pub rows: QueryRows<'a>,
+    /// The maximum number of neighbors per query.
+    pub k: NonZeroUsize,
+    /// Which training rows may be neighbors.
+    pub allow: Allow<'a>,
+    /// Can end the search early.
+    pub stop: &'a Stop,
+}
+
+impl<'a> Request<'a> {
+    /// The `k` nearest of all training rows, without a time limit.
+    pub fn new(rows: impl Into<QueryRows<'a>>, k: NonZeroUsize) -> Self {
+        Self { rows: rows.into(), k, allow: Allow::all(), stop: &NEVER }
+    }
+
+    /// Restricts the neighbors to the rows that `allow` permits.
+    #[must_use]
+    pub fn among(self, allow: Allow<'a>) -> Self {
+        Self { allow, ..self }
+    }
+
+    /// Lets `stop` end the search early.
+    #[must_use]
+    pub fn until(self, stop: &'a Stop) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Checks the request against training rows of `columns` columns; dense rows are put into
+    /// `sparse`.
+    pub(super) fn queries<'q>(
+        &'q self,
+        (rows, columns): (u32, usize),
+        sparse: &'q mut Option<Csr>,
+    ) -> Result<Queries<'q>, SearchError> {
+        let view = match &self.rows {
+            QueryRows::Sparse(rows) => *rows,
+            QueryRows::Dense(rows) => sparse.insert(rows.sparse()).view(),
+        };
+        if view.cols() != columns {
+            return Err(SearchError::Columns { found: view.cols(), expected: columns });
+        }
+        self.allow.check(view.rows(), rows)?;
+        self.stop.check()?;
+        Ok(Queries { rows: view, k: self.k.get(), allow: self.allow, stop: self.stop })
+    }
+}
+
+/// A request that matches the training rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Queries<'a> {
+    pub(super) rows: CsrView<'a>,
+    pub(super) k: usize,
+    pub(super) allow: Allow<'a>,
+    pub(super) stop: &'a Stop,
+}
+
+impl Queries<'_> {
+    pub(super) fn check_finite(&self, threads: &Threads) -> Result<(), SearchError> {
+        if all_finite(self.rows.data(), threads) {
+            Ok(())
+        } else {
+            Err(SearchError::NotFinite { what: "query" })
+        }
+    }
+}
+
+/// Whether all weights are finite.
+pub(super) fn all_finite(weights: &[f32], threads: &Threads) -> bool {
+    // Without an early exit inside a piece, many weights are checked at a time.
+    let finite = |piece: &[f32]| piece.iter().fold(true, |all, weight| all & weight.is_finite());
+    threads.run(|| weights.par_chunks(1 << 16).all(finite))
+}

@@ -1,0 +1,63 @@
+//! Ends a search before it is done.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::SearchError;
+
+/// Ends searches early: on request from another thread, or at a deadline.
+///
+/// Engines check it between blocks of work, so a search ends within milliseconds. It then returns
+/// [`SearchError::Stopped`], never partial results.
+///
+/// ```
+/// use classify::search::Stop;
+/// use std::time::Duration;
+///
+/// let stop = Stop::new();
+/// assert!(!stop.is_stopped());
+/// stop.stop();
+/// assert!(stop.is_stopped());
+/// assert!(Stop::after(Duration::ZERO).is_stopped());
+/// ```
+#[derive(Debug, Default)]
+pub struct Stop {
+    stopped: AtomicBool,
+    deadline: Option<Instant>,
+}
+
+/// The default of a request without a stop.
+pub(super) static NEVER: Stop = Stop::new();
+
+impl Stop {
+    /// Never stops until [`Stop::stop`] is called.
+    pub const fn new() -> Self {
+        Self { stopped: AtomicBool::new(false), deadline: None }
+    }
+
+    /// Stops at `deadline` at the latest.
+    pub const fn at(deadline: Instant) -> Self {
+        Self { stopped: AtomicBool::new(false), deadline: Some(deadline) }
+    }
+
+    /// Stops after `time` from now, at the latest.
+    pub fn after(time: Duration) -> Self {
+        Self { stopped: AtomicBool::new(false), deadline: Instant::now().checked_add(time) }
+    }
+
+    /// Stops the searches that use this.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether searches must end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Returns an error if searches must end.
+    pub(super) fn check(&self) -> Result<(), SearchError> {
+        if self.is_stopped() { Err(SearchError::Stopped) } else { Ok(()) }
+    }
+}

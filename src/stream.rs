@@ -1,0 +1,175 @@
+//! A stream of documents → their predictions, in order and with bounded memory.
+
+use std::io;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, Prediction};
+use crate::corpus::{CorpusError, Document};
+use crate::search::{NeighborLists, SearchError};
+use crate::vectors::StoredVectors;
+
+/// The maximum number of documents classified together.
+const BATCH: usize = 1_024;
+/// The maximum number of stored vectors classified together.
+const STORED_BATCH: usize = 16_384;
+/// The maximum number of neighbors in the lists of a batch, unless k is very large.
+const NEIGHBORS: usize = 1_000_000;
+
+/// The number of documents classified together: at most `most`, fewer if many neighbors are kept
+/// for each.
+pub fn batch_size(most: usize, options: &ClassifyOptions) -> usize {
+    if options.decision.needs_batch() {
+        return usize::MAX;
+    }
+    (NEIGHBORS / options.k).clamp(16, most)
+}
+
+/// Receives predictions as they are made.
+pub trait Answers {
+    /// The error of a prediction that cannot be accepted.
+    type Error;
+
+    /// Receives the prediction for the next document.
+    ///
+    /// # Errors
+    /// If it cannot be accepted, which ends the stream.
+    fn answer(&mut self, id: &str, prediction: &Prediction) -> Result<(), Self::Error>;
+
+    /// Called when no further prediction follows immediately.
+    ///
+    /// # Errors
+    /// If earlier predictions cannot be passed on.
+    fn flush(&mut self) -> Result<(), Self::Error>;
+}
+
+/// Why a stream ended before its last document.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError<E> {
+    /// A document cannot be read, or does not match the model.
+    #[error(transparent)]
+    Corpus(CorpusError),
+    /// The search failed.
+    #[error(transparent)]
+    Search(SearchError),
+    /// A prediction could not be accepted.
+    #[error("a prediction could not be delivered: {0}")]
+    Answer(E),
+    /// The reader thread could not be started.
+    #[error("cannot start the reader thread: {0}")]
+    Thread(io::Error),
+    /// The reader thread panicked.
+    #[error("an internal error ended the reading of documents")]
+    Reader,
+}
+
+impl<E> From<ClassifyError> for StreamError<E> {
+    fn from(error: ClassifyError) -> Self {
+        match error {
+            ClassifyError::Document(error) => Self::Corpus(error),
+            ClassifyError::Search(error) => Self::Search(error),
+        }
+    }
+}
+
+type Read = Result<Document, CorpusError>;
+
+/// Reads documents on a separate thread, classifies them and delivers the predictions in order.
+///
+/// Documents that are already available are classified together: a slow source gets each prediction
+/// immediately, a fast one full batches. Predictions before an error are delivered.
+///
+/// # Errors
+/// The first error of the documents, the search or the receiver of predictions.
+pub fn classify_stream<A: Answers>(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    documents: impl Iterator<Item = Read> + Send + 'static,
+    answers: &mut A,
+) -> Result<(), StreamError<A::Error>> {
+    let (sender, receiver) = sync_channel::<Read>(BATCH / 4);
+    let reading = thread::Builder::new().name("read".to_owned()).spawn(move || {
+        for document in documents {
+            if sender.send(document).is_err() {
+                break;
+            }
+        }
+    });
+    let reading = reading.map_err(StreamError::Thread)?;
+    // After a failure the reader is abandoned: it may wait for input that never comes.
+    answer_all(classifier, options, &receiver, answers)?;
+    // The reader disconnected: at the end of its documents, or by a panic, which is an error.
+    reading.join().map_err(|_| StreamError::Reader)
+}
+
+fn answer_all<A: Answers>(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    receiver: &Receiver<Read>,
+    answers: &mut A,
+) -> Result<(), StreamError<A::Error>> {
+    let batch = batch_size(BATCH, options);
+    let whole = options.decision.needs_batch();
+    while let Ok(first) = receiver.recv() {
+        let mut documents = Vec::new();
+        let mut failed = None;
+        // Some rules decide on all documents together, so all are read first.
+        let more: &mut dyn Iterator<Item = Read> =
+            if whole { &mut receiver.iter() } else { &mut receiver.try_iter().take(batch - 1) };
+        for read in std::iter::once(first).chain(more) {
+            match read {
+                Ok(document) => documents.push(document),
+                Err(error) => failed = Some(StreamError::Corpus(error)),
+            }
+        }
+        let predictions = match classifier.classify(&documents, options) {
+            Ok(predictions) => predictions,
+            Err(error) => {
+                // Predictions before the document that does not match are delivered.
+                documents.truncate(fitting(classifier, &documents));
+                failed = failed.or_else(|| Some(error.into()));
+                classifier.classify(&documents, options)?
+            }
+        };
+        for (document, prediction) in documents.iter().zip(&predictions) {
+            answers.answer(&document.id, prediction).map_err(StreamError::Answer)?;
+        }
+        answers.flush().map_err(StreamError::Answer)?;
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+/// How many of the first documents match the model.
+fn fitting(classifier: &Classifier, documents: &[Document]) -> usize {
+    let fits = |document: &&Document| classifier.vectorize(std::slice::from_ref(document)).is_ok();
+    documents.iter().take_while(fits).count()
+}
+
+/// Classifies stored vectors and delivers the predictions in order.
+///
+/// # Errors
+/// The first error of the search or the receiver of predictions.
+pub fn classify_vectors<A: Answers>(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    stored: &StoredVectors,
+    answers: &mut A,
+) -> Result<(), StreamError<A::Error>> {
+    let count = stored.len();
+    let batch = batch_size(STORED_BATCH, options).min(count.max(1));
+    let mut neighbors = NeighborLists::default();
+    for start in (0..count).step_by(batch) {
+        let (documents, vectors) = stored.batch(start..(start + batch).min(count));
+        let searched = classifier.neighbors(&vectors, options.k, &mut neighbors);
+        let _ = searched.map_err(StreamError::Search)?;
+        let predictions = classifier.predict(&vectors, &neighbors, options);
+        for (document, prediction) in documents.iter().zip(&predictions) {
+            answers.answer(&document.id, prediction).map_err(StreamError::Answer)?;
+        }
+    }
+    answers.flush().map_err(StreamError::Answer)
+}

@@ -1,0 +1,535 @@
+//! Training: turns a corpus into a model, optionally tuned.
+//!
+//! ```text
+//! documents ─▶ count ─▶ [tune: features, k, vote, thresholds, calibration] ─▶ weigh ─▶ Model
+//! ```
+//!
+//! ```
+//! use classify::corpus::{Corpus, ReadOptions};
+//! use classify::search::Engines;
+//! use classify::threads::Threads;
+//! use classify::trainer::{TrainOptions, Trainer, TuneOptions};
+//!
+//! let mut lines = String::new();
+//! for number in 0..40 {
+//!     lines.push_str(&format!("{{\"text\": \"bake bread {number}\", \"label\": \"cooking\"}}\n"));
+//!     lines.push_str(&format!("{{\"text\": \"tune guitar {number}\", \"label\": \"music\"}}\n"));
+//! }
+//! let mut corpus = Corpus::from_bytes("80 lines", lines.into(), ReadOptions::default())?;
+//!
+//! // k, vote and decision are chosen by leave-one-out; without `tuning` they have fixed defaults.
+//! let tuning = TuneOptions { features: false, ..TuneOptions::default() };
+//! let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
+//! let trainer = Trainer::new(options, Engines::cpu(&Threads::available()?));
+//! let trained = trainer.train(&mut corpus, "80 lines", &|_| ())?;
+//! assert_eq!(trained.model.labels().len(), 2);
+//! assert!(trained.tuning.expect("it was tuned").figures.accuracy > 0.9);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::cell::RefCell;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use crate::analyze::AnalyzerSpec;
+use crate::calibrate::Abstention;
+use crate::corpus::{Content, CorpusError, Document, Place, Problem};
+use crate::counts::{ClassWeights, Counts, Fields, Input, TermLimits};
+use crate::decide::{Decision, DecisionError, DecisionOptions, shares};
+use crate::hierarchy::Hierarchy;
+use crate::model::{FeatureSpec, InputSpec, Model, TrainSettings};
+use crate::search::{Engines, SearchError};
+use crate::select::Selection;
+use crate::tfidf::Weighting;
+use crate::tune::{
+    FeatureError, Features, Grid, Objective, Step, Trials, TuningReport, Weighted, tune_features,
+};
+use crate::vote::Vote;
+
+mod votes;
+
+use votes::{Excluded, Learnt, TrainingRows};
+
+/// A stream of documents.
+pub type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
+
+/// Everything that determines the trained model.
+#[derive(Debug, Clone)]
+pub struct TrainOptions {
+    /// How text becomes terms.
+    pub analyzer: AnalyzerSpec,
+    /// The fields of a text and their boosts.
+    pub fields: Fields,
+    /// How features are read, for a corpus of features.
+    pub features: FeatureSpec,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// Which terms enter the vocabulary.
+    pub limits: TermLimits,
+    /// Which of these terms are kept, by how informative they are about the labels.
+    pub selection: Option<Selection>,
+    /// The weight of each label's documents in a vote.
+    pub class_weights: Option<ClassWeights>,
+    /// The label hierarchy.
+    pub hierarchy: Hierarchy,
+    /// The number of neighbors that vote; `None`: 30, or chosen by tuning.
+    pub k: Option<NonZeroUsize>,
+    /// How votes are weighted; `None`: by similarity, or chosen by tuning.
+    pub vote: Option<Vote>,
+    /// How labels are chosen.
+    pub decision: DecisionOptions,
+    /// The target share of wrong labels, reached by abstaining; needs tuning.
+    pub target_error: Option<f64>,
+    /// What to choose by leave-one-out; `None`: nothing.
+    pub tuning: Option<TuneOptions>,
+    /// Whether the model keeps the texts of the documents.
+    pub keep_text: bool,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            analyzer: AnalyzerSpec::default(),
+            fields: Fields::Whole,
+            features: FeatureSpec { counts: false, first_column: 1 },
+            weighting: Weighting::default(),
+            limits: TermLimits::default(),
+            selection: None,
+            class_weights: None,
+            hierarchy: Hierarchy::default(),
+            k: None,
+            vote: None,
+            decision: DecisionOptions::default(),
+            target_error: None,
+            tuning: None,
+            keep_text: false,
+        }
+    }
+}
+
+/// What tuning may choose, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct TuneOptions {
+    /// Whether to choose features too, not only k, vote and decision.
+    pub features: bool,
+    /// Which features may be changed.
+    pub free: FreeFeatures,
+    /// The number of documents left out to compare features.
+    pub sample: usize,
+    /// The objective to maximize.
+    pub objective: Objective,
+    /// The largest k to try; capped at the number of other documents.
+    pub k_max: NonZeroUsize,
+    /// Which documents are not neighbors of each other while tuning.
+    pub near_duplicates: NearDuplicateLimit,
+}
+
+impl Default for TuneOptions {
+    fn default() -> Self {
+        Self {
+            features: true,
+            free: FreeFeatures::default(),
+            sample: 4_000,
+            objective: Objective::default(),
+            k_max: NonZeroUsize::new(200).expect("200 is not 0"),
+            near_duplicates: NearDuplicateLimit::default(),
+        }
+    }
+}
+
+/// Which features tuning may change. By default all.
+#[expect(clippy::struct_excessive_bools, reason = "four features, each free or not")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeFeatures {
+    /// Stems and n-grams.
+    pub analyzer: bool,
+    /// The weighting and the exponent of the idf.
+    pub weighting: bool,
+    /// The exponent of χ².
+    pub chi2_power: bool,
+    /// The selection of terms.
+    pub selection: bool,
+}
+
+impl Default for FreeFeatures {
+    fn default() -> Self {
+        Self { analyzer: true, weighting: true, chi2_power: true, selection: true }
+    }
+}
+
+/// The cosine above which documents are near-duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum NearDuplicateLimit {
+    /// Estimated from the data.
+    #[default]
+    Found,
+    /// No documents are near-duplicates.
+    Off,
+    /// This cosine, from 0 to 1.
+    Above(f32),
+}
+
+/// An event during training.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The number of documents read so far.
+    Read(u64),
+    /// Settings are compared without this many documents before and after each.
+    Window(u32),
+    /// Near-duplicates were found.
+    NearDuplicates {
+        /// The number of documents that have one.
+        documents: usize,
+        /// The cosine above which documents are near-duplicates.
+        above: f32,
+    },
+    /// A feature was tried.
+    Step {
+        /// The feature and its figures.
+        step: &'a Step,
+        /// The objective to maximize.
+        objective: Objective,
+    },
+    /// The number of documents left out so far.
+    LeftOut(u64),
+    /// The limits for abstaining were learned.
+    Abstention(&'a Abstention),
+    /// Tuning is done.
+    Tuned(&'a TuningReport),
+}
+
+/// Called while a model is trained.
+pub type OnEvent<'a> = &'a (dyn Fn(Event<'_>) + Sync);
+
+/// A trained model and the results of tuning.
+#[derive(Debug)]
+pub struct Trained {
+    /// The model.
+    pub model: Model,
+    /// The results of tuning, if requested.
+    pub tuning: Option<TuningReport>,
+}
+
+/// Why training failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The corpus cannot be read, or contains nothing to learn from.
+    #[error(transparent)]
+    Corpus(#[from] CorpusError),
+    /// The search failed.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// Conflicting options of the decision.
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
+    /// Texts are to be kept, but the corpus has none.
+    #[error("--keep-text: this corpus has features and no text")]
+    NoText,
+    /// Counts were requested for a corpus of texts.
+    #[error("--features counts: this corpus has texts, whose terms are counted anyway")]
+    NoFeatures,
+    /// A class weight for a label that no document has.
+    #[error("--class-weight: no document has the label `{0}`")]
+    UnknownLabel(String),
+    /// Abstaining requires tuning.
+    #[error(
+        "--abstain target-error=… is learned by tuning: it needs --tune or `classify tune MODEL`"
+    )]
+    AbstainNeedsTuning,
+    /// Abstaining conflicts with deciding on whole batches.
+    #[error("--abstain conflicts with pcut: its limits apply to single documents")]
+    AbstainByBatch,
+    /// Label-size compensation conflicts with several labels.
+    #[error("/size^ is for one label per document; label thresholds already account for sizes")]
+    CompensationForSeveral,
+    /// The model weights queries differently from documents.
+    #[error(
+        "{weighting} weights queries differently from documents: tune while training, with \
+         `classify train --tune=votes`"
+    )]
+    NotSymmetric {
+        /// The weighting.
+        weighting: String,
+    },
+}
+
+impl From<FeatureError> for TrainError {
+    fn from(error: FeatureError) -> Self {
+        match error {
+            FeatureError::Corpus(error) => Self::Corpus(error),
+            FeatureError::Search(error) => Self::Search(error),
+        }
+    }
+}
+
+/// Trains models.
+#[derive(Debug, Clone)]
+pub struct Trainer {
+    options: TrainOptions,
+    engines: Engines,
+}
+
+impl Trainer {
+    /// Creates a trainer; `engines` search while it tunes.
+    pub fn new(options: TrainOptions, engines: Engines) -> Self {
+        Self { options, engines }
+    }
+
+    /// Trains a model on a corpus; `name` names the corpus in errors. The first document determines
+    /// whether the corpus has text or features.
+    ///
+    /// # Errors
+    /// The first error of the corpus; a corpus without documents or terms; options that conflict
+    /// with each other or with the corpus.
+    pub fn train(
+        &self,
+        documents: Documents<'_>,
+        name: &str,
+        on_event: OnEvent<'_>,
+    ) -> Result<Trained, TrainError> {
+        match &self.options.tuning {
+            None if self.options.target_error.is_some() => Err(TrainError::AbstainNeedsTuning),
+            None => self.plain(documents, name, on_event),
+            Some(tuning) => self.tuned(documents, name, tuning, on_event),
+        }
+    }
+
+    /// Chooses k, vote and decision of an existing model, by leave-one-out on its documents.
+    ///
+    /// # Errors
+    /// If the model weights queries differently from documents, the options conflict, or the search
+    /// fails.
+    pub fn retune(&self, model: Model, on_event: OnEvent<'_>) -> Result<Trained, TrainError> {
+        let settings = model.settings();
+        if !settings.weighting.is_symmetric() {
+            let weighting = settings.weighting.to_string();
+            return Err(TrainError::NotSymmetric { weighting });
+        }
+        let tuning = self.options.tuning.unwrap_or_default();
+        let several = self.options.decision.several(settings.decision.is_multi());
+        let rows = Arc::clone(model.rows());
+        let engine = self.engines.engine(&rows)?;
+        let training =
+            TrainingRows { engine: &*engine, queries: &rows, labels: model.training_labels() };
+        let cosine = settings.weighting.is_cosine();
+        let excluded = Excluded::find(&training, cosine, tuning.near_duplicates, on_event)?;
+        // The model does not record how many terms were dropped, so unknown terms set no limit.
+        let unknown = |_: u32| 0.0;
+        let learnt =
+            self.votes(&training, &tuning, several, &excluded, &unknown, Vec::new(), on_event)?;
+        let Learnt { decision, report, calibration, abstention } = learnt;
+        let abstention = abstention.map(|limits| Abstention { unknown: 1.0, ..limits });
+        drop(engine);
+        let tuned = (report.summary(), abstention);
+        let model = model.retuned(&report.best, decision, tuned).calibrated(calibration);
+        Ok(Trained { model, tuning: Some(report) })
+    }
+
+    fn plain(
+        &self,
+        documents: Documents<'_>,
+        name: &str,
+        on_event: OnEvent<'_>,
+    ) -> Result<Trained, TrainError> {
+        let first = documents.next().transpose()?.ok_or_else(|| at(name, Problem::NoDocument))?;
+        let mut settings = self.settings(&first)?;
+        let mut documents = std::iter::once(Ok(first)).chain(documents);
+        let input = Input::new(&settings.input, &settings.fields);
+        let mut counts =
+            self.count(&mut documents, &input, &|count| on_event(Event::Read(count)))?;
+        if counts.has_no_term() {
+            return Err(at(name, Problem::NoTerm).into());
+        }
+        self.weigh_classes(&mut counts)?;
+        if let Some(selection) = self.options.selection {
+            counts = counts.select(selection);
+        }
+        let shares = || shares(&counts.label_sizes(), counts.documents());
+        settings.decision = self.options.decision.decision(counts.has_several_labels(), shares)?;
+        Ok(Trained { model: Model::of_counts(counts, settings), tuning: None })
+    }
+
+    fn tuned(
+        &self,
+        documents: Documents<'_>,
+        name: &str,
+        tuning: &TuneOptions,
+        on_event: OnEvent<'_>,
+    ) -> Result<Trained, TrainError> {
+        self.options.decision.tuned_rule()?;
+        let read = documents.zip(1..).map(|(document, count)| {
+            on_event(Event::Read(count));
+            document
+        });
+        let documents: Vec<Document> = read.collect::<Result<_, CorpusError>>()?;
+        let first = documents.first().ok_or_else(|| at(name, Problem::NoDocument))?;
+        let mut settings = self.settings(first)?;
+        let spec = match &settings.input {
+            InputSpec::Text(spec) => Some(spec.clone()),
+            InputSpec::Features(_) => None,
+        };
+        let given = settings.input.clone();
+        let unknown_label = RefCell::new(None);
+        let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
+            let input = analyzer.clone().map_or(given.clone(), InputSpec::Text);
+            let input = Input::new(&input, fields);
+            let mut counts = self.count(&mut documents.iter().cloned().map(Ok), &input, &|_| ())?;
+            if let Err(error) = self.weigh_classes(&mut counts) {
+                unknown_label.replace(Some(error));
+            }
+            Ok(counts)
+        };
+        let start = Features {
+            analyzer: spec,
+            fields: settings.fields.clone(),
+            weighting: settings.weighting,
+            selection: self.options.selection,
+        };
+        let counts = recount(&start.analyzer, &start.fields)?;
+        if let Some(error) = unknown_label.take() {
+            return Err(error);
+        }
+        if counts.has_no_term() {
+            return Err(at(name, Problem::NoTerm).into());
+        }
+        let tuning = &TuneOptions { k_max: cut(tuning.k_max, counts.documents()), ..*tuning };
+        let several = self.options.decision.several(counts.has_several_labels());
+        let mut excluded = self.excluded(&counts, &start, tuning, on_event)?;
+        excluded.groups = counts.groups().to_vec();
+        let (features, counts, steps) = if tuning.features {
+            let sample = sample(counts.documents(), tuning.sample);
+            let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
+            let objective = tuning.objective;
+            let free = tuning.free.for_corpus(&settings.input, &counts);
+            let mut trials = Trials {
+                recount: &mut recount,
+                sample: &sample,
+                k_max: tuning.k_max,
+                grid: &grid,
+                exclusion: excluded.exclusion(),
+                engines: &self.engines,
+                progress: &mut |step| on_event(Event::Step { step, objective }),
+            };
+            tune_features(&mut trials, start, free)?
+        } else {
+            let counts = match start.selection {
+                Some(selection) => counts.select(selection),
+                None => counts,
+            };
+            (start, counts, Vec::new())
+        };
+        let weighted = Weighted::new(&counts, &features.fields, features.weighting);
+        let engine = self.engines.engine(weighted.documents())?;
+        let sizes = counts.label_sizes();
+        let training = TrainingRows {
+            engine: &*engine,
+            queries: weighted.queries(),
+            labels: counts.training_labels(&sizes),
+        };
+        let unknown = |row: u32| counts.unknown_share(row as usize);
+        let learnt =
+            self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
+        let Learnt { decision, report, calibration, abstention } = learnt;
+        if let Some(analyzer) = features.analyzer {
+            settings.input = InputSpec::Text(analyzer);
+        }
+        settings.fields = features.fields;
+        settings.weighting = features.weighting;
+        settings.selection = features.selection;
+        settings.k = NonZeroUsize::new(report.best.k).unwrap_or(TrainSettings::K);
+        settings.vote = report.best.vote;
+        settings.decision = decision;
+        settings.tuning = Some(report.summary());
+        settings.abstention = abstention;
+        let model = Model::of_counts(counts, settings).calibrated(calibration);
+        Ok(Trained { model, tuning: Some(report) })
+    }
+
+    /// Near-duplicates and the window, determined with the vectors that tuning starts from.
+    fn excluded(
+        &self,
+        counts: &Counts,
+        start: &Features,
+        tuning: &TuneOptions,
+        on_event: OnEvent<'_>,
+    ) -> Result<Excluded, SearchError> {
+        let plain = Weighted::new(counts, &start.fields, start.weighting);
+        let engine = self.engines.engine(plain.documents())?;
+        let sizes = counts.label_sizes();
+        let labels = counts.training_labels(&sizes);
+        let training = TrainingRows { engine: &*engine, queries: plain.queries(), labels };
+        let cosine = start.weighting.is_cosine();
+        Excluded::find(&training, cosine, tuning.near_duplicates, on_event)
+    }
+
+    /// Counts a corpus and adds the ancestors of its labels.
+    fn count(
+        &self,
+        documents: Documents<'_>,
+        input: &Input,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Counts, CorpusError> {
+        let TrainOptions { limits, keep_text, hierarchy, .. } = &self.options;
+        let threads = self.engines.threads();
+        let mut counts = Counts::read(documents, input, *limits, *keep_text, threads, progress)?;
+        counts.close_labels(hierarchy);
+        Ok(counts)
+    }
+
+    fn weigh_classes(&self, counts: &mut Counts) -> Result<(), TrainError> {
+        let Some(weights) = &self.options.class_weights else { return Ok(()) };
+        counts.weigh_classes(weights).map_err(TrainError::UnknownLabel)
+    }
+
+    /// The settings for a corpus, except the decision, which depends on the whole corpus.
+    fn settings(&self, first: &Document) -> Result<TrainSettings, TrainError> {
+        let options = &self.options;
+        let mut weighting = options.weighting;
+        let input = match &first.content {
+            Content::Text(_) | Content::Fields(_) if options.features.counts => {
+                return Err(TrainError::NoFeatures);
+            }
+            Content::Text(_) | Content::Fields(_) => InputSpec::Text(options.analyzer.clone()),
+            Content::Features(_) if options.keep_text => return Err(TrainError::NoText),
+            Content::Features(_) => {
+                if !options.features.counts {
+                    weighting = weighting.of_weights();
+                }
+                InputSpec::Features(options.features)
+            }
+        };
+        if !options.hierarchy.is_empty() {
+            options.decision.refuse_single("--hierarchy")?;
+        }
+        Ok(TrainSettings {
+            input,
+            fields: options.fields.clone(),
+            weighting,
+            k: options.k.unwrap_or(TrainSettings::K),
+            vote: options.vote.unwrap_or_default(),
+            decision: Decision::Single,
+            selection: options.selection,
+            tuning: None,
+            abstention: None,
+            hierarchy: options.hierarchy.clone(),
+        })
+    }
+}
+
+fn at(name: &str, problem: Problem) -> CorpusError {
+    CorpusError { place: Place { source: name.into(), line: None }, problem }
+}
+
+/// Caps `k_max` at the number of other documents.
+fn cut(k_max: NonZeroUsize, documents: usize) -> NonZeroUsize {
+    let others = NonZeroUsize::new(documents.saturating_sub(1)).unwrap_or(NonZeroUsize::MIN);
+    k_max.min(others)
+}
+
+/// At most `count` of `rows` row numbers, evenly spaced.
+fn sample(rows: usize, count: usize) -> Vec<u32> {
+    let count = count.clamp(1, rows.max(1)).min(rows);
+    (0..count).filter_map(|at| u32::try_from(at * rows / count).ok()).collect()
+}

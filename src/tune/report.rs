@@ -1,0 +1,99 @@
+//! The results of tuning.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Figures, Objective, Step, Trial};
+
+/// The results of tuning; serialized as JSON schema `classify.tuning/1`.
+#[derive(Debug, Clone, Serialize)]
+pub struct TuningReport {
+    /// The schema's name.
+    pub schema: &'static str,
+    /// The objective that was maximized.
+    pub objective: Objective,
+    /// The number of documents that were left out, one at a time.
+    pub documents: u64,
+    /// Documents with a higher cosine were not neighbors of each other.
+    pub near_duplicates_above: Option<f32>,
+    /// The number of documents left out before and after each document when settings were compared.
+    pub window: u32,
+    /// The number of documents that have a near-duplicate.
+    pub documents_with_near_duplicates: usize,
+    /// The features that were tried.
+    pub features: Vec<Step>,
+    /// The best of `trials`.
+    pub best: Trial,
+    /// Its figures without a window, as used for thresholds.
+    pub figures: Figures,
+    /// All settings that were tried.
+    pub trials: Vec<Trial>,
+}
+
+/// A summary of tuning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TuningSummary {
+    /// The objective that was maximized.
+    pub objective: Objective,
+    /// The leave-one-out figures of the chosen settings.
+    pub figures: Figures,
+    /// The number of documents that the figures are based on.
+    pub documents: u64,
+    /// Documents with a higher cosine were not neighbors of each other.
+    pub near_duplicates_above: Option<f32>,
+    /// The best figures for each k with the chosen vote and kind of decision.
+    #[serde(default)]
+    pub by_k: Vec<(usize, Figures)>,
+}
+
+impl TuningReport {
+    /// The schema's name.
+    pub(crate) const SCHEMA: &'static str = "classify.tuning/1";
+
+    /// The part that the model keeps.
+    pub fn summary(&self) -> TuningSummary {
+        TuningSummary {
+            objective: self.objective,
+            figures: self.figures,
+            documents: self.documents,
+            near_duplicates_above: self.near_duplicates_above,
+            by_k: self.by_k(),
+        }
+    }
+
+    /// The figures for each k with the chosen vote and kind of decision.
+    fn by_k(&self) -> Vec<(usize, Figures)> {
+        let alike = self.trials.iter().filter(|trial| {
+            trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)
+        });
+        alike.map(|trial| (trial.k, trial.figures)).collect()
+    }
+
+    /// The best `shown` settings as text.
+    pub fn text(&self, shown: usize) -> String {
+        let objective = self.objective;
+        let mut text = format!(
+            "tuning: {} settings tried on {} left-out documents; the best by {}:",
+            self.trials.len(),
+            self.documents,
+            objective.name()
+        );
+        let mut best: Vec<&Trial> = self.trials.iter().collect();
+        best.sort_by(|a, b| objective.of(b.figures).total_cmp(&objective.of(a.figures)));
+        for trial in best.iter().take(shown) {
+            let _ = write!(
+                text,
+                "\n  micro F1 {:.4}  macro F1 {:.4}  accuracy {:.4}  k = {}, {}, {}",
+                trial.figures.micro_f1,
+                trial.figures.macro_f1,
+                trial.figures.accuracy,
+                trial.k,
+                trial.vote,
+                trial.decision
+            );
+        }
+        text
+    }
+}

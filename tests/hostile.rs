@@ -1,0 +1,305 @@
+//! Killed at any moment, or deprived of disk space, descriptors, threads and memory: an output is
+//! always the complete old or the complete new one; a failure has an exit code and a message.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpora/sample");
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models");
+
+/// A folder with `m.model`, trained on the sample corpus.
+struct Room(tempfile::TempDir);
+
+impl Room {
+    fn new() -> Self {
+        let room = Self(tempfile::tempdir().unwrap());
+        let run = room.sh("classify train $SAMPLE/train.jsonl -q -o m.model");
+        assert!(run.status.success(), "{run:?}");
+        room
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Runs a shell command line in the folder; `classify` is the program.
+    fn sh(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let line = line.replace("classify ", "\"$CLASSIFY\" ");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).current_dir(self.0.path());
+        command.env("CLASSIFY", env!("CARGO_BIN_EXE_classify")).env("SAMPLE", SAMPLE);
+        command.env("CUDA_VISIBLE_DEVICES", "").env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    fn temporary(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
+    }
+
+    /// A command that succeeds or fails properly: with an exit code in `codes` and a message, the
+    /// old output, and no temporary file.
+    fn in_order(&self, line: &str, output: &str, codes: &[i32], new: &[u8]) -> i32 {
+        fs::write(self.at(output), "old").unwrap();
+        let run = self.sh(line);
+        let err = String::from_utf8_lossy(&run.stderr);
+        let code = run.status.code().unwrap_or_else(|| panic!("{line}: {}: {err}", run.status));
+        assert!(code == 0 || codes.contains(&code), "{line}: exit {code}: {err}");
+        assert!(!err.contains("panicked"), "{line}: {err}");
+        let is = fs::read(self.at(output)).unwrap();
+        if code == 0 {
+            assert!(is == new, "{line}: exit 0, and other bytes");
+        } else {
+            assert!(err.contains("error"), "{line}: exit {code}: {err}");
+            assert!(is == b"old", "{line}: exit {code}, and the output has changed");
+        }
+        assert_eq!(self.temporary(), Vec::<PathBuf>::new(), "{line}: exit {code}");
+        code
+    }
+
+    fn made(&self, line: &str, output: &str) -> Vec<u8> {
+        assert_eq!(self.sh(line).status.code(), Some(0), "{line}");
+        fs::read(self.at(output)).unwrap()
+    }
+}
+
+/// What is written, and by what.
+const WRITERS: [(&str, &str); 3] = [
+    ("classify train $SAMPLE/train.jsonl -q -o out", "out"),
+    ("classify predict m.model $SAMPLE/test.jsonl -q -o out", "out"),
+    ("classify tune m.model -q -o out", "out"),
+];
+
+/// Kills each writer after increasing delays, up to the time that it takes.
+fn killed(times: u32) {
+    let room = Room::new();
+    for (line, output) in WRITERS {
+        let start = Instant::now();
+        let new = room.made(line, output);
+        let takes = start.elapsed();
+        let (mut killed, mut done) = (0, 0);
+        for at in 0..times {
+            fs::write(room.at(output), "old").unwrap();
+            let mut child = room.command(&format!("exec {line}")).spawn().unwrap();
+            std::thread::sleep(takes * (at + 1) / times);
+            let _ = child.kill();
+            let status = child.wait().unwrap();
+            let is = fs::read(room.at(output)).unwrap();
+            if status.success() {
+                done += 1;
+                assert!(is == new, "{line}");
+            } else {
+                killed += 1;
+                assert_eq!(status.signal(), Some(9));
+                assert!(is == b"old" || is == new, "{line}: half of a file");
+            }
+            room.temporary().iter().for_each(|path| fs::remove_file(path).unwrap());
+        }
+        assert!(killed > 0, "{line}: {done} times done");
+    }
+}
+
+#[test]
+fn a_kill_leaves_the_old_file_or_the_new_one() {
+    killed(8);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn many_kills() {
+    killed(300);
+}
+
+/// Files that cannot grow: the disk is full, or `ulimit -f`.
+fn no_room(blocks: impl IntoIterator<Item = u32>) {
+    let room = Room::new();
+    let written: Vec<(&str, &str, Vec<u8>)> =
+        WRITERS.into_iter().map(|(line, out)| (line, out, room.made(line, out))).collect();
+    for blocks in blocks {
+        for (line, output, new) in &written {
+            let limited = format!("ulimit -f {blocks}; exec {line}");
+            let code = room.in_order(&limited, output, &[1], new);
+            assert_eq!(code == 0, new.len() <= blocks as usize * 512, "{limited}");
+        }
+    }
+}
+
+#[test]
+fn no_room_for_an_output() {
+    no_room([0, 7, 4_000]);
+    let room = Room::new();
+    for line in [
+        "classify train $SAMPLE/train.jsonl -q -o /dev/full",
+        "classify predict m.model $SAMPLE/test.jsonl -q -o /dev/full",
+        "classify evaluate m.model $SAMPLE/test.jsonl -q --json /dev/full",
+        "classify vectorize m.model $SAMPLE/test.jsonl -q -o /dev/full",
+    ] {
+        let run = room.sh(line);
+        let err = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(1), "{line}: {err}");
+        assert!(err.contains("/dev/full: cannot write it: No space left"), "{line}: {err}");
+        assert!(err.contains("hint: free some space"), "{line}: {err}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn no_room_at_any_block() {
+    no_room(0..300);
+}
+
+/// Few file descriptors.
+#[test]
+fn few_descriptors() {
+    let room = Room::new();
+    for (line, output) in WRITERS {
+        let new = room.made(line, output);
+        let mut codes: Vec<i32> = Vec::new();
+        for descriptors in [3, 6, 10, 20] {
+            // The loader itself needs one; without it the shell returns 127.
+            let limited = format!("ulimit -n {descriptors}; exec {line}");
+            let codes_here = [1, 3, 4, 5, 127];
+            codes.push(room.in_order(&limited, output, &codes_here, &new));
+        }
+        assert_eq!(codes.last(), Some(&0), "{line}: {codes:?}");
+    }
+}
+
+/// Memory from what the loader needs up to `enough` times what suffices, in relative steps.
+fn little_memory(step: f64, enough: usize, writers: &[(&str, &str)]) {
+    let room = Room::new();
+    // Below this, even the loader does not run.
+    let starts = |kib: &u64| {
+        let run = room.sh(&format!("ulimit -v {kib}; exec classify --version"));
+        run.status.success()
+    };
+    let floor = (4_000..).step_by(1_000).find(starts).unwrap();
+    for &(line, output) in writers {
+        let new = room.made(line, output);
+        let mut codes = Vec::new();
+        let mut kib = floor as f64;
+        while !codes.ends_with(&vec![0; enough]) {
+            // Two threads, because each takes address space.
+            let limited = format!("ulimit -v {kib:.0}; exec {line} -j 2");
+            codes.push(room.in_order(&limited, output, &[5], &new));
+            kib *= 1.0 + step;
+        }
+        assert!(codes.contains(&5), "{line}: {codes:?}");
+    }
+}
+
+#[test]
+fn too_little_memory_is_a_resource_that_is_not_there() {
+    // `tune` is slow when memory is scarce.
+    little_memory(0.4, 1, &WRITERS[..2]);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn any_memory() {
+    little_memory(0.02, 3, &WRITERS);
+}
+
+/// A model that does not fit in memory is not reported as damaged.
+#[test]
+fn a_model_larger_than_memory() {
+    let room = Room::new();
+    // A sparse file takes no disk space.
+    let large = fs::File::create(room.at("large.model")).unwrap();
+    large.set_len(8 << 30).unwrap();
+    let run = room.sh("ulimit -v 1000000; exec classify info large.model");
+    let err = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(5), "{err}");
+    assert!(err.contains("large.model: cannot read it: not enough memory"), "{err}");
+    assert!(err.contains("hint: free memory") && !err.contains("may you"), "{err}");
+}
+
+/// Threads run out; `ulimit -u` does not affect root, so this needs another user.
+#[test]
+fn few_threads() {
+    if !Path::new("/usr/bin/setpriv").exists() || !Path::new("/usr/bin/prlimit").exists() {
+        println!("not tried: there is no setpriv or no prlimit");
+        return;
+    }
+    let room = Room::new();
+    let user = 1_000_000 + std::process::id() % 1_000_000;
+    let owned =
+        room.sh(&format!("cp \"$CLASSIFY\" program && chmod 755 program . && chown -R {user} ."));
+    if !owned.status.success() {
+        println!("not tried: only root can become another user");
+        return;
+    }
+    let line = format!(
+        "setpriv --reuid={user} --clear-groups prlimit --nproc=2 ./program train in.jsonl -j 8 -o x"
+    );
+    fs::copy(format!("{SAMPLE}/train.jsonl"), room.at("in.jsonl")).unwrap();
+    room.in_order(&line, "m.model", &[5], b"");
+    assert!(!room.at("x").exists());
+}
+
+/// A model that is overwritten in place while it is in use.
+#[test]
+fn an_overwritten_model_answers_on() {
+    let room = Room::new();
+    let golden = format!("{MODELS}/golden-v1.model");
+    fs::copy(&golden, room.at("g.model")).unwrap();
+    let mut child = room
+        .command("exec classify predict g.model - -q")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let mut from = BufReader::new(child.stdout.take().unwrap());
+    let mut ask = || {
+        to.write_all(b"bake bread with basil\n").unwrap();
+        let mut answer = String::new();
+        from.read_line(&mut answer).unwrap();
+        answer.split_once(',').unwrap().1.to_owned()
+    };
+    let first = ask();
+    let length = fs::metadata(&golden).unwrap().len();
+    for garbage in [vec![], vec![0xff; usize::try_from(length).unwrap()]] {
+        fs::write(room.at("g.model"), garbage).unwrap();
+        assert_eq!(ask(), first);
+    }
+    drop(to);
+    assert!(child.wait().unwrap().success());
+    // Mapped, the predictions are the same.
+    for command in ["predict", "evaluate"] {
+        let of = |flag: &str| {
+            let run = room.sh(&format!("classify {command} m.model $SAMPLE/test.jsonl -q {flag}"));
+            assert!(run.status.success());
+            let out = String::from_utf8(run.stdout).unwrap();
+            out.split("peak memory").next().unwrap().to_owned()
+        };
+        assert_eq!(of(""), of("--map"));
+    }
+}
+
+/// Nothing waits forever.
+#[test]
+fn failures_end_at_once() {
+    let room = Room::new();
+    let start = Instant::now();
+    let mut child = room
+        .command("exec classify predict m.model - -q -o /dev/full")
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    to.write_all(b"bake bread\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(start.elapsed() < Duration::from_secs(30));
+}

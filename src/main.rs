@@ -8,8 +8,8 @@ mod cli;
 static MEMORY: array_file::command::Memory = array_file::command::Memory;
 
 fn main() -> ExitCode {
-    // Without the handler, the worst a signal can do is leave a temporary file behind.
-    let _ = array_file::command::clean_up_on_signals();
+    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    let _ = array_file::command::clean_up_at_the_end();
     let arguments = match cli::parse() {
         Ok(arguments) => arguments,
         Err(code) => return code,

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/golden-v1.model");
 const LINES: &str = r#"{"id": "a", "text": "bake bread with basil", "label": "cooking"}
@@ -362,7 +362,8 @@ fn a_folder_that_may_not_be_written() {
 
 #[test]
 fn a_signal_leaves_nothing_behind() {
-    for (signal, number) in [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP)] {
+    let signals = [("INT", SIGINT), ("TERM", SIGTERM), ("HUP", SIGHUP), ("ABRT", SIGABRT)];
+    for (signal, number) in signals {
         // A child inherits signals that are ignored (by `nohup`, say). One that has a handler here
         // has its default effect there.
         signal_hook::flag::register(number, Arc::default()).unwrap();

@@ -13,8 +13,8 @@ mod cli;
 static MEMORY: array_file::command::Memory = array_file::command::Memory;
 
 fn main() -> ExitCode {
-    // Without the handler a signal leaves a temporary file, nothing worse.
-    let _ = array_file::command::clean_up_on_signals();
+    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    let _ = array_file::command::clean_up_at_the_end();
     let program = match cli::Program::try_parse() {
         Ok(program) => program,
         Err(error) => return cli::usage(&error),

@@ -4,26 +4,49 @@
 //! it.
 
 use std::io;
+use std::panic::{self, PanicHookInfo};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+
+use crate::memory::{clean_up_and_abort, end};
 
 pub use crate::memory::Memory;
 use crate::output::remove_temporary_files;
 
-/// On Ctrl-C, SIGTERM and SIGHUP, removes the temporary files of [outputs](crate::output) and then
-/// ends the process as it would end without a handler: a shell sees 130, 143 or 129. Signals that
-/// are ignored when the program starts (`nohup`) stay ignored.
+/// Makes the process remove the temporary files of [outputs](crate::output) however it ends. To be called
+/// before threads are started.
 ///
-/// Exceeding `ulimit -f` becomes a write error instead of a signal.
+/// Ctrl-C, SIGTERM, SIGHUP and aborts end the process as they would without a handler: a shell sees 130,
+/// 143, 129 or 134. Signals that are ignored when the program starts (`nohup`) stay ignored. Exceeding
+/// `ulimit -f` becomes a write error instead of a signal. A panic because the system refuses memory for a
+/// thread ends the process as [`Memory`] does.
 ///
 /// # Errors
-/// If the thread cannot be started; signals then end the process immediately.
-pub fn clean_up_on_signals() -> io::Result<()> {
+/// If the thread that waits for signals cannot be started; they then end the process immediately.
+pub fn clean_up_at_the_end() -> io::Result<()> {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        if is_out_of_memory(panic) {
+            end(None);
+        }
+        report(panic);
+    }));
+    #[expect(unsafe_code, reason = "a handler runs on an interrupted thread")]
+    // SAFETY: it allocates nothing, and waits for a lock for a second at most.
+    unsafe {
+        signal_hook::low_level::register(SIGABRT, clean_up_and_abort)?;
+    }
+    // The flag is never read: the handler makes the write fail with `FileTooLarge`.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    clean_up_on_signals()
+}
+
+fn clean_up_on_signals() -> io::Result<()> {
     let ignored = ignored();
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored.contains(signal));
     let signals: Vec<i32> = signals.collect();
@@ -43,10 +66,13 @@ pub fn clean_up_on_signals() -> io::Result<()> {
             }
         },
     )?;
-    is_ready.recv().map_err(io::Error::other)??;
-    // The flag is never read: the handler makes the write fail with `FileTooLarge`.
-    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    Ok(())
+    is_ready.recv().map_err(io::Error::other)?
+}
+
+/// Whether the standard library panicked because the system refused memory.
+fn is_out_of_memory(panic: &PanicHookInfo<'_>) -> bool {
+    const ENOMEM: &str = "(os error 12)";
+    panic.payload_as_str().is_some_and(|text| text.contains(ENOMEM))
 }
 
 /// The signals that this process ignores; empty if the system does not report them.

@@ -6,7 +6,9 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::output::remove_temporary_files_if_free;
+use signal_hook::consts::SIGABRT;
+
+use crate::output::try_to_remove_temporary_files;
 
 /// The exit code when out of memory.
 const CODE: i32 = 5;
@@ -65,32 +67,53 @@ unsafe impl GlobalAlloc for Memory {
 fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
     // The flag of a thread that is ending is gone.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
-        end(size);
+        end(Some(size));
     }
     pointer
 }
 
-/// Ends the process. Nothing called here may allocate, or this function would be entered again.
+/// Whether a thread is ending the process.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Gives the thread that is ending the process the time to remove the files. The wait is limited, since
+/// the caller can be that thread, entered again.
+fn wait_for_the_end() {
+    std::thread::sleep(Duration::from_secs(2));
+}
+
+/// Handles SIGABRT: the C library aborts the process where memory for its own use runs out. Removes the
+/// temporary files, unless another thread is doing so, and ends the process by the signal. Allocates
+/// nothing and waits for seconds at most, so a signal handler may call it.
+pub(crate) fn clean_up_and_abort() {
+    if ENDING.load(Ordering::SeqCst) {
+        wait_for_the_end();
+    } else {
+        try_to_remove_temporary_files();
+    }
+    let _ = signal_hook::low_level::emulate_default_handler(SIGABRT);
+}
+
+/// Ends the process, which needed so many bytes more, if known. Nothing called here may allocate, or
+/// this function would be entered again.
 #[cold]
-fn end(size: usize) -> ! {
-    static ENDING: AtomicBool = AtomicBool::new(false);
+pub(crate) fn end(size: Option<usize>) -> ! {
     if ENDING.swap(true, Ordering::SeqCst) {
-        // Another thread is ending the process: it needs time to remove the files. The wait is limited,
-        // since this can be the same thread, entered again.
-        std::thread::sleep(Duration::from_secs(1));
+        wait_for_the_end();
     } else {
         let mut text = [0; 200];
         let mut rest = &mut text[..];
-        // 200 bytes suffice for the message.
-        let _ = write!(
-            rest,
-            "error: out of memory: {size} more bytes were needed\n\
-             hint: free memory, use a machine with more memory, or process less data at a time\n"
+        // 200 bytes suffice for the message, with any number.
+        let _ = rest.write_all(b"error: out of memory");
+        if let Some(size) = size {
+            let _ = write!(rest, ": {size} more bytes were needed");
+        }
+        let _ = rest.write_all(
+            b"\nhint: free memory, use a machine with more memory, or process less data at a time\n",
         );
         let left = rest.len();
         let length = text.len() - left;
         let _ = rustix::io::write(rustix::stdio::stderr(), &text[..length]);
-        remove_temporary_files_if_free();
+        try_to_remove_temporary_files();
     }
     signal_hook::low_level::exit(CODE)
 }

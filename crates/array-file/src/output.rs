@@ -34,7 +34,7 @@ mod place;
 mod temporary;
 
 pub use error::{OutputError, OutputProblem};
-pub use temporary::{remove_temporary_files, remove_temporary_files_if_free};
+pub use temporary::{remove_temporary_files, try_to_remove_temporary_files};
 
 use inputs::{Identity, Inputs};
 use place::Place;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
@@ -26,13 +27,16 @@ pub fn remove_temporary_files() {
     remove(&there());
 }
 
-/// The same for a handler that must not wait: does nothing while another thread changes the list.
-/// It allocates no memory, unless a path is longer than 380 bytes.
-pub fn remove_temporary_files_if_free() {
-    match THERE.try_lock() {
-        Ok(there) => remove(&there),
-        Err(TryLockError::Poisoned(poisoned)) => remove(&poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => {}
+/// The same for a caller that may hold the list itself, interrupted: waits a second at most. It allocates
+/// no memory, unless a path is longer than 380 bytes.
+pub fn try_to_remove_temporary_files() {
+    const TRY_EVERY: Duration = Duration::from_millis(10);
+    for _ in 0..100 {
+        match THERE.try_lock() {
+            Ok(there) => return remove(&there),
+            Err(TryLockError::Poisoned(poisoned)) => return remove(&poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(TRY_EVERY),
+        }
     }
 }
 
@@ -71,8 +75,9 @@ impl Temporary {
         // The path is in the list before the file exists, and nothing is allocated between the creation
         // and the release of the list: where memory runs out, the file is found and removed.
         let create = |path: &Path| {
+            let owned = path.to_owned();
             let mut list = there();
-            list.push(path.to_owned());
+            list.push(owned);
             let file =
                 File::options().read(true).write(true).create_new(true).mode(mode).open(path);
             if file.is_err() {

@@ -30,9 +30,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub use seeded_random as random;
+pub use svg_chart as chart;
+
 pub mod threads;
-pub mod random;
-pub mod chart;
 pub mod printable;
 pub mod limits;
 pub mod matrix;

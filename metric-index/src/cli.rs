@@ -19,11 +19,9 @@ use metric_index::stored::{
 };
 use metric_index::strategy::{Options, Run, Strategy, run as answer};
 
-use bar::Bar;
 use input::{Data, Format, Input};
 use metric::VectorMetric;
 
-mod bar;
 mod input;
 mod metric;
 mod stats;
@@ -335,8 +333,11 @@ impl Build {
         files.reads(self.points.path());
         let output = files.open(&self.output)?;
         start_threads(self.threads)?;
-        let bar = Bar::new("building", talk.is_quiet);
-        let show = |done: u64, all: u64| bar.show(done, all);
+        let shown = progress::Progress::new("building", 1, talk.is_quiet);
+        let show = |done: u64, all: u64| {
+            shown.set_total(all);
+            shown.show(done, "");
+        };
         let progress = Progress::new(&show);
         let kind = self.index;
         let (count, what) = match self.points.read(talk, None)? {
@@ -344,7 +345,7 @@ impl Build {
                 let (count, metric) = (words.len(), of_words(self.metric.name())?);
                 check(&words, &metric, AXIOMS, 0).map_err(refused)?;
                 let index = kind.build_with(words, metric, &progress).map_err(refused)?;
-                bar.end();
+                shown.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
                 (count, "words".to_owned())
             }
@@ -353,7 +354,7 @@ impl Build {
                 let metric = of_vectors(self.metric.name())?;
                 check(&vectors, &metric, AXIOMS, 0).map_err(refused)?;
                 let index = kind.build_with(vectors, metric, &progress).map_err(refused)?;
-                bar.end();
+                shown.finish();
                 save_to(&index, output).map_err(Failure::stored)?;
                 (count, format!("vectors of {dimension} dimensions"))
             }

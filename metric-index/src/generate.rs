@@ -1,61 +1,12 @@
 //! Synthetic points for benchmarks and tests, reproducible by their seed.
 
+pub use seeded_random::Random;
+
 use crate::points::{Strings, Vectors};
 
-/// Random numbers that depend only on a seed: `SplitMix64` (Steele, Lea and Flood 2014).
-///
-/// ```
-/// use metric_index::generate::Random;
-///
-/// let mut random = Random::new(7);
-/// assert!(random.below(10) < 10);
-/// assert!((0.0..1.0).contains(&random.unit()));
-/// ```
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// A generator; the same seed gives the same numbers on every machine.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ (x >> 31)
-    }
-
-    /// A number below `count`; 0 if `count` is 0.
-    #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
-    pub fn below(&mut self, count: usize) -> usize {
-        ((u128::from(self.next()) * count as u128) >> 64) as usize
-    }
-
-    /// A multiple of 2^-16 in [0, 1).
-    pub fn unit(&mut self) -> f32 {
-        f32::from(u16::try_from(self.next() >> 48).unwrap_or(0)) / 65_536.0
-    }
-
-    /// `size` distinct numbers below `count`, in increasing order.
-    pub(crate) fn sample(&mut self, count: usize, size: usize) -> Vec<u32> {
-        let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
-        let size = size.min(numbers.len());
-        for at in 0..size {
-            let other = at + self.below(count - at);
-            numbers.swap(at, other);
-        }
-        numbers.truncate(size);
-        numbers.sort_unstable();
-        numbers
-    }
-
-    /// In (-2, 2), more often near 0.
-    fn spread(&mut self) -> f32 {
-        self.unit() + self.unit() - self.unit() - self.unit()
-    }
+/// In (-2, 2), more often near 0.
+fn spread(random: &mut Random) -> f32 {
+    random.unit_f32() + random.unit_f32() - random.unit_f32() - random.unit_f32()
 }
 
 /// Vectors of 20 dimensions around 200 centers: in size and spread a stand-in for the 120,000 vectors of NASA
@@ -72,13 +23,13 @@ impl Random {
 pub fn clustered(points: usize, queries: usize, seed: u64) -> (Vectors<f32>, Vectors<f32>) {
     const DIMENSION: usize = 20;
     let mut random = Random::new(seed);
-    let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| random.spread()).collect();
+    let centers: Vec<f32> = (0..200 * DIMENSION).map(|_| spread(&mut random)).collect();
     let mut some = |count: usize| {
         let mut values = Vec::with_capacity(count * DIMENSION);
         for _ in 0..count {
             let center = random.below(200) * DIMENSION;
             let near = &centers[center..center + DIMENSION];
-            values.extend(near.iter().map(|x| x + 0.25 * random.spread()));
+            values.extend(near.iter().map(|x| x + 0.25 * spread(&mut random)));
         }
         Vectors::new(values, DIMENSION).expect("20 a vector")
     };

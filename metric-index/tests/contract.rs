@@ -580,7 +580,7 @@ fn equal_points() {
 #[test]
 fn indexes_save_distances() {
     let mut random = Random::new(1);
-    let points = vectors(&(0..6_000).map(|_| random.unit()).collect::<Vec<f32>>(), 2);
+    let points = vectors(&(0..6_000).map(|_| random.unit_f32()).collect::<Vec<f32>>(), 2);
     let counted = Arc::new(Counted::new(on::<[f32], _>(Euclidean)));
     let metric: AnyMetric = counted.clone();
     let query = Point::Vector(vec![0.3, 0.7]);
@@ -724,7 +724,7 @@ impl Metric<[f32]> for Contradicts {
 #[test]
 fn metrics_are_checked() {
     let mut random = Random::new(3);
-    let mut next = || random.unit() + 0.01;
+    let mut next = || random.unit_f32() + 0.01;
     let points: Vectors<f32> = (0..500).map(|_| [next(), next(), next()]).collect();
     for metric in [
         &Euclidean as &dyn Metric<[f32]>,

@@ -12,7 +12,7 @@ use metric_index::{Question, advise};
 
 fn plane(count: usize, dimension: usize) -> Vectors<f32> {
     let mut random = Random::new(1);
-    Vectors::new((0..count * dimension).map(|_| random.unit()).collect(), dimension).unwrap()
+    Vectors::new((0..count * dimension).map(|_| random.unit_f32()).collect(), dimension).unwrap()
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! Messages on stderr and the progress of long stages.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use classify::corpus::{Format, OnOpen};
 use classify::printable::{printable, printable_lines};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How much to print.
 #[derive(Debug, Clone, Copy)]
@@ -27,66 +25,33 @@ impl Talk {
     }
 }
 
-/// The interval between progress lines if stderr is not a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// The progress of a stage: a bar with documents/s and ETA on a terminal, otherwise a line every
-/// ten seconds.
+/// The progress of a stage: documents, documents/s, and the share of the bytes to be read.
 pub(crate) struct Progress {
-    bar: ProgressBar,
-    lines: bool,
-    stage: &'static str,
+    shown: Arc<progress::Progress>,
     start: Instant,
-    last_line: Mutex<Instant>,
     bytes: Arc<AtomicU64>,
-    total: u64,
 }
 
 impl Progress {
     /// The progress of the named stage, which reads `paths`.
     pub(crate) fn new(talk: Talk, stage: &'static str, paths: &[PathBuf]) -> Self {
         let total = paths.iter().map(|path| size(path)).sum();
-        let terminal = std::io::stderr().is_terminal();
-        let bar = if terminal && !talk.quiet && total > 0 {
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
-        } else if terminal && !talk.quiet {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
-        } else {
-            ProgressBar::hidden()
-        };
-        let template = if total > 0 {
-            "{prefix} {wide_bar} {percent}% {msg} ETA {eta}"
-        } else {
-            "{prefix} {spinner} {msg} {elapsed}"
-        };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        bar.set_prefix(stage);
-        let start = Instant::now();
-        Self {
-            bar,
-            lines: !terminal && !talk.quiet,
-            stage,
-            start,
-            last_line: Mutex::new(start),
-            bytes: Arc::new(AtomicU64::new(0)),
-            total,
-        }
+        let shown = Arc::new(progress::Progress::new(stage, total, talk.quiet));
+        Self { shown, start: Instant::now(), bytes: Arc::new(AtomicU64::new(0)) }
     }
 
     /// Removes the bar.
     pub(crate) fn finish(&self) {
-        self.bar.finish_and_clear();
+        self.shown.finish();
     }
 
     /// A callback that reports each file's format: once for consecutive files of the same format.
     pub(crate) fn formats(&self, talk: Talk) -> OnOpen {
         let mut last = None;
-        let bar = self.bar.clone();
+        let shown = Arc::clone(&self.shown);
         Box::new(move |name: &str, format: Format| {
             if talk.verbose || last != Some(format) {
-                bar.suspend(|| talk.say(&format!("reading {} as {format}", printable(name))));
+                shown.suspend(|| talk.say(&format!("reading {} as {format}", printable(name))));
             }
             last = Some(format);
         })
@@ -101,30 +66,7 @@ impl Progress {
     pub(crate) fn tick(&self, documents: u64) {
         let rate = documents as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
         let message = format!("{documents} documents, {rate:.0}/s");
-        if self.lines {
-            let Ok(mut last) = self.last_line.lock() else { return };
-            if last.elapsed() >= LINE_EVERY {
-                *last = Instant::now();
-                let _ = writeln!(std::io::stderr(), "{}: {message}{}", self.stage, self.share());
-            }
-        } else {
-            self.bar.set_position(self.bytes.load(Ordering::Relaxed));
-            self.bar.set_message(message);
-        }
-    }
-
-    fn share(&self) -> String {
-        if self.total == 0 {
-            return String::new();
-        }
-        let share = self.bytes.load(Ordering::Relaxed) as f64 / self.total as f64;
-        format!(", {:.0} %", 100.0 * share.min(1.0))
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.finish();
+        self.shown.show(self.bytes.load(Ordering::Relaxed), &message);
     }
 }
 

@@ -228,7 +228,10 @@ fn reliability(evaluation: &Evaluation) -> Figure {
             "reliability",
             Axis::unit(what),
             Axis::unit("right"),
-            vec![Mark::Bars { class: 0, bars: bars.collect() }, Mark::Diagonal],
+            vec![
+                Mark::Bars { class: 0, bars: bars.collect(), name: String::new() },
+                Mark::Diagonal,
+            ],
         ),
     }
 }

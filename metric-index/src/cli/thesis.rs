@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use super::{Failure, Outcome, Talk, all_cores, refused, start_threads};
 
-mod chart;
 mod report;
 
 #[derive(Debug, Args)]

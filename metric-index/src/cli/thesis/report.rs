@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use super::chart::Chart;
+use svg_chart::{Colors, GroupedBars};
+
 use super::{Bench, Files, Measured, Outcome, Traffic};
 
 /// A figure of the thesis: bars of indexes and radii in one traffic, a series a strategy.
@@ -277,15 +278,16 @@ impl Bench<'_> {
         }
         let _ = writeln!(text, "  (the thesis's SSS-Index has sss-index:0.4; see --alpha)\n");
         for space in self.spaces() {
-            let mut figures: Vec<(&str, Chart)> =
+            let mut figures: Vec<(&str, GroupedBars)> =
                 FIGURES.iter().map(|figure| (figure.name, self.drawn(figure, space))).collect();
             figures.push((OF_INDEXES, self.of_indexes(space)));
             for (name, chart) in figures {
-                let _ = writeln!(text, "{space}: {}", chart.text());
+                let _ = writeln!(text, "{space}: {}", columns(&chart));
                 let name = format!("{name}-{space}.svg");
                 if let Some(at) = files.figures.iter().position(|(figure, _)| *figure == name) {
                     let (_, mut out) = files.figures.swap_remove(at);
-                    out.write_all(chart.svg().as_bytes()).map_err(|error| out.error(error))?;
+                    out.write_all((chart.chart().svg(Colors::Own) + "\n").as_bytes())
+                        .map_err(|error| out.error(error))?;
                     out.commit()?;
                 }
             }
@@ -354,7 +356,7 @@ impl Bench<'_> {
         })
     }
 
-    fn drawn(&self, figure: &Figure, space: &str) -> Chart {
+    fn drawn(&self, figure: &Figure, space: &str) -> GroupedBars {
         // The runs on one thread: one of each index and query.
         let one = |m: &&Measured| m.space == space && m.threads == 1 && counts(m);
         let mut alone: Vec<&Measured> = self.measured.iter().filter(one).collect();
@@ -369,9 +371,9 @@ impl Bench<'_> {
             let largest = values.iter().flatten().copied().fold(f64::NAN, f64::max);
             values.iter_mut().flatten().for_each(|value| *value /= largest);
         }
-        Chart {
-            title: figure.title,
-            unit: figure.unit,
+        GroupedBars {
+            title: figure.title.to_owned(),
+            unit: figure.unit.to_owned(),
             groups: alone.iter().map(|m| format!("{} {}", m.index, m.query)).collect(),
             series: figure.strategies.iter().map(|&name| name.to_owned()).collect(),
             values,
@@ -379,7 +381,7 @@ impl Bench<'_> {
     }
 
     /// The CPU columns of chapter 4: every index and query on all threads, against brute force on one.
-    fn of_indexes(&self, space: &str) -> Chart {
+    fn of_indexes(&self, space: &str) -> GroupedBars {
         let brute = |m: &&Measured| m.space == space && m.index == "brute force";
         let brute: Vec<&Measured> = self.measured.iter().filter(brute).collect();
         let groups = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
@@ -388,9 +390,9 @@ impl Bench<'_> {
             let own = self.other(&like, "Local", Traffic::High);
             own.map_or(f64::NAN, |own| all.seconds / own.seconds)
         };
-        Chart {
-            title: "Chapter 4, CPU: speed-up of all threads over sequential brute force",
-            unit: "times",
+        GroupedBars {
+            title: "Chapter 4, CPU: speed-up of all threads over sequential brute force".to_owned(),
+            unit: "times".to_owned(),
             values: groups
                 .iter()
                 .map(|i| brute.iter().map(|all| value(i, all)).collect())
@@ -442,4 +444,23 @@ impl Bench<'_> {
             place("BulkCircular", Traffic::Low, |m| m.latency_median_ms),
         )
     }
+}
+
+/// The numbers of a chart in columns.
+fn columns(bars: &GroupedBars) -> String {
+    let mut text = format!("{} ({})\n{:24}", bars.title, bars.unit, "");
+    for name in &bars.series {
+        let _ = write!(text, "{name:>15}");
+    }
+    for (name, values) in bars.groups.iter().zip(&bars.values) {
+        let _ = write!(text, "\n{name:24}");
+        for &value in values {
+            let _ = match value {
+                value if value.is_nan() => write!(text, "{:>15}", "-"),
+                value if value >= 1_000.0 => write!(text, "{value:>15.0}"),
+                value => write!(text, "{value:>15.4}"),
+            };
+        }
+    }
+    text + "\n"
 }

@@ -1,5 +1,10 @@
 //! Axes and their ticks.
 
+use super::text_width;
+
+/// An axis from 0 does not include values that are so many times as large as nine tenths of all.
+const OUTLIER: f64 = 3.0;
+
 /// How values are spaced along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
@@ -24,6 +29,8 @@ pub struct Axis {
     pub unit: &'static str,
     /// The values with a tick, if they are not to be chosen.
     pub marked: Option<Vec<f64>>,
+    /// The names of groups, each one unit wide, from 0 on; they replace the ticks. Empty: no groups.
+    pub groups: Vec<String>,
 }
 
 /// A value with a label.
@@ -41,7 +48,34 @@ impl Axis {
 
     /// Between two values, with ticks at round numbers.
     pub fn new(name: impl Into<String>, from: f64, to: f64, scale: Scale) -> Self {
-        Self { name: name.into(), from, to, scale, unit: "", marked: None }
+        Self { name: name.into(), from, to, scale, unit: "", marked: None, groups: Vec::new() }
+    }
+
+    /// Named groups side by side.
+    pub fn groups(groups: Vec<String>) -> Self {
+        let to = groups.len() as f64;
+        Self { groups, ..Self::new("", 0.0, to, Scale::Linear) }
+    }
+
+    /// From 0 to a round number at or above all values; without outliers if there are any.
+    pub fn from_zero(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let most = values.last().copied().unwrap_or(0.0);
+        let usual = values.get((values.len() * 9 / 10).saturating_sub(1)).copied().unwrap_or(most);
+        let most = if usual > 0.0 && most > OUTLIER * usual { 1.1 * usual } else { most };
+        let most = if most > 0.0 { most } else { 1.0 };
+        let step = round_step(most);
+        Self::new(name, 0.0, step * libm::ceil(most / step - 1e-9), Scale::Linear)
+    }
+
+    pub(super) fn has_names(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// The height that the names of groups need, turned by 45 degrees.
+    pub(super) fn turned(&self) -> f64 {
+        self.groups.iter().map(|name| text_width(name) * 0.71).fold(0.0, f64::max)
     }
 
     /// Where a value is, from 0 to 1; values outside the axis are at its ends.
@@ -56,6 +90,11 @@ impl Axis {
 
     /// The ticks, rising.
     pub(super) fn ticks(&self) -> Vec<Tick> {
+        if self.has_names() {
+            let tick =
+                |(at, name): (usize, &String)| Tick { value: at as f64 + 0.5, text: name.clone() };
+            return self.groups.iter().enumerate().map(tick).collect();
+        }
         let values = match (&self.marked, self.scale) {
             (Some(marked), _) => marked.clone(),
             (None, Scale::Linear) => linear(self.from, self.to),
@@ -72,12 +111,17 @@ fn linear(from: f64, to: f64) -> Vec<f64> {
     if !(span > 0.0 && span.is_finite()) {
         return vec![from];
     }
-    let power = libm::floor(libm::log10(span / 5.0));
-    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * libm::pow(10.0, power));
-    let step = steps.into_iter().find(|step| span / step <= 5.0 + 1e-9).unwrap_or(span);
+    let step = round_step(span);
     let first = libm::ceil(from / step - 1e-9);
     let ticks = (0..12).map(|at| (first + f64::from(at)) * step);
     ticks.take_while(|&tick| tick <= to + step * 1e-9).collect()
+}
+
+/// 1, 2 or 5 times a power of ten: the least that divides a span into five at most.
+fn round_step(span: f64) -> f64 {
+    let power = libm::floor(libm::log10(span / 5.0));
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * libm::pow(10.0, power));
+    steps.into_iter().find(|step| span / step <= 5.0 + 1e-9).unwrap_or(span)
 }
 
 /// Powers of ten between two values above 0, not more than nine; 2 and 5 times powers of ten too
@@ -104,7 +148,7 @@ fn logarithmic(from: f64, to: f64) -> Vec<f64> {
 }
 
 /// A number with three digits or so: `0.25`, `40`, `3k`, `1.5M`.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let (value, suffix) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, "M"),
         size if size >= 1e3 => (value / 1e3, "k"),
@@ -155,6 +199,26 @@ mod tests {
         assert!(wide.len() > 3 && wide.len() <= 9, "{wide:?}");
         let marked = Axis { marked: Some(vec![781_265.0]), unit: " ×", ..Axis::unit("") };
         assert_eq!(values(&marked), ["781.26k ×"]);
+    }
+
+    #[test]
+    fn axes_from_zero() {
+        for (most, to) in [
+            (2.477, 2.5),
+            (1.857, 2.0),
+            (1.0, 1.0),
+            (7_300.0, 8_000.0),
+            (0.000_48, 0.000_5),
+            (9.9, 10.0),
+        ] {
+            let axis = Axis::from_zero("", [most / 2.0, f64::NAN, most]);
+            assert!((axis.to - to).abs() < to * 1e-9, "{most}: {}", axis.to);
+            assert!(axis.ticks().len() > 2, "{most}");
+        }
+        // Nothing to show, or an outlier among many values.
+        assert!((Axis::from_zero("", [0.0, f64::NAN]).to - 1.0).abs() < 1e-9);
+        let values = (0..20).map(|at| if at == 7 { 900.0 } else { 1.0 });
+        assert!(Axis::from_zero("", values).to < 2.0);
     }
 
     /// No ends make it hang or fail.

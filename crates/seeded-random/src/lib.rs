@@ -8,7 +8,7 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A `SplitMix64` generator.
 ///
 /// ```
-/// use classify::random::Random;
+/// use seeded_random::Random;
 ///
 /// let mut random = Random::new(7);
 /// assert_eq!(random.next_u64(), 7_191_089_600_892_374_487);
@@ -43,11 +43,35 @@ impl Random {
         to_unit(self.next_u64())
     }
 
+    /// A number in [0, 1), a multiple of 2⁻¹⁶: sums of a few are exact.
+    pub fn unit_f32(&mut self) -> f32 {
+        f32::from((self.next_u64() >> 48) as u16) / 65_536.0
+    }
+
     /// A number below `limit`; 0 if `limit` is 0.
     #[expect(clippy::cast_possible_truncation, reason = "below the limit, which is a usize")]
     pub const fn below(&mut self, limit: usize) -> usize {
         // The bias is at most limit / 2⁶⁴.
         ((self.next_u64() as u128 * limit as u128) >> 64) as usize
+    }
+
+    /// `size` distinct numbers below `count`, or all of them if they are fewer, in increasing order.
+    ///
+    /// ```
+    /// # use seeded_random::Random;
+    /// assert_eq!(Random::new(7).sample(100, 3), [2, 38, 90]);
+    /// assert_eq!(Random::new(7).sample(2, 3), [0, 1]);
+    /// ```
+    pub fn sample(&mut self, count: usize, size: usize) -> Vec<u32> {
+        let mut numbers: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
+        let size = size.min(numbers.len());
+        for at in 0..size {
+            let other = at + self.below(numbers.len() - at);
+            numbers.swap(at, other);
+        }
+        numbers.truncate(size);
+        numbers.sort_unstable();
+        numbers
     }
 }
 
@@ -55,7 +79,7 @@ impl Random {
 /// are not visited in order.
 ///
 /// ```
-/// let (a, b) = (classify::random::unit(1, 8), classify::random::unit(1, 9));
+/// let (a, b) = (seeded_random::unit(1, 8), seeded_random::unit(1, 9));
 /// assert!(a != b && (0.0..1.0).contains(&a));
 /// ```
 pub fn unit(seed: u64, number: u64) -> f64 {
@@ -95,6 +119,7 @@ mod tests {
         for _ in 0..1_000 {
             seen[random.below(5)] += 1;
             assert!((0.0..1.0).contains(&random.unit()));
+            assert!((0.0..1.0).contains(&random.unit_f32()));
         }
         assert!(seen.iter().all(|&count| count > 140), "{seen:?}");
         assert_eq!(random.below(0), 0);

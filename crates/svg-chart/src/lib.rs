@@ -7,8 +7,10 @@
 use std::fmt::Write as _;
 
 mod axis;
+mod grouped;
 
 pub use axis::{Axis, Scale};
+pub use grouped::GroupedBars;
 
 /// The height of a line of text, and the mean width of a character, in units of the view box.
 const LINE: f64 = 14.0;
@@ -48,12 +50,15 @@ pub enum Mark {
         /// The points.
         points: Vec<Dot>,
     },
-    /// Bars from the lower end of the second axis.
+    /// Bars from the lower end of the second axis. A bar that is higher than the axis is cut, and its
+    /// height written in it. Named bars are in the legend.
     Bars {
         /// The color.
         class: usize,
         /// The bars.
         bars: Vec<Bar>,
+        /// The name in the legend; empty: none.
+        name: String,
     },
     /// The line from the lower ends of both axes to the upper ends.
     Diagonal,
@@ -86,7 +91,7 @@ pub struct Bar {
 /// A chart.
 ///
 /// ```
-/// use classify::chart::{Axis, Chart, Colors, Mark};
+/// use svg_chart::{Axis, Chart, Colors, Mark};
 ///
 /// let line = Mark::Line { class: 0, points: vec![(0.0, 1.0), (1.0, 0.5)], name: "F1".into() };
 /// let chart = Chart::new("F1 by threshold", Axis::unit("threshold"), Axis::unit("F1"), vec![line]);
@@ -144,7 +149,8 @@ impl Chart {
 
 fn own_style() -> String {
     let mut style = "<style>svg{font:11px sans-serif}.title{font-size:14px}.grid{stroke:#ddd}\
-         .diagonal{stroke:#888;stroke-dasharray:4 3}.line{fill:none;stroke-width:2}"
+         .diagonal{stroke:#888;stroke-dasharray:4 3}.line{fill:none;stroke-width:2}\
+         .cut{fill:white}"
         .to_owned();
     for (class, color) in OWN_COLORS.iter().enumerate() {
         let _ = write!(
@@ -155,9 +161,8 @@ fn own_style() -> String {
     style + "</style>"
 }
 
-/// The names of lines, in rows that fit the width.
+/// The names of lines and bars, in rows that fit the width.
 struct Legend {
-    /// A name, its color, where it begins, and its row.
     names: Vec<Named>,
     rows: usize,
 }
@@ -165,6 +170,8 @@ struct Legend {
 struct Named {
     name: String,
     class: usize,
+    is_line: bool,
+    /// Where its sample begins.
     x: f64,
     row: usize,
 }
@@ -174,7 +181,9 @@ impl Legend {
         let mut legend = Self { names: Vec::new(), rows: 0 };
         let mut x = LINE;
         for mark in marks {
-            let Mark::Line { class, name, .. } = mark else { continue };
+            let (Mark::Line { class, name, .. } | Mark::Bars { class, name, .. }) = mark else {
+                continue;
+            };
             if name.is_empty() {
                 continue;
             }
@@ -184,7 +193,8 @@ impl Legend {
                 x = LINE;
             }
             let row = legend.rows - 1;
-            legend.names.push(Named { name: name.clone(), class: *class, x, row });
+            let is_line = matches!(mark, Mark::Line { .. });
+            legend.names.push(Named { name: name.clone(), class: *class, is_line, x, row });
             x += needed;
         }
         legend
@@ -192,18 +202,25 @@ impl Legend {
 
     /// Writes the legend; the first row's baseline is at `top`.
     fn write(&self, svg: &mut String, top: f64) {
-        for Named { name, class, x, row } in &self.names {
+        for Named { name, class, is_line, x, row } in &self.names {
             let y = top + *row as f64 * LINE;
-            let _ = write!(
-                svg,
-                "<line class=\"line c{}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y1:.1}\" y2=\"{y1:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-                class % OWN_COLORS.len(),
-                x + SAMPLE,
-                x + SAMPLE + 4.0,
-                escape(name),
-                y1 = y - 4.0
-            );
+            let color = class % OWN_COLORS.len();
+            let _ = if *is_line {
+                write!(
+                    svg,
+                    "<line class=\"line c{color}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y1:.1}\" y2=\"{y1:.1}\"/>",
+                    x + SAMPLE,
+                    y1 = y - 4.0
+                )
+            } else {
+                write!(
+                    svg,
+                    "<rect class=\"bar c{color}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{SAMPLE}\" height=\"9\"/>",
+                    y - 9.0
+                )
+            };
+            let x = x + SAMPLE + 4.0;
+            let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(name));
         }
     }
 }
@@ -228,11 +245,13 @@ impl<'c> Area<'c> {
             x: &chart.x,
             y: &chart.y,
             // The axis's name, which stands upright, and the labels of its ticks.
-            left: LINE + 8.0 + widest(&chart.y),
+            // The name of the first group begins to the left of it.
+            left: (LINE + 8.0 + widest(&chart.y)).max(chart.x.turned()),
             // Half of the last label of the first axis stands out.
-            right: width - 12.0_f64.max(widest(&chart.x) / 2.0),
+            right: width
+                - if chart.x.has_names() { 12.0 } else { 12.0_f64.max(widest(&chart.x) / 2.0) },
             top: above + 10.0 + legend.rows as f64 * LINE,
-            bottom: height - 2.0 * LINE - 12.0,
+            bottom: height - 2.0 * LINE - 12.0 - chart.x.turned(),
         }
     }
 
@@ -248,6 +267,15 @@ impl<'c> Area<'c> {
         let Self { left, right, top, bottom, .. } = *self;
         for tick in self.x.ticks() {
             let at = self.px(tick.value);
+            if self.x.has_names() {
+                let _ = write!(
+                    svg,
+                    "<text transform=\"translate({at:.1} {:.1}) rotate(-45)\" text-anchor=\"end\">{}</text>",
+                    bottom + LINE,
+                    escape(&tick.text)
+                );
+                continue;
+            }
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\"/>\
@@ -287,7 +315,7 @@ impl<'c> Area<'c> {
                     self.write_dot(svg, *class, dot);
                 }
             }
-            Mark::Bars { class, bars } => {
+            Mark::Bars { class, bars, .. } => {
                 for bar in bars {
                     self.write_bar(svg, *class, bar);
                 }
@@ -343,6 +371,15 @@ impl<'c> Area<'c> {
             (self.bottom - top).max(0.0),
             escape(&bar.text)
         );
+        if bar.height > self.y.to {
+            let _ = write!(
+                svg,
+                "<text class=\"cut\" transform=\"translate({:.1} {:.1}) rotate(-90)\" text-anchor=\"end\">{} ↑</text>",
+                f64::midpoint(start, end) + 4.0,
+                top + 4.0,
+                axis::number(bar.height)
+            );
+        }
     }
 }
 
@@ -382,15 +419,15 @@ mod tests {
         let bar = Bar { from: 0.0, to: 0.1, height: 0.2, text: hostile.into() };
         let marks = vec![
             Mark::Dots { class: 0, points: vec![dot] },
-            Mark::Bars { class: 1, bars: vec![bar] },
+            Mark::Bars { class: 1, bars: vec![bar], name: hostile.into() },
             line(hostile),
         ];
         let chart = Chart::new(hostile, Axis::unit(hostile), Axis::unit(hostile), marks);
         for colors in [Colors::Page, Colors::Own] {
             let svg = chart.svg(colors);
             assert!(!svg.contains("<script>") && !svg.contains('\u{1}'));
-            // The title for screen readers, two axes, a dot, a bar, a name; a title to be seen.
-            let expected = if colors == Colors::Own { 7 } else { 6 };
+            // The title for screen readers, two axes, a dot, a bar, two names; a title to be seen.
+            let expected = if colors == Colors::Own { 8 } else { 7 };
             assert_eq!(svg.matches("&lt;/svg&gt;&lt;script&gt; ").count(), expected);
         }
     }

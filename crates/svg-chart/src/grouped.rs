@@ -1,0 +1,111 @@
+//! Bars in groups.
+
+use super::{Axis, Bar, CHARACTER, Chart, LINE, Mark};
+
+/// The width of a bar, and of the space between groups.
+const BAR: f64 = 16.0;
+const BETWEEN: f64 = 26.0;
+/// The height of the area inside the axes.
+const HEIGHT: f64 = 260.0;
+
+/// A chart that has, for each group, a bar of each series.
+///
+/// ```
+/// use svg_chart::{Colors, GroupedBars};
+///
+/// let bars = GroupedBars {
+///     title: "Time to build".into(),
+///     unit: "seconds".into(),
+///     groups: vec!["words".into(), "vectors".into()],
+///     series: vec!["1 thread".into(), "2 threads".into()],
+///     values: vec![vec![4.0, 2.1], vec![9.0, 4.7]],
+/// };
+/// assert_eq!(bars.chart().svg(Colors::Own).matches("class=\"bar c1\"").count(), 3);
+/// ```
+#[derive(Debug, Clone)]
+pub struct GroupedBars {
+    /// What is shown.
+    pub title: String,
+    /// The unit of the values.
+    pub unit: String,
+    /// The names of the groups.
+    pub groups: Vec<String>,
+    /// The names of the series.
+    pub series: Vec<String>,
+    /// By group, then by series; what was not measured is no number.
+    pub values: Vec<Vec<f64>>,
+}
+
+impl GroupedBars {
+    /// The chart, as wide as its groups need. Outliers are cut.
+    pub fn chart(&self) -> Chart {
+        let x = Axis::groups(self.groups.clone());
+        let y = Axis::from_zero(self.unit.clone(), self.values.iter().flatten().copied());
+        let group = BAR * self.series.len() as f64 + BETWEEN;
+        let title = 1.3 * CHARACTER * self.title.chars().count() as f64 + 2.0 * LINE;
+        let width = (5.0 * LINE + group * self.groups.len() as f64).max(title);
+        let size = (width, HEIGHT + x.turned() + 8.0 * LINE);
+        let marks = (0..self.series.len()).map(|series| self.bars(series, group)).collect();
+        Chart { size, ..Chart::new(self.title.clone(), x, y, marks) }
+    }
+
+    /// The bars of a series; a group is `group` units of the view box wide.
+    fn bars(&self, series: usize, group: f64) -> Mark {
+        let name = &self.series[series];
+        let from = (BETWEEN / 2.0 + BAR * series as f64) / group;
+        let groups = self.groups.iter().zip(&self.values).enumerate();
+        let bars = groups.filter_map(|(at, (group_name, values))| {
+            let height = *values.get(series)?;
+            let text = format!("{group_name} {name}: {height:.4}");
+            let from = at as f64 + from;
+            height.is_finite().then_some(Bar { from, to: from + BAR / group, height, text })
+        });
+        Mark::Bars { class: series, bars: bars.collect(), name: name.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Colors;
+
+    fn svg(values: Vec<Vec<f64>>) -> String {
+        let groups = (0..values.len()).map(|n| format!("SSS-Index r = {n}")).collect();
+        let series = vec!["BulkCircular".to_owned()];
+        let bars = GroupedBars {
+            title: "A figure".into(),
+            unit: "seconds".into(),
+            groups,
+            series,
+            values,
+        };
+        bars.chart().svg(Colors::Own)
+    }
+
+    #[test]
+    fn an_outlier_flattens_nothing() {
+        let mut values: Vec<Vec<f64>> = (0..20).map(|n| vec![1.0 + f64::from(n) / 20.0]).collect();
+        values[7] = vec![900.0];
+        values[8] = vec![f64::NAN];
+        let svg = svg(values);
+        // The lowest bar stays half as high as the highest.
+        let heights: Vec<f64> = svg
+            .split("\"><title>")
+            .filter_map(|before| before.rsplit_once("height=\"")?.1.parse().ok())
+            .collect();
+        assert_eq!(heights.len(), 19, "{svg}");
+        assert!(
+            heights.iter().all(|&height| height > 80.0 && height < 1.2 * HEIGHT),
+            "{heights:?}"
+        );
+        assert!(svg.contains("class=\"cut\"") && svg.contains(">900 ↑<"), "{svg}");
+    }
+
+    /// Turned by 45 degrees, names are a line's height apart if their groups are.
+    #[test]
+    fn names_do_not_overlap() {
+        let svg = svg(vec![vec![1.0]; 6]);
+        assert_eq!(svg.matches("rotate(-45").count(), 6, "{svg}");
+        const { assert!((BAR + BETWEEN) * 0.71 > 11.0 * 1.2) };
+    }
+}

@@ -10,7 +10,6 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::{Analyzer, AnalyzerSpec};
@@ -28,6 +27,7 @@ pub use crate::tune::TuningSummary;
 use crate::vocabulary::Vocabulary;
 use crate::vote::{TrainingLabels, Vote};
 
+pub(crate) mod array_names;
 mod check;
 mod error;
 mod file;
@@ -426,46 +426,5 @@ impl Arrays {
             }
         }
         sizes
-    }
-
-    /// The name, type and bytes of every array.
-    fn list(&self) -> Vec<(&'static str, Dtype, &[u8])> {
-        let bytes = bytemuck::cast_slice::<u64, u8>;
-        let (terms, term_offsets) = self.vocabulary.terms().parts();
-        let frequencies = self.vocabulary.document_frequencies();
-        let (labels, label_offsets) = self.label_names.parts();
-        let (ids, id_offsets) = self.ids.parts();
-        let (indptr, indices, data) = self.rows.view().into_raw_storage();
-        let mut list = vec![
-            ("vocabulary.text", Dtype::U8, terms),
-            ("vocabulary.offsets", Dtype::U64, bytes(term_offsets)),
-            ("vocabulary.document_frequencies", Dtype::U32, bytemuck::cast_slice(frequencies)),
-            ("vocabulary.idf", Dtype::F64, bytemuck::cast_slice(&self.idf)),
-            ("rows.indptr", Dtype::U64, bytes(indptr)),
-            ("rows.indices", Dtype::U32, bytemuck::cast_slice(indices)),
-            ("rows.data", Dtype::F32, bytemuck::cast_slice(data)),
-            ("labels.text", Dtype::U8, labels),
-            ("labels.offsets", Dtype::U64, bytes(label_offsets)),
-            ("documents.id_text", Dtype::U8, ids),
-            ("documents.id_offsets", Dtype::U64, bytes(id_offsets)),
-            ("documents.label_indptr", Dtype::U64, bytes(&self.label_indptr)),
-            ("documents.label_indices", Dtype::U32, bytemuck::cast_slice(&self.label_indices)),
-            ("documents.weights", Dtype::F32, bytemuck::cast_slice(&self.weights)),
-        ];
-        if let Some(texts) = &self.texts {
-            let (text, offsets) = texts.parts();
-            list.push(("documents.text", Dtype::U8, text));
-            list.push(("documents.text_offsets", Dtype::U64, bytes(offsets)));
-        }
-        if let Some(calibration) = &self.calibration {
-            let floats = bytemuck::cast_slice::<f64, u8>;
-            list.extend([
-                ("calibration.curves", Dtype::U32, bytemuck::cast_slice(&calibration.curves)),
-                ("calibration.starts", Dtype::U64, bytes(&calibration.starts)),
-                ("calibration.scores", Dtype::F64, floats(&calibration.scores)),
-                ("calibration.probabilities", Dtype::F64, floats(&calibration.probabilities)),
-            ]);
-        }
-        list
     }
 }

@@ -52,7 +52,7 @@ use serde::{Deserialize, Serialize};
 use crate::classifier::{DocumentVectors, TermUse};
 use crate::corpus::Document;
 use crate::matrix::{Array, Csr, csr};
-use crate::model::Model;
+use crate::model::{Model, array_names};
 use crate::printable::printable;
 use crate::strings::{FILE_KEY, Strings, StringsBuilder};
 
@@ -244,17 +244,17 @@ impl VectorsWriter {
         let (ids, labels) = (self.ids.build(), self.label_names.build());
         let longs = bytemuck::cast_slice::<u64, u8>;
         let arrays = vec![
-            ("rows.indptr", Dtype::U64, longs(&self.indptr)),
-            ("rows.indices", Dtype::U32, bytemuck::cast_slice(&self.indices)),
-            ("rows.data", Dtype::F32, bytemuck::cast_slice(&self.data)),
-            ("documents.known_terms", Dtype::U64, longs(&self.known)),
-            ("documents.unknown_terms", Dtype::U64, longs(&self.unknown)),
-            ("documents.id_text", Dtype::U8, ids.parts().0),
-            ("documents.id_offsets", Dtype::U64, longs(ids.parts().1)),
-            ("documents.label_indptr", Dtype::U64, longs(&self.label_indptr)),
-            ("documents.label_indices", Dtype::U32, bytemuck::cast_slice(&self.label_indices)),
-            ("labels.text", Dtype::U8, labels.parts().0),
-            ("labels.offsets", Dtype::U64, longs(labels.parts().1)),
+            (array_names::ROW_BOUNDS, Dtype::U64, longs(&self.indptr)),
+            (array_names::ROW_TERMS, Dtype::U32, bytemuck::cast_slice(&self.indices)),
+            (array_names::ROW_WEIGHTS, Dtype::F32, bytemuck::cast_slice(&self.data)),
+            (array_names::KNOWN_TERMS, Dtype::U64, longs(&self.known)),
+            (array_names::UNKNOWN_TERMS, Dtype::U64, longs(&self.unknown)),
+            (array_names::IDS, Dtype::U8, ids.parts().0),
+            (array_names::ID_OFFSETS, Dtype::U64, longs(ids.parts().1)),
+            (array_names::LABEL_BOUNDS, Dtype::U64, longs(&self.label_indptr)),
+            (array_names::LABEL_NUMBERS, Dtype::U32, bytemuck::cast_slice(&self.label_indices)),
+            (array_names::LABELS, Dtype::U8, labels.parts().0),
+            (array_names::LABEL_OFFSETS, Dtype::U64, longs(labels.parts().1)),
         ];
         let header = Header {
             format: FORMAT.name.into(),
@@ -343,20 +343,22 @@ impl StoredVectors {
         }
         let vectors = Self {
             columns: model.vocabulary().len(),
-            indptr: file.array("rows.indptr", Dtype::U64)?,
-            indices: file.array("rows.indices", Dtype::U32)?,
-            data: file.array("rows.data", Dtype::F32)?,
-            known: file.array("documents.known_terms", Dtype::U64)?,
-            unknown: file.array("documents.unknown_terms", Dtype::U64)?,
-            ids: Strings::read(&mut file, "documents.id_text", "documents.id_offsets")?,
-            label_names: Strings::read(&mut file, "labels.text", "labels.offsets")?,
-            label_indptr: file.array("documents.label_indptr", Dtype::U64)?,
-            label_indices: file.array("documents.label_indices", Dtype::U32)?,
+            indptr: file.array(array_names::ROW_BOUNDS, Dtype::U64)?,
+            indices: file.array(array_names::ROW_TERMS, Dtype::U32)?,
+            data: file.array(array_names::ROW_WEIGHTS, Dtype::F32)?,
+            known: file.array(array_names::KNOWN_TERMS, Dtype::U64)?,
+            unknown: file.array(array_names::UNKNOWN_TERMS, Dtype::U64)?,
+            ids: Strings::read(&mut file, array_names::IDS, array_names::ID_OFFSETS)?,
+            label_names: Strings::read(&mut file, array_names::LABELS, array_names::LABEL_OFFSETS)?,
+            label_indptr: file.array(array_names::LABEL_BOUNDS, Dtype::U64)?,
+            label_indices: file.array(array_names::LABEL_NUMBERS, Dtype::U32)?,
         };
         if header.terms != vectors.columns as u64 {
-            return Err(
-                invalid("rows.indices", "the number of columns differs from the model's").into()
-            );
+            return Err(invalid(
+                array_names::ROW_TERMS,
+                "the number of columns differs from the model's",
+            )
+            .into());
         }
         vectors.check(&header)?;
         Ok(vectors)
@@ -366,17 +368,17 @@ impl StoredVectors {
     fn check(&self, header: &Header) -> Result<(), FileProblem> {
         let longs = bytemuck::cast_slice::<u64, u8>;
         let arrays = [
-            ("rows.indptr", longs(&self.indptr)),
-            ("rows.indices", bytemuck::cast_slice(&self.indices)),
-            ("rows.data", bytemuck::cast_slice(&self.data)),
-            ("documents.known_terms", longs(&self.known)),
-            ("documents.unknown_terms", longs(&self.unknown)),
-            ("documents.id_text", self.ids.parts().0),
-            ("documents.id_offsets", longs(self.ids.parts().1)),
-            ("documents.label_indptr", longs(&self.label_indptr)),
-            ("documents.label_indices", bytemuck::cast_slice(&self.label_indices)),
-            ("labels.text", self.label_names.parts().0),
-            ("labels.offsets", longs(self.label_names.parts().1)),
+            (array_names::ROW_BOUNDS, longs(&self.indptr)),
+            (array_names::ROW_TERMS, bytemuck::cast_slice(&self.indices)),
+            (array_names::ROW_WEIGHTS, bytemuck::cast_slice(&self.data)),
+            (array_names::KNOWN_TERMS, longs(&self.known)),
+            (array_names::UNKNOWN_TERMS, longs(&self.unknown)),
+            (array_names::IDS, self.ids.parts().0),
+            (array_names::ID_OFFSETS, longs(self.ids.parts().1)),
+            (array_names::LABEL_BOUNDS, longs(&self.label_indptr)),
+            (array_names::LABEL_NUMBERS, bytemuck::cast_slice(&self.label_indices)),
+            (array_names::LABELS, self.label_names.parts().0),
+            (array_names::LABEL_OFFSETS, longs(self.label_names.parts().1)),
         ];
         for (name, bytes) in arrays {
             check_checksum(name, bytes, header.checksums.get(name))?;
@@ -389,36 +391,36 @@ impl StoredVectors {
                 && array.is_sorted()
         };
         if !rises(&self.indptr, self.indices.len()) || self.data.len() != self.indices.len() {
-            return Err(invalid("rows.indptr", "the pointers do not match the rows"));
+            return Err(invalid(array_names::ROW_BOUNDS, "the pointers do not match the rows"));
         }
         if !rises(&self.label_indptr, self.label_indices.len()) {
-            return Err(invalid("documents.label_indptr", "the pointers do not match the labels"));
+            return Err(invalid(array_names::LABEL_BOUNDS, "the pointers do not match the labels"));
         }
         if self.known.len() != documents || self.unknown.len() != documents {
             return Err(invalid(
-                "documents.known_terms",
+                array_names::KNOWN_TERMS,
                 "the number of term counts differs from the number of documents",
             ));
         }
         // Beyond this limit, sums would no longer be valid numbers of terms.
         if self.known.iter().chain(&*self.unknown).any(|&terms| terms > 1 << 52) {
-            return Err(invalid("documents.known_terms", "a document has too many terms"));
+            return Err(invalid(array_names::KNOWN_TERMS, "a document has too many terms"));
         }
         let labels = self.label_names.len();
         let names: HashSet<&str> = self.label_names.iter().collect();
         if names.len() != labels {
-            return Err(invalid("labels.text", "a label name occurs twice"));
+            return Err(invalid(array_names::LABELS, "a label name occurs twice"));
         }
         if self.label_indices.iter().any(|&label| label as usize >= labels) {
-            return Err(invalid("documents.label_indices", "a label has no name"));
+            return Err(invalid(array_names::LABEL_NUMBERS, "a label has no name"));
         }
         if !self.data.iter().all(|weight| weight.is_finite()) {
-            return Err(invalid("rows.data", "a weight is not finite"));
+            return Err(invalid(array_names::ROW_WEIGHTS, "a weight is not finite"));
         }
         for bounds in self.label_indptr.windows(2) {
             let own = &self.label_indices[range(bounds[0], bounds[1])];
             if (1..own.len()).any(|at| own[..at].contains(&own[at])) {
-                return Err(invalid("documents.label_indices", "a document has a label twice"));
+                return Err(invalid(array_names::LABEL_NUMBERS, "a document has a label twice"));
             }
         }
         let rows = self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1]));
@@ -427,7 +429,7 @@ impl StoredVectors {
             let rise = columns.is_sorted_by(|a, b| a < b);
             if !rise || columns.last().is_some_and(|&last| last as usize >= self.columns) {
                 return Err(invalid(
-                    "rows.indices",
+                    array_names::ROW_TERMS,
                     "columns are out of order, repeated or too large",
                 ));
             }

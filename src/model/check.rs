@@ -1,7 +1,7 @@
 //! Properties of a model that the rest of the program relies on and that types do not ensure.
 
 use super::error::invalid;
-use super::{InputSpec, Model, ModelProblem, bounds_of};
+use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
 
 impl Model {
     /// Checks everything that the program relies on and that types do not ensure.
@@ -32,7 +32,7 @@ impl Model {
             return wrong("settings", "a label is its own ancestor");
         }
         if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
-            return wrong("calibration.starts", what);
+            return wrong(array_names::CURVE_STARTS, what);
         }
         if !settings.fields.is_valid() {
             return wrong("settings", "a field's boost is not above 0, or there are no fields");
@@ -42,53 +42,53 @@ impl Model {
         }
         if arrays.idf.len() != arrays.vocabulary.len() {
             return wrong(
-                "vocabulary.idf",
+                array_names::IDF,
                 "the number of values differs from the number of terms",
             );
         }
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
-            return wrong("vocabulary.idf", "a value is negative or not finite");
+            return wrong(array_names::IDF, "a value is negative or not finite");
         }
         if arrays.rows.data().iter().any(|weight| !weight.is_finite() || *weight == 0.0) {
-            return wrong("rows.data", "a weight is 0 or not finite");
+            return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
         if frequencies.iter().any(|&df| df == 0 || df as usize > documents) {
             return wrong(
-                "vocabulary.document_frequencies",
+                array_names::DOCUMENT_FREQUENCIES,
                 "a value is not between 1 and the number of documents",
             );
         }
         let names = &arrays.label_names;
         let sorted = (1..labels).all(|label| names.bytes(label - 1) < names.bytes(label));
         if !sorted || (labels > 0 && names.bytes(0).is_empty()) {
-            return wrong("labels.offsets", "a name is empty or out of order");
+            return wrong(array_names::LABEL_OFFSETS, "a name is empty or out of order");
         }
         if arrays.ids.len() != documents || arrays.weights.len() != documents {
             return wrong(
-                "documents.weights",
+                array_names::DOCUMENT_WEIGHTS,
                 "not exactly one identifier and one weight per document",
             );
         }
         if arrays.weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) {
-            return wrong("documents.weights", "a weight is not above 0");
+            return wrong(array_names::DOCUMENT_WEIGHTS, "a weight is not above 0");
         }
         if arrays.texts.as_ref().is_some_and(|texts| texts.len() != documents) {
-            return wrong("documents.text_offsets", "not exactly one text per document");
+            return wrong(array_names::TEXT_OFFSETS, "not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
         let spans = bounds.first() == Some(&0)
             && bounds.last() == Some(&(arrays.label_indices.len() as u64))
             && bounds.len() == documents + 1;
         if !spans || !bounds.is_sorted() {
-            return wrong("documents.label_indptr", "the bounds do not span the labels");
+            return wrong(array_names::LABEL_BOUNDS, "the bounds do not span the labels");
         }
         let rising = bounds.windows(2).all(|pair| {
             let labels = &arrays.label_indices[bounds_of(pair[0], pair[1])];
             labels.is_sorted_by(|a, b| a < b)
         });
         if !rising || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
-            return wrong("documents.label_indices", "a label is out of order or does not exist");
+            return wrong(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
         }
         Ok(())
     }

@@ -9,7 +9,9 @@ use array_file::output::Output;
 use safetensors::Dtype;
 
 use super::error::invalid;
-use super::{Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION};
+use super::{
+    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, array_names,
+};
 use crate::calibrate::Calibration;
 use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
@@ -106,44 +108,86 @@ impl Model {
 }
 
 impl Arrays {
+    /// The name, type and bytes of every array.
+    fn list(&self) -> Vec<(&'static str, Dtype, &[u8])> {
+        let bytes = bytemuck::cast_slice::<u64, u8>;
+        let (terms, term_offsets) = self.vocabulary.terms().parts();
+        let frequencies = self.vocabulary.document_frequencies();
+        let (labels, label_offsets) = self.label_names.parts();
+        let (ids, id_offsets) = self.ids.parts();
+        let (indptr, indices, data) = self.rows.view().into_raw_storage();
+        let mut list = vec![
+            (array_names::TERMS, Dtype::U8, terms),
+            (array_names::TERM_OFFSETS, Dtype::U64, bytes(term_offsets)),
+            (array_names::DOCUMENT_FREQUENCIES, Dtype::U32, bytemuck::cast_slice(frequencies)),
+            (array_names::IDF, Dtype::F64, bytemuck::cast_slice(&self.idf)),
+            (array_names::ROW_BOUNDS, Dtype::U64, bytes(indptr)),
+            (array_names::ROW_TERMS, Dtype::U32, bytemuck::cast_slice(indices)),
+            (array_names::ROW_WEIGHTS, Dtype::F32, bytemuck::cast_slice(data)),
+            (array_names::LABELS, Dtype::U8, labels),
+            (array_names::LABEL_OFFSETS, Dtype::U64, bytes(label_offsets)),
+            (array_names::IDS, Dtype::U8, ids),
+            (array_names::ID_OFFSETS, Dtype::U64, bytes(id_offsets)),
+            (array_names::LABEL_BOUNDS, Dtype::U64, bytes(&self.label_indptr)),
+            (array_names::LABEL_NUMBERS, Dtype::U32, bytemuck::cast_slice(&self.label_indices)),
+            (array_names::DOCUMENT_WEIGHTS, Dtype::F32, bytemuck::cast_slice(&self.weights)),
+        ];
+        if let Some(texts) = &self.texts {
+            let (text, offsets) = texts.parts();
+            list.push((array_names::TEXTS, Dtype::U8, text));
+            list.push((array_names::TEXT_OFFSETS, Dtype::U64, bytes(offsets)));
+        }
+        if let Some(calibration) = &self.calibration {
+            let floats = bytemuck::cast_slice::<f64, u8>;
+            list.extend([
+                (array_names::CURVES, Dtype::U32, bytemuck::cast_slice(&calibration.curves)),
+                (array_names::CURVE_STARTS, Dtype::U64, bytes(&calibration.starts)),
+                (array_names::CURVE_SCORES, Dtype::F64, floats(&calibration.scores)),
+                (array_names::CURVE_PROBABILITIES, Dtype::F64, floats(&calibration.probabilities)),
+            ]);
+        }
+        list
+    }
+
     fn read(file: &mut Container, settings: &Settings) -> Result<Self, ModelProblem> {
         let kind = match settings.input {
             InputSpec::Text(_) => TermKind::Text,
             InputSpec::Features(_) => TermKind::Columns,
         };
-        let terms = Strings::read(file, "vocabulary.text", "vocabulary.offsets")?;
-        let frequencies = file.array("vocabulary.document_frequencies", Dtype::U32)?;
+        let terms = Strings::read(file, array_names::TERMS, array_names::TERM_OFFSETS)?;
+        let frequencies = file.array(array_names::DOCUMENT_FREQUENCIES, Dtype::U32)?;
         let vocabulary =
-            Vocabulary::new(kind, terms, frequencies).map_err(invalid("vocabulary.text"))?;
-        let indptr: Array<u64> = file.array("rows.indptr", Dtype::U64)?;
-        let indices: Array<u32> = file.array("rows.indices", Dtype::U32)?;
-        let data: Array<f32> = file.array("rows.data", Dtype::F32)?;
+            Vocabulary::new(kind, terms, frequencies).map_err(invalid(array_names::TERMS))?;
+        let indptr: Array<u64> = file.array(array_names::ROW_BOUNDS, Dtype::U64)?;
+        let indices: Array<u32> = file.array(array_names::ROW_TERMS, Dtype::U32)?;
+        let data: Array<f32> = file.array(array_names::ROW_WEIGHTS, Dtype::F32)?;
         if indptr.first() != Some(&0) {
-            return Err(invalid("rows.indptr")("it does not begin with 0".into()));
+            return Err(invalid(array_names::ROW_BOUNDS)("it does not begin with 0".into()));
         }
-        let rows = csr(vocabulary.len(), indptr, indices, data).map_err(invalid("rows.indptr"))?;
+        let rows = csr(vocabulary.len(), indptr, indices, data)
+            .map_err(invalid(array_names::ROW_BOUNDS))?;
         let texts = file
-            .has("documents.text")
-            .then(|| Strings::read(file, "documents.text", "documents.text_offsets"));
+            .has(array_names::TEXTS)
+            .then(|| Strings::read(file, array_names::TEXTS, array_names::TEXT_OFFSETS));
         let calibration = if file.has("calibration.") {
             Some(Calibration {
-                curves: file.array("calibration.curves", Dtype::U32)?,
-                starts: file.array("calibration.starts", Dtype::U64)?,
-                scores: file.array("calibration.scores", Dtype::F64)?,
-                probabilities: file.array("calibration.probabilities", Dtype::F64)?,
+                curves: file.array(array_names::CURVES, Dtype::U32)?,
+                starts: file.array(array_names::CURVE_STARTS, Dtype::U64)?,
+                scores: file.array(array_names::CURVE_SCORES, Dtype::F64)?,
+                probabilities: file.array(array_names::CURVE_PROBABILITIES, Dtype::F64)?,
             })
         } else {
             None
         };
         Ok(Self {
             vocabulary,
-            idf: file.array("vocabulary.idf", Dtype::F64)?,
+            idf: file.array(array_names::IDF, Dtype::F64)?,
             rows: Arc::new(rows),
-            label_names: Strings::read(file, "labels.text", "labels.offsets")?,
-            label_indptr: file.array("documents.label_indptr", Dtype::U64)?,
-            label_indices: file.array("documents.label_indices", Dtype::U32)?,
-            ids: Strings::read(file, "documents.id_text", "documents.id_offsets")?,
-            weights: file.array("documents.weights", Dtype::F32)?,
+            label_names: Strings::read(file, array_names::LABELS, array_names::LABEL_OFFSETS)?,
+            label_indptr: file.array(array_names::LABEL_BOUNDS, Dtype::U64)?,
+            label_indices: file.array(array_names::LABEL_NUMBERS, Dtype::U32)?,
+            ids: Strings::read(file, array_names::IDS, array_names::ID_OFFSETS)?,
+            weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
             texts: texts.transpose()?,
             calibration,
         })

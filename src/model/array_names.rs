@@ -1,0 +1,46 @@
+//! The names of the arrays in files of models and of vectors.
+
+/// The terms, one after the other, as UTF-8.
+pub(crate) const TERMS: &str = "vocabulary.text";
+/// Where each term begins, and where the last one ends.
+pub(crate) const TERM_OFFSETS: &str = "vocabulary.offsets";
+/// How many documents have each term.
+pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
+/// The weight of each term.
+pub(crate) const IDF: &str = "vocabulary.idf";
+/// Where each document's terms begin, and where the last one's end.
+pub(crate) const ROW_BOUNDS: &str = "rows.indptr";
+/// The terms of each document.
+pub(crate) const ROW_TERMS: &str = "rows.indices";
+/// Their weights.
+pub(crate) const ROW_WEIGHTS: &str = "rows.data";
+/// The names of the labels.
+pub(crate) const LABELS: &str = "labels.text";
+/// Where each name begins.
+pub(crate) const LABEL_OFFSETS: &str = "labels.offsets";
+/// The ids of the documents.
+pub(crate) const IDS: &str = "documents.id_text";
+/// Where each id begins.
+pub(crate) const ID_OFFSETS: &str = "documents.id_offsets";
+/// Where each document's labels begin, and where the last one's end.
+pub(crate) const LABEL_BOUNDS: &str = "documents.label_indptr";
+/// The labels of each document.
+pub(crate) const LABEL_NUMBERS: &str = "documents.label_indices";
+/// The weight of each document's vote.
+pub(crate) const DOCUMENT_WEIGHTS: &str = "documents.weights";
+/// How many terms of each document the model knows.
+pub(crate) const KNOWN_TERMS: &str = "documents.known_terms";
+/// How many it does not know.
+pub(crate) const UNKNOWN_TERMS: &str = "documents.unknown_terms";
+/// The texts of the documents.
+pub(crate) const TEXTS: &str = "documents.text";
+/// Where each text begins.
+pub(crate) const TEXT_OFFSETS: &str = "documents.text_offsets";
+/// The curve of each label.
+pub(crate) const CURVES: &str = "calibration.curves";
+/// Where each curve begins.
+pub(crate) const CURVE_STARTS: &str = "calibration.starts";
+/// The scores of the curves' points.
+pub(crate) const CURVE_SCORES: &str = "calibration.scores";
+/// The probabilities of the curves' points.
+pub(crate) const CURVE_PROBABILITIES: &str = "calibration.probabilities";

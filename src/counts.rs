@@ -388,8 +388,9 @@ impl Counts {
         let mut frequencies = Vec::new();
         for (term, &frequency) in (0u32..).zip(self.vocabulary.document_frequencies()) {
             if kept[term as usize] {
-                numbers[term as usize] = u32::try_from(frequencies.len()).unwrap_or(u32::MAX);
-                terms.push(self.vocabulary.term(term).unwrap_or_default());
+                numbers[term as usize] =
+                    u32::try_from(frequencies.len()).expect("not more than the terms");
+                terms.push(self.vocabulary.term(term).expect("each term has a frequency"));
                 frequencies.push(frequency);
             }
         }

@@ -303,7 +303,7 @@ impl World {
             let mut made = self.themes[theme].remembered[known].clone();
             for _ in 0..made.terms.len() / 8 {
                 let at = below(&mut self.random, made.terms.len());
-                let gone = made.terms.keys().nth(at).copied().unwrap_or_default();
+                let gone = made.terms.keys().nth(at).copied().expect("`at` is below the length");
                 made.terms.remove(&gone);
                 *made.terms.entry(self.background.draw(&mut self.random) as u32).or_default() += 1;
             }

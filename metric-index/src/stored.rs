@@ -526,7 +526,7 @@ pub trait Stored: Index {
 /// The pairs of points whose distances are stored.
 fn pairs(count: usize) -> impl Iterator<Item = (u32, u32)> {
     let step = (count / DISTANCES).max(1);
-    let number = |point: usize| u32::try_from(point).unwrap_or(0);
+    let number = |point: usize| u32::try_from(point).expect("points are numbered by u32");
     (0..count.min(DISTANCES))
         .map(move |at| (number(at * step), number((at * step + 7 * at + 1) % count)))
 }

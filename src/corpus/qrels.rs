@@ -58,7 +58,8 @@ impl Qrels {
             let label = if let Some(&label) = ids.get(name) {
                 label
             } else {
-                let label = u32::try_from(qrels.names.len()).unwrap_or(u32::MAX);
+                let label = u32::try_from(qrels.names.len())
+                    .expect("the size of a file of qrels is limited");
                 ids.insert(name.to_owned(), label);
                 qrels.names.push(name.to_owned());
                 label

@@ -75,7 +75,7 @@ impl Fields {
         &self,
         content: &'a Content,
     ) -> impl Iterator<Item = (u32, &'a str)> + use<'a> {
-        let last = u32::try_from(self.len() - 1).unwrap_or(u32::MAX);
+        let last = u32::try_from(self.len() - 1).expect("fields are few");
         let (first, rest): (Option<&str>, &[String]) = match content {
             Content::Text(text) => (Some(text), &[]),
             Content::Fields(fields) => (None, fields),

@@ -128,7 +128,8 @@ impl<'a> Shard<'a> {
                     if value == 0.0 {
                         continue;
                     }
-                    let next = u32::try_from(columns.len()).unwrap_or(u32::MAX);
+                    let next = u32::try_from(columns.len())
+                        .expect("columns are u32, and this is a new one");
                     let term = *columns.entry(column).or_insert(next);
                     self.terms_met.resize(columns.len(), TermMet::default());
                     self.terms_met[term as usize].document_frequency += 1;

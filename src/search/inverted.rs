@@ -297,7 +297,8 @@ impl<'a> State<'a> {
             for local in (group..sums.len()).step_by(GROUPS) {
                 let sum = sums[local];
                 if sum >= cut {
-                    let row = block.first_row + u32::try_from(local).unwrap_or(0);
+                    let row = block.first_row
+                        + u32::try_from(local).expect("a block has fewer than 2³² rows");
                     self.candidates.push(Neighbor { row, similarity: sum });
                 }
             }

@@ -312,7 +312,7 @@ impl GreedySearch<'_, '_> {
     fn weightings(&mut self) -> Result<(), FeatureError> {
         for code in ["ltc", "lsc", "btc", "ntc", "bm25"] {
             for power in [0.5, 1.0, 1.5] {
-                let weighting: Weighting = code.parse().unwrap_or_default();
+                let weighting: Weighting = code.parse().expect("each is a weighting");
                 let weighting = weighting
                     .with_idf_power(power)
                     .and_then(|w| w.with_chi2_power(self.best.weighting.chi2_power()));

@@ -7,44 +7,23 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpora/sample");
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models");
 
-/// A folder with `m.model`, trained on the sample corpus.
-struct Room(tempfile::TempDir);
+mod room;
+
+use room::Room;
 
 impl Room {
+    /// A folder with `m.model`, trained on the sample corpus.
     fn new() -> Self {
-        let room = Self(tempfile::tempdir().unwrap());
+        let room = Self::empty();
         let run = room.sh("classify train $SAMPLE/train.jsonl -q -o m.model");
         assert!(run.status.success(), "{run:?}");
         room
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Runs a shell command line in the folder; `classify` is the program.
-    fn sh(&self, line: &str) -> Output {
-        self.command(line).output().unwrap()
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let line = line.replace("classify ", "\"$CLASSIFY\" ");
-        let mut command = Command::new("sh");
-        command.args(["-c", &line]).current_dir(self.0.path());
-        command.env("CLASSIFY", env!("CARGO_BIN_EXE_classify")).env("SAMPLE", SAMPLE);
-        command.env("CUDA_VISIBLE_DEVICES", "").env_remove("RUST_BACKTRACE");
-        command
-    }
-
-    fn temporary(&self) -> Vec<PathBuf> {
-        let names = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
     }
 
     /// A command that succeeds or fails properly: with an exit code in `codes` and a message, the

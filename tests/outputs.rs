@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,14 @@ const LINES: &str = r#"{"id": "a", "text": "bake bread with basil", "label": "co
 {"id": "d", "text": "stars, comets and stars", "label": "astronomy"}
 "#;
 
-/// A folder with `in.jsonl`, `te.jsonl`, `m.model` and label folders `folder/{a,b}`.
-struct Room(tempfile::TempDir);
+mod room;
+
+use room::Room;
 
 impl Room {
+    /// A folder with `in.jsonl`, `te.jsonl`, `m.model` and label folders `folder/{a,b}`.
     fn new() -> Self {
-        let room = Self(tempfile::tempdir().unwrap());
+        let room = Self::empty();
         fs::write(room.at("in.jsonl"), LINES).unwrap();
         fs::write(room.at("te.jsonl"), LINES).unwrap();
         fs::copy(GOLDEN, room.at("m.model")).unwrap();
@@ -37,28 +39,11 @@ impl Room {
         room
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Runs a shell command line in the folder; `classify` is the program.
-    fn sh(&self, line: &str) -> Output {
-        self.command(line).output().unwrap()
-    }
-
-    fn command(&self, line: &str) -> Command {
-        let line = format!("classify() {{ \"$CLASSIFY\" \"$@\"; }}\n{line}");
-        let mut command = Command::new("sh");
-        command.args(["-c", &line]).current_dir(self.0.path());
-        command.env("CLASSIFY", env!("CARGO_BIN_EXE_classify")).env("CUDA_VISIBLE_DEVICES", "");
-        command
-    }
-
     /// The program itself, so that it can receive signals.
     fn start(&self, arguments: &[&str], stdin: Stdio) -> Child {
         Command::new(env!("CARGO_BIN_EXE_classify"))
             .args(arguments)
-            .current_dir(self.0.path())
+            .current_dir(self.path())
             .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -83,7 +68,7 @@ impl Room {
             }
         }
         let mut found = Vec::new();
-        collect(self.0.path(), &mut found);
+        collect(self.path(), &mut found);
         found.sort();
         found
     }
@@ -116,11 +101,6 @@ impl Room {
 
     fn set_mode(&self, name: &str, mode: u32) {
         fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
-    }
-
-    fn temporary(&self) -> Vec<PathBuf> {
-        let names = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
-        names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
     }
 }
 
@@ -343,7 +323,7 @@ fn a_folder_that_may_not_be_written() {
     }
     let room = Room::new();
     room.set_mode("folder", 0o555);
-    fs::set_permissions(room.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(room.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let run = if fs::metadata("/proc/self").unwrap().uid() == 0 {
         // The program may be in a folder that only root may enter, so it is started through an open
         // descriptor.

@@ -150,7 +150,7 @@ impl Nearest {
     /// assert_eq!(Nearest::new(3).radius(), f32::INFINITY);
     /// ```
     pub fn new(k: usize) -> Self {
-        Self { k, found: BinaryHeap::new() }
+        Self { k, found: BinaryHeap::with_capacity(k.min(256)) }
     }
 
     /// The neighbors found, nearest first.

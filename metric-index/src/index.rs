@@ -7,10 +7,12 @@
 
 use std::cmp::Ordering;
 use std::num::NonZero;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::collector::{Collector, Nearest, Within};
 use crate::error::Error;
-use crate::metric::{Metric, Origin};
+use crate::metric::{Blocks, Metric, Origin, Scan};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
@@ -135,7 +137,6 @@ impl Task {
 /// assert_eq!(own.nearest("paz", 1)?[0].point, 3);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Probe<'a, S: Points, M, C> {
     points: &'a S,
     query: Origin<'a, S::Point, M>,
@@ -143,6 +144,17 @@ pub struct Probe<'a, S: Points, M, C> {
     evaluations: u64,
     limit: u64,
     failed: Option<Error>,
+    /// Until they are needed: then they prepare the query.
+    blocks: Option<&'a dyn Blocks<S::Point>>,
+    scan: Option<Box<dyn Scan + 'a>>,
+    /// Room for places and distances.
+    near: Vec<(u32, f32)>,
+}
+
+impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe").field("evaluations", &self.evaluations).finish_non_exhaustive()
+    }
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
@@ -167,8 +179,17 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         collector: C,
         limit: u64,
     ) -> Self {
-        let (points, query) = (index.points(), Origin::new(index.metric(), query));
-        Self { points, query, collector, evaluations: 0, limit, failed: None }
+        Self {
+            points: index.points(),
+            query: Origin::new(index.metric(), query),
+            collector,
+            evaluations: 0,
+            limit,
+            failed: None,
+            blocks: index.blocks(),
+            scan: None,
+            near: Vec::new(),
+        }
     }
 
     /// The number of distances evaluated so far.
@@ -221,6 +242,151 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         if let Some(distance) = self.query.to_within(at, radius) {
             self.offer(point, distance);
         }
+    }
+
+    /// Offers the points at some places of `order` that are within the radius: as [`visit_within`](Self::visit_within)
+    /// for one after the other, until the probe [is exhausted](Self::is_exhausted). Returns the first place that is left,
+    /// the end if none is. The order is that of the index's [blocks](Index::blocks), if it has them.
+    ///
+    /// # Panics
+    /// If `order` ends before the places do.
+    ///
+    /// ```
+    /// use metric_index::collector::Collector;
+    /// use metric_index::index::{Index, Probe, Task};
+    /// use metric_index::metric::{Blocks, Edit, Metric};
+    /// use metric_index::points::Strings;
+    ///
+    /// /// Words in any order, in blocks.
+    /// struct Own {
+    ///     words: Strings,
+    ///     order: Vec<u32>,
+    ///     blocks: Option<Box<dyn Blocks<str>>>,
+    /// }
+    ///
+    /// impl Index for Own {
+    ///     type Points = Strings;
+    ///     type Metric = Edit;
+    ///
+    ///     fn points(&self) -> &Strings {
+    ///         &self.words
+    ///     }
+    ///
+    ///     fn metric(&self) -> &Edit {
+    ///         &Edit
+    ///     }
+    ///
+    ///     fn nodes(&self) -> usize {
+    ///         1
+    ///     }
+    ///
+    ///     fn blocks(&self) -> Option<&dyn Blocks<str>> {
+    ///         self.blocks.as_deref()
+    ///     }
+    ///
+    ///     fn start<C: Collector>(
+    ///         &self,
+    ///         _: &mut Probe<'_, Strings, Edit, C>,
+    ///         tasks: &mut Vec<Task>,
+    ///     ) -> Box<[f32]> {
+    ///         tasks.push(Task::new(0, 0.0, 0.0));
+    ///         Box::default()
+    ///     }
+    ///
+    ///     fn step<C: Collector>(
+    ///         &self,
+    ///         task: Task,
+    ///         _: &[f32],
+    ///         probe: &mut Probe<'_, Strings, Edit, C>,
+    ///         tasks: &mut Vec<Task>,
+    ///     ) {
+    ///         let at = probe.visit_places(task.at..3, &self.order);
+    ///         if at < 3 {
+    ///             tasks.push(Task { at, ..task });
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let words: Strings = ["casa", "pez", "cosa"].into_iter().collect();
+    /// let blocks = Edit.blocks(&["pez", "cosa", "casa"]);
+    /// let own = Own { words, order: vec![1, 2, 0], blocks };
+    /// assert_eq!(own.nearest("casi", 1)?[0].point, 0);
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
+    pub fn visit_places(&mut self, places: Range<u32>, order: &[u32]) -> u32 {
+        /// Places between which the radius may shrink, and where it is not known yet.
+        const STRETCH: u32 = 128;
+        const FIRST: u32 = 32;
+        let Range { mut start, end } = places;
+        while start < end && !self.is_exhausted() {
+            let left = u32::try_from(self.limit - self.evaluations).unwrap_or(u32::MAX);
+            let stretch = if self.radius() < f32::INFINITY { STRETCH } else { FIRST };
+            let stop = end.min(start.saturating_add(left.min(stretch)));
+            if self.scanned(start..stop, order, |_| true) {
+                self.evaluations += u64::from(stop - start);
+            } else {
+                let points = &order[start as usize..stop as usize];
+                for &point in points {
+                    self.visit_within(point);
+                }
+            }
+            start = stop;
+        }
+        start
+    }
+
+    /// Offers the marked points of some places of `order` that are within the radius: as
+    /// [`visit_within`](Self::visit_within) for one after the other, until the probe
+    /// [is exhausted](Self::is_exhausted). Returns the first place that is left, the end if none is.
+    fn visit_marked(
+        &mut self,
+        places: Range<u32>,
+        order: &[u32],
+        is_marked: impl Fn(u32) -> bool,
+    ) -> u32 {
+        /// Points from which on it pays to look at all of [`Self::GROUP`].
+        const MANY: u64 = 4;
+        /// Places that are looked at together.
+        const GROUP: u32 = 32;
+        let mut start = places.start;
+        while start < places.end {
+            // Groups begin where blocks do.
+            let stop = places.end.min((start / GROUP + 1) * GROUP);
+            let marked = (start..stop).filter(|&place| is_marked(place)).count() as u64;
+            let pays = marked >= MANY && self.limit - self.evaluations >= marked;
+            if pays && self.scanned(start..stop, order, &is_marked) {
+                self.evaluations += marked;
+            } else {
+                for place in (start..stop).filter(|&place| is_marked(place)) {
+                    if self.is_exhausted() {
+                        return place;
+                    }
+                    self.visit_within(order[place as usize]);
+                }
+            }
+            start = stop;
+        }
+        places.end
+    }
+
+    /// Offers the marked points of some places that are within the radius; false if the metric has no blocks of them.
+    fn scanned(
+        &mut self,
+        places: Range<u32>,
+        order: &[u32],
+        is_marked: impl Fn(u32) -> bool,
+    ) -> bool {
+        if let Some(blocks) = self.blocks.take() {
+            self.scan = blocks.from(self.query.point());
+        }
+        let Some(scan) = &mut self.scan else { return false };
+        let mut near = std::mem::take(&mut self.near);
+        scan.within(places, self.collector.radius(), &mut near);
+        for (place, distance) in near.drain(..).filter(|&(place, _)| is_marked(place)) {
+            self.offer(order[place as usize], distance);
+        }
+        self.near = near;
+        true
     }
 
     fn offer(&mut self, point: u32, distance: f32) {
@@ -314,6 +480,12 @@ pub trait Index: Sync + Sized {
 
     /// The number of nodes (clusters, blocks).
     fn nodes(&self) -> usize;
+
+    /// The points in the order in which [`Probe::visit_places`] visits them, if the metric has [blocks](Metric::blocks) and
+    /// the index keeps them; none by default.
+    fn blocks(&self) -> Option<&dyn Blocks<<Self::Points as Points>::Point>> {
+        None
+    }
 
     /// Starts a search: pushes its first tasks and returns the data that all of them share (distances from pivots).
     fn start<C: Collector>(
@@ -635,6 +807,32 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     pub fn into_parts(self) -> (C, Cost) {
         let cost = self.cost();
         (self.probe.collector, cost)
+    }
+}
+
+/// The points of an index in blocks, in its order, if its metric has them.
+struct InBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
+
+impl<S: Points> InBlocks<S> {
+    fn none() -> Self {
+        Self(None)
+    }
+
+    fn new<M: Metric<S::Point>>(points: &S, metric: &M, order: &[u32]) -> Self {
+        let points: Vec<&S::Point> = order.iter().map(|&point| points.point(point)).collect();
+        Self(metric.blocks(&points).map(Arc::from))
+    }
+}
+
+impl<S: Points> Clone for InBlocks<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Points> std::fmt::Debug for InBlocks<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InBlocks").finish_non_exhaustive()
     }
 }
 

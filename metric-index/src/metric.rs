@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 mod angular;
+mod blocks;
 mod check;
 mod counted;
 mod edit;
@@ -12,6 +13,7 @@ mod jaccard;
 mod minkowski;
 
 pub use angular::Angular;
+pub use blocks::{Blocks, Scan};
 pub use check::check;
 pub use counted::Counted;
 pub use edit::Edit;
@@ -85,6 +87,34 @@ pub trait Metric<P: ?Sized>: Sync {
     fn distances_from<'a>(&'a self, point: &'a P) -> Option<Box<dyn Distances<P> + 'a>> {
         let _ = point;
         None
+    }
+
+    /// Copies points into blocks, from which many distances are found at once; `None`, the default, where that does not
+    /// pay. Indexes keep such a copy beside the points, in their order.
+    ///
+    /// ```
+    /// use metric_index::metric::{Angular, Euclidean, Metric};
+    ///
+    /// let plane: [&[f32]; 2] = [&[0.0, 0.0], &[3.0, 4.0]];
+    /// assert!(Euclidean.blocks(&plane).is_some());
+    /// assert!(Angular.blocks(&plane).is_none());
+    /// ```
+    fn blocks(&self, points: &[&P]) -> Option<Box<dyn Blocks<P>>> {
+        let _ = points;
+        None
+    }
+
+    /// The length of a string, say: brute force keeps points of similar size together, because blocks of them take less
+    /// time. Distances do not depend on it.
+    ///
+    /// ```
+    /// use metric_index::metric::{Edit, Metric};
+    ///
+    /// assert_eq!(Edit.size("ñandú"), 5);
+    /// ```
+    fn size(&self, point: &P) -> usize {
+        let _ = point;
+        0
     }
 
     /// The bound that a [`KdTree`](crate::index::KdTree) needs, if this metric has one. `None`, the default, means
@@ -196,6 +226,14 @@ macro_rules! through {
                 (**self).distances_from(point)
             }
 
+            fn blocks(&self, points: &[&P]) -> Option<Box<dyn Blocks<P>>> {
+                (**self).blocks(points)
+            }
+
+            fn size(&self, point: &P) -> usize {
+                (**self).size(point)
+            }
+
             fn coordinates(&self) -> Option<&dyn Coordinates<P>> {
                 (**self).coordinates()
             }
@@ -209,19 +247,20 @@ macro_rules! through {
 
 through!(&M, Box<M>, Arc<M>: Send);
 
-/// What a [`KdTree`](crate::index::KdTree) needs of a metric: the coordinates of a point, and a distance that grows
-/// with the difference of each coordinate.
+/// What a [`KdTree`](crate::index::KdTree) needs of a metric: the coordinates of a point, and a bound on the
+/// distances from a box.
 ///
 /// ```
 /// use metric_index::metric::{Coordinates, Manhattan};
 ///
-/// assert_eq!(Manhattan.distance_from_box(&[3.0, 0.5], &[0.0, 0.0], &[1.0, 1.0]), 2.0);
+/// let bound = Manhattan.bound_from_box(&[3.0, 0.5], &[0.0, 0.0], &[1.0, 1.0]);
+/// assert!(bound > 1.99 && bound <= 2.0);
 /// ```
 pub trait Coordinates<P: ?Sized = [f32]>: Sync {
     /// The coordinates of a point.
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
-    /// The distance from the nearest point of the box `low[i] <= x[i] <= high[i]`, with the error of
-    /// [`Metric::distance`].
-    fn distance_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
+    /// A value that [`Metric::distance`] from no point of the box `low[i] <= x[i] <= high[i]` falls below: the distance of
+    /// the nearest one, rounded down as far as its computation may be wrong.
+    fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;
 }

@@ -6,6 +6,8 @@
 //! `f64`, whose rounding goes into `e`, and rounded down to `f32`. A point whose bound is above the radius
 //! cannot be in the answer; one whose bound equals it can: balls are closed.
 
+use std::ops::Range;
+
 use crate::metric::Metric;
 
 /// More than what a few operations in `f64` change relatively.
@@ -65,6 +67,16 @@ impl Bounds {
         let radius = f64::from(radius.next_up());
         let lost = 3.0 * e * f64::from(greatest) + a * (2.0 + e);
         ((radius + a) / (1.0 - e) + lost) * (1.0 + 2.0 * ROUNDING)
+    }
+
+    /// The rising distances from a third point that do not exclude a point from the ball around a query, whose own distance
+    /// is `distance`.
+    pub(crate) fn near(self, from_third: &[f32], distance: f32, radius: f32) -> Range<usize> {
+        let greatest = from_third.last().copied().unwrap_or(0.0).max(distance);
+        let (distance, margin) = (f64::from(distance), self.margin(radius, greatest));
+        let (least, most) = (distance - margin, distance + margin);
+        let start = from_third.partition_point(|&from| f64::from(from) < least);
+        start..from_third.partition_point(|&from| f64::from(from) <= most).max(start)
     }
 
     /// What the distance of two points is at most, one of which is `first` from a third point, or nearer, and

@@ -280,6 +280,17 @@ impl Reader {
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
     }
 
+    /// The points of a leaf; `before`, if the file is older than this number.
+    pub(crate) fn leaf(&self, before: u32) -> Result<u32, StoreProblem> {
+        if !self.header.numbers.contains_key("leaf") {
+            return Ok(before);
+        }
+        match self.small("leaf")? {
+            0 => Err(invalid("settings", "leaf is 0")),
+            leaf => Ok(leaf),
+        }
+    }
+
     /// A number that fits into 32 bits.
     ///
     /// # Errors

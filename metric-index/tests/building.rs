@@ -79,9 +79,9 @@ fn nodes_are_counted() {
     assert_eq!(BruteForce::new(&points, Euclidean).unwrap().nodes(), 1);
     let list = ListOfClusters::build(&points, Euclidean, ClusterSize::Points(9)).unwrap();
     assert_eq!(list.nodes(), 300);
-    // 1,499.5 / 2 / … are at most 16 after eight halvings.
-    assert_eq!(VpTree::build(&points, Euclidean).unwrap().nodes(), 511);
-    assert_eq!(KdTree::build(&points, Euclidean).unwrap().nodes(), 255);
+    // Leaves have at most 256 and 64 points, after four and six halvings.
+    assert_eq!(VpTree::build(&points, Euclidean).unwrap().nodes(), 31);
+    assert_eq!(KdTree::build(&points, Euclidean).unwrap().nodes(), 127);
     // 47 blocks of 64 of the points that are no pivots, six groups of them, and one of these.
     let table = SssIndex::build(&points, Euclidean, Pivots::Count(5)).unwrap();
     assert_eq!(table.nodes(), 47 + 6 + 1);

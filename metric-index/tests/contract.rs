@@ -21,7 +21,7 @@ use metric_index::points::{Growing, Items, Points, Sets, Strings, Vectors};
 use metric_index::{Question, advise};
 use proptest::prelude::*;
 
-use erased::{All, AnyMetric, Erased, Point, built, cases, on, vectors};
+use erased::{All, AnyMetric, Erased, Point, built, cases, on, plain, vectors};
 
 mod erased;
 
@@ -134,7 +134,7 @@ impl Collector for Own {
 
 /// Every index that takes the metric, with parameters at the ends of their ranges.
 fn all_agree(points: &All, metric: &AnyMetric, queries: &[Point]) {
-    let oracle = built(Kind::BruteForce, points, metric);
+    let oracle = built(Kind::BruteForce, points, &plain(metric));
     let sizes = [0, 4, 1_000].map(ClusterSize::Points);
     let radii = [0.0, 1.0, 1e30].map(ClusterSize::Radius);
     let spreads = [0.4, 0.0].map(Pivots::Spread);
@@ -510,7 +510,8 @@ fn rounding_loses_no_tie() {
         let points: Vec<f32> = (0..40).flat_map(|_| [next(60), next(2), next(2)]).collect();
         let points = vectors(&points, 3);
         let query = Point::Vector(vec![next(60), next(2), next(2)]);
-        let all = built(Kind::BruteForce, &points, &metric).nearest(&query, usize::MAX).unwrap();
+        let all =
+            built(Kind::BruteForce, &points, &plain(&metric)).nearest(&query, usize::MAX).unwrap();
         for kind in kinds {
             let index = built(kind, &points, &metric);
             for at in [0, 3, 11, 30] {
@@ -567,7 +568,7 @@ fn equal_points() {
         pages.insert(&point(1.5, 1.5)).unwrap();
     }
     assert!(counted.calls() - before < 4_000_000, "{}", counted.calls() - before);
-    let oracle = built(Kind::BruteForce, &points, &metric);
+    let oracle = built(Kind::BruteForce, &points, &plain(&metric));
     for query in [point(1.5, 1.5), point(0.0, 1.5)] {
         let expected = oracle.nearest(&query, 3).unwrap();
         assert_eq!(pages.nearest(&query, 3).unwrap(), expected);

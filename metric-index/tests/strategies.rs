@@ -20,7 +20,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use erased::{All, AnyMetric, Erased, Point, built, cases, on, vectors};
+use erased::{All, AnyMetric, Erased, Point, built, cases, on, plain, vectors};
 
 mod erased;
 
@@ -173,7 +173,7 @@ impl Case {
     fn agrees(&self, points: &All, queries: &All, metric: &AnyMetric) {
         let Self { kind, options, k, radius } = self;
         let index = built(*kind, points, metric);
-        let oracle = built(Kind::BruteForce, points, metric);
+        let oracle = built(Kind::BruteForce, points, &plain(metric));
         let nearest: Vec<_> =
             every(queries).map(|query| oracle.nearest(query, *k).unwrap()).collect();
         checked(run(&index, queries, |_| Nearest::new(*k), options).unwrap(), &nearest, options);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
@@ -234,7 +234,7 @@ impl FromStr for Kind {
 /// ```
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "each is what it is called")]
-pub enum AnyIndex<S, M> {
+pub enum AnyIndex<S: Points, M> {
     BruteForce(BruteForce<S, M>),
     ListOfClusters(ListOfClusters<S, M>),
     SssIndex(SssIndex<S, M>),
@@ -279,6 +279,10 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
 
     fn nodes(&self) -> usize {
         each!(self, index => index.nodes())
+    }
+
+    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+        each!(self, index => index.blocks())
     }
 
     fn start<C: Collector>(

@@ -1,9 +1,11 @@
 //! No index: every query against every point. The oracle of every other index.
 
-use super::{Index, Kind, Probe, Task, check};
+use std::sync::{Arc, OnceLock};
+
+use super::{InBlocks, Index, Kind, Probe, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
@@ -21,9 +23,18 @@ mod batch;
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct BruteForce<S, M> {
+pub struct BruteForce<S: Points, M> {
     points: S,
     metric: M,
+    /// Made by the first search of one query.
+    in_blocks: OnceLock<Ordered<S>>,
+}
+
+/// The points by size, in blocks.
+#[derive(Debug, Clone)]
+struct Ordered<S: Points> {
+    order: Arc<[u32]>,
+    blocks: InBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
@@ -43,7 +54,19 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
     /// ```
     pub fn new(points: S, metric: M) -> Result<Self, Error> {
         check(&points, &metric)?;
-        Ok(Self { points, metric })
+        Ok(Self { points, metric, in_blocks: OnceLock::new() })
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
+    fn ordered(&self) -> &Ordered<S> {
+        self.in_blocks.get_or_init(|| {
+            let count = u32::try_from(self.points.len()).expect("checked when it was built");
+            let mut order: Vec<u32> = (0..count).collect();
+            order.sort_by_cached_key(|&point| self.metric.size(self.points.point(point)));
+            let blocks = InBlocks::new(&self.points, &self.metric, &order);
+            Ordered { order: order.into(), blocks }
+        })
     }
 }
 
@@ -64,6 +87,10 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         1
     }
 
+    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+        self.ordered().blocks.0.as_deref()
+    }
+
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
         tasks.push(Task::new(0, 0.0, 0.0));
         Box::default()
@@ -76,14 +103,11 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         probe: &mut Probe<'_, S, M, C>,
         tasks: &mut Vec<Task>,
     ) {
-        #[expect(clippy::cast_possible_truncation, reason = "checked when it was built")]
-        let count = self.points.len() as u32;
-        for point in task.at..count {
-            if probe.is_exhausted() {
-                tasks.push(Task { at: point, ..task });
-                return;
-            }
-            probe.visit_within(point);
+        let order = &self.ordered().order;
+        let count = u32::try_from(order.len()).expect("checked when it was built");
+        let left = probe.visit_places(task.at..count, order);
+        if left < count {
+            tasks.push(Task { at: left, ..task });
         }
     }
 }
@@ -104,6 +128,6 @@ impl<S: Points, M: Metric<S::Point>> Stored for BruteForce<S, M> {
     fn write<'a>(&'a self, _: &mut Parts<'a>) {}
 
     fn read(_: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        Ok(Self { points, metric })
+        Ok(Self { points, metric, in_blocks: OnceLock::new() })
     }
 }

@@ -2,16 +2,17 @@
 
 use std::ops::Range;
 
-use super::{Index, Kind, Probe, Progress, Task, check, partition};
+use super::{InBlocks, Index, Kind, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::{Coordinates, Metric};
+use crate::metric::{Blocks, Coordinates, Metric};
 use crate::points::Points;
-use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
 
 /// Nodes of at most this many points are leaves.
-const LEAF: usize = 32;
+const LEAF: u32 = 64;
+/// The same in files that do not say it.
+const OLD_LEAF: u32 = 32;
 
 #[derive(Debug, Clone, Default)]
 struct Node {
@@ -19,6 +20,9 @@ struct Node {
     places: Range<u32>,
     /// The nodes of its halves; none of a leaf.
     halves: Option<[u32; 2]>,
+    /// The coordinate by which the halves differ, and a value between them.
+    axis: u32,
+    split: f32,
 }
 
 /// A balanced tree of vectors: each node is split at the median of the coordinate in which its points spread most, and
@@ -34,13 +38,15 @@ struct Node {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct KdTree<S, M> {
+pub struct KdTree<S: Points, M> {
     points: S,
     metric: M,
-    bounds: Bounds,
     dimension: usize,
     order: Vec<u32>,
     nodes: Vec<Node>,
+    /// Nodes of at most this many points are leaves.
+    leaf: u32,
+    blocks: InBlocks<S>,
     /// The box of node i is `boxes[2 i dimension ..]`: the least coordinates, then the greatest.
     boxes: Vec<f32>,
 }
@@ -86,7 +92,7 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(&points, coordinates)?;
         let mut order: Vec<u32> = (0..count).collect();
-        let mut nodes = vec![Node::default(); nodes_of(order.len())];
+        let mut nodes = vec![Node::default(); nodes_of(order.len(), LEAF)];
         let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
         progress.begin(u64::from(count));
         cut(
@@ -96,7 +102,9 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
             (&mut nodes, &mut boxes, 0),
             progress,
         );
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
+        split(&mut nodes, &boxes, dimension);
+        let blocks = InBlocks::new(&points, &metric, &order);
+        Ok(Self { points, metric, dimension, order, nodes, leaf: LEAF, blocks, boxes })
     }
 }
 
@@ -115,11 +123,11 @@ fn dimension_of<S: Points>(
     Ok(dimension)
 }
 
-fn nodes_of(count: usize) -> usize {
+fn nodes_of(count: usize, leaf: u32) -> usize {
     match count {
         0 => 0,
-        1..=LEAF => 1,
-        _ => 1 + nodes_of(count / 2) + nodes_of(count - count / 2),
+        _ if count <= leaf as usize => 1,
+        _ => 1 + nodes_of(count / 2, leaf) + nodes_of(count - count / 2, leaf),
     }
 }
 
@@ -148,18 +156,16 @@ fn cut<S: Points>(
             *high = high.max(value);
         }
     }
-    if order.len() <= LEAF {
+    if order.len() <= LEAF as usize {
         progress.add(order.len() as u64);
         return;
     }
-    let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
-    let wider = |&a: &usize, &b: &usize| spread(a).total_cmp(&spread(b)).then(b.cmp(&a));
-    let axis = (0..dimension).max_by(wider).unwrap_or(0);
+    let axis = widest(low, high);
     let value = |point: u32| coordinates.of(points.point(point)).get(axis).copied().unwrap_or(0.0);
     let half = order.len() / 2;
     partition(order, half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
     let (left, right) = order.split_at_mut(half);
-    let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half));
+    let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half, LEAF));
     let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
     let (left_first, right_first) = (first + 1, first + 1 + left_nodes.len());
     node.halves = Some([number(left_first), number(right_first)]);
@@ -185,9 +191,7 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         let (start, size) = (node as usize * 2 * self.dimension, self.dimension);
         let (low, high) =
             (&self.boxes[start..start + size], &self.boxes[start + size..start + 2 * size]);
-        let distance = self.coordinates().distance_from_box(query, low, high);
-        // The nearest point of the box is no nearer than any of its points.
-        self.bounds.gap(distance, 0.0)
+        self.coordinates().bound_from_box(query, low, high)
     }
 }
 
@@ -205,6 +209,10 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
 
     fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+        self.blocks.0.as_deref()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
@@ -226,22 +234,29 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
         let query = self.coordinates().of(probe.query());
         let halves = node.halves.filter(|_| query.len() == self.dimension);
         if let Some(halves) = halves {
-            let mut bounds = halves.map(|half| (self.bound(query, half), half));
+            let axis = node.axis as usize;
+            let [left, right] = halves;
+            let (near, far) = if query[axis] < node.split { (left, right) } else { (right, left) };
+            let radius = probe.radius();
+            let bound = self.bound(query, far);
+            if bound <= radius {
+                tasks.push(Task::new(far, bound, 0.0));
+            }
             // The nearer half comes first, which is the last.
-            bounds.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-            for (bound, region) in bounds {
-                if bound <= probe.radius() {
-                    tasks.push(Task::new(region, bound, 0.0));
-                }
+            let bound = if self.nodes[near as usize].halves.is_some() {
+                task.bound
+            } else {
+                self.bound(query, near)
+            };
+            if bound <= radius {
+                tasks.push(Task::new(near, bound, 0.0));
             }
             return;
         }
-        for place in node.places.start + task.at..node.places.end {
-            if probe.is_exhausted() {
-                tasks.push(Task { at: place - node.places.start, ..task });
-                return;
-            }
-            probe.visit_within(self.order[place as usize]);
+        let places = node.places.start + task.at..node.places.end;
+        let left = probe.visit_places(places, &self.order);
+        if left < node.places.end {
+            tasks.push(Task { at: left - node.places.start, ..task });
         }
     }
 }
@@ -261,6 +276,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
 
     /// The shape of the tree follows from the number of points.
     fn write<'a>(&'a self, parts: &mut Parts<'a>) {
+        parts.number("leaf", self.leaf.into());
         parts.array("order", &self.order);
         parts.array("boxes", &self.boxes);
     }
@@ -268,27 +284,50 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
         let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(&points, coordinates)?;
+        let leaf = file.leaf(OLD_LEAF)?;
         let order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;
-        let mut nodes = vec![Node::default(); nodes_of(points.len())];
-        shape(points.len(), 0, (&mut nodes, 0));
+        let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
+        shape(points.len(), leaf, 0, (&mut nodes, 0));
         let boxes = file.array_of("boxes", nodes.len() * 2 * dimension)?.to_vec();
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, dimension, order, nodes, boxes })
+        split(&mut nodes, &boxes, dimension);
+        let blocks = InBlocks::new(&points, &metric, &order);
+        Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
+    }
+}
+
+/// The coordinate in which a box is widest.
+fn widest(low: &[f32], high: &[f32]) -> usize {
+    let spread = |axis: usize| f64::from(high[axis]) - f64::from(low[axis]);
+    let wider = |&a: &usize, &b: &usize| spread(a).total_cmp(&spread(b)).then(b.cmp(&a));
+    (0..low.len()).max_by(wider).unwrap_or(0)
+}
+
+/// Finds out from the boxes what each node was split by.
+fn split(nodes: &mut [Node], boxes: &[f32], dimension: usize) {
+    let of = |node: usize| boxes[2 * dimension * node..][..2 * dimension].split_at(dimension);
+    for (at, node) in nodes.iter_mut().enumerate() {
+        let Some([left, right]) = node.halves else { continue };
+        let (low, high) = of(at);
+        let axis = widest(low, high);
+        let value = |side: &[f32]| side.get(axis).copied().unwrap_or(0.0);
+        node.axis = number(axis);
+        node.split = f32::midpoint(value(of(left as usize).1), value(of(right as usize).0));
     }
 }
 
 /// The nodes of a tree of `count` points.
-fn shape(count: usize, place: usize, (nodes, first): (&mut [Node], usize)) {
+fn shape(count: usize, leaf: u32, place: usize, (nodes, first): (&mut [Node], usize)) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
     node.places = number(place)..number(place + count);
-    if count <= LEAF {
+    if count <= leaf as usize {
         return;
     }
     let half = count / 2;
-    let (left, right) = below.split_at_mut(nodes_of(half));
+    let (left, right) = below.split_at_mut(nodes_of(half, leaf));
     let (left_first, right_first) = (first + 1, first + 1 + left.len());
     node.halves = Some([number(left_first), number(right_first)]);
-    shape(half, place, (left, left_first));
-    shape(count - half, place + half, (right, right_first));
+    shape(half, leaf, place, (left, left_first));
+    shape(count - half, leaf, place + half, (right, right_first));
 }

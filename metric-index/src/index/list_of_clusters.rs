@@ -1,14 +1,16 @@
 //! List of Clusters (Chávez & Navarro 2005; Barrientos 2011, section 2.2.3.5, algorithms 6 and 7).
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use super::{FromPoint, Index, Kind, Probe, Progress, Task, check};
+use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of};
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, ends_of, invalid};
 
 /// How large clusters are.
 ///
@@ -53,15 +55,18 @@ struct Cluster {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct ListOfClusters<S, M> {
+pub struct ListOfClusters<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
     /// What was asked for; older files do not say.
     size: Option<ClusterSize>,
     clusters: Vec<Cluster>,
-    /// Points of buckets, nearest to their center first, and their distances from it.
-    bucket: Vec<(u32, f32)>,
+    /// Points of buckets, nearest to their center first.
+    bucket: Vec<u32>,
+    /// Their distances from it.
+    from_center: Vec<f32>,
+    blocks: InBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
@@ -118,6 +123,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
             bounds: Bounds::of(&metric),
             clusters: Vec::new(),
             bucket: Vec::with_capacity(count as usize),
+            from_center: Vec::with_capacity(count as usize),
+            blocks: InBlocks::none(),
             points,
             metric,
         };
@@ -133,6 +140,7 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
             list.add(center, &mut left, size)?;
             progress.add((before - left.len()) as u64);
         }
+        list.blocks = InBlocks::new(&list.points, &list.metric, &list.bucket);
         Ok(list)
     }
 
@@ -168,7 +176,8 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         left.retain(|(point, _)| taken.binary_search(point).is_err());
         // Where no point is near the center, the next ones can be at any distance.
         let radius = near.last().map_or(0.0, |&(distance, _)| distance);
-        self.bucket.extend(near.into_iter().map(|(distance, point)| (point, distance)));
+        self.bucket.extend(near.iter().map(|&(_, point)| point));
+        self.from_center.extend(near.iter().map(|&(distance, _)| distance));
         let end = u32::try_from(self.bucket.len()).expect("fewer than 2^32 points");
         self.clusters.push(Cluster { center, radius, end });
         Ok(())
@@ -189,10 +198,11 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         self.clusters.len()
     }
 
-    fn bucket(&self, cluster: u32) -> &[(u32, f32)] {
+    /// Where the bucket of a cluster stands.
+    fn places(&self, cluster: u32) -> Range<u32> {
         let cluster = cluster as usize;
         let start = cluster.checked_sub(1).map_or(0, |before| self.clusters[before].end);
-        &self.bucket[start as usize..self.clusters[cluster].end as usize]
+        start..self.clusters[cluster].end
     }
 }
 
@@ -210,6 +220,10 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
 
     fn nodes(&self) -> usize {
         self.clusters()
+    }
+
+    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+        self.blocks.0.as_deref()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
@@ -252,15 +266,15 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
                 region += 1;
             }
         }
-        for &(point, from_center) in &self.bucket(region)[at as usize - 1..] {
-            if self.bounds.outside(distance, from_center, from_center) <= probe.radius() {
-                if probe.is_exhausted() {
-                    tasks.push(Task { at, ..Task::new(region, 0.0, distance) });
-                    return;
-                }
-                probe.visit_within(point);
-            }
-            at += 1;
+        let bucket = self.places(region);
+        let from_center = &self.from_center[bucket.start as usize..bucket.end as usize];
+        let near = self.bounds.near(from_center, distance, probe.radius());
+        let place = |at: usize| bucket.start + u32::try_from(at).expect("fewer than 2^32 points");
+        let (start, end) = (place(near.start).max(bucket.start + at - 1), place(near.end));
+        let left = probe.visit_places(start..end, &self.bucket);
+        if left < end {
+            at = left - bucket.start + 1;
+            tasks.push(Task { at, ..Task::new(region, 0.0, distance) });
         }
     }
 }
@@ -283,8 +297,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         parts.made("clusters.centers", clusters().map(|cluster| cluster.center));
         parts.made("clusters.radii", clusters().map(|cluster| cluster.radius));
         parts.made("clusters.ends", clusters().map(|cluster| u64::from(cluster.end)));
-        parts.made("bucket.points", self.bucket.iter().map(|&(point, _)| point));
-        parts.made("bucket.distances", self.bucket.iter().map(|&(_, distance)| distance));
+        parts.array("bucket.points", &self.bucket);
+        parts.array("bucket.distances", &self.from_center);
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
@@ -300,6 +314,13 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         distances(&radii, "clusters.radii")?;
         distances(&from_center, "bucket.distances")?;
         let ends = ends_of(&ends, bucket.len(), "clusters.ends")?;
+        let mut start = 0;
+        for &end in &ends {
+            if !from_center[start..end].is_sorted() {
+                return Err(invalid("bucket.distances", "the distances of a cluster do not rise"));
+            }
+            start = end;
+        }
         let mut once = Once::of("bucket.points", points.len());
         centers.iter().chain(bucket.iter()).try_for_each(|&point| once.check(point))?;
         once.is_all()?;
@@ -308,7 +329,9 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         let clusters =
             clusters.map(|((&center, &radius), at)| Cluster { center, radius, end: end(at) });
         let clusters = clusters.collect();
-        let bucket = bucket.iter().copied().zip(from_center.iter().copied()).collect();
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, size, clusters, bucket })
+        let blocks = InBlocks::new(&points, &metric, &bucket);
+        let (bucket, from_center) = (bucket.to_vec(), from_center.to_vec());
+        let bounds = Bounds::of(&metric);
+        Ok(Self { points, metric, bounds, size, clusters, bucket, from_center, blocks })
     }
 }

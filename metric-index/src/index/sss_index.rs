@@ -2,15 +2,15 @@
 
 use rayon::prelude::*;
 
-use super::{FromPoint, Index, Kind, Probe, Progress, Task, check};
+use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, invalid};
 
-use table::{BLOCK, Place, Table};
+use table::{BLOCK, Place, Table, number};
 
 mod table;
 
@@ -50,7 +50,7 @@ pub enum Pivots {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct SssIndex<S, M> {
+pub struct SssIndex<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
@@ -59,6 +59,7 @@ pub struct SssIndex<S, M> {
     pivots: Vec<u32>,
     /// Of all points but the pivots.
     table: Table,
+    blocks: InBlocks<S>,
 }
 
 impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
@@ -130,7 +131,8 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         }
         let others = all.into_iter().filter(|&point| !is_pivot[point as usize]).collect();
         let table = Table::new(others, &columns);
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table })
+        let blocks = InBlocks::new(&points, &metric, table.order());
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table, blocks })
     }
 
     /// The pivots.
@@ -259,6 +261,10 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         self.table.regions()
     }
 
+    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+        self.blocks.0.as_deref()
+    }
+
     /// The distances from the pivots; a task is a block or a group of blocks.
     fn start<C: Collector>(
         &self,
@@ -295,15 +301,13 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
         if !self.table.keep(task.region, task.at, query, margin, &mut marks) {
             return;
         }
-        for ((&point, mark), at) in points.iter().zip(marks).zip(0..) {
-            if mark == 0 {
-                continue;
-            }
-            if probe.is_exhausted() {
-                tasks.push(Task { at, ..task });
-                return;
-            }
-            probe.visit_within(point);
+        let first = task.region * number(BLOCK);
+        let places = first + task.at..first + number(points.len());
+        let end = places.end;
+        let is_marked = |place: u32| marks[(place - first) as usize] != 0;
+        let left = probe.visit_marked(places, self.table.order(), is_marked);
+        if left < end {
+            tasks.push(Task { at: left - first, ..task });
         }
     }
 }
@@ -347,6 +351,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
             return Err(invalid("settings", format!("scale {scale} is no power of two")));
         }
         let table = Table::of_codes(pivots.len(), scale, order, codes);
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table })
+        let blocks = InBlocks::new(&points, &metric, table.order());
+        Ok(Self { bounds: Bounds::of(&metric), points, metric, asked, pivots, table, blocks })
     }
 }

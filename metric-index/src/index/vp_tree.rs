@@ -1,17 +1,20 @@
 //! VP-tree (Yianilos 1993; Karelis 2020).
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::{FromPoint, Index, Kind, Probe, Progress, Task, check, partition};
+use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::metric::Metric;
+use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances};
 
 /// Nodes of at most this many points are leaves.
-const LEAF: usize = 16;
+const LEAF: u32 = 256;
+/// The same in files that do not say it.
+const OLD_LEAF: u32 = 16;
 
 /// The points of a node on one side of its vantage point: the nearest and the farthest distance from it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,7 +47,7 @@ struct Node {
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct VpTree<S, M> {
+pub struct VpTree<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
@@ -52,6 +55,9 @@ pub struct VpTree<S, M> {
     /// The distance of each point of the order from the vantage point of the node above its own.
     above: Vec<f32>,
     nodes: Vec<Node>,
+    /// Nodes of at most this many points are leaves.
+    leaf: u32,
+    blocks: InBlocks<S>,
 }
 
 /// A point and its distance from the vantage point above.
@@ -59,7 +65,7 @@ type Placed = (f32, u32);
 
 impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// Builds the tree, both sides in parallel: about n log₂ n distances. The vantage point of a node is its last point;
-    /// sides keep the order of their points, so the same points give the same tree with any number of threads.
+    /// sides keep the order of their points, and leaves are sorted by their distances, so the same points give the same tree with any number of threads.
     ///
     /// # Errors
     /// If a point has no distance of 0 from itself or none from a vantage point.
@@ -95,22 +101,29 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
         let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();
-        let mut nodes = vec![Node::default(); nodes_of(order.len())];
+        let mut nodes = vec![Node::default(); nodes_of(order.len(), LEAF)];
         progress.begin(u64::from(count));
         cut(&points, &metric, (&mut order, 0), (&mut nodes, 0), progress)?;
-        let (above, order) = order.into_iter().unzip();
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, order, above, nodes })
+        let (above, order): (_, Vec<u32>) = order.into_iter().unzip();
+        let blocks = InBlocks::new(&points, &metric, &order);
+        let bounds = Bounds::of(&metric);
+        Ok(Self { points, metric, bounds, order, above, nodes, leaf: LEAF, blocks })
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as sorting gives them")]
+fn by_distance(a: &Placed, b: &Placed) -> Ordering {
+    a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+}
+
 /// The number of nodes of a tree of `count` points: nodes are split by rank, so their sizes are known.
-fn nodes_of(count: usize) -> usize {
+fn nodes_of(count: usize, leaf: u32) -> usize {
     match count {
         0 => 0,
-        1..=LEAF => 1,
+        _ if count <= leaf as usize => 1,
         _ => {
             let inner = (count - 1) / 2;
-            1 + nodes_of(inner) + nodes_of(count - 1 - inner)
+            1 + nodes_of(inner, leaf) + nodes_of(count - 1 - inner, leaf)
         }
     }
 }
@@ -129,7 +142,8 @@ fn cut<S: Points, M: Metric<S::Point>>(
 ) -> Result<(), Error> {
     let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
     node.places = number(place)..number(place + order.len());
-    if order.len() <= LEAF {
+    if order.len() <= LEAF as usize {
+        order.sort_unstable_by(by_distance);
         progress.add(order.len() as u64);
         return Ok(());
     }
@@ -142,9 +156,9 @@ fn cut<S: Points, M: Metric<S::Point>>(
     }
     progress.add(1);
     let half = others.len() / 2;
-    partition(others, half, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    partition(others, half, by_distance);
     let (inner, outer) = others.split_at_mut(half);
-    let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half));
+    let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half, LEAF));
     let (inner_first, outer_first) = (first + 1, first + 1 + inner_nodes.len());
     let side = |points: &[Placed], node: usize| Side {
         node: number(node),
@@ -157,6 +171,19 @@ fn cut<S: Points, M: Metric<S::Point>>(
         || cut(points, metric, (outer, place + 1 + half), (outer_nodes, outer_first), progress),
     );
     a.and(b)
+}
+
+impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
+    /// The places of a leaf that are not excluded by their distances from the vantage point above, which rise. The query's
+    /// is `distance`, NaN if there is no vantage point above.
+    fn near(&self, leaf: &Node, distance: f32, radius: f32) -> Range<u32> {
+        if distance.is_nan() {
+            return leaf.places.clone();
+        }
+        let above = &self.above[leaf.places.start as usize..leaf.places.end as usize];
+        let near = self.bounds.near(above, distance, radius);
+        leaf.places.start + number(near.start)..leaf.places.start + number(near.end)
+    }
 }
 
 impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
@@ -173,6 +200,10 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
 
     fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
+        self.blocks.0.as_deref()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {
@@ -192,19 +223,12 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
         tasks: &mut Vec<Task>,
     ) {
         let node = &self.nodes[task.region as usize];
-        let Some(mut sides) = node.sides else {
-            for place in node.places.start + task.at..node.places.end {
-                let from_above = self.above[place as usize];
-                if !task.distance.is_nan()
-                    && self.bounds.outside(task.distance, from_above, from_above) > probe.radius()
-                {
-                    continue;
-                }
-                if probe.is_exhausted() {
-                    tasks.push(Task { at: place - node.places.start, ..task });
-                    return;
-                }
-                probe.visit_within(self.order[place as usize]);
+        let Some(sides) = node.sides else {
+            let places = self.near(node, task.distance, probe.radius());
+            let start = places.start.max(node.places.start + task.at);
+            let left = probe.visit_places(start..places.end, &self.order);
+            if left < places.end {
+                tasks.push(Task { at: left - node.places.start, ..task });
             }
             return;
         };
@@ -214,14 +238,13 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
         }
         let distance = probe.visit(self.order[node.places.start as usize]);
         // The side that is nearer comes first, which is the last; of equal ones that with the nearer middle.
-        let bound = |side: &Side| self.bounds.outside(distance, side.low, side.high);
         let middle = |side: &Side| (distance - f32::midpoint(side.low, side.high)).abs();
-        let nearer = |a: &Side, b: &Side| {
-            bound(b).total_cmp(&bound(a)).then(middle(b).total_cmp(&middle(a)))
-        };
-        sides.sort_by(nearer);
-        for side in sides {
-            let bound = bound(&side);
+        let bound = |side: Side| (self.bounds.outside(distance, side.low, side.high), side);
+        let [inner, outer] = sides.map(bound);
+        let nearer =
+            outer.0.total_cmp(&inner.0).then(middle(&outer.1).total_cmp(&middle(&inner.1)));
+        let sides = if nearer.is_le() { [inner, outer] } else { [outer, inner] };
+        for (bound, side) in sides {
             if bound <= probe.radius() {
                 tasks.push(Task::new(side.node, bound, distance));
             }
@@ -245,6 +268,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
     /// The shape of the tree follows from the number of points.
     fn write<'a>(&'a self, parts: &mut Parts<'a>) {
         let sides = || self.nodes.iter().filter_map(|node| node.sides).flatten();
+        parts.number("leaf", self.leaf.into());
         parts.array("order", &self.order);
         parts.array("distances", &self.above);
         parts.made("sides.low", sides().map(|side| side.low));
@@ -252,13 +276,14 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let order = file.array_of::<u32>("order", points.len())?.to_vec();
+        let leaf = file.leaf(OLD_LEAF)?;
+        let mut order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;
-        let above = file.array_of::<f32>("distances", points.len())?.to_vec();
+        let mut above = file.array_of::<f32>("distances", points.len())?.to_vec();
         distances(&above, "distances")?;
-        let mut nodes = vec![Node::default(); nodes_of(points.len())];
-        shape(points.len(), 0, (&mut nodes, 0));
+        let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
+        shape(points.len(), leaf, 0, (&mut nodes, 0));
         let sides = 2 * nodes.iter().filter(|node| node.sides.is_some()).count();
         let low = file.array_of::<f32>("sides.low", sides)?;
         let high = file.array_of::<f32>("sides.high", sides)?;
@@ -268,22 +293,40 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
         for ((side, &low), &high) in all.zip(low.iter()).zip(high.iter()) {
             *side = Side { low, high, ..*side };
         }
-        Ok(Self { bounds: Bounds::of(&metric), points, metric, order, above, nodes })
+        for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
+            let places = leaf.places.start as usize..leaf.places.end as usize;
+            sort_leaf(&mut order[places.clone()], &mut above[places]);
+        }
+        let blocks = InBlocks::new(&points, &metric, &order);
+        let bounds = Bounds::of(&metric);
+        Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
+    }
+}
+
+/// Sorts the points of a leaf by their distances from the vantage point above: older files do not have them so.
+fn sort_leaf(order: &mut [u32], above: &mut [f32]) {
+    if above.is_sorted() {
+        return;
+    }
+    let mut placed: Vec<Placed> = above.iter().copied().zip(order.iter().copied()).collect();
+    placed.sort_unstable_by(by_distance);
+    for ((above, order), (distance, point)) in above.iter_mut().zip(order).zip(placed) {
+        (*above, *order) = (distance, point);
     }
 }
 
 /// The nodes of a tree of `count` points, without distances.
-fn shape(count: usize, place: usize, (nodes, first): (&mut [Node], usize)) {
+fn shape(count: usize, leaf: u32, place: usize, (nodes, first): (&mut [Node], usize)) {
     let Some((node, below)) = nodes.split_first_mut() else { return };
     node.places = number(place)..number(place + count);
-    if count <= LEAF {
+    if count <= leaf as usize {
         return;
     }
     let half = (count - 1) / 2;
-    let (inner, outer) = below.split_at_mut(nodes_of(half));
+    let (inner, outer) = below.split_at_mut(nodes_of(half, leaf));
     let (inner_first, outer_first) = (first + 1, first + 1 + inner.len());
     let side = |node: usize| Side { node: number(node), ..Side::default() };
     node.sides = Some([side(inner_first), side(outer_first)]);
-    shape(half, place + 1, (inner, inner_first));
-    shape(count - 1 - half, place + 1 + half, (outer, outer_first));
+    shape(half, leaf, place + 1, (inner, inner_first));
+    shape(count - 1 - half, leaf, place + 1 + half, (outer, outer_first));
 }

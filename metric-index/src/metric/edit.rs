@@ -1,6 +1,10 @@
 //! Edit distance.
 
-use super::{Distances, Metric};
+use super::{Blocks, Distances, Metric};
+
+mod blocks;
+
+use blocks::StringBlocks;
 
 /// Levenshtein distance: the least number of insertions, deletions and substitutions of Unicode
 /// scalar values that turn one string into the other.
@@ -34,6 +38,14 @@ impl Metric<str> for Edit {
 
     fn distance_within(&self, a: &str, b: &str, radius: f32) -> Option<f32> {
         within(radius, |most| edit(a, b, most))
+    }
+
+    fn blocks(&self, points: &[&str]) -> Option<Box<dyn Blocks<str>>> {
+        StringBlocks::of(points)
+    }
+
+    fn size(&self, point: &str) -> usize {
+        point.chars().count()
     }
 
     /// Prepares strings of 1 to 64 characters: the positions of their characters are found once.

@@ -5,7 +5,11 @@
 
 use multiversion::multiversion;
 
-use super::{Coordinates, Metric};
+use super::{Blocks, Coordinates, Metric};
+
+mod blocks;
+
+use blocks::{Sum, VectorBlocks};
 
 const LANES: usize = 8;
 
@@ -32,7 +36,8 @@ macro_rules! kernel {
     };
 }
 
-fn joined(l: [f64; LANES], combine: fn(f64, f64) -> f64) -> f64 {
+#[inline]
+fn joined<T: Copy>(l: [T; LANES], combine: fn(T, T) -> T) -> T {
     let four = [combine(l[0], l[4]), combine(l[1], l[5]), combine(l[2], l[6]), combine(l[3], l[7])];
     combine(combine(four[0], four[2]), combine(four[1], four[3]))
 }
@@ -49,13 +54,13 @@ fn greater(x: f64, y: f64) -> f64 {
     if x >= y || x.is_nan() { x } else { y }
 }
 
-/// The differences of a point from the nearest point of a box, in eight lanes as above.
+/// The differences of a point from the nearest point of a box, in eight lanes as above, in `f32`.
 macro_rules! box_kernel {
     ($name:ident, |$difference:ident| $term:expr, $combine:expr) => {
         #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2", "aarch64+neon"))]
-        fn $name(point: &[f32], low: &[f32], high: &[f32]) -> f64 {
-            let combine: fn(f64, f64) -> f64 = $combine;
-            let mut lanes = [0.0f64; LANES];
+        fn $name(point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+            let combine: fn(f32, f32) -> f32 = $combine;
+            let mut lanes = [0.0f32; LANES];
             let (point, point_rest) = point.as_chunks::<LANES>();
             let (low, low_rest) = low.as_chunks::<LANES>();
             let (high, high_rest) = high.as_chunks::<LANES>();
@@ -77,14 +82,24 @@ macro_rules! box_kernel {
 
 /// How far a coordinate is from an interval.
 #[inline]
-fn outside(x: f32, low: f32, high: f32) -> f64 {
-    let (x, low, high) = (f64::from(x), f64::from(low), f64::from(high));
-    (low - x).max(x - high).max(0.0)
+fn outside(x: f32, low: f32, high: f32) -> f32 {
+    let (below, above) = (low - x, x - high);
+    let apart = if below > above { below } else { above };
+    if apart > 0.0 { apart } else { 0.0 }
 }
 
 box_kernel!(box_squares, |d| d * d, |x, y| x + y);
 box_kernel!(box_absolutes, |d| d, |x, y| x + y);
-box_kernel!(box_greatest, |d| d, greater);
+box_kernel!(box_greatest, |d| d, |x, y| if x > y { x } else { y });
+
+/// What the distances, computed in `f64`, from the points of a box of `dimension` coordinates are at least, if the sum of
+/// the box in `f32` is wrong by at most `(dimension + 8) 2⁻²³` relatively and `(dimension + 8) 2⁻¹⁴⁸` (see [`blocks`]).
+fn at_least(sum: f32, dimension: usize, root: impl Fn(f32) -> f32) -> f32 {
+    /// Above it, what underflows is nothing beside the relative error.
+    const LEAST: f32 = 1e-30;
+    let error = (dimension + 8) as f32 * f32::EPSILON;
+    if sum > LEAST && sum < f32::INFINITY { (root(sum) * (1.0 - error)).max(0.0) } else { 0.0 }
+}
 
 #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
 fn rounded(distance: f64) -> f32 {
@@ -93,7 +108,7 @@ fn rounded(distance: f64) -> f32 {
 
 /// Implements a metric on vectors of one type of number.
 macro_rules! metric {
-    ($metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr, $name:expr $(, $($more:tt)*)?) => {
+    ($metric:ty, $point:ty, |$self:ident, $a:ident, $b:ident| $distance:expr, $name:expr $(, { $($more:tt)* })?) => {
         impl Metric<[$point]> for $metric {
             fn distance(&$self, $a: &[$point], $b: &[$point]) -> f32 {
                 if $a.len() == $b.len() { rounded($distance) } else { f32::NAN }
@@ -128,15 +143,14 @@ macro_rules! metric {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Euclidean;
 
-metric!(
-    Euclidean,
-    f32,
-    |self, a, b| squares(a, b).sqrt(),
-    |_| "euclidean".to_owned(),
+metric!(Euclidean, f32, |self, a, b| squares(a, b).sqrt(), |_| "euclidean".to_owned(), {
+    fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
+        VectorBlocks::of(Sum::Squares, points)
+    }
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         Some(self)
     }
-);
+});
 metric!(Euclidean, u8, |self, a, b| squares_of_bytes(a, b).sqrt(), |_| "euclidean".to_owned());
 
 impl Coordinates for Euclidean {
@@ -144,8 +158,8 @@ impl Coordinates for Euclidean {
         point
     }
 
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        rounded(box_squares(point, low, high).sqrt())
+    fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        at_least(box_squares(point, low, high), point.len(), f32::sqrt)
     }
 }
 
@@ -159,15 +173,14 @@ impl Coordinates for Euclidean {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manhattan;
 
-metric!(
-    Manhattan,
-    f32,
-    |self, a, b| absolutes(a, b),
-    |_| "manhattan".to_owned(),
+metric!(Manhattan, f32, |self, a, b| absolutes(a, b), |_| "manhattan".to_owned(), {
+    fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
+        VectorBlocks::of(Sum::Absolutes, points)
+    }
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         Some(self)
     }
-);
+});
 metric!(Manhattan, u8, |self, a, b| absolutes_of_bytes(a, b), |_| "manhattan".to_owned());
 
 impl Coordinates for Manhattan {
@@ -175,8 +188,8 @@ impl Coordinates for Manhattan {
         point
     }
 
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        rounded(box_absolutes(point, low, high))
+    fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        at_least(box_absolutes(point, low, high), point.len(), |sum| sum)
     }
 }
 
@@ -190,15 +203,14 @@ impl Coordinates for Manhattan {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Chebyshev;
 
-metric!(
-    Chebyshev,
-    f32,
-    |self, a, b| greatest(a, b),
-    |_| "chebyshev".to_owned(),
+metric!(Chebyshev, f32, |self, a, b| greatest(a, b), |_| "chebyshev".to_owned(), {
+    fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
+        VectorBlocks::of(Sum::Greatest, points)
+    }
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         Some(self)
     }
-);
+});
 metric!(Chebyshev, u8, |self, a, b| greatest_of_bytes(a, b), |_| "chebyshev".to_owned());
 
 impl Coordinates for Chebyshev {
@@ -206,8 +218,8 @@ impl Coordinates for Chebyshev {
         point
     }
 
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        rounded(box_greatest(point, low, high))
+    fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        at_least(box_greatest(point, low, high), point.len(), |sum| sum)
     }
 }
 
@@ -260,8 +272,10 @@ metric!(
         self.norm(differences, greatest(a, b))
     },
     |metric| metric.text(),
-    fn coordinates(&self) -> Option<&dyn Coordinates> {
-        Some(self)
+    {
+        fn coordinates(&self) -> Option<&dyn Coordinates> {
+            Some(self)
+        }
     }
 );
 metric!(
@@ -279,9 +293,8 @@ impl Coordinates for Minkowski {
         point
     }
 
-    fn distance_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        let differences = point.iter().zip(low.iter().zip(high));
-        let differences = differences.map(|(&x, (&low, &high))| outside(x, low, high));
-        rounded(self.norm(differences, box_greatest(point, low, high)))
+    /// The greatest difference, which no power falls below.
+    fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        Chebyshev.bound_from_box(point, low, high)
     }
 }

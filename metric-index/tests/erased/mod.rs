@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use metric_index::index::{AnyIndex, Kind};
-use metric_index::metric::{Coordinates, Distances, Metric};
+use metric_index::metric::{Blocks, Coordinates, Counted, Distances, Metric, Scan};
 use metric_index::points::Items;
 use proptest::prelude::ProptestConfig;
 
@@ -57,6 +57,11 @@ pub(crate) fn on<T: View + ?Sized + 'static, M: Metric<T> + Send + 'static>(
     Arc::new(On::<T, M>(metric, PhantomData))
 }
 
+/// The same metric, one distance at a time: what oracles are built with.
+pub(crate) fn plain(metric: &AnyMetric) -> AnyMetric {
+    Arc::new(Counted::new(Arc::clone(metric)))
+}
+
 impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
     fn distance(&self, a: &Point, b: &Point) -> f32 {
         self.0.distance(T::of(a), T::of(b))
@@ -79,8 +84,31 @@ impl<T: View + ?Sized, M: Metric<T>> Metric<Point> for On<T, M> {
         Some(Box::new(Prepared(prepared)))
     }
 
+    fn blocks(&self, points: &[&Point]) -> Option<Box<dyn Blocks<Point>>> {
+        let points: Vec<&T> = points.iter().map(|point| T::of(point)).collect();
+        Some(Box::new(InBlocks(self.0.blocks(&points)?)))
+    }
+
+    fn size(&self, point: &Point) -> usize {
+        self.0.size(T::of(point))
+    }
+
     fn coordinates(&self) -> Option<&dyn Coordinates<Point>> {
         self.0.coordinates().map(|_| self as _)
+    }
+}
+
+struct InBlocks<T: ?Sized>(Box<dyn Blocks<T>>);
+
+impl<T: ?Sized> std::fmt::Debug for InBlocks<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("InBlocks")
+    }
+}
+
+impl<T: View + ?Sized> Blocks<Point> for InBlocks<T> {
+    fn from<'a>(&'a self, query: &'a Point) -> Option<Box<dyn Scan + 'a>> {
+        self.0.from(T::of(query))
     }
 }
 
@@ -89,8 +117,8 @@ impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for On<T, M> {
         self.0.coordinates().unwrap().of(T::of(point))
     }
 
-    fn distance_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32 {
-        self.0.coordinates().unwrap().distance_from_box(coordinates, low, high)
+    fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32 {
+        self.0.coordinates().unwrap().bound_from_box(coordinates, low, high)
     }
 }
 

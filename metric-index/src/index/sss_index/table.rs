@@ -198,7 +198,7 @@ impl Table {
     }
 }
 
-fn number(n: usize) -> u32 {
+pub(super) fn number(n: usize) -> u32 {
     u32::try_from(n).expect("not more regions than points")
 }
 

@@ -1,0 +1,36 @@
+//! Distances of one query from many points at once.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+/// Points copied into blocks that a processor's vector instructions can work on, in the order in which an index keeps
+/// them: see [`Metric::blocks`](super::Metric::blocks).
+///
+/// ```
+/// use metric_index::metric::{Blocks, Edit, Metric};
+///
+/// let blocks = Edit.blocks(&["casa", "pez", "cosa"]).expect("short words");
+/// assert!(blocks.from("caso").is_some());
+/// assert!(blocks.from(&"ab".repeat(40)).is_none(), "more than 64 characters");
+/// ```
+pub trait Blocks<P: ?Sized>: Debug + Send + Sync {
+    /// Prepares a query; `None` if its distances are not found this way (a vector of another dimension, a long string).
+    fn from<'a>(&'a self, query: &'a P) -> Option<Box<dyn Scan + 'a>>;
+}
+
+/// The distances of a query from the points of [`Blocks`].
+///
+/// ```
+/// use metric_index::metric::{Blocks, Edit, Metric, Scan};
+///
+/// let blocks = Edit.blocks(&["casa", "pez", "cosa"]).expect("short words");
+/// let mut scan = blocks.from("caso").expect("a short word");
+/// let mut near = Vec::new();
+/// scan.within(0..3, 1.0, &mut near);
+/// assert_eq!(near, [(0, 1.0)]);
+/// ```
+pub trait Scan: Send {
+    /// Adds each place of `places` whose point is at most `radius` away, with its distance: that of
+    /// [`Metric::distance`](super::Metric::distance), to the bit. A place is a position in the order of the points.
+    fn within(&mut self, places: Range<u32>, radius: f32, near: &mut Vec<(u32, f32)>);
+}

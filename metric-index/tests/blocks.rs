@@ -1,0 +1,219 @@
+//! Distances from blocks: those of single points, to the bit, and nothing lost.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use metric_index::generate::{Random, clustered, held_out};
+use metric_index::index::{BruteForce, Index, Kind};
+use metric_index::metric::{
+    Blocks, Chebyshev, Coordinates, Counted, Edit, Euclidean, Manhattan, Metric,
+};
+use metric_index::points::{Points, Vectors};
+use proptest::prelude::*;
+
+/// Each place within each radius: all distances of all points, and those next to them.
+fn agree<P: ?Sized>(metric: &impl Metric<P>, points: &[&P], queries: &[&P]) {
+    let blocks = metric.blocks(points).expect("the metric has blocks");
+    let end = u32::try_from(points.len()).unwrap();
+    for query in queries {
+        let all: Vec<f32> = points.iter().map(|point| metric.distance(query, point)).collect();
+        let Some(mut scan) = blocks.from(query) else {
+            panic!("the query is not taken");
+        };
+        let mut radii = vec![-1.0, 0.0, 1.0, f32::MAX, f32::INFINITY];
+        for &distance in all.iter().step_by(all.len() / 7 + 1) {
+            radii.extend([distance, distance.next_up(), distance.next_down()]);
+        }
+        for radius in radii {
+            for places in [0..end, 0..end / 2, end / 3..end, end / 2..end / 2] {
+                let mut near = vec![(7, 7.0)];
+                scan.within(places.clone(), radius, &mut near);
+                let expected = places.map(|place| (place, all[place as usize]));
+                let expected: Vec<(u32, f32)> = expected.filter(|&(_, d)| d <= radius).collect();
+                assert_eq!(near[1..], expected, "within {radius}");
+                assert_eq!(near[0], (7, 7.0), "what was there stays");
+            }
+        }
+    }
+}
+
+/// Numbers of very different sizes, so that sums of squares overflow, underflow and cancel in `f32`.
+fn coordinate() -> impl Strategy<Value = f32> {
+    let whole = (-4i8..4).prop_map(f32::from);
+    prop_oneof![
+        4 => whole.clone(),
+        4 => whole.prop_map(|x| x / 10.0),
+        1 => prop_oneof![Just(1e19f32), Just(-1e19), Just(1e30), Just(1e-23), Just(-3e-23)],
+        1 => prop_oneof![Just(f32::MIN_POSITIVE), Just(1e-45), Just(-1e-44), Just(1e-38)],
+        1 => any::<i32>().prop_map(|bits| bits as f32),
+    ]
+}
+
+fn cases(few: u32) -> ProptestConfig {
+    let said = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(said.unwrap_or(few))
+}
+
+proptest! {
+    #![proptest_config(cases(64))]
+
+    #[test]
+    fn vectors(
+        dimension in prop_oneof![1usize..20, 60usize..70, Just(130)],
+        count in 1usize..50,
+        values in prop::collection::vec(coordinate(), 1..400),
+    ) {
+        let at = |point: usize| -> Vec<f32> {
+            (0..dimension).map(|c| values[(point * dimension + c) % values.len()]).collect()
+        };
+        let all: Vec<Vec<f32>> = (0..count + 2).map(at).collect();
+        let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
+        let (points, queries) = all.split_at(count);
+        agree(&Euclidean, points, queries);
+        agree(&Manhattan, points, queries);
+        agree(&Chebyshev, points, queries);
+    }
+
+    #[test]
+    fn words(
+        words in prop::collection::vec("[aábc]{0,9}|[a-d]{14,19}|[ab]{30,35}|[ab]{60,66}", 1..90),
+        queries in prop::collection::vec("[aábcz]{1,9}|[a-d]{15,18}|[ab]{31,34}|[ab]{60,64}", 1..4),
+    ) {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+        agree(&Edit, &words, &queries);
+    }
+
+    /// A bound is below the distances from all points of a box.
+    #[test]
+    fn boxes(
+        dimension in 1usize..20,
+        values in prop::collection::vec(coordinate(), 60),
+        shares in prop::collection::vec(0u8..=4, 20),
+    ) {
+        let (query, ends) = (&values[..dimension], &values[20..]);
+        let low: Vec<f32> = (0..dimension).map(|c| ends[c].min(ends[c + 20])).collect();
+        let high: Vec<f32> = (0..dimension).map(|c| ends[c].max(ends[c + 20])).collect();
+        // A corner, or a point between, or the nearest of the box.
+        let within = |c: usize| match shares[c] {
+            0 => low[c],
+            1 => high[c],
+            2 => f32::midpoint(low[c], high[c]),
+            _ => query[c].clamp(low[c], high[c]),
+        };
+        let point: Vec<f32> = (0..dimension).map(within).collect();
+        let bound = |metric: &dyn Coordinates| metric.bound_from_box(query, &low, &high);
+        prop_assert!(bound(&Euclidean) <= Euclidean.distance(query, &point));
+        prop_assert!(bound(&Manhattan) <= Manhattan.distance(query, &point));
+        prop_assert!(bound(&Chebyshev) <= Chebyshev.distance(query, &point));
+    }
+}
+
+/// A metric whose distances of single points are counted, while blocks are its own.
+#[derive(Default)]
+struct Single<M> {
+    metric: M,
+    calls: AtomicU64,
+}
+
+impl<P: ?Sized, M: Metric<P>> Metric<P> for Single<M> {
+    fn distance(&self, a: &P, b: &P) -> f32 {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.metric.distance(a, b)
+    }
+
+    fn relative_error(&self) -> f32 {
+        self.metric.relative_error()
+    }
+
+    fn absolute_error(&self) -> f32 {
+        self.metric.absolute_error()
+    }
+
+    fn blocks(&self, points: &[&P]) -> Option<Box<dyn Blocks<P>>> {
+        self.metric.blocks(points)
+    }
+
+    fn size(&self, point: &P) -> usize {
+        self.metric.size(point)
+    }
+
+    fn coordinates(&self) -> Option<&dyn Coordinates<P>> {
+        self.metric.coordinates()
+    }
+}
+
+/// The answers of a kind to queries, and how many distances of single points they took.
+fn answered<S: Points, M: Metric<S::Point> + Default>(
+    kind: Kind,
+    points: &S,
+    queries: &S,
+) -> (Vec<Vec<metric_index::neighbor::Neighbor>>, u64) {
+    let metric = Single::<M>::default();
+    let index = kind.build(points, &metric).unwrap();
+    let built = metric.calls.load(Ordering::Relaxed);
+    let one = NonZero::<usize>::MIN;
+    let near = index.nearest_many(queries, 5, one).into_iter();
+    let within = index.within_many(queries, 1.0, one).into_iter();
+    let answers = near.chain(within).collect::<Result<_, _>>().unwrap();
+    (answers, metric.calls.load(Ordering::Relaxed) - built)
+}
+
+/// The indexes that have blocks use them: brute force measures no single point but the query itself, the others
+/// centers, pivots and few more.
+#[test]
+fn the_fast_path_is_taken() {
+    let (points, queries) = clustered(4_000, 40, 3);
+    let expected = answers_one_by_one(&points, &queries);
+    for (kind, most) in [("brute-force", 1), ("kd-tree", 1), ("vp-tree", 40), ("lc:64", 70)] {
+        let (answers, calls) = answered::<_, Euclidean>(kind.parse().unwrap(), &points, &queries);
+        assert!(answers == expected, "{kind}");
+        assert!(calls <= most * answers.len() as u64, "{kind}: {calls} single distances");
+    }
+    let mut random = Random::new(5);
+    let word = |_| (0..3 + random.below(6)).map(|_| ['a', 'b', 'é'][random.below(3)]).collect();
+    let words: Vec<String> = (0..3_000).map(word).collect();
+    let (words, queries) = held_out(words.iter().map(String::as_str), 30, 1);
+    let index = BruteForce::new(&words, Counted::new(Edit)).unwrap();
+    assert!(index.blocks().is_none(), "a metric that is counted has no blocks");
+    let one = NonZero::<usize>::MIN;
+    let near = index.nearest_many(&queries, 5, one).into_iter();
+    let within = index.within_many(&queries, 1.0, one).into_iter();
+    let expected: Vec<_> = near.chain(within).collect::<Result<_, _>>().unwrap();
+    for (kind, most) in [("brute-force", 1), ("vp-tree", 40), ("lc:32", 100), ("sss-index:8p", 80)]
+    {
+        let (answers, calls) = answered::<_, Edit>(kind.parse().unwrap(), &words, &queries);
+        assert!(answers == expected, "{kind}");
+        assert!(calls <= most * answers.len() as u64, "{kind}: {calls} single distances");
+    }
+}
+
+fn answers_one_by_one(
+    points: &Vectors<f32>,
+    queries: &Vectors<f32>,
+) -> Vec<Vec<metric_index::neighbor::Neighbor>> {
+    let index = BruteForce::new(points, Counted::new(Euclidean)).unwrap();
+    let one = NonZero::<usize>::MIN;
+    let near = index.nearest_many(queries, 5, one).into_iter();
+    let within = index.within_many(queries, 1.0, one).into_iter();
+    near.chain(within).collect::<Result<_, _>>().unwrap()
+}
+
+/// What is not taken goes the other way.
+#[test]
+fn queries_without_blocks() {
+    let long = "ab".repeat(40);
+    assert!(Edit.blocks(&["ab"]).unwrap().from(&long).is_none());
+    assert!(Edit.blocks(&["ab"]).unwrap().from("").is_none());
+    assert!(Edit.blocks(&[&*"a".repeat(5_000)]).is_none());
+    assert!(Metric::<str>::blocks(&Edit, &[]).is_none());
+    let plane: [&[f32]; 2] = [&[0.0, 0.0], &[3.0, 4.0]];
+    assert!(Euclidean.blocks(&plane).unwrap().from(&[1.0]).is_none());
+    assert!(Euclidean.blocks(&[&[0.0][..], &[3.0, 4.0]]).is_none());
+    let words = metric_index::points::Strings::from_iter(["ab", "abc", &*long]);
+    let index = BruteForce::new(words, Edit).unwrap();
+    assert_eq!(index.nearest(&long, 1).unwrap()[0].point, 2);
+    assert_eq!(index.nearest("", 1).unwrap()[0].point, 0);
+}

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use array_file::output::{Output, OutputError, OutputProblem, Outputs};
 use clap::{Args, Parser, ValueEnum};
+use metric_index::Question;
 use metric_index::collector::{AnyCollector, Nearest, Within};
 use metric_index::error::Error;
 use metric_index::index::{AnyIndex, Index, Kind, Progress};
@@ -97,9 +98,10 @@ struct Search {
     /// Threads to use; answers never depend on it [default: all cores]
     #[arg(short = 'j', long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// How queries are distributed over the threads
-    #[arg(long, value_enum, default_value_t = StrategyName::Local)]
-    strategy: StrategyName,
+    /// How queries are distributed over the threads [default: each thread takes the next, or many at once if that is
+    /// faster]
+    #[arg(long, value_enum)]
+    strategy: Option<StrategyName>,
     /// The format of the answers
     #[arg(long, value_enum, default_value_t = To::Jsonl)]
     to: To,
@@ -274,14 +276,12 @@ impl Program {
         match self.command {
             Command::Build(build) => build.run(talk),
             Command::Range(Range { search, radius }) if radius >= 0.0 => {
-                search.run(talk, || AnyCollector::Within(Within::new(radius)))
+                search.run(talk, Question::Within(radius))
             }
             Command::Range(Range { radius, .. }) => {
                 Err(Failure::usage(format!("radius {radius}, expected a number of at least 0")))
             }
-            Command::Knn(Knn { search, k }) => {
-                search.run(talk, || AnyCollector::Nearest(Nearest::new(k.get())))
-            }
+            Command::Knn(Knn { search, k }) => search.run(talk, Question::Nearest(k.get())),
             Command::Stats(stats) => stats.run(talk),
             Command::Bench(Bench::Thesis(thesis)) => thesis.run(talk),
         }
@@ -369,7 +369,7 @@ impl Build {
 }
 
 impl Search {
-    fn run(self, talk: Talk, ask: impl Fn() -> AnyCollector + Sync) -> Outcome {
+    fn run(self, talk: Talk, question: Question) -> Outcome {
         let out = Output::standard()?;
         let found = describe(&self.index).map_err(Failure::stored)?;
         let metric = self.metric.name().or(found.metric.as_deref());
@@ -388,7 +388,7 @@ impl Search {
                 let metric = of_words(metric)?;
                 let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
-                self.answer(&index, &queries, ask, text, out)
+                self.answer(&index, &queries, question, text, out)
             }
             ("vectors of F32", Data::Vectors(queries)) => {
                 let metric = of_vectors(metric)?;
@@ -402,7 +402,7 @@ impl Search {
                 }
                 let none = |_: &[f32]| None;
                 let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
-                self.answer(&index, &queries, ask, none, out)
+                self.answer(&index, &queries, question, none, out)
             }
             (points, _) => {
                 let path = self.queries.path().display();
@@ -417,14 +417,27 @@ impl Search {
         &self,
         index: &I,
         queries: &I::Points,
-        ask: impl Fn() -> AnyCollector + Sync,
+        question: Question,
         text: impl Fn(&<I::Points as Points>::Point) -> Option<String>,
         mut out: Output,
     ) -> Outcome {
         let threads = self.threads.unwrap_or_else(all_cores);
-        let options = Options::new(self.strategy.into(), threads);
-        let Run { answers, measures } =
-            answer(index, queries, |_| ask(), &options).map_err(refused)?;
+        let (answers, measures) = if self.measures || self.strategy.is_some() {
+            let strategy = self.strategy.unwrap_or(StrategyName::Local).into();
+            let ask = |_| match question {
+                Question::Within(radius) => AnyCollector::Within(Within::new(radius)),
+                Question::Nearest(k) => AnyCollector::Nearest(Nearest::new(k)),
+            };
+            let run = answer(index, queries, ask, &Options::new(strategy, threads));
+            let Run { answers, measures } = run.map_err(refused)?;
+            (answers, self.measures.then_some(measures))
+        } else {
+            let answers = match question {
+                Question::Within(radius) => index.within_many(queries, radius, threads),
+                Question::Nearest(k) => index.nearest_many(queries, k, threads),
+            };
+            (answers, None)
+        };
         for (query, answer) in (0u32..).zip(answers) {
             let answer = answer.map_err(|error| {
                 let path = self.queries.path().display();
@@ -460,7 +473,7 @@ impl Search {
             }
         }
         out.commit()?;
-        if self.measures {
+        if let Some(measures) = measures {
             let text = format!(
                 "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, {} threads, idle {:.0} %, \
                  balance {:.2}, {} supersteps, {} messages",

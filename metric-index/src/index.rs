@@ -729,7 +729,7 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
         collector: C,
     ) -> Result<Self, Error> {
         let mut probe = Probe::start(index, query, collector, u64::MAX)?;
-        let mut tasks = Vec::new();
+        let mut tasks = Vec::with_capacity(64);
         let shared = index.start(&mut probe, &mut tasks);
         Ok(Self { index, probe, shared, tasks, worked_on: 0 })
     }

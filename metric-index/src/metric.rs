@@ -260,6 +260,12 @@ pub trait Coordinates<P: ?Sized = [f32]>: Sync {
     /// The coordinates of a point.
     fn of<'a>(&self, point: &'a P) -> &'a [f32];
 
+    /// Whether the metric is the [`Euclidean`] distance of the coordinates: brute force then answers many queries at once
+    /// by products of matrices. False by default.
+    fn is_euclidean(&self) -> bool {
+        false
+    }
+
     /// A value that [`Metric::distance`] from no point of the box `low[i] <= x[i] <= high[i]` falls below: the distance of
     /// the nearest one, rounded down as far as its computation may be wrong.
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32;

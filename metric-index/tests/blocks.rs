@@ -217,3 +217,28 @@ fn queries_without_blocks() {
     assert_eq!(index.nearest(&long, 1).unwrap()[0].point, 2);
     assert_eq!(index.nearest("", 1).unwrap()[0].point, 0);
 }
+
+/// Many queries are answered by products of matrices; one without a distance fails alone.
+#[test]
+fn many_queries_by_products() {
+    let (points, queries) = clustered(3_000, 40, 9);
+    let plain = BruteForce::new(&points, Counted::new(Euclidean)).unwrap();
+    let index = "brute-force".parse::<Kind>().unwrap().build(&points, Euclidean).unwrap();
+    let mut values = queries.values().to_vec();
+    values[20 * 3] = f32::NAN;
+    values[20 * 5] = 1e30;
+    let queries = Vectors::new(values, 20).unwrap();
+    for threads in [1, 3, 64].map(|threads| NonZero::new(threads).unwrap()) {
+        let near = index.nearest_many(&queries, 7, threads);
+        let within = index.within_many(&queries, 1.5, threads);
+        for (query, (near, within)) in (0..).zip(near.into_iter().zip(within)) {
+            // Their error has a NaN, which is not equal to itself.
+            let same = |a: Result<_, _>, b: Result<Vec<_>, _>| format!("{a:?}") == format!("{b:?}");
+            assert!(same(near, plain.nearest(queries.point(query), 7)), "{query}");
+            assert!(same(within, plain.within(queries.point(query), 1.5)), "{query}");
+        }
+    }
+    assert!(index.within_many(&queries, -1.0, NonZero::<usize>::MIN).iter().all(Result::is_err));
+    let none = Vectors::<f32>::new(Vec::new(), 20).unwrap();
+    assert!(index.nearest_many(&none, 7, NonZero::<usize>::MIN).is_empty());
+}

@@ -1,6 +1,7 @@
 //! An index whose kind is chosen while the program runs.
 
 use std::fmt;
+use std::num::NonZero;
 use std::str::FromStr;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
+use crate::neighbor::Neighbor;
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
@@ -279,6 +281,24 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
 
     fn nodes(&self) -> usize {
         each!(self, index => index.nodes())
+    }
+
+    fn nearest_many<Q: Points<Point = S::Point>>(
+        &self,
+        queries: &Q,
+        k: usize,
+        threads: NonZero<usize>,
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        each!(self, index => index.nearest_many(queries, k, threads))
+    }
+
+    fn within_many<Q: Points<Point = S::Point>>(
+        &self,
+        queries: &Q,
+        radius: f32,
+        threads: NonZero<usize>,
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        each!(self, index => index.within_many(queries, radius, threads))
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {

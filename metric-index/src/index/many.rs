@@ -10,8 +10,7 @@ use crate::neighbor::Neighbor;
 
 type Answer = Result<Vec<Neighbor>, Error>;
 
-/// Asks each query once. A thread takes the next query when it is done with one; the calling thread is one of them, so
-/// that the work is done even where no other can be started.
+/// Asks each query once, on several threads.
 ///
 /// # Panics
 /// If there are 2^32 queries or more, or `ask` panics.
@@ -20,28 +19,41 @@ pub(super) fn answers(
     threads: NonZero<usize>,
     ask: impl Fn(u32) -> Answer + Sync,
 ) -> Vec<Answer> {
+    dealt(queries, threads, |query| ask(u32::try_from(query).expect("fewer than 2^32 queries")))
+}
+
+/// Does each piece of work once; the results are in their order. A thread takes the next piece when it is done with one;
+/// the calling thread is one of them, so that the work is done even where no other can be started.
+///
+/// # Panics
+/// If `work` panics.
+pub(super) fn dealt<R: Send>(
+    pieces: usize,
+    threads: NonZero<usize>,
+    work: impl Fn(usize) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
-    let work = || {
-        let mut answered = Vec::new();
+    let some = || {
+        let mut done = Vec::new();
         loop {
-            let query = next.fetch_add(1, Ordering::Relaxed);
-            if query >= queries {
-                return answered;
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
+                return done;
             }
-            answered.push((query, ask(u32::try_from(query).expect("fewer than 2^32 queries"))));
+            done.push((piece, work(piece)));
         }
     };
-    let mut all: Vec<Option<Answer>> = vec![None; queries];
+    let mut all: Vec<Option<R>> = (0..pieces).map(|_| None).collect();
     thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.get().min(queries))
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
+        let others: Vec<_> = (1..threads.get().min(pieces))
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok())
             .collect();
-        let own = work();
+        let own = some();
         let of_others =
             others.into_iter().map(|other| other.join().unwrap_or_else(|e| resume_unwind(e)));
-        for (query, answer) in of_others.flatten().chain(own) {
-            all[query] = Some(answer);
+        for (piece, result) in of_others.flatten().chain(own) {
+            all[piece] = Some(result);
         }
     });
-    all.into_iter().map(|answer| answer.expect("each query was taken by a thread")).collect()
+    all.into_iter().map(|result| result.expect("each piece was taken by a thread")).collect()
 }

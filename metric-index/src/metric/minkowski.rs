@@ -158,6 +158,10 @@ impl Coordinates for Euclidean {
         point
     }
 
+    fn is_euclidean(&self) -> bool {
+        true
+    }
+
     fn bound_from_box(&self, point: &[f32], low: &[f32], high: &[f32]) -> f32 {
         at_least(box_squares(point, low, high), point.len(), f32::sqrt)
     }

@@ -117,6 +117,10 @@ impl<T: View + ?Sized, M: Metric<T>> Coordinates<Point> for On<T, M> {
         self.0.coordinates().unwrap().of(T::of(point))
     }
 
+    fn is_euclidean(&self) -> bool {
+        self.0.coordinates().unwrap().is_euclidean()
+    }
+
     fn bound_from_box(&self, coordinates: &[f32], low: &[f32], high: &[f32]) -> f32 {
         self.0.coordinates().unwrap().bound_from_box(coordinates, low, high)
     }

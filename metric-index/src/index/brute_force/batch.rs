@@ -7,21 +7,25 @@
 //! below `(d + 8) 2⁻²³ (|q|² + |x|² + D²)`, by which the threshold is lowered; what underflows is below `(d + 8)
 //! 2⁻¹⁴⁶`. What is not below the threshold is measured by the metric, as every index does.
 
+use std::num::NonZero;
+use std::ops::Range;
+
 use multiversion::multiversion;
 use rayon::prelude::*;
 
 use super::BruteForce;
 use crate::collector::Answer;
 use crate::error::Error;
-use crate::index::{Index, search};
-use crate::metric::{Euclidean, Metric};
+use crate::index::many::dealt;
+use crate::index::search;
+use crate::metric::{Coordinates, Euclidean, Metric};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
 /// Points of a product.
 const BLOCK: usize = 512;
 /// Queries of a product.
-const QUERIES: usize = 512;
+const QUERIES: u32 = 512;
 /// Points that are compared with a threshold at once.
 const LANES: usize = 32;
 /// Beyond this, squares or their sums are infinite or nearly so.
@@ -52,57 +56,111 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
         queries: &Q,
         ask: impl Fn(u32) -> C + Sync,
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
-        let numbers: Vec<u32> = (0..count).collect();
-        let Some(points) = Norms::of(&self.points) else {
-            let one = |&query: &u32| self.alone(queries.point(query), ask(query));
-            return numbers.par_iter().map(one).collect();
-        };
-        // Not so many in a block that a thread has none.
-        let block = numbers.len().div_ceil(rayon::current_num_threads()).clamp(1, QUERIES);
-        numbers
-            .par_chunks(block)
-            .flat_map_iter(|some| self.block(&points, queries, some, &ask))
-            .collect()
+        let threads = NonZero::new(rayon::current_num_threads()).unwrap_or(NonZero::<usize>::MIN);
+        let batch = Batch::new(self, &Euclidean, queries, &ask);
+        let pieces = batch.pieces(threads);
+        pieces.into_par_iter().flat_map_iter(|piece| batch.answers(piece)).collect()
+    }
+}
+
+impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
+    /// Answers many queries by products of matrices, if the metric is Euclidean and that pays.
+    pub(super) fn by_products<Q: Points<Point = S::Point>, C: Answer>(
+        &self,
+        queries: &Q,
+        threads: NonZero<usize>,
+        ask: impl Fn(u32) -> C + Sync,
+    ) -> Option<Vec<Result<Vec<Neighbor>, Error>>> {
+        /// Below these, blocks take less time.
+        const FEWEST_QUERIES: usize = 16;
+        const FEWEST_DIMENSIONS: usize = 12;
+        let coordinates = self.metric.coordinates().filter(|found| found.is_euclidean())?;
+        let dimension = self.points.is_empty().then_some(0);
+        let dimension = dimension.unwrap_or_else(|| coordinates.of(self.points.point(0)).len());
+        if queries.len() < FEWEST_QUERIES || dimension < FEWEST_DIMENSIONS {
+            return None;
+        }
+        let batch = Batch::new(self, coordinates, queries, &ask);
+        let pieces = batch.pieces(threads);
+        let answers = dealt(pieces.len(), threads, |piece| batch.answers(pieces[piece].clone()));
+        Some(answers.into_iter().flatten().collect())
+    }
+}
+
+/// Many queries to one index.
+struct Batch<'a, S: Points, M, Q, A> {
+    index: &'a BruteForce<S, M>,
+    coordinates: &'a dyn Coordinates<S::Point>,
+    /// None if the points do not fit the products.
+    norms: Option<Norms>,
+    queries: &'a Q,
+    ask: &'a A,
+}
+
+impl<'a, S, M, Q, A, C> Batch<'a, S, M, Q, A>
+where
+    S: Points,
+    M: Metric<S::Point>,
+    Q: Points<Point = S::Point>,
+    A: Fn(u32) -> C + Sync,
+    C: Answer,
+{
+    fn new(
+        index: &'a BruteForce<S, M>,
+        coordinates: &'a dyn Coordinates<S::Point>,
+        queries: &'a Q,
+        ask: &'a A,
+    ) -> Self {
+        let norms = Norms::of(&index.points, coordinates);
+        Self { index, coordinates, norms, queries, ask }
+    }
+
+    /// The queries in pieces, not so many in one that a thread has none.
+    fn pieces(&self, threads: NonZero<usize>) -> Vec<Range<u32>> {
+        let count = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
+        let threads = u32::try_from(threads.get()).unwrap_or(u32::MAX);
+        let size = count.div_ceil(threads).clamp(1, QUERIES);
+        let end = |start: u32| count.min(start.saturating_add(size));
+        (0..count).step_by(size as usize).map(|start| start..end(start)).collect()
     }
 
     /// The way of all other metrics.
-    fn alone<C: Answer>(&self, query: &[f32], collector: C) -> Result<Vec<Neighbor>, Error> {
-        search(self, query, collector).map(|(found, _)| found.into_sorted())
+    fn alone(&self, query: u32) -> Result<Vec<Neighbor>, Error> {
+        let found = search(self.index, self.queries.point(query), (self.ask)(query));
+        found.map(|(found, _)| found.into_sorted())
     }
 
-    fn block<Q: Points<Point = [f32]>, C: Answer>(
-        &self,
-        points: &Norms,
-        queries: &Q,
-        numbers: &[u32],
-        ask: &(impl Fn(u32) -> C + Sync),
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        let dimension = points.dimension;
-        let mut open: Vec<Query<'_, C>> = Vec::with_capacity(numbers.len());
-        let mut values = Vec::with_capacity(numbers.len() * dimension);
+    fn answers(&self, piece: Range<u32>) -> Vec<Result<Vec<Neighbor>, Error>> {
+        let Some(norms) = &self.norms else {
+            return piece.map(|query| self.alone(query)).collect();
+        };
+        let dimension = norms.dimension;
+        let mut open: Vec<Query<'_, C>> = Vec::with_capacity(piece.len());
+        let mut values = Vec::with_capacity(piece.len() * dimension);
         let mut answers: Vec<Option<Result<Vec<Neighbor>, Error>>> = Vec::new();
-        for &number in numbers {
-            let query = queries.point(number);
+        for number in piece {
+            let query = self.coordinates.of(self.queries.point(number));
             let square = square(query);
             // What is no query, or too large, goes the other way.
             if query.len() != dimension || square.is_nan() || square > GREATEST {
-                answers.push(Some(self.alone(query, ask(number))));
+                answers.push(Some(self.alone(number)));
                 continue;
             }
             answers.push(None);
             values.extend_from_slice(query);
-            open.push(Query { point: query, square, collector: ask(number), failed: None });
+            let collector = (self.ask)(number);
+            open.push(Query { point: query, square, collector, failed: None });
         }
+        let point = |number: u32| self.coordinates.of(self.index.points.point(number));
         let mut products = vec![0.0; open.len() * BLOCK];
         let mut rows = Vec::with_capacity(BLOCK * dimension);
-        for (first, halves) in (0..).step_by(BLOCK).zip(points.halves.chunks(BLOCK)) {
+        for (first, halves) in (0..).step_by(BLOCK).zip(norms.halves.chunks(BLOCK)) {
             rows.clear();
             let numbers = first..first + u32::try_from(halves.len()).expect("at most BLOCK");
-            numbers.for_each(|number| rows.extend_from_slice(self.points().point(number)));
+            numbers.for_each(|number| rows.extend_from_slice(point(number)));
             multiply(&rows, &values, dimension, &mut products);
             for (query, products) in open.iter_mut().zip(products.chunks_mut(BLOCK)) {
-                query.look(self, first, halves, products, points.greatest);
+                query.look(&point, first, halves, products, norms.greatest);
             }
         }
         let mut done = open.into_iter().map(|query| match query.failed {
@@ -124,9 +182,9 @@ struct Query<'a, C> {
 
 impl<C: Answer> Query<'_, C> {
     /// Measures the points of a block that can be within the radius.
-    fn look<S: Points<Point = [f32]>>(
+    fn look<'p>(
         &mut self,
-        index: &BruteForce<S, Euclidean>,
+        point_of: &impl Fn(u32) -> &'p [f32],
         first: u32,
         halves: &[f32],
         products: &mut [f32],
@@ -142,7 +200,7 @@ impl<C: Answer> Query<'_, C> {
                 if nearness < threshold {
                     continue;
                 }
-                threshold = self.measure(index, point, threshold, greatest);
+                threshold = self.measure(point_of, point, threshold, greatest);
             }
             return;
         }
@@ -155,20 +213,20 @@ impl<C: Answer> Query<'_, C> {
                 if product < half + threshold {
                     continue;
                 }
-                threshold = self.measure(index, point, threshold, greatest);
+                threshold = self.measure(point_of, point, threshold, greatest);
             }
         }
     }
 
     /// Measures a point; gives the threshold from then on.
-    fn measure<S: Points<Point = [f32]>>(
+    fn measure<'p>(
         &mut self,
-        index: &BruteForce<S, Euclidean>,
+        point_of: &impl Fn(u32) -> &'p [f32],
         point: u32,
         threshold: f32,
         greatest: f64,
     ) -> f32 {
-        let distance = Euclidean.distance(self.point, index.points().point(point));
+        let distance = Euclidean.distance(self.point, point_of(point));
         if !(0.0..f32::INFINITY).contains(&distance) {
             self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
         } else if distance <= self.collector.radius() {
@@ -207,11 +265,12 @@ struct Norms {
 impl Norms {
     /// None if the points are of several dimensions or of none, or so large that squares are infinite.
     #[expect(clippy::cast_possible_truncation, reason = "the threshold allows for it")]
-    fn of<S: Points<Point = [f32]>>(points: &S) -> Option<Self> {
-        let dimension = if points.is_empty() { 0 } else { points.point(0).len() };
+    fn of<S: Points>(points: &S, coordinates: &dyn Coordinates<S::Point>) -> Option<Self> {
+        let point = |number: u32| coordinates.of(points.point(number));
+        let dimension = if points.is_empty() { 0 } else { point(0).len() };
         let count = u32::try_from(points.len()).ok().filter(|_| dimension > 0)?;
-        let squares = (0..count).into_par_iter().map(|number| {
-            let point = points.point(number);
+        let squares = (0..count).map(|number| {
+            let point = point(number);
             (point.len() == dimension).then(|| square(point)).filter(|&square| square <= GREATEST)
         });
         let squares: Vec<f64> = squares.collect::<Option<_>>()?;

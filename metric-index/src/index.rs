@@ -353,7 +353,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
             // Groups begin where blocks do.
             let stop = places.end.min((start / GROUP + 1) * GROUP);
             let marked = (start..stop).filter(|&place| is_marked(place)).count() as u64;
-            let pays = marked >= MANY && self.limit - self.evaluations >= marked;
+            let left = self.limit.saturating_sub(self.evaluations);
+            let pays = marked >= MANY && left >= marked;
             if pays && self.scanned(start..stop, order, &is_marked) {
                 self.evaluations += marked;
             } else {
@@ -814,6 +815,11 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
 struct InBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
 
 impl<S: Points> InBlocks<S> {
+    /// Whether the metric has blocks of these points, going by the first.
+    fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
+        !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
+    }
+
     fn none() -> Self {
         Self(None)
     }

@@ -10,7 +10,7 @@ use metric_index::index::{BruteForce, Index, Kind};
 use metric_index::metric::{
     Blocks, Chebyshev, Coordinates, Counted, Edit, Euclidean, Manhattan, Metric,
 };
-use metric_index::points::{Points, Vectors};
+use metric_index::points::{Items, Points, Vectors};
 use proptest::prelude::*;
 
 /// Each place within each radius: all distances of all points, and those next to them.
@@ -212,6 +212,11 @@ fn queries_without_blocks() {
     let plane: [&[f32]; 2] = [&[0.0, 0.0], &[3.0, 4.0]];
     assert!(Euclidean.blocks(&plane).unwrap().from(&[1.0]).is_none());
     assert!(Euclidean.blocks(&[&[0.0][..], &[3.0, 4.0]]).is_none());
+    let empty: Items<[f32], Vec<f32>> = (0..300).map(|_| Vec::new()).collect();
+    for kind in Kind::all() {
+        let index = kind.build(&empty, Euclidean).unwrap();
+        assert_eq!(index.nearest(&[], 300).unwrap().len(), 300, "{kind}");
+    }
     let words = metric_index::points::Strings::from_iter(["ab", "abc", &*long]);
     let index = BruteForce::new(words, Edit).unwrap();
     assert_eq!(index.nearest(&long, 1).unwrap()[0].point, 2);

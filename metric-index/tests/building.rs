@@ -9,7 +9,7 @@ use metric_index::index::{
     BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, Kind, ListOfClusters, Pivots,
     Progress, SssIndex, SssTree, VpTree, search,
 };
-use metric_index::metric::{Chebyshev, Euclidean, Manhattan, Metric};
+use metric_index::metric::{Chebyshev, Counted, Euclidean, Manhattan, Metric};
 use metric_index::points::{Points, Vectors};
 use proptest::prelude::*;
 
@@ -82,6 +82,10 @@ fn nodes_are_counted() {
     // Leaves have at most 256 and 64 points, after four and six halvings.
     assert_eq!(VpTree::build(&points, Euclidean).unwrap().nodes(), 31);
     assert_eq!(KdTree::build(&points, Euclidean).unwrap().nodes(), 127);
+    // At most 16 and 32 where the metric has no blocks: after eight and seven halvings.
+    let plain = Counted::new(Euclidean);
+    assert_eq!(VpTree::build(&points, &plain).unwrap().nodes(), 511);
+    assert_eq!(KdTree::build(&points, &plain).unwrap().nodes(), 255);
     // 47 blocks of 64 of the points that are no pivots, six groups of them, and one of these.
     let table = SssIndex::build(&points, Euclidean, Pivots::Count(5)).unwrap();
     assert_eq!(table.nodes(), 47 + 6 + 1);

@@ -9,10 +9,10 @@ use crate::metric::{Blocks, Coordinates, Metric};
 use crate::points::Points;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
 
-/// Nodes of at most this many points are leaves.
-const LEAF: u32 = 64;
-/// The same in files that do not say it.
-const OLD_LEAF: u32 = 32;
+/// Nodes of at most this many points are leaves, also in files that do not say it.
+const LEAF: u32 = 32;
+/// The same where the metric has blocks: then a few more distances cost less than a node.
+const LEAF_IN_BLOCKS: u32 = 64;
 
 #[derive(Debug, Clone, Default)]
 struct Node {
@@ -89,22 +89,23 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
+        let leaf = if InBlocks::exist(&points, &metric) { LEAF_IN_BLOCKS } else { LEAF };
         let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(&points, coordinates)?;
         let mut order: Vec<u32> = (0..count).collect();
-        let mut nodes = vec![Node::default(); nodes_of(order.len(), LEAF)];
+        let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
         let mut boxes = vec![0.0; nodes.len() * 2 * dimension];
         progress.begin(u64::from(count));
         cut(
             (&points, coordinates),
-            dimension,
+            (dimension, leaf),
             (&mut order, 0),
             (&mut nodes, &mut boxes, 0),
             progress,
         );
         split(&mut nodes, &boxes, dimension);
         let blocks = InBlocks::new(&points, &metric, &order);
-        Ok(Self { points, metric, dimension, order, nodes, leaf: LEAF, blocks, boxes })
+        Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
     }
 }
 
@@ -138,7 +139,7 @@ fn number(n: usize) -> u32 {
 /// Makes a node of some places of the order, and the nodes below it; each with the number of the first.
 fn cut<S: Points>(
     (points, coordinates): (&S, &dyn Coordinates<S::Point>),
-    dimension: usize,
+    (dimension, leaf): (usize, u32),
     (order, place): (&mut [u32], usize),
     (nodes, boxes, first): (&mut [Node], &mut [f32], usize),
     progress: &Progress<'_>,
@@ -156,7 +157,7 @@ fn cut<S: Points>(
             *high = high.max(value);
         }
     }
-    if order.len() <= LEAF as usize {
+    if order.len() <= leaf as usize {
         progress.add(order.len() as u64);
         return;
     }
@@ -165,18 +166,18 @@ fn cut<S: Points>(
     let half = order.len() / 2;
     partition(order, half, |&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
     let (left, right) = order.split_at_mut(half);
-    let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half, LEAF));
+    let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(half, leaf));
     let (left_boxes, right_boxes) = boxes.split_at_mut(left_nodes.len() * 2 * dimension);
     let (left_first, right_first) = (first + 1, first + 1 + left_nodes.len());
     node.halves = Some([number(left_first), number(right_first)]);
     rayon::join(
         || {
             let below = (left_nodes, left_boxes, left_first);
-            cut((points, coordinates), dimension, (left, place), below, progress);
+            cut((points, coordinates), (dimension, leaf), (left, place), below, progress);
         },
         || {
             let below = (right_nodes, right_boxes, right_first);
-            cut((points, coordinates), dimension, (right, place + half), below, progress);
+            cut((points, coordinates), (dimension, leaf), (right, place + half), below, progress);
         },
     );
 }
@@ -234,9 +235,10 @@ impl<S: Points, M: Metric<S::Point>> Index for KdTree<S, M> {
         let query = self.coordinates().of(probe.query());
         let halves = node.halves.filter(|_| query.len() == self.dimension);
         if let Some(halves) = halves {
-            let axis = node.axis as usize;
             let [left, right] = halves;
-            let (near, far) = if query[axis] < node.split { (left, right) } else { (right, left) };
+            // Vectors without coordinates are all the same.
+            let value = query.get(node.axis as usize).copied().unwrap_or(0.0);
+            let (near, far) = if value < node.split { (left, right) } else { (right, left) };
             let radius = probe.radius();
             let bound = self.bound(query, far);
             if bound <= radius {
@@ -284,7 +286,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
         let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(&points, coordinates)?;
-        let leaf = file.leaf(OLD_LEAF)?;
+        let leaf = file.leaf(LEAF)?;
         let order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;

@@ -11,10 +11,10 @@ use crate::points::Points;
 use crate::prune::Bounds;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances};
 
-/// Nodes of at most this many points are leaves.
-const LEAF: u32 = 256;
-/// The same in files that do not say it.
-const OLD_LEAF: u32 = 16;
+/// Nodes of at most this many points are leaves, also in files that do not say it.
+const LEAF: u32 = 16;
+/// The same where the metric has blocks: then a few more distances cost less than a node.
+const LEAF_IN_BLOCKS: u32 = 256;
 
 /// The points of a node on one side of its vantage point: the nearest and the farthest distance from it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -100,14 +100,15 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
+        let leaf = if InBlocks::exist(&points, &metric) { LEAF_IN_BLOCKS } else { LEAF };
         let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();
-        let mut nodes = vec![Node::default(); nodes_of(order.len(), LEAF)];
+        let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
         progress.begin(u64::from(count));
-        cut(&points, &metric, (&mut order, 0), (&mut nodes, 0), progress)?;
+        cut((&points, &metric), leaf, (&mut order, 0), (&mut nodes, 0), progress)?;
         let (above, order): (_, Vec<u32>) = order.into_iter().unzip();
         let blocks = InBlocks::new(&points, &metric, &order);
         let bounds = Bounds::of(&metric);
-        Ok(Self { points, metric, bounds, order, above, nodes, leaf: LEAF, blocks })
+        Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
     }
 }
 
@@ -134,15 +135,15 @@ fn number(n: usize) -> u32 {
 
 /// Makes a node of some places of the order, and the nodes below it; both with the number of the first.
 fn cut<S: Points, M: Metric<S::Point>>(
-    points: &S,
-    metric: &M,
+    (points, metric): (&S, &M),
+    leaf: u32,
     (order, place): (&mut [Placed], usize),
     (nodes, first): (&mut [Node], usize),
     progress: &Progress<'_>,
 ) -> Result<(), Error> {
     let Some((node, below)) = nodes.split_first_mut() else { return Ok(()) };
     node.places = number(place)..number(place + order.len());
-    if order.len() <= LEAF as usize {
+    if order.len() <= leaf as usize {
         order.sort_unstable_by(by_distance);
         progress.add(order.len() as u64);
         return Ok(());
@@ -158,7 +159,7 @@ fn cut<S: Points, M: Metric<S::Point>>(
     let half = others.len() / 2;
     partition(others, half, by_distance);
     let (inner, outer) = others.split_at_mut(half);
-    let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half, LEAF));
+    let (inner_nodes, outer_nodes) = below.split_at_mut(nodes_of(half, leaf));
     let (inner_first, outer_first) = (first + 1, first + 1 + inner_nodes.len());
     let side = |points: &[Placed], node: usize| Side {
         node: number(node),
@@ -167,8 +168,16 @@ fn cut<S: Points, M: Metric<S::Point>>(
     };
     node.sides = Some([side(inner, inner_first), side(outer, outer_first)]);
     let (a, b) = rayon::join(
-        || cut(points, metric, (inner, place + 1), (inner_nodes, inner_first), progress),
-        || cut(points, metric, (outer, place + 1 + half), (outer_nodes, outer_first), progress),
+        || cut((points, metric), leaf, (inner, place + 1), (inner_nodes, inner_first), progress),
+        || {
+            cut(
+                (points, metric),
+                leaf,
+                (outer, place + 1 + half),
+                (outer_nodes, outer_first),
+                progress,
+            )
+        },
     );
     a.and(b)
 }
@@ -276,7 +285,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let leaf = file.leaf(OLD_LEAF)?;
+        let leaf = file.leaf(LEAF)?;
         let mut order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;

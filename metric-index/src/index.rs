@@ -7,12 +7,10 @@
 
 use std::cmp::Ordering;
 use std::num::NonZero;
-use std::ops::Range;
-use std::sync::Arc;
 
 use crate::collector::{Collector, Nearest, Within};
 use crate::error::Error;
-use crate::metric::{Blocks, Metric, Origin, Scan};
+use crate::metric::{Blocks, Metric, Origin};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
 
@@ -22,7 +20,9 @@ mod egnat;
 mod kd_tree;
 mod list_of_clusters;
 mod m_tree;
+mod in_blocks;
 mod many;
+mod probe;
 mod progress;
 mod sss_index;
 mod sss_tree;
@@ -34,10 +34,13 @@ pub use egnat::{Egnat, EgnatOptions};
 pub use kd_tree::KdTree;
 pub use list_of_clusters::{ClusterSize, ListOfClusters};
 pub use m_tree::MTree;
+pub use probe::Probe;
 pub use progress::Progress;
 pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
 pub use vp_tree::VpTree;
+
+use in_blocks::InBlocks;
 
 /// A unit of work of a search.
 ///
@@ -70,342 +73,6 @@ impl Task {
     /// ```
     pub fn new(region: u32, bound: f32, distance: f32) -> Self {
         Self { region, at: 0, bound, distance, mask: 0 }
-    }
-}
-
-/// A running query: evaluates distances, counts them and offers candidates to the collector.
-///
-/// An index of your own:
-///
-/// ```
-/// use metric_index::collector::Collector;
-/// use metric_index::index::{Index, Probe, Task};
-/// use metric_index::metric::Edit;
-/// use metric_index::points::{Points, Strings};
-///
-/// /// One pivot, the first point: others are measured only where its distances let them be near.
-/// struct Own(Strings, Vec<f32>);
-///
-/// impl Index for Own {
-///     type Points = Strings;
-///     type Metric = Edit;
-///
-///     fn points(&self) -> &Strings {
-///         &self.0
-///     }
-///
-///     fn metric(&self) -> &Edit {
-///         &Edit
-///     }
-///
-///     fn nodes(&self) -> usize {
-///         1
-///     }
-///
-///     fn start<C: Collector>(
-///         &self,
-///         probe: &mut Probe<'_, Strings, Edit, C>,
-///         tasks: &mut Vec<Task>,
-///     ) -> Box<[f32]> {
-///         tasks.push(Task { at: 1, ..Task::new(0, 0.0, 0.0) });
-///         Box::new([probe.visit(0)])
-///     }
-///
-///     fn step<C: Collector>(
-///         &self,
-///         task: Task,
-///         shared: &[f32],
-///         probe: &mut Probe<'_, Strings, Edit, C>,
-///         tasks: &mut Vec<Task>,
-///     ) {
-///         for (at, from_pivot) in (0..).zip(&self.1).skip(task.at as usize) {
-///             if (from_pivot - shared[0]).abs() > probe.radius() {
-///                 continue;
-///             }
-///             if probe.is_exhausted() {
-///                 tasks.push(Task { at, ..task });
-///                 return;
-///             }
-///             probe.visit_within(at);
-///         }
-///     }
-/// }
-///
-/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-/// let own = Own(words, vec![0.0, 1.0, 1.0, 4.0]);
-/// assert_eq!(own.within("casa", 1.0)?.len(), 3);
-/// assert_eq!(own.nearest("paz", 1)?[0].point, 3);
-/// # Ok::<(), metric_index::error::Error>(())
-/// ```
-pub struct Probe<'a, S: Points, M, C> {
-    points: &'a S,
-    query: Origin<'a, S::Point, M>,
-    collector: C,
-    evaluations: u64,
-    limit: u64,
-    failed: Option<Error>,
-    /// Until they are needed: then they prepare the query.
-    blocks: Option<&'a dyn Blocks<S::Point>>,
-    scan: Option<Box<dyn Scan + 'a>>,
-    /// Room for places and distances.
-    near: Vec<(u32, f32)>,
-}
-
-impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Probe").field("evaluations", &self.evaluations).finish_non_exhaustive()
-    }
-}
-
-impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Starts a query; checks that its distance from itself is 0, which is one evaluation.
-    pub(crate) fn start<I: Index<Points = S, Metric = M>>(
-        index: &'a I,
-        query: &'a S::Point,
-        collector: C,
-        limit: u64,
-    ) -> Result<Self, Error> {
-        let distance = index.metric().distance(query, query);
-        if distance != 0.0 {
-            return Err(Error::Query { distance });
-        }
-        Ok(Self { evaluations: 1, ..Self::resume(index, query, collector, limit) })
-    }
-
-    /// Continues a query that another thread started.
-    pub(crate) fn resume<I: Index<Points = S, Metric = M>>(
-        index: &'a I,
-        query: &'a S::Point,
-        collector: C,
-        limit: u64,
-    ) -> Self {
-        Self {
-            points: index.points(),
-            query: Origin::new(index.metric(), query),
-            collector,
-            evaluations: 0,
-            limit,
-            failed: None,
-            blocks: index.blocks(),
-            scan: None,
-            near: Vec::new(),
-        }
-    }
-
-    /// The number of distances evaluated so far.
-    pub(crate) fn evaluations(&self) -> u64 {
-        self.evaluations
-    }
-
-    /// Allows `evaluations` more distance evaluations.
-    pub(crate) fn allow(&mut self, evaluations: u64) {
-        self.limit = self.evaluations.saturating_add(evaluations);
-    }
-
-    /// The error of the query, if it failed.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        self.failed.map_or(Ok(()), Err)
-    }
-
-    /// The query.
-    pub fn query(&self) -> &S::Point {
-        self.query.point()
-    }
-
-    /// The current search radius.
-    pub fn radius(&self) -> f32 {
-        self.collector.radius()
-    }
-
-    /// Evaluates the distance of the query from a point without offering the point.
-    pub fn measure(&mut self, point: u32) -> f32 {
-        self.evaluations += 1;
-        let distance = self.query.to(self.points.point(point));
-        if !(0.0..f32::INFINITY).contains(&distance) {
-            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
-        }
-        distance
-    }
-
-    /// Evaluates the distance of the query from a point and offers the point.
-    pub fn visit(&mut self, point: u32) -> f32 {
-        self.evaluations += 1;
-        let distance = self.query.to(self.points.point(point));
-        self.offer(point, distance);
-        distance
-    }
-
-    /// Offers a point if its distance from the query is within the radius.
-    pub fn visit_within(&mut self, point: u32) {
-        self.evaluations += 1;
-        let (radius, at) = (self.collector.radius(), self.points.point(point));
-        if let Some(distance) = self.query.to_within(at, radius) {
-            self.offer(point, distance);
-        }
-    }
-
-    /// Offers the points at some places of `order` that are within the radius: as [`visit_within`](Self::visit_within)
-    /// for one after the other, until the probe [is exhausted](Self::is_exhausted). Returns the first place that is left,
-    /// the end if none is. The order is that of the index's [blocks](Index::blocks), if it has them.
-    ///
-    /// # Panics
-    /// If `order` ends before the places do.
-    ///
-    /// ```
-    /// use metric_index::collector::Collector;
-    /// use metric_index::index::{Index, Probe, Task};
-    /// use metric_index::metric::{Blocks, Edit, Metric};
-    /// use metric_index::points::Strings;
-    ///
-    /// /// Words in any order, in blocks.
-    /// struct Own {
-    ///     words: Strings,
-    ///     order: Vec<u32>,
-    ///     blocks: Option<Box<dyn Blocks<str>>>,
-    /// }
-    ///
-    /// impl Index for Own {
-    ///     type Points = Strings;
-    ///     type Metric = Edit;
-    ///
-    ///     fn points(&self) -> &Strings {
-    ///         &self.words
-    ///     }
-    ///
-    ///     fn metric(&self) -> &Edit {
-    ///         &Edit
-    ///     }
-    ///
-    ///     fn nodes(&self) -> usize {
-    ///         1
-    ///     }
-    ///
-    ///     fn blocks(&self) -> Option<&dyn Blocks<str>> {
-    ///         self.blocks.as_deref()
-    ///     }
-    ///
-    ///     fn start<C: Collector>(
-    ///         &self,
-    ///         _: &mut Probe<'_, Strings, Edit, C>,
-    ///         tasks: &mut Vec<Task>,
-    ///     ) -> Box<[f32]> {
-    ///         tasks.push(Task::new(0, 0.0, 0.0));
-    ///         Box::default()
-    ///     }
-    ///
-    ///     fn step<C: Collector>(
-    ///         &self,
-    ///         task: Task,
-    ///         _: &[f32],
-    ///         probe: &mut Probe<'_, Strings, Edit, C>,
-    ///         tasks: &mut Vec<Task>,
-    ///     ) {
-    ///         let at = probe.visit_places(task.at..3, &self.order);
-    ///         if at < 3 {
-    ///             tasks.push(Task { at, ..task });
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// let words: Strings = ["casa", "pez", "cosa"].into_iter().collect();
-    /// let blocks = Edit.blocks(&["pez", "cosa", "casa"]);
-    /// let own = Own { words, order: vec![1, 2, 0], blocks };
-    /// assert_eq!(own.nearest("casi", 1)?[0].point, 0);
-    /// # Ok::<(), metric_index::error::Error>(())
-    /// ```
-    pub fn visit_places(&mut self, places: Range<u32>, order: &[u32]) -> u32 {
-        /// Places between which the radius may shrink, and where it is not known yet.
-        const STRETCH: u32 = 128;
-        const FIRST: u32 = 32;
-        let Range { mut start, end } = places;
-        while start < end && !self.is_exhausted() {
-            let left = u32::try_from(self.limit - self.evaluations).unwrap_or(u32::MAX);
-            let stretch = if self.radius() < f32::INFINITY { STRETCH } else { FIRST };
-            let stop = end.min(start.saturating_add(left.min(stretch)));
-            if self.scanned(start..stop, order, |_| true) {
-                self.evaluations += u64::from(stop - start);
-            } else {
-                let points = &order[start as usize..stop as usize];
-                for &point in points {
-                    self.visit_within(point);
-                }
-            }
-            start = stop;
-        }
-        start
-    }
-
-    /// Offers the marked points of some places of `order` that are within the radius: as
-    /// [`visit_within`](Self::visit_within) for one after the other, until the probe
-    /// [is exhausted](Self::is_exhausted). Returns the first place that is left, the end if none is.
-    fn visit_marked(
-        &mut self,
-        places: Range<u32>,
-        order: &[u32],
-        is_marked: impl Fn(u32) -> bool,
-    ) -> u32 {
-        /// Points from which on it pays to look at all of [`Self::GROUP`].
-        const MANY: u64 = 4;
-        /// Places that are looked at together.
-        const GROUP: u32 = 32;
-        let mut start = places.start;
-        while start < places.end {
-            // Groups begin where blocks do.
-            let stop = places.end.min((start / GROUP + 1) * GROUP);
-            let marked = (start..stop).filter(|&place| is_marked(place)).count() as u64;
-            let left = self.limit.saturating_sub(self.evaluations);
-            let pays = marked >= MANY && left >= marked;
-            if pays && self.scanned(start..stop, order, &is_marked) {
-                self.evaluations += marked;
-            } else {
-                for place in (start..stop).filter(|&place| is_marked(place)) {
-                    if self.is_exhausted() {
-                        return place;
-                    }
-                    self.visit_within(order[place as usize]);
-                }
-            }
-            start = stop;
-        }
-        places.end
-    }
-
-    /// Offers the marked points of some places that are within the radius; false if the metric has no blocks of them.
-    fn scanned(
-        &mut self,
-        places: Range<u32>,
-        order: &[u32],
-        is_marked: impl Fn(u32) -> bool,
-    ) -> bool {
-        if let Some(blocks) = self.blocks.take() {
-            self.scan = blocks.from(self.query.point());
-        }
-        let Some(scan) = &mut self.scan else { return false };
-        let mut near = std::mem::take(&mut self.near);
-        scan.within(places, self.collector.radius(), &mut near);
-        for (place, distance) in near.drain(..).filter(|&(place, _)| is_marked(place)) {
-            self.offer(order[place as usize], distance);
-        }
-        self.near = near;
-        true
-    }
-
-    fn offer(&mut self, point: u32, distance: f32) {
-        if (0.0..f32::INFINITY).contains(&distance) {
-            self.collector.offer(Neighbor { point, distance });
-        } else {
-            self.failed = self.failed.or(Some(Error::NoDistance { point, distance }));
-        }
-    }
-
-    /// Whether the query has failed.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.is_some()
-    }
-
-    /// Whether the budget of evaluations is used up: a step then pushes the rest of its task and returns.
-    pub fn is_exhausted(&self) -> bool {
-        self.evaluations >= self.limit || self.failed.is_some()
     }
 }
 
@@ -808,37 +475,6 @@ impl<'a, I: Index, C: Collector> Search<'a, I, C> {
     pub fn into_parts(self) -> (C, Cost) {
         let cost = self.cost();
         (self.probe.collector, cost)
-    }
-}
-
-/// The points of an index in blocks, in its order, if its metric has them.
-struct InBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
-
-impl<S: Points> InBlocks<S> {
-    /// Whether the metric has blocks of these points, going by the first.
-    fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
-        !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
-    }
-
-    fn none() -> Self {
-        Self(None)
-    }
-
-    fn new<M: Metric<S::Point>>(points: &S, metric: &M, order: &[u32]) -> Self {
-        let points: Vec<&S::Point> = order.iter().map(|&point| points.point(point)).collect();
-        Self(metric.blocks(&points).map(Arc::from))
-    }
-}
-
-impl<S: Points> Clone for InBlocks<S> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<S: Points> std::fmt::Debug for InBlocks<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InBlocks").finish_non_exhaustive()
     }
 }
 

@@ -76,6 +76,17 @@ proptest! {
         agree(&Chebyshev, points, queries);
     }
 
+    /// Squares that underflow are rounded far: distances of 1e-22 or so.
+    #[test]
+    fn tiny_vectors(values in prop::collection::vec(0u8..60, 240), dimension in 1usize..13) {
+        let values: Vec<f32> = values.iter().map(|&x| f32::from(x) * 1e-24).collect();
+        let all: Vec<&[f32]> = values.chunks_exact(dimension).collect();
+        let (queries, points) = all.split_at(2);
+        agree(&Euclidean, points, queries);
+        let bound = Euclidean.bound_from_box(queries[0], points[0], points[0]);
+        prop_assert!(bound <= Euclidean.distance(queries[0], points[0]));
+    }
+
     #[test]
     fn words(
         words in prop::collection::vec("[aábc]{0,9}|[a-d]{14,19}|[ab]{30,35}|[ab]{60,66}", 1..90),

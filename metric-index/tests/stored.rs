@@ -13,7 +13,7 @@ use metric_index::generate::Random;
 use metric_index::index::{
     AnyIndex, BruteForce, Dynamic, Egnat, EgnatOptions, Index, Kind, MTree, Search, VpTree,
 };
-use metric_index::metric::{Edit, Euclidean, Jaccard, Manhattan, Metric, Minkowski};
+use metric_index::metric::{Counted, Edit, Euclidean, Jaccard, Manhattan, Metric, Minkowski};
 use metric_index::points::{Points, Sets, Strings, Vectors};
 use metric_index::stored::{
     Parts, Reader, StoreProblem, Stored, StoredPoints, describe, invalid, open, save,
@@ -439,4 +439,45 @@ fn forge(path: &Path, forged: &Path, next: &mut impl FnMut(usize) -> usize) {
         *numbers.values_mut().nth(which).unwrap() = next(5).into();
     }
     written(header, &arrays, forged);
+}
+
+/// The order of the points with the numbers of `places` reversed, and of their distances.
+fn reversed(arrays: &mut Contents, names: [&str; 2], places: &[std::ops::Range<usize>]) {
+    for (name, _, bytes) in &mut arrays.1 {
+        if names.contains(name) {
+            let values: &mut [[u8; 4]] = bytes.as_chunks_mut().0;
+            for places in places {
+                values[places.clone()].reverse();
+            }
+        }
+    }
+}
+
+/// Leaves of a VP-tree were not sorted once, and buckets of a List of Clusters must be.
+#[test]
+fn leaves_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("an.index");
+    // A vantage point and two leaves of 16.
+    let points = vectors(33);
+    save(&VpTree::build(points.clone(), Counted::new(Euclidean)).unwrap(), &path).unwrap();
+    let mut forged = contents(&path);
+    assert_eq!(forged.0["numbers"]["leaf"], 16, "{}", forged.0);
+    forged.0["numbers"].as_object_mut().unwrap().remove("leaf");
+    reversed(&mut forged, ["order", "distances"], &[1..17, 17..33]);
+    written(forged.0, &forged.1, &path);
+    let tree = open::<VpTree<Vectors<f32>, _>>(&path, Euclidean).unwrap();
+    let oracle = BruteForce::new(&points, Counted::new(Euclidean)).unwrap();
+    for query in 0..33 {
+        for radius in [0.5, 1.0, 2.0, 3.0, 5.0] {
+            let found = tree.within(points.point(query), radius);
+            assert_eq!(found, oracle.within(points.point(query), radius), "{query} {radius}");
+        }
+    }
+    save(&"lc:1000".parse::<Kind>().unwrap().build(points, Euclidean).unwrap(), &path).unwrap();
+    let mut forged = contents(&path);
+    reversed(&mut forged, ["bucket.points", "bucket.distances"], &[0..10, 10..32]);
+    written(forged.0, &forged.1, &path);
+    let refused = open::<AnyIndex<Vectors<f32>, _>>(&path, Euclidean).unwrap_err().to_string();
+    assert!(refused.contains("do not rise"), "{refused}");
 }

@@ -108,7 +108,7 @@ pub(crate) fn end(size: Option<usize>) -> ! {
             let _ = write!(rest, ": {size} more bytes were needed");
         }
         let _ = rest.write_all(
-            b"\nhint: free memory, use a machine with more memory, or process less data at a time\n",
+            b"\nhint: free memory, use fewer threads (-j), more memory, or less data at a time\n",
         );
         let left = rest.len();
         let length = text.len() - left;

@@ -114,7 +114,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
-        self.ordered().blocks.0.as_deref()
+        self.ordered().blocks.get()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

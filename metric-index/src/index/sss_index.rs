@@ -262,7 +262,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
-        self.blocks.0.as_deref()
+        self.blocks.get()
     }
 
     /// The distances from the pivots; a task is a block or a group of blocks.

@@ -212,7 +212,7 @@ impl<S: Points, M: Metric<S::Point>> Index for VpTree<S, M> {
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
-        self.blocks.0.as_deref()
+        self.blocks.get()
     }
 
     fn start<C: Collector>(&self, _: &mut Probe<'_, S, M, C>, tasks: &mut Vec<Task>) -> Box<[f32]> {

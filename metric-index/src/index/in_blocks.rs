@@ -1,0 +1,42 @@
+//! The points of an index, copied into blocks.
+
+use std::sync::Arc;
+
+use crate::metric::{Blocks, Metric};
+use crate::points::Points;
+
+/// The points of an index in blocks, in its order, if its metric has them.
+pub(super) struct InBlocks<S: Points>(Option<Arc<dyn Blocks<S::Point>>>);
+
+impl<S: Points> InBlocks<S> {
+    /// Whether the metric has blocks of these points, going by the first.
+    pub(super) fn exist<M: Metric<S::Point>>(points: &S, metric: &M) -> bool {
+        !points.is_empty() && metric.blocks(&[points.point(0)]).is_some()
+    }
+
+    /// The blocks.
+    pub(super) fn get(&self) -> Option<&dyn Blocks<S::Point>> {
+        self.0.as_deref()
+    }
+
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn new<M: Metric<S::Point>>(points: &S, metric: &M, order: &[u32]) -> Self {
+        let points: Vec<&S::Point> = order.iter().map(|&point| points.point(point)).collect();
+        Self(metric.blocks(&points).map(Arc::from))
+    }
+}
+
+impl<S: Points> Clone for InBlocks<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: Points> std::fmt::Debug for InBlocks<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InBlocks").finish_non_exhaustive()
+    }
+}

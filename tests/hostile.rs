@@ -33,7 +33,7 @@ impl Room {
         let run = self.sh(line);
         let err = String::from_utf8_lossy(&run.stderr);
         // The C library aborts the process where memory for its own use runs out.
-        let aborted = run.status.signal() == Some(6) && err.contains("out of memory");
+        let aborted = run.status.signal() == Some(6) && err.contains("Fatal glibc error");
         let code = run.status.code().or(aborted.then_some(5));
         let code = code.unwrap_or_else(|| panic!("{line}: {}: {err}", run.status));
         assert!(code == 0 || codes.contains(&code), "{line}: exit {code}: {err}");

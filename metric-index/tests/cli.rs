@@ -187,12 +187,19 @@ fn thesis_by_table() {
         let each = json["measurements"].as_array().unwrap().iter();
         // Others depend on when queries come. Leaves of the VP-tree are smaller by table, which has no blocks.
         let each = each.filter(|m| m["strategy"] == "Local" && m["traffic"] == "high");
-        let each = each.filter(|m| m["index"] != "VP-tree");
-        each.map(|m| m["evaluations_a_query"].to_string()).collect::<Vec<_>>()
+        let (trees, others): (Vec<_>, Vec<_>) = each.partition(|m| m["index"] == "VP-tree");
+        let of = |m: &&serde_json::Value| m["evaluations_a_query"].as_f64().unwrap();
+        (trees.iter().map(of).collect::<Vec<f64>>(), others.iter().map(of).collect::<Vec<f64>>())
     };
-    let all = evaluations(None);
-    assert!(all.len() > 30, "{all:?}");
-    assert_eq!(all, evaluations(Some("--table")));
+    let (trees, others) = evaluations(None);
+    let (trees_by_table, others_by_table) = evaluations(Some("--table"));
+    assert!(trees.len() + others.len() > 30, "{others:?}");
+    assert_eq!(others, others_by_table);
+    // All 150 points are in one leaf of blocks.
+    assert_eq!(trees.len(), trees_by_table.len());
+    let pairs = || trees_by_table.iter().zip(&trees);
+    assert!(pairs().all(|(table, blocks)| table <= blocks), "{trees_by_table:?} {trees:?}");
+    assert!(pairs().any(|(table, blocks)| table < blocks));
 }
 
 /// The experiments on few points: every figure is there.

@@ -350,10 +350,13 @@ fn a_signal_leaves_nothing_behind() {
         let room = Room::new();
         fs::write(room.at("out"), "old").unwrap();
         let mut child = room.start(&["predict", "m.model", "-", "-o", "out"], Stdio::piped());
+        // `wait` would close it, and the end of the input could come before the signal.
+        let input = child.stdin.take();
         wait_for(|| !room.temporary().is_empty());
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
         let status = child.wait().unwrap();
+        drop(input);
         assert_eq!(status.signal(), Some(number), "{status}");
         assert_eq!(room.temporary(), Vec::<PathBuf>::new(), "{signal}");
         assert_eq!(room.read("out"), "old");

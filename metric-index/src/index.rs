@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::num::NonZero;
 
-use crate::collector::{Collector, Nearest, Within};
+use crate::collector::{Answer, Collector, Nearest, Within};
 use crate::error::Error;
 use crate::metric::{Blocks, Metric, Origin};
 use crate::neighbor::Neighbor;
@@ -254,7 +254,7 @@ pub trait Index: Sync + Sized {
         k: usize,
         threads: NonZero<usize>,
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        many::answers(queries.len(), threads, |query| self.nearest(queries.point(query), k))
+        self.answer_many(queries, threads, |_| Nearest::new(k))
     }
 
     /// The answers of [`within`](Index::within) to many queries, as [`nearest_many`](Index::nearest_many).
@@ -277,7 +277,57 @@ pub trait Index: Sync + Sized {
         radius: f32,
         threads: NonZero<usize>,
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        many::answers(queries.len(), threads, |query| self.within(queries.point(query), radius))
+        if radius.is_nan() || radius < 0.0 {
+            return (0..queries.len()).map(|_| Err(Error::Radius { radius })).collect();
+        }
+        self.answer_many(queries, threads, |_| Within::new(radius))
+    }
+
+    /// The answers that collectors give, as [`nearest_many`](Index::nearest_many): `ask` makes the collector of a query
+    /// from its number.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::{Answer, Collector, Nearest};
+    /// use metric_index::index::{Index, VpTree};
+    /// use metric_index::metric::Edit;
+    /// use metric_index::neighbor::Neighbor;
+    /// use metric_index::points::Strings;
+    ///
+    /// /// The nearest of the points other than one.
+    /// struct Except(u32, Nearest);
+    ///
+    /// impl Collector for Except {
+    ///     fn radius(&self) -> f32 {
+    ///         self.1.radius()
+    ///     }
+    ///
+    ///     fn offer(&mut self, candidate: Neighbor) {
+    ///         if candidate.point != self.0 {
+    ///             self.1.offer(candidate);
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// impl Answer for Except {
+    ///     fn into_sorted(self) -> Vec<Neighbor> {
+    ///         self.1.into_sorted()
+    ///     }
+    /// }
+    ///
+    /// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let others = tree.answer_many(&words, NonZero::<usize>::MIN, |word| Except(word, Nearest::new(1)));
+    /// assert_eq!(others[0].as_ref().map(|found| found[0].point), Ok(1));
+    /// # Ok::<(), metric_index::error::Error>(())
+    /// ```
+    fn answer_many<Q: Points<Point = <Self::Points as Points>::Point>, A: Answer>(
+        &self,
+        queries: &Q,
+        threads: NonZero<usize>,
+        ask: impl Fn(u32) -> A + Sync,
+    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+        many::answers(queries.len(), threads, |query| many::answer(self, queries, query, &ask))
     }
 }
 

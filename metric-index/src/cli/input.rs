@@ -11,9 +11,7 @@ use metric_index::points::{Strings, Vectors};
 
 use super::{Failure, Talk};
 
-mod binary;
 mod csv;
-mod npy;
 
 /// The longest line that is read, in bytes: a file without line ends is not read into memory without limit.
 const LONGEST_LINE: usize = 1 << 26;
@@ -108,16 +106,20 @@ impl Input {
             None => Format::Words,
         };
         let wrong = |what: String| Failure::input(format!("{shown}: {what}"));
+        let rows = |file: Box<dyn BufRead>, format| {
+            let rows = vector_file::read(file, format).map_err(wrong)?;
+            vectors(rows.values, rows.dimension).map_err(wrong).map(Data::Vectors)
+        };
         match format {
             Format::Words => words(file, &shown).map(Data::Words),
             Format::Csv => {
                 let table = csv::Table { skip_lines: self.skip_lines, skip: self.skip_columns };
                 table.read(file, &shown, talk).map(Data::Vectors)
             }
-            Format::Fvecs => binary::fvecs(file).map_err(wrong).map(Data::Vectors),
-            Format::Bvecs => binary::bvecs(file).map_err(wrong).map(Data::Vectors),
-            Format::Npy => npy::read(file).map_err(wrong).map(Data::Vectors),
-            Format::Idx => binary::idx(file).map_err(wrong).map(Data::Vectors),
+            Format::Fvecs => rows(file, vector_file::Format::Fvecs),
+            Format::Bvecs => rows(file, vector_file::Format::Bvecs),
+            Format::Npy => rows(file, vector_file::Format::Npy),
+            Format::Idx => rows(file, vector_file::Format::Idx),
         }
     }
 }
@@ -168,20 +170,4 @@ fn vectors(values: Vec<f32>, dimension: usize) -> Result<Vectors<f32>, String> {
         return Err("there is no vector in it".to_owned());
     }
     Vectors::new(values, dimension).map_err(|error| error.to_string())
-}
-
-/// Exactly so many bytes, which are the rest of the file. Memory grows with what is there, not with what is claimed.
-fn rest(mut file: impl Read, length: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let limited = &mut (&mut file).take(length.saturating_add(1));
-    limited.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    match (bytes.len() as u64).cmp(&length) {
-        std::cmp::Ordering::Less => {
-            Err(format!("it ends after {} bytes of numbers, expected {length}", bytes.len()))
-        }
-        std::cmp::Ordering::Equal => Ok(bytes),
-        std::cmp::Ordering::Greater => {
-            Err(format!("it goes on after the {length} bytes of numbers that its shape says"))
-        }
-    }
 }

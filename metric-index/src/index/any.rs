@@ -8,7 +8,7 @@ use super::{
     BruteForce, ClusterSize, Egnat, EgnatOptions, Index, KdTree, ListOfClusters, MTree, Pivots,
     Probe, Progress, SssIndex, SssTree, Task, VpTree,
 };
-use crate::collector::Collector;
+use crate::collector::{Answer, Collector};
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::neighbor::Neighbor;
@@ -283,22 +283,13 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
         each!(self, index => index.nodes())
     }
 
-    fn nearest_many<Q: Points<Point = S::Point>>(
+    fn answer_many<Q: Points<Point = S::Point>, A: Answer>(
         &self,
         queries: &Q,
-        k: usize,
         threads: NonZero<usize>,
+        ask: impl Fn(u32) -> A + Sync,
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        each!(self, index => index.nearest_many(queries, k, threads))
-    }
-
-    fn within_many<Q: Points<Point = S::Point>>(
-        &self,
-        queries: &Q,
-        radius: f32,
-        threads: NonZero<usize>,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        each!(self, index => index.within_many(queries, radius, threads))
+        each!(self, index => index.answer_many(queries, threads, ask))
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {

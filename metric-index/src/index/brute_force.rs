@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
 use super::{InBlocks, Index, Kind, Probe, Task, check, many};
-use crate::collector::{Collector, Nearest, Within};
+use crate::collector::{Answer, Collector};
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::neighbor::Neighbor;
@@ -89,28 +89,15 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         1
     }
 
-    fn nearest_many<Q: Points<Point = S::Point>>(
+    fn answer_many<Q: Points<Point = S::Point>, A: Answer>(
         &self,
         queries: &Q,
-        k: usize,
         threads: NonZero<usize>,
+        ask: impl Fn(u32) -> A + Sync,
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        let one = |query| self.nearest(queries.point(query), k);
-        let all = self.by_products(queries, threads, |_| Nearest::new(k));
+        let one = |query| many::answer(self, queries, query, &ask);
+        let all = self.by_products(queries, threads, &ask);
         all.unwrap_or_else(|| many::answers(queries.len(), threads, one))
-    }
-
-    fn within_many<Q: Points<Point = S::Point>>(
-        &self,
-        queries: &Q,
-        radius: f32,
-        threads: NonZero<usize>,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        let one = |query| self.within(queries.point(query), radius);
-        // One query after the other, they refuse it.
-        let is_radius = radius >= 0.0;
-        let all = is_radius.then(|| self.by_products(queries, threads, |_| Within::new(radius)));
-        all.flatten().unwrap_or_else(|| many::answers(queries.len(), threads, one))
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {

@@ -5,10 +5,27 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use super::{Index, search};
+use crate::collector;
 use crate::error::Error;
 use crate::neighbor::Neighbor;
+use crate::points::Points;
 
 type Answer = Result<Vec<Neighbor>, Error>;
+
+/// The answer to one of many queries.
+pub(super) fn answer<I: Index, Q: Points<Point = <I::Points as Points>::Point>, A>(
+    index: &I,
+    queries: &Q,
+    query: u32,
+    ask: &impl Fn(u32) -> A,
+) -> Answer
+where
+    A: collector::Answer,
+{
+    let (found, _) = search(index, queries.point(query), ask(query))?;
+    Ok(found.into_sorted())
+}
 
 /// Asks each query once, on several threads.
 ///

@@ -3,16 +3,15 @@
 use std::io::Read;
 
 use half::f16;
-use metric_index::points::Vectors;
 
-use super::{rest, vectors};
+use super::{Rows, rest};
 
 /// Headers are padded to 64 bytes; only those of arrays with many named fields are longer.
 const LONGEST_HEADER: u32 = 1 << 16;
 
 /// Reads numbers of each type in either byte order.
 macro_rules! numbers {
-    ($bytes:ident, $is_big:ident, $type:expr, $($name:literal: $value:ty => $convert:expr),* $(,)?) => {
+    ($bytes:ident, $values:ident, $is_big:ident, $type:expr, $($name:literal: $value:ty => $convert:expr),* $(,)?) => {
         match $type {
             $($name => {
                 let convert: fn($value) -> f32 = $convert;
@@ -21,9 +20,9 @@ macro_rules! numbers {
                     let from = if $is_big { <$value>::from_be_bytes } else { <$value>::from_le_bytes };
                     convert(from(bytes))
                 };
-                $bytes.chunks_exact(size_of::<$value>()).map(read).collect()
+                $values.extend($bytes.chunks_exact(size_of::<$value>()).map(read));
             })*
-            _ => Vec::new(),
+            _ => {}
         }
     };
 }
@@ -100,11 +99,11 @@ impl Header {
         Self::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// The numbers as 32-bit floats, rounded to the nearest.
-    #[expect(clippy::cast_possible_truncation, reason = "distances are of f32")]
-    fn convert(&self, bytes: &[u8]) -> Vec<f32> {
+    /// Appends the numbers as 32-bit floats, rounded to the nearest.
+    #[expect(clippy::cast_possible_truncation, reason = "vectors are of f32")]
+    fn convert(&self, bytes: &[u8], values: &mut Vec<f32>) {
         let is_big = self.is_big;
-        numbers!(bytes, is_big, self.kind.as_str(),
+        numbers!(bytes, values, is_big, self.kind.as_str(),
             "f2": f16 => f16::to_f32,
             "f4": f32 => |x| x,
             "f8": f64 => |x| x as f32,
@@ -121,7 +120,7 @@ impl Header {
     }
 }
 
-pub(super) fn read(mut file: impl Read) -> Result<Vectors<f32>, String> {
+pub(super) fn read(mut file: impl Read) -> Result<Rows, String> {
     let header = Header::read(&mut file)?;
     let shape = &header.shape;
     let [rows, columns] = shape[..] else {
@@ -130,10 +129,11 @@ pub(super) fn read(mut file: impl Read) -> Result<Vectors<f32>, String> {
     let too_large = || format!("shape {shape:?} is too large");
     let length = rows.checked_mul(columns).and_then(|count| count.checked_mul(header.size));
     let dimension = usize::try_from(columns).map_err(|_| too_large())?;
-    let bytes = rest(file, length.ok_or_else(too_large)?);
-    let bytes = bytes.map_err(|what| format!("{what}, of shape {shape:?}"))?;
-    let values = header.convert(&bytes);
-    vectors(if header.is_fortran { transposed(&values, dimension) } else { values }, dimension)
+    let size = usize::try_from(header.size).map_err(|_| too_large())?;
+    let mut values = Vec::new();
+    rest(file, length.ok_or_else(too_large)?, size, |bytes| header.convert(bytes, &mut values))
+        .map_err(|what| format!("{what}, of shape {shape:?}"))?;
+    Rows::new(if header.is_fortran { transposed(&values, dimension) } else { values }, dimension)
 }
 
 /// Rows of what is stored column after column.
@@ -173,8 +173,8 @@ mod tests {
                     let descr = format!("'{sign}{}'", $name);
                     for (is_fortran, numbers) in [(false, numbers), (true, turned)] {
                         let found = read(&file(&descr, is_fortran, "(2, 3)", &numbers)[..]).unwrap();
-                        assert_eq!(found.values(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "{descr} {is_fortran}");
-                        assert_eq!(found.dimension(), 3);
+                        assert_eq!(found.values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "{descr} {is_fortran}");
+                        assert_eq!(found.dimension, 3);
                     }
                 }
             )*};
@@ -183,13 +183,13 @@ mod tests {
         let halves: Vec<u8> =
             [1.5f32, -0.25].iter().flat_map(|&x| f16::from_f32(x).to_be_bytes()).collect();
         assert_eq!(
-            read(&file("'>f2'", false, "(1, 2)", &halves)[..]).unwrap().values(),
+            read(&file("'>f2'", false, "(1, 2)", &halves)[..]).unwrap().values,
             [1.5, -0.25]
         );
         let bytes = file("'|i1'", false, "(2, 1)", &[255, 7]);
-        assert_eq!(read(&bytes[..]).unwrap().values(), [-1.0, 7.0]);
+        assert_eq!(read(&bytes[..]).unwrap().values, [-1.0, 7.0]);
         let bytes = file("'|b1'", false, "(1, 2)", &[0, 1]);
-        assert_eq!(read(&bytes[..]).unwrap().values(), [0.0, 1.0]);
+        assert_eq!(read(&bytes[..]).unwrap().values, [0.0, 1.0]);
     }
 
     #[test]

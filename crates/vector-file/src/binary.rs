@@ -1,38 +1,22 @@
 //! Vectors in binary files: fvecs, bvecs and IDX.
 
-use std::io::{self, Read};
+use std::io::Read;
 
-use metric_index::points::Vectors;
+use super::{Rows, fill, rest};
 
-use super::{rest, vectors};
-
-pub(super) fn fvecs(file: impl Read) -> Result<Vectors<f32>, String> {
+pub(super) fn fvecs(file: impl Read) -> Result<Rows, String> {
     vecs(file, 4, |bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
-pub(super) fn bvecs(file: impl Read) -> Result<Vectors<f32>, String> {
+pub(super) fn bvecs(file: impl Read) -> Result<Rows, String> {
     vecs(file, 1, |bytes| f32::from(bytes[0]))
-}
-
-/// Fills `bytes`, or as much of it as there is.
-fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<usize, String> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read(&mut bytes[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-    Ok(filled)
 }
 
 fn vecs(
     mut file: impl Read,
     size: usize,
     value: impl Fn(&[u8]) -> f32,
-) -> Result<Vectors<f32>, String> {
+) -> Result<Rows, String> {
     let (mut values, mut dimension, mut place) = (Vec::new(), 0, 0u64);
     let (mut head, mut row) = ([0; 4], Vec::new());
     for number in 0u64.. {
@@ -61,10 +45,10 @@ fn vecs(
         values.extend(row.chunks_exact(size).map(&value));
         place += 4 + length;
     }
-    vectors(values, dimension)
+    Rows::new(values, dimension)
 }
 
-pub(super) fn idx(mut file: impl Read) -> Result<Vectors<f32>, String> {
+pub(super) fn idx(mut file: impl Read) -> Result<Rows, String> {
     let mut head = [0; 4];
     if fill(&mut file, &mut head)? < 4 {
         return Err("it ends before its magic number".to_owned());
@@ -87,7 +71,8 @@ pub(super) fn idx(mut file: impl Read) -> Result<Vectors<f32>, String> {
     if sizes.len() < 2 {
         return Err(format!("sizes {sizes:?}, expected two or more"));
     }
-    let bytes = rest(file, all).map_err(|what| format!("{what}, of sizes {sizes:?}"))?;
-    let values = bytes.into_iter().map(f32::from).collect();
-    vectors(values, usize::try_from(dimension).map_err(|_| too_large())?)
+    let mut values = Vec::new();
+    rest(file, all, 1, |bytes| values.extend(bytes.iter().copied().map(f32::from)))
+        .map_err(|what| format!("{what}, of sizes {sizes:?}"))?;
+    Rows::new(values, usize::try_from(dimension).map_err(|_| too_large())?)
 }

@@ -39,7 +39,7 @@ pub use source::encoding_for_label;
 
 use crate::printable::printable;
 use source::Source;
-pub(crate) use source::read_error;
+pub(crate) use source::{open_bytes, read_error};
 
 /// One document: its content and what the corpus says about it.
 #[derive(Debug, Clone, PartialEq)]

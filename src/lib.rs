@@ -45,6 +45,7 @@ pub mod vocabulary;
 pub mod tfidf;
 pub mod counts;
 pub mod select;
+pub mod dense;
 pub mod search;
 pub mod vote;
 pub mod decide;

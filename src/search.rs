@@ -20,11 +20,13 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use crate::dense::ShapeError;
 use crate::matrix::CsrView;
 use crate::threads::Threads;
 
 mod allow;
 mod cuda;
+mod dense;
 mod engines;
 mod exhaustive;
 mod inverted;
@@ -35,11 +37,13 @@ mod stop;
 
 pub use allow::{Allow, RowLists, RowRange, RowSet};
 pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory};
+pub use dense::{Dense, DenseIndex, learn_scale};
 pub use engines::{EngineKind, Engines};
 pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
 pub use lists::NeighborLists;
-pub use request::{QueryRows, Request, VectorsView};
+pub use crate::dense::VectorsView;
+pub use request::{QueryRows, Request};
 pub use sharded::{RowMap, Sharded};
 pub use stop::Stop;
 
@@ -191,9 +195,18 @@ pub enum SearchError {
         /// The number of neighbors per query.
         k: usize,
     },
+    /// An index of dense vectors could not be built or searched.
+    #[error("dense vectors: {0}")]
+    Index(String),
     /// The engine failed, and no other could take over.
     #[error("{0}")]
     Engine(#[source] Arc<dyn Error + Send + Sync>),
+}
+
+impl From<ShapeError> for SearchError {
+    fn from(ShapeError { values, dimension }: ShapeError) -> Self {
+        Self::Shape { values, dimension }
+    }
 }
 
 /// Checks training rows and returns their number.

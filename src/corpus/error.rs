@@ -220,6 +220,37 @@ pub enum Problem {
         /// What is needed.
         expected: &'static str,
     },
+    /// A document without a vector where one is needed.
+    #[error("the document has no vector")]
+    NoVector,
+    /// A vector of another dimension than the others.
+    #[error("a vector of {found} values, expected {expected}")]
+    VectorDimension {
+        /// Its number of values.
+        found: usize,
+        /// The number of values of the others.
+        expected: usize,
+    },
+    /// A value of a vector that is infinite, not a number, or very large.
+    #[error("value {number} of the vector is {value}, expected a number from -1e30 to 1e30")]
+    VectorValue {
+        /// Which value, from 1.
+        number: usize,
+        /// The value.
+        value: f32,
+    },
+    /// A file of vectors beside the corpus that does not fit it.
+    #[error("{}", quoted(.what))]
+    VectorsBeside {
+        /// What does not fit.
+        what: String,
+    },
+    /// A file of word vectors that cannot be read as one.
+    #[error("{}", quoted(.what))]
+    WordVectors {
+        /// What is wrong.
+        what: String,
+    },
     /// A benchmark's folder without one of its files.
     #[error("`{}` is not in this folder", quoted(.file))]
     MissingFile {
@@ -287,6 +318,15 @@ impl CorpusError {
             }
             Problem::TooLong { what: "a record", .. } => {
                 "split the document; in CSV, a quote that is never closed takes in the rest of the file"
+            }
+            Problem::NoVector => {
+                "`--vector-field` names the field of the vectors (JSONL, CSV, TSV); `--vectors` names a file of vectors beside the corpus"
+            }
+            Problem::VectorsBeside { .. } => {
+                "row i belongs to the i-th document, or to the document whose id stands on line i of `--vector-ids`"
+            }
+            Problem::WordVectors { .. } => {
+                "word2vec (text or .bin), GloVe and fastText .vec files are read, compressed or not"
             }
             Problem::MissingFile { .. } | Problem::NoDocumentOf { .. } => {
                 "corpora/README.md says where the benchmarks come from"

@@ -41,6 +41,13 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> CorpusError {
     Problem::Io(error).at(&Place { source: path.to_string_lossy().into(), line: None })
 }
 
+/// The bytes of a file that is no corpus, decompressed.
+pub(crate) fn open_bytes(path: &Path) -> Result<Bytes, CorpusError> {
+    let file = File::open(path).map_err(|error| io_error(path, error))?;
+    let bytes = Box::new(BufReader::with_capacity(BUFFER, file));
+    decompressed(bytes).map_err(|error| io_error(path, error))
+}
+
 impl Source {
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Self, CorpusError> {
         if path.as_os_str() == "-" {

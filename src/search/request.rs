@@ -6,62 +6,9 @@ use rayon::prelude::*;
 
 use super::stop::NEVER;
 use super::{Allow, SearchError, Stop};
-use crate::matrix::{Csr, CsrBuilder, CsrView};
+use crate::dense::VectorsView;
+use crate::matrix::{Csr, CsrView};
 use crate::threads::Threads;
-
-/// Rows of numbers, all of the same dimension, stored one after another.
-///
-/// ```
-/// use classify::search::VectorsView;
-///
-/// let vectors = VectorsView::new(2, &[1.0, 0.0, 0.5, 0.5])?;
-/// assert_eq!((vectors.rows(), vectors.dimension()), (2, 2));
-/// assert!(VectorsView::new(3, &[1.0]).is_err());
-/// # Ok::<(), classify::search::SearchError>(())
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct VectorsView<'a> {
-    dimension: usize,
-    values: &'a [f32],
-}
-
-impl<'a> VectorsView<'a> {
-    /// Divides `values` into rows of `dimension` values each.
-    ///
-    /// # Errors
-    /// If the values cannot be divided into whole rows.
-    pub fn new(dimension: usize, values: &'a [f32]) -> Result<Self, SearchError> {
-        if dimension == 0 || !values.len().is_multiple_of(dimension) {
-            return Err(SearchError::Shape { values: values.len(), dimension });
-        }
-        Ok(Self { dimension, values })
-    }
-
-    /// The number of rows.
-    pub fn rows(&self) -> usize {
-        self.values.len() / self.dimension
-    }
-
-    /// The number of values per row.
-    pub fn dimension(&self) -> usize {
-        self.dimension
-    }
-
-    /// The rows.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [f32]> {
-        self.values.chunks_exact(self.dimension)
-    }
-
-    /// The rows as a sparse matrix, without zeros.
-    fn sparse(&self) -> Csr {
-        let mut rows = CsrBuilder::default();
-        for row in self.iter() {
-            // NaN is kept here and rejected later.
-            rows.push_row((0..).zip(row.iter().copied()).filter(|&(_, value)| value != 0.0));
-        }
-        rows.build(self.dimension)
-    }
-}
 
 /// Query rows.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,462 @@
+//! Dense vectors: the nearest rows by an index of `metric-index`, or by none.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use metric_index::collector::{Answer, Collector};
+use metric_index::error::Error;
+use metric_index::index::{AnyIndex, Index, KdTree, Kind, search};
+use metric_index::metric::{Euclidean, Manhattan};
+use metric_index::neighbor::Neighbor as Near;
+use metric_index::points::{Points, Subset};
+
+use super::request::all_finite;
+use super::stop::NEVER;
+use super::{
+    Allow, Neighbor, NeighborLists, QueryRows, Report, Request, RowSet, Search, SearchError,
+    VectorsView, whole_or_none,
+};
+use crate::dense::{Kernel, Metric, Vectors, normalize};
+use crate::threads::Threads;
+
+/// The index over dense vectors: `auto`, or a kind of `metric-index`, such as `brute-force`, `kd-tree`, `vp-tree`, `lc:64` or
+/// `sss-index`. Results do not depend on it.
+///
+/// ```
+/// use classify::search::DenseIndex;
+///
+/// assert_eq!("auto".parse(), Ok(DenseIndex::Auto));
+/// assert_eq!("lc:32".parse::<DenseIndex>()?.to_string(), "lc:32");
+/// assert!("ball-tree".parse::<DenseIndex>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum DenseIndex {
+    /// A KD-tree if it evaluates few distances on a sample of the rows, otherwise brute force.
+    #[default]
+    Auto,
+    /// This one.
+    Kind(Kind),
+}
+
+impl fmt::Display for DenseIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Kind(kind) => kind.fmt(f),
+        }
+    }
+}
+
+impl FromStr for DenseIndex {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        text.parse().map(Self::Kind).map_err(|error| format!("auto, or an index: {error}"))
+    }
+}
+
+/// The engine for dense vectors, on the CPU. Its queries are [`QueryRows::Dense`]; the similarity is that of a [`Kernel`].
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use classify::dense::{Kernel, Metric, Vectors};
+/// use classify::search::{Dense, DenseIndex, NeighborLists, Request, Search};
+/// use classify::threads::Threads;
+///
+/// let rows = Arc::new(Vectors::new(2, vec![1.0, 0.0, 0.0, 1.0, 0.6, 0.8])?);
+/// let kernel = Kernel { metric: Metric::Angular, scale: 1.0 };
+/// let engine = Dense::new(Arc::clone(&rows), kernel, DenseIndex::Auto, Threads::available()?)?;
+/// let mut found = NeighborLists::default();
+/// engine.search(&Request::new(rows.view(), 2.try_into()?), &mut found)?;
+/// assert_eq!(found.get(1).iter().map(|neighbor| neighbor.row).collect::<Vec<_>>(), [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Dense {
+    rows: Arc<Vectors>,
+    kernel: Kernel,
+    index: Space,
+    /// The rows that have a direction, if not all have one and the metric is angular.
+    directed: Option<RowSet>,
+    threads: Threads,
+}
+
+impl fmt::Debug for Dense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dense({:?}, {})", self.kernel, self.kind())
+    }
+}
+
+/// An index for a metric. Angles are distances of unit vectors.
+enum Space {
+    Euclidean(AnyIndex<Rows, Euclidean>),
+    Manhattan(AnyIndex<Rows, Manhattan>),
+}
+
+/// Training rows as points, without a copy.
+#[derive(Debug, Clone)]
+struct Rows(Arc<Vectors>);
+
+impl Points for Rows {
+    type Point = [f32];
+
+    fn len(&self) -> usize {
+        self.0.rows()
+    }
+
+    fn point(&self, number: u32) -> &[f32] {
+        self.0.row(number as usize)
+    }
+}
+
+/// Query rows as points.
+#[derive(Debug, Clone, Copy)]
+struct QueryPoints<'a> {
+    dimension: usize,
+    values: &'a [f32],
+}
+
+impl Points for QueryPoints<'_> {
+    type Point = [f32];
+
+    fn len(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    fn point(&self, number: u32) -> &[f32] {
+        &self.values[number as usize * self.dimension..][..self.dimension]
+    }
+}
+
+impl Dense {
+    /// An engine over training rows. For [`Metric::Angular`], they must be of length 1 or 0.
+    ///
+    /// # Errors
+    /// If a value is not finite, or the index cannot be built.
+    pub fn new(
+        rows: Arc<Vectors>,
+        kernel: Kernel,
+        index: DenseIndex,
+        threads: Threads,
+    ) -> Result<Self, SearchError> {
+        let (count, limit) = (rows.rows(), u32::MAX - 1);
+        let fits = u32::try_from(count).ok().filter(|&count| count <= limit);
+        let numbers = fits.ok_or(SearchError::TooManyRows { rows: count, limit })?;
+        if !all_finite(rows.values(), &threads) {
+            return Err(SearchError::NotFinite { what: "training" });
+        }
+        let points = Rows(Arc::clone(&rows));
+        let build = || {
+            Ok(match kernel.metric {
+                Metric::Angular | Metric::Euclidean => {
+                    let kind = chosen(index, &points, Euclidean)?;
+                    Space::Euclidean(kind.build(points.clone(), Euclidean)?)
+                }
+                Metric::Manhattan => {
+                    let kind = chosen(index, &points, Manhattan)?;
+                    Space::Manhattan(kind.build(points.clone(), Manhattan)?)
+                }
+            })
+        };
+        let index = threads.run(build).map_err(failed)?;
+        let is_zero = |row: u32| rows.row(row as usize).iter().all(|&value| value == 0.0);
+        let directed = (kernel.metric == Metric::Angular && (0..numbers).any(is_zero))
+            .then(|| RowSet::from_fn(numbers, |row| !is_zero(row)));
+        Ok(Self { rows, kernel, index, directed, threads })
+    }
+
+    /// The kind of its index.
+    pub fn kind(&self) -> &'static str {
+        match &self.index {
+            Space::Euclidean(index) => kind(index),
+            Space::Manhattan(index) => kind(index),
+        }
+    }
+
+    fn find(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<u64, SearchError> {
+        let expected = self.rows.dimension();
+        let queries: VectorsView<'_> = match request.rows {
+            QueryRows::Dense(rows) if rows.dimension() == expected => rows,
+            QueryRows::Dense(rows) => {
+                return Err(SearchError::Columns { found: rows.dimension(), expected });
+            }
+            QueryRows::Sparse(rows) => {
+                return Err(SearchError::Columns { found: rows.cols(), expected });
+            }
+        };
+        request.allow.check(queries.rows(), self.rows())?;
+        request.stop.check()?;
+        if !all_finite(queries.values(), &self.threads) {
+            return Err(SearchError::NotFinite { what: "query" });
+        }
+        found.reset(queries.rows(), request.k.get().min(self.rows.rows()))?;
+        let mut values = Vec::new();
+        let mut first = 0;
+        let mut slots = found.slots();
+        for piece in queries.values().chunks(self.piece(request.stop) * expected) {
+            request.stop.check()?;
+            let count = piece.len() / expected;
+            values.clear();
+            values.extend_from_slice(piece);
+            if self.kernel.metric == Metric::Angular {
+                values.chunks_exact_mut(expected).for_each(normalize);
+            }
+            let points = QueryPoints { dimension: expected, values: &values };
+            let nearest = |query: u32| Nearest {
+                k: request.k.get(),
+                kernel: &self.kernel,
+                allow: &request.allow,
+                query: first + query as usize,
+                directed: self.directed.as_ref(),
+                // A query without a direction has no neighbors.
+                radius: match self.kernel.metric {
+                    Metric::Angular if points.point(query).iter().all(|&value| value == 0.0) => -1.0,
+                    _ => self.kernel.radius(0.0),
+                },
+                found: BinaryHeap::new(),
+            };
+            let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
+            let answers = match &self.index {
+                Space::Euclidean(index) => index.answer_many(&points, threads, nearest),
+                Space::Manhattan(index) => index.answer_many(&points, threads, nearest),
+            };
+            for (query, answer) in (first..).zip(answers) {
+                let similarity = |near: Near| Neighbor {
+                    row: near.point,
+                    similarity: self.kernel.similarity(near.distance),
+                };
+                let list: Vec<Neighbor> =
+                    answer.map_err(failed)?.into_iter().map(similarity).collect();
+                slots.set(query, &list);
+            }
+            first += count;
+        }
+        Ok(queries.rows() as u64)
+    }
+
+    /// How many queries are searched at a time: enough to be efficient, but few where a search may be stopped.
+    fn piece(&self, stop: &super::Stop) -> usize {
+        /// Values that are compared in about a tenth of a second on one thread.
+        const STEP: usize = 1 << 31;
+        if std::ptr::eq(stop, &raw const NEVER) {
+            return 1 << 14;
+        }
+        (STEP / self.rows.values().len().max(1)).clamp(16, 1 << 12)
+    }
+}
+
+impl Search for Dense {
+    fn rows(&self) -> u32 {
+        u32::try_from(self.rows.rows()).expect("checked when it was made")
+    }
+
+    fn search(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let outcome = self.find(request, found);
+        let fast = whole_or_none(outcome, found)?;
+        Ok(Report { fast, fell_back: 0 })
+    }
+}
+
+fn failed(error: Error) -> SearchError {
+    SearchError::Index(error.to_string())
+}
+
+fn kind<M>(index: &AnyIndex<Rows, M>) -> &'static str {
+    match index {
+        AnyIndex::BruteForce(_) => "brute-force",
+        AnyIndex::ListOfClusters(_) => "lc",
+        AnyIndex::SssIndex(_) => "sss-index",
+        AnyIndex::SssTree(_) => "sss-tree",
+        AnyIndex::Egnat(_) => "egnat",
+        AnyIndex::MTree(_) => "m-tree",
+        AnyIndex::VpTree(_) => "vp-tree",
+        AnyIndex::KdTree(_) => "kd-tree",
+    }
+}
+
+/// The index that a choice means for some rows: for `auto`, by counting the distances that a KD-tree evaluates on a
+/// sample, not by time, so that it is the same on every machine.
+fn chosen<M>(index: DenseIndex, points: &Rows, metric: M) -> Result<Kind, Error>
+where
+    M: metric_index::metric::Metric<[f32]> + Copy,
+{
+    /// Below this, brute force is as fast.
+    const FEWEST: usize = 1_000;
+    /// Beyond this, a tree excludes too little.
+    const MOST_DIMENSIONS: usize = 128;
+    const SAMPLE: usize = 20_000;
+    const QUERIES: usize = 64;
+    /// Brute force by products of matrices takes this share of the time of a tree for a distance.
+    const SHARE: u64 = 12;
+    let count = points.len();
+    match index {
+        DenseIndex::Kind(kind) => return Ok(kind),
+        DenseIndex::Auto if count < FEWEST || points.0.dimension() > MOST_DIMENSIONS => {
+            return Ok(Kind::BruteForce);
+        }
+        DenseIndex::Auto => {}
+    }
+    let numbers = |of: usize, most: usize| -> Vec<u32> {
+        let most = most.min(of);
+        (0..most).filter_map(|at| u32::try_from(at * of / most).ok()).collect()
+    };
+    let sample = Subset::new(points, numbers(count, SAMPLE));
+    let queries = numbers(sample.len(), QUERIES);
+    let tree = KdTree::build(&sample, metric)?;
+    let mut evaluations = 0;
+    for &query in &queries {
+        let nearest = metric_index::collector::Nearest::new(10);
+        evaluations += search(&tree, sample.point(query), nearest)?.1.evaluations;
+    }
+    let all = (queries.len() * sample.len()) as u64;
+    Ok(if evaluations * SHARE < all { Kind::KdTree } else { Kind::BruteForce })
+}
+
+/// A row that was found, ordered as [`Neighbor`]s are.
+#[derive(Debug, Clone, Copy)]
+struct Hit {
+    neighbor: Neighbor,
+    distance: f32,
+}
+
+impl Ord for Hit {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.neighbor.cmp(&other.neighbor)
+    }
+}
+
+impl PartialOrd for Hit {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Hit {
+    fn eq(&self, other: &Self) -> bool {
+        self.neighbor == other.neighbor
+    }
+}
+
+impl Eq for Hit {}
+
+/// The k allowed rows of highest similarity above 0; of equal ones, the lower rows.
+struct Nearest<'a> {
+    k: usize,
+    kernel: &'a Kernel,
+    allow: &'a Allow<'a>,
+    query: usize,
+    directed: Option<&'a RowSet>,
+    /// Beyond it, no row can be one of them.
+    radius: f32,
+    /// The worst on top.
+    found: BinaryHeap<Hit>,
+}
+
+impl Collector for Nearest<'_> {
+    fn radius(&self) -> f32 {
+        self.radius
+    }
+
+    fn offer(&mut self, near: Near) {
+        let similarity = self.kernel.similarity(near.distance);
+        let hit = Hit {
+            neighbor: Neighbor { row: near.point, similarity },
+            distance: near.distance,
+        };
+        let is_full = self.found.len() == self.k;
+        if similarity <= 0.0
+            || near.distance > self.radius
+            || (is_full && self.found.peek().is_some_and(|worst| hit >= *worst))
+            || !self.allow.allows(self.query, near.point)
+            || self.directed.is_some_and(|directed| !directed.contains(near.point))
+        {
+            return;
+        }
+        if is_full {
+            self.found.pop();
+        }
+        self.found.push(hit);
+        if self.found.len() == self.k
+            && let Some(worst) = self.found.peek()
+        {
+            self.radius = self.radius.min(self.kernel.radius(worst.neighbor.similarity));
+        }
+    }
+}
+
+impl Answer for Nearest<'_> {
+    fn into_sorted(self) -> Vec<Near> {
+        let hits = self.found.into_sorted_vec().into_iter();
+        hits.map(|hit| Near { point: hit.neighbor.row, distance: hit.distance }).collect()
+    }
+}
+
+/// The scale of a metric for training rows: the median distance of a row from its nearest other one that is not equal to it, among
+/// at most 1,000 rows, evenly spaced; 1 if there is none, and for angles.
+///
+/// # Errors
+/// As [`Dense::new`].
+pub fn learn_scale(
+    rows: &Arc<Vectors>,
+    metric: Metric,
+    threads: &Threads,
+) -> Result<f64, SearchError> {
+    const SAMPLE: usize = 1_000;
+    struct Other(u32, f32);
+    impl Collector for Other {
+        fn radius(&self) -> f32 {
+            self.1
+        }
+        fn offer(&mut self, near: Near) {
+            if near.distance > 0.0 && near.distance < self.1 {
+                (self.0, self.1) = (near.point, near.distance);
+            }
+        }
+    }
+    impl Answer for Other {
+        fn into_sorted(self) -> Vec<Near> {
+            let found = self.1.is_finite();
+            found.then_some(Near { point: self.0, distance: self.1 }).into_iter().collect()
+        }
+    }
+    if metric == Metric::Angular || rows.rows() == 0 {
+        return Ok(1.0);
+    }
+    let provisional = Kernel { metric, scale: 1.0 };
+    let engine = Dense::new(Arc::clone(rows), provisional, DenseIndex::Auto, threads.clone())?;
+    let count = rows.rows().min(SAMPLE);
+    let sample: Vec<f32> = (0..count)
+        .flat_map(|at| rows.row(at * rows.rows() / count).iter().copied())
+        .collect();
+    let queries = QueryPoints { dimension: rows.dimension(), values: &sample };
+    let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
+    let ask = |_| Other(0, f32::INFINITY);
+    let answers = match &engine.index {
+        Space::Euclidean(index) => index.answer_many(&queries, workers, ask),
+        Space::Manhattan(index) => index.answer_many(&queries, workers, ask),
+    };
+    let mut distances = Vec::new();
+    for answer in answers {
+        distances.extend(answer.map_err(failed)?.first().map(|near| near.distance));
+    }
+    distances.sort_unstable_by(f32::total_cmp);
+    let median = distances.get(distances.len() / 2).copied().unwrap_or(1.0);
+    // A subnormal scale would make every similarity 0.
+    Ok(f64::from(median.max(f32::MIN_POSITIVE)))
+}

@@ -11,13 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::classifier::{Classifier, train};
+use classify::classifier::{Classifier, FoundNeighbors, train};
 use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{Document, ReadOptions};
 use classify::counts::TermLimits;
 use classify::decide::Decision;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
-use classify::search::{Exhaustive, Inverted, Neighbor, NeighborLists, Search};
+use classify::search::{Exhaustive, Inverted, Neighbor, Search};
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
@@ -78,16 +78,16 @@ fn similarities(
 ) -> Result<String, Box<dyn std::error::Error>> {
     let classifier = Classifier::new(Arc::clone(model), threads)?;
     let documents: Vec<Document> = documents.take(3_000).collect::<Result<_, _>>()?;
-    let (k, mut neighbors) = (classifier.options().k, NeighborLists::default());
-    let _ = classifier.neighbors(&classifier.vectorize(&documents)?, k, &mut neighbors)?;
+    let (options, mut neighbors) = (classifier.options(), FoundNeighbors::default());
+    let _ = classifier.neighbors(&classifier.vectorize(&documents)?, &options, &mut neighbors)?;
     let median = |rank: usize| {
         // A missing neighbor has similarity 0.
         let of = |found: &[Neighbor]| found.get(rank).map_or(0.0, |n| n.similarity);
-        let mut similarities: Vec<f32> = neighbors.iter().map(of).collect();
+        let mut similarities: Vec<f32> = neighbors.terms.iter().map(of).collect();
         similarities.sort_by(f32::total_cmp);
         similarities.get(similarities.len() / 2).copied().unwrap_or(0.0)
     };
-    let (first, last) = (median(0), median(k.get() - 1));
+    let (first, last) = (median(0), median(options.k.get() - 1));
     Ok(format!("median similarity of the first neighbor {first:.2}, of the thirtieth {last:.2}"))
 }
 
@@ -100,7 +100,7 @@ fn measured(
     most: usize,
 ) -> Result<Vec<f64>, Box<dyn std::error::Error>> {
     let classifier = Classifier::with_engine(Arc::clone(model), engine, threads);
-    let (options, mut neighbors) = (classifier.options(), NeighborLists::default());
+    let (options, mut neighbors) = (classifier.options(), FoundNeighbors::default());
     let (mut seconds, mut done) = (0.0, 0);
     let mut times = Vec::new();
     for size in SIZES.into_iter().filter(|&size| size <= most) {
@@ -112,7 +112,7 @@ fn measured(
             }
             let vectors = classifier.vectorize(&batch)?;
             let start = Instant::now();
-            let _ = classifier.neighbors(&vectors, options.k, &mut neighbors)?;
+            let _ = classifier.neighbors(&vectors, &options, &mut neighbors)?;
             let answers = classifier.predict(&vectors, &neighbors, &options);
             seconds += start.elapsed().as_secs_f64();
             done += answers.len();

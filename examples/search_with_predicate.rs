@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         content: Content::Text("tighten the derailleur cable".to_owned()),
         labels: Vec::new(),
         weight: 1.0,
+        vector: None,
         group: None,
         place: Place { source: "query".into(), line: None },
     };
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Any predicate of a row: here, that its document has the label `music`.
     let music = model.labels().iter().position(|label| label == "music");
     let music = u32::try_from(music.ok_or("the sample has no label `music`")?)?;
-    let engine = classifier.engine();
+    let engine = classifier.searchers().terms.as_ref().ok_or("a model of texts has terms")?;
     let rows = RowSet::from_fn(engine.rows(), |row| model.document_labels(row).contains(&music));
 
     let k = NonZeroUsize::new(3).ok_or("k is above 0")?;

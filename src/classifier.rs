@@ -7,18 +7,19 @@ use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
 use crate::calibrate::{Abstention, Signals};
-use crate::corpus::{Content, CorpusError, Document, Place, Problem, check_features};
+use crate::corpus::{Content, CorpusError, Document, Place, Problem, check_features, check_vector};
 use crate::counts::{Counts, Fields, Input, TermLimits, tally};
-use crate::decide::{Decision, decide, decide_batch, margin, shares};
+use crate::decide::{Decision, decide, decide_batch, margin};
+use crate::dense::{DensePart, Vectors};
 use crate::matrix::{Csr, CsrBuilder, row};
 use crate::model::{InputSpec, Model, Settings, TrainSettings};
 use crate::search::{
-    Inverted, Neighbor, NeighborLists, Report, Request, Search, SearchError, Stop,
+    Engines, NEVER, Neighbor, NeighborLists, Report, Request, Search, SearchError, Stop,
 };
 use crate::tfidf::Side;
 use crate::threads::Threads;
 use crate::vocabulary::Vocabulary;
-use crate::vote::{LabelScore, Vote, vote_with};
+use crate::vote::{LabelScore, Vote, Voters, vote_with};
 
 /// Reads a corpus and trains a model on it; see the example in the [crate documentation](crate).
 ///
@@ -43,6 +44,7 @@ impl Input {
                 Self::Text { analyzer: Analyzer::new(spec.clone()), fields: fields.clone() }
             }
             InputSpec::Features(spec) => Self::Features { counts: spec.counts },
+            InputSpec::Vectors(_) => Self::Nothing,
         }
     }
 }
@@ -81,8 +83,11 @@ pub struct Prediction {
     pub scores: Vec<LabelScore>,
     /// The probabilities of these labels if the model is calibrated; otherwise empty.
     pub probabilities: Vec<f64>,
-    /// The training documents that voted, best first.
+    /// The training documents that voted, best first: those found by terms, if the model searches these, otherwise those
+    /// found by dense vectors.
     pub neighbors: Vec<Neighbor>,
+    /// The training documents that voted because of their dense vectors, best first, if the model searches both.
+    pub by_vectors: Vec<Neighbor>,
     /// Why there are no votes or no labels: too few votes, or low confidence.
     pub reason: Option<Reason>,
     /// The number of the document's terms (with repetitions) that are not in the vocabulary.
@@ -99,6 +104,47 @@ pub struct DocumentVectors {
     pub rows: Csr,
     /// For each document, how many of its terms are in the vocabulary.
     pub terms: Vec<TermUse>,
+    /// The dense vectors, if the model has them.
+    pub dense: Option<Vectors>,
+}
+
+/// The neighbors of a batch of documents; filled again and again, it keeps its memory.
+#[derive(Debug, Clone, Default)]
+pub struct FoundNeighbors {
+    /// The neighbors by terms; no list if only dense vectors were searched.
+    pub terms: NeighborLists,
+    /// The neighbors by dense vectors; no list if only terms were searched.
+    pub vectors: NeighborLists,
+    /// The share of the neighbors by vectors in the votes.
+    dense_share: f64,
+}
+
+impl FoundNeighbors {
+    /// The number of documents.
+    pub fn len(&self) -> usize {
+        self.terms.len().max(self.vectors.len())
+    }
+
+    /// Whether there are no documents.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The neighbors of a document.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn get(&self, document: usize) -> Voters<'_> {
+        let list = |lists: &'_ NeighborLists| !lists.is_empty() && document < lists.len();
+        let terms = if list(&self.terms) { self.terms.get(document) } else { &[] };
+        let vectors = if list(&self.vectors) { self.vectors.get(document) } else { &[] };
+        Voters::both(terms, vectors, self.dense_share)
+    }
+
+    /// The neighbors of each document, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Voters<'_>> {
+        (0..self.len()).map(|document| self.get(document))
+    }
 }
 
 /// The number of terms of a document, with repetitions.
@@ -121,6 +167,8 @@ pub struct ClassifyOptions {
     pub decision: Decision,
     /// When to abstain because of low confidence; `None`: never.
     pub abstention: Option<Abstention>,
+    /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.
+    pub dense_share: f64,
 }
 
 impl ClassifyOptions {
@@ -130,7 +178,8 @@ impl ClassifyOptions {
         self.abstention.is_none()
             || (self.k == settings.k
                 && self.vote == settings.vote
-                && self.decision == settings.decision)
+                && self.decision == settings.decision
+                && self.dense_share.to_bits() == settings.dense_share.to_bits())
     }
 
     /// The model's default options.
@@ -141,7 +190,31 @@ impl ClassifyOptions {
             vote: settings.vote,
             decision: settings.decision.clone(),
             abstention: settings.abstention,
+            dense_share: settings.dense_share,
         }
+    }
+}
+
+/// The engines of a classifier.
+#[derive(Debug, Clone, Default)]
+pub struct Searchers {
+    /// Over the model's term rows.
+    pub terms: Option<Arc<dyn Search>>,
+    /// Over the model's dense vectors.
+    pub vectors: Option<Arc<dyn Search>>,
+}
+
+impl Searchers {
+    /// The engines that a model needs if the neighbors by dense vectors have this share in the votes.
+    ///
+    /// # Errors
+    /// If the model's rows cannot be indexed.
+    pub fn of(model: &Model, dense_share: f64, engines: &Engines) -> Result<Self, SearchError> {
+        let terms = model.has_terms() && dense_share < 1.0;
+        let terms = terms.then(|| engines.engine(model.rows())).transpose()?;
+        let dense = model.dense().filter(|_| dense_share > 0.0);
+        let vectors = dense.map(|dense| engines.dense(dense.vectors(), dense.spec().kernel()));
+        Ok(Self { terms, vectors: vectors.transpose()? })
     }
 }
 
@@ -151,7 +224,7 @@ impl ClassifyOptions {
 #[derive(Debug)]
 pub struct Classifier {
     model: Arc<Model>,
-    engine: Arc<dyn Search>,
+    searchers: Searchers,
     analyzer: Option<Analyzer>,
     /// Counters that are not in use; their caches speed up the next documents.
     counters: Mutex<Vec<TermCounter>>,
@@ -164,23 +237,30 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// A classifier with the [`Inverted`] engine.
+    /// A classifier with the best engines of the CPU.
     ///
     /// # Errors
     /// If the model's rows cannot be indexed.
     pub fn new(model: Arc<Model>, threads: &Threads) -> Result<Self, SearchError> {
-        let engine = Arc::new(Inverted::new(Arc::clone(model.rows()), threads.clone())?);
-        Ok(Self::with_engine(model, engine, threads))
+        let dense_share = model.settings().dense_share;
+        let searchers = Searchers::of(&model, dense_share, &Engines::cpu(threads))?;
+        Ok(Self::with_searchers(model, searchers, threads))
     }
 
-    /// A classifier with a given engine over the model's rows.
+    /// A classifier with a given engine over the model's term rows.
     pub fn with_engine(model: Arc<Model>, engine: Arc<dyn Search>, threads: &Threads) -> Self {
+        let searchers = Searchers { terms: Some(engine), vectors: None };
+        Self::with_searchers(model, searchers, threads)
+    }
+
+    /// A classifier with given engines.
+    pub fn with_searchers(model: Arc<Model>, searchers: Searchers, threads: &Threads) -> Self {
         let settings = model.settings();
         let sizes = model.label_sizes();
         let prior =
             (0u32..).zip(sizes).max_by_key(|&(label, size)| (size, std::cmp::Reverse(label)));
         Self {
-            engine,
+            searchers,
             analyzer: model.analyzer(),
             counters: Mutex::default(),
             threads: threads.clone(),
@@ -199,9 +279,9 @@ impl Classifier {
         &self.model
     }
 
-    /// The engine that searches.
-    pub fn engine(&self) -> &Arc<dyn Search> {
-        &self.engine
+    /// The engines that search.
+    pub fn searchers(&self) -> &Searchers {
+        &self.searchers
     }
 
     /// The threads that it uses.
@@ -216,7 +296,7 @@ impl Classifier {
 
     /// The share of the training documents with each label.
     pub fn label_shares(&self) -> Vec<f64> {
-        shares(self.model.label_sizes(), self.model.ids().len())
+        self.model.label_shares()
     }
 
     /// Classifies documents.
@@ -229,8 +309,8 @@ impl Classifier {
         options: &ClassifyOptions,
     ) -> Result<Vec<Prediction>, ClassifyError> {
         let vectors = self.vectorize(documents)?;
-        let mut neighbors = NeighborLists::default();
-        let _ = self.neighbors(&vectors, options.k, &mut neighbors)?;
+        let mut neighbors = FoundNeighbors::default();
+        let _ = self.neighbors(&vectors, options, &mut neighbors)?;
         Ok(self.predict(&vectors, &neighbors, options))
     }
 
@@ -245,6 +325,7 @@ impl Classifier {
             content: Content::Text((*text).to_owned()),
             labels: Vec::new(),
             weight: 1.0,
+            vector: None,
             group: None,
             place: Place { line: Some(number), ..place.clone() },
         };
@@ -255,7 +336,11 @@ impl Classifier {
     /// Documents → query rows.
     ///
     /// # Errors
-    /// If a document has features but the model needs text, or vice versa.
+    /// If a document has features but the model needs text, or vice versa; or if it has no dense vector of the model's
+    /// dimension.
+    ///
+    /// # Panics
+    /// Never: every document gets a vector.
     pub fn vectorize(&self, documents: &[Document]) -> Result<DocumentVectors, CorpusError> {
         let piece = documents.len().div_ceil(self.threads.count()).max(1);
         let pieces: Vec<Piece> = self.threads.run(|| {
@@ -264,17 +349,22 @@ impl Classifier {
                 .map(|piece| self.vectorize_piece(piece))
                 .collect::<Result<_, _>>()
         })?;
-        let nonzeros = pieces.iter().map(|(rows, _)| rows.nnz()).sum();
+        let nonzeros = pieces.iter().map(|piece| piece.rows.nnz()).sum();
         let mut rows = CsrBuilder::with_capacity(documents.len(), nonzeros);
         let mut terms = Vec::with_capacity(documents.len());
-        for (piece, uses) in pieces {
+        let mut values = Vec::with_capacity(pieces.iter().map(|piece| piece.dense.len()).sum());
+        for Piece { rows: piece, terms: uses, dense } in pieces {
             for index in 0..piece.rows() {
                 let (indices, data) = row(&piece.view(), index);
                 rows.push_row(indices.iter().copied().zip(data.iter().copied()));
             }
             terms.extend(uses);
+            values.extend(dense);
         }
-        Ok(DocumentVectors { rows: rows.build(self.model.vocabulary().len()), terms })
+        let dense = self.model.dense().map(|dense| {
+            Vectors::new(dense.vectors().dimension(), values).expect("a vector for each document")
+        });
+        Ok(DocumentVectors { rows: rows.build(self.model.vocabulary().len()), terms, dense })
     }
 
     fn vectorize_piece(&self, documents: &[Document]) -> Result<Piece, CorpusError> {
@@ -285,8 +375,17 @@ impl Classifier {
         let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         let mut room = Vec::new();
         let Settings { fields, weighting, .. } = self.model.settings();
+        let mut dense = Vec::new();
         for document in documents {
+            let at = |problem: Problem| problem.at(&document.place);
+            if let Some(part) = self.model.dense()
+                && part.projection().is_none()
+            {
+                let dimension = part.vectors().dimension();
+                given_vector(document, dimension, &mut dense).map_err(at)?;
+            }
             let terms = match (&self.analyzer, &document.content) {
+                _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),
                 (Some(analyzer), Content::Text(_) | Content::Fields(_)) => {
                     fielded.clear();
                     entries.clear();
@@ -312,14 +411,17 @@ impl Classifier {
                     expected: "the model was trained on features",
                 }),
             };
-            uses.push(terms.map_err(|problem| problem.at(&document.place))?);
+            uses.push(terms.map_err(at)?);
             let (mut terms, mut values): (Vec<u32>, Vec<f32>) = entries.drain(..).unzip();
             let row = (&mut terms[..], &mut values[..]);
             let kept = weighting.weigh(Side::Query, row, self.model.term_weights(), &mut room);
+            if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
+                projection.project((&terms[..kept], &values[..kept]), &mut dense);
+            }
             rows.push_row(terms.into_iter().zip(values).take(kept));
         }
         self.spare_counters().push(counter);
-        Ok((rows.build(vocabulary.len()), uses))
+        Ok(Piece { rows: rows.build(vocabulary.len()), terms: uses, dense })
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
@@ -350,31 +452,50 @@ impl Classifier {
         Ok(TermUse { known: entries.len(), unknown })
     }
 
-    /// Query rows → at most `k` neighbors for each.
+    /// Query rows → at most `options.k` neighbors for each: by terms, by dense vectors, or both.
     ///
     /// # Errors
-    /// If the rows do not match the model.
+    /// If the rows do not match the model, or the classifier lacks an engine that the options need.
     pub fn neighbors(
         &self,
         vectors: &DocumentVectors,
-        k: NonZeroUsize,
-        found: &mut NeighborLists,
+        options: &ClassifyOptions,
+        found: &mut FoundNeighbors,
     ) -> Result<Report, SearchError> {
-        self.engine.search(&Request::new(&vectors.rows, k), found)
+        self.neighbors_until(vectors, options, &NEVER, found)
     }
 
     /// Like [`neighbors`](Self::neighbors), but can be ended early by `stop`.
     ///
     /// # Errors
-    /// [`SearchError::Stopped`] if it was stopped, or an error if the rows do not match the model.
+    /// [`SearchError::Stopped`] if it was stopped, or as [`neighbors`](Self::neighbors).
     pub fn neighbors_until(
         &self,
         vectors: &DocumentVectors,
-        k: NonZeroUsize,
+        options: &ClassifyOptions,
         stop: &Stop,
-        found: &mut NeighborLists,
+        found: &mut FoundNeighbors,
     ) -> Result<Report, SearchError> {
-        self.engine.search(&Request::new(&vectors.rows, k).until(stop), found)
+        let share = options.dense_share;
+        let lacking =
+            |what| SearchError::Index(format!("this classifier has no engine for {what}"));
+        found.terms.clear();
+        found.vectors.clear();
+        found.dense_share = share;
+        let mut report = Report::default();
+        if share < 1.0 {
+            let engine = self.searchers.terms.as_ref().ok_or_else(|| lacking("terms"))?;
+            let request = Request::new(&vectors.rows, options.k).until(stop);
+            report += engine.search(&request, &mut found.terms)?;
+        }
+        if share > 0.0 {
+            let engine = self.searchers.vectors.as_ref().ok_or_else(|| lacking("vectors"))?;
+            let dense = vectors.dense.as_ref().ok_or_else(|| lacking("vectors"))?;
+            let request = Request::new(dense.view(), options.k).until(stop);
+            let searched = engine.search(&request, &mut found.vectors);
+            report += searched.inspect_err(|_| found.terms.clear())?;
+        }
+        Ok(report)
     }
 
     /// Neighbors → predictions; the first `k` of each list vote. A decision that [needs the
@@ -382,27 +503,35 @@ impl Classifier {
     pub fn predict(
         &self,
         vectors: &DocumentVectors,
-        neighbors: &NeighborLists,
+        neighbors: &FoundNeighbors,
         options: &ClassifyOptions,
     ) -> Vec<Prediction> {
         let among = self.model.training_labels();
         let factors = among.factors(options.vote);
+        // A vector made of terms is nothing without them.
+        let derived = self.model.dense().is_some_and(|dense| dense.projection().is_some());
+        let needs_terms = self.model.has_terms() && (derived || options.dense_share < 1.0);
         let voters = |query: usize| {
-            let found = neighbors.get(query);
-            &found[..found.len().min(options.k.get())]
+            let found = neighbors.get(query).first(options.k.get());
+            let nothing = derived && vectors.terms[query].known == 0;
+            if nothing { Voters::one(&[]) } else { found }
         };
         let count = |query| vote_with(voters(query), options.vote.weight, &factors, &among);
         // The curves are valid only for the vote that they were learned with.
         let settings = self.model.settings();
-        let same_votes = options.vote == settings.vote && options.k == settings.k;
+        let same_votes = options.vote == settings.vote
+            && options.k == settings.k
+            && options.dense_share.to_bits() == settings.dense_share.to_bits();
         let calibration = self.model.calibration().filter(|_| same_votes);
         let answer = |query: usize, scores: Vec<LabelScore>, mut labels: Vec<u32>| {
-            let (neighbors, terms) = (voters(query), vectors.terms[query]);
+            let (voters, terms) = (voters(query), vectors.terms[query]);
             let reason = match () {
-                () if terms.known == 0 => Some(Reason::NoKnownTerm),
-                () if neighbors.is_empty() => Some(Reason::NoNeighbor),
+                () if voters.is_empty() && needs_terms && terms.known == 0 => {
+                    Some(Reason::NoKnownTerm)
+                }
+                () if voters.is_empty() => Some(Reason::NoNeighbor),
                 () if scores.is_empty() => Some(Reason::NoLabel),
-                () if abstains(neighbors, &scores, terms, options) => {
+                () if abstains(voters, &scores, terms, options) => {
                     labels.clear();
                     Some(Reason::Unsure)
                 }
@@ -419,11 +548,18 @@ impl Classifier {
             let probabilities = calibration.map_or(Vec::new(), |calibration| {
                 scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
             });
+            let [(terms_voted, _), (vectors_voted, _)] = voters.lists();
+            let (first, second) = if options.dense_share < 1.0 {
+                (terms_voted, vectors_voted)
+            } else {
+                (vectors_voted, &[][..])
+            };
             Prediction {
                 labels,
                 scores,
                 probabilities,
-                neighbors: neighbors.to_vec(),
+                neighbors: first.to_vec(),
+                by_vectors: second.to_vec(),
                 reason,
                 unknown_terms: terms.unknown,
             }
@@ -460,21 +596,56 @@ impl Classifier {
     }
 }
 
+/// Appends the vector that a document brings along: its own, or its features as one.
+fn given_vector(
+    document: &Document,
+    dimension: usize,
+    values: &mut Vec<f32>,
+) -> Result<(), Problem> {
+    match (&document.vector, &document.content) {
+        (Some(vector), _) if vector.len() == dimension => {
+            check_vector(vector)?;
+            values.extend_from_slice(vector);
+        }
+        (Some(vector), _) => {
+            return Err(Problem::VectorDimension { found: vector.len(), expected: dimension });
+        }
+        (None, Content::Features(features)) => {
+            check_features(features)?;
+            let start = values.len();
+            values.resize(start + dimension, 0.0);
+            for &(column, value) in features {
+                let found = column as usize + 1;
+                let place = values.get_mut(start + column as usize);
+                *place.ok_or(Problem::VectorDimension { found, expected: dimension })? = value;
+            }
+            check_vector(&values[start..])?;
+        }
+        (None, _) => return Err(Problem::NoVector),
+    }
+    Ok(())
+}
+
 fn abstains(
-    neighbors: &[Neighbor],
+    voters: Voters<'_>,
     scores: &[LabelScore],
     terms: TermUse,
     options: &ClassifyOptions,
 ) -> bool {
     options.abstention.is_some_and(|abstention| {
         let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
-        let similarity = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
+        let similarity = voters.best_similarity();
         let margin = margin(scores, &options.decision);
         !abstention.allows(Signals { similarity, margin, unknown })
     })
 }
 
-type Piece = (Csr, Vec<TermUse>);
+/// Query rows of some documents.
+struct Piece {
+    rows: Csr,
+    terms: Vec<TermUse>,
+    dense: Vec<f32>,
+}
 
 /// Why documents cannot be classified.
 #[derive(Debug, thiserror::Error)]

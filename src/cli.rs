@@ -12,6 +12,7 @@ mod deciding;
 mod devices;
 mod evaluate;
 mod failure;
+mod features;
 mod generate;
 mod info;
 mod opening;

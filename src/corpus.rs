@@ -30,12 +30,14 @@ mod qrels;
 mod reuters;
 mod source;
 mod svmlight;
+mod vectors_beside;
 
 pub use error::{CorpusError, Problem};
 pub use holdout::{HoldOut, Side, hold_out};
 pub use qrels::Qrels;
 pub use reuters::Split;
 pub use source::encoding_for_label;
+pub use vectors_beside::VectorsBeside;
 
 use crate::printable::printable;
 use source::Source;
@@ -52,6 +54,8 @@ pub struct Document {
     pub labels: Vec<String>,
     /// The weight of the document's vote: finite and above 0; 1 if the corpus gives none.
     pub weight: f32,
+    /// The dense vector, if the corpus has one for it; every value is finite and from -1e30 to 1e30.
+    pub vector: Option<Vec<f32>>,
     /// Documents of the same group are never neighbors of each other while a model is tuned.
     pub group: Option<String>,
     /// Where the document was found.
@@ -81,6 +85,23 @@ pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
         Some(&(column, value)) => Err(Problem::NotFinite { column, value }),
         None => Ok(()),
     }
+}
+
+/// Values of dense vectors beyond ± this are refused: distances of vectors within it are finite.
+pub const GREATEST_VALUE: f32 = 1e30;
+
+/// Checks that a dense vector's values are within ± [`GREATEST_VALUE`].
+///
+/// # Errors
+/// The first value that is not.
+pub fn check_vector(vector: &[f32]) -> Result<(), Problem> {
+    let fits = |value: &f32| value.abs() <= GREATEST_VALUE;
+    // All values are looked at, so that many are compared at a time.
+    if vector.iter().fold(true, |all, value| all & fits(value)) {
+        return Ok(());
+    }
+    let wrong = (1..).zip(vector).find(|(_, value)| !fits(value));
+    wrong.map_or(Ok(()), |(number, &value)| Err(Problem::VectorValue { number, value }))
 }
 
 impl Content {
@@ -245,6 +266,12 @@ pub struct ReadOptions {
     pub qrels: Option<Arc<Qrels>>,
     /// Reuters-21578: which side of the ModApte split to read.
     pub split: Split,
+    /// JSONL, CSV and TSV: the field of the dense vector.
+    pub vector_field: Option<String>,
+    /// Dense vectors in a file beside the corpus.
+    pub vectors_beside: Option<Arc<VectorsBeside>>,
+    /// JSONL, CSV and TSV: whether a record may be without a text, which is then empty.
+    pub text_optional: bool,
     /// Whether documents are known to be text: rows of features are then not detected.
     pub text_only: bool,
     /// How many bytes a record may have: a line, a CSV record, a file in a label folder.
@@ -389,13 +416,23 @@ impl Iterator for Corpus {
         if self.failed {
             return None;
         }
-        let finished = self.advance()?.and_then(|mut document| {
+        let Some(next) = self.advance() else {
+            // Once.
+            self.failed = true;
+            let beside = self.options.vectors_beside.as_ref()?;
+            return beside.check_end(self.read).err().map(Err);
+        };
+        let finished = next.and_then(|mut document| {
             self.read += 1;
             if document.id.is_empty() {
                 document.id = self.read.to_string();
             }
             if let Some(qrels) = &self.options.qrels {
                 document.labels = qrels.labels(&document.id);
+            }
+            if let Some(beside) = &self.options.vectors_beside {
+                let vector = beside.vector(self.read - 1, &document.id);
+                document.vector = Some(vector.map_err(|problem| problem.at(&document.place))?);
             }
             finish(document)
         });
@@ -411,6 +448,9 @@ fn finish(mut document: Document) -> Result<Document, CorpusError> {
     }
     if !(document.weight.is_finite() && document.weight > 0.0) {
         return Err(Problem::BadWeight { found: document.weight.to_string() }.at(&document.place));
+    }
+    if let Some(Err(problem)) = document.vector.as_deref().map(check_vector) {
+        return Err(problem.at(&document.place));
     }
     if document.labels.len() > 1 {
         let mut seen = HashSet::with_capacity(document.labels.len());

@@ -154,6 +154,8 @@ pub enum Input {
         /// Whether the values are counts, to be weighted.
         counts: bool,
     },
+    /// No terms: the documents are dense vectors.
+    Nothing,
 }
 
 /// The documents of a training corpus, counted.

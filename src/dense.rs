@@ -29,6 +29,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::corpus::GREATEST_VALUE as GREATEST;
+
 mod lsa;
 mod projection;
 mod rows;
@@ -41,9 +43,6 @@ pub use word_vectors::WordVectors;
 
 /// The largest number of dimensions.
 pub const MOST_DIMENSIONS: usize = 1 << 16;
-
-/// Values beyond ± this are refused: distances of vectors within it are finite.
-pub const GREATEST: f32 = 1e30;
 
 /// The distance between dense vectors.
 ///
@@ -146,17 +145,23 @@ pub(crate) fn normalize(vector: &mut [f32]) {
     let square: f64 = vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
     if square > 0.0 {
         let length = square.sqrt();
-        #[expect(clippy::cast_possible_truncation, reason = "rounded to f32")]
-        vector.iter_mut().for_each(|x| *x = (f64::from(*x) / length) as f32);
+        for x in vector {
+            #[expect(clippy::cast_possible_truncation, reason = "rounded to f32")]
+            let scaled = (f64::from(*x) / length) as f32;
+            *x = scaled;
+        }
     }
 }
 
 /// Where a model's dense vectors come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DenseFeatures {
     /// Every document brings its own.
-    Given,
+    Given {
+        /// The field of the vectors in JSONL, CSV and TSV; `None`: they were in a file beside the corpus, or were its features.
+        field: Option<String>,
+    },
     /// Latent semantic analysis of the weighted training rows.
     Lsa {
         /// The seed of the random start.
@@ -169,7 +174,7 @@ pub enum DenseFeatures {
 impl fmt::Display for DenseFeatures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Given => "given",
+            Self::Given { .. } => "given",
             Self::Lsa { .. } => "lsa",
             Self::WordVectors => "word-vectors",
         })
@@ -177,7 +182,7 @@ impl fmt::Display for DenseFeatures {
 }
 
 /// The dense part of a model's settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DenseSpec {
     /// Where the vectors come from.
@@ -195,13 +200,6 @@ impl DenseSpec {
     pub fn kernel(&self) -> Kernel {
         Kernel { metric: self.metric, scale: self.scale }
     }
-
-    /// Brings a vector into the form in which it is searched.
-    pub(crate) fn prepare(&self, vector: &mut [f32]) {
-        if self.metric == Metric::Angular {
-            normalize(vector);
-        }
-    }
 }
 
 /// The dense part of a model: its vectors, and how to make those of queries.
@@ -213,6 +211,34 @@ pub struct DensePart {
 }
 
 impl DensePart {
+    /// A part from vectors as documents bring them along, or as a projection makes them: a row for each training document. The
+    /// scale of the metric is 1.
+    ///
+    /// # Errors
+    /// If the values cannot be divided into whole rows.
+    pub(crate) fn new(
+        features: DenseFeatures,
+        metric: Metric,
+        mut values: Vec<f32>,
+        dimension: usize,
+        projection: Option<Projection>,
+    ) -> Result<Self, ShapeError> {
+        if metric == Metric::Angular {
+            values.chunks_exact_mut(dimension.max(1)).for_each(normalize);
+        }
+        let vectors = Arc::new(Vectors::new(dimension, values)?);
+        let narrow = u32::try_from(dimension).unwrap_or(u32::MAX);
+        let spec = DenseSpec { features, dimension: narrow, metric, scale: 1.0 };
+        Ok(Self { spec, vectors, projection })
+    }
+
+    /// The same with another scale of its metric.
+    #[must_use]
+    pub(crate) fn with_scale(mut self, scale: f64) -> Self {
+        self.spec.scale = scale;
+        self
+    }
+
     /// What the part is.
     pub fn spec(&self) -> &DenseSpec {
         &self.spec

@@ -16,7 +16,8 @@ use crate::analyze::{Analyzer, AnalyzerSpec};
 use crate::calibrate::{Abstention, Calibration};
 use crate::corpus::ReadOptions;
 use crate::counts::{Counts, Fields};
-use crate::decide::Decision;
+use crate::decide::{Decision, shares};
+use crate::dense::{DenseFeatures, DensePart, DenseSpec};
 use crate::hierarchy::Hierarchy;
 use crate::matrix::{Array, Csr, csr, row};
 use crate::select::Selection;
@@ -29,13 +30,16 @@ use crate::vote::{TrainingLabels, Vote};
 
 pub(crate) mod array_names;
 mod check;
+mod dense_part;
 mod error;
 mod file;
 
 pub use error::{ModelError, ModelProblem};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The version of models without dense vectors, which older programs can read.
+const WITHOUT_DENSE: u32 = 2;
 const FORMAT: &str = "classify.model";
 
 /// The model's input.
@@ -46,6 +50,16 @@ pub enum InputSpec {
     Text(AnalyzerSpec),
     /// Features by column.
     Features(FeatureSpec),
+    /// Dense vectors only, which every document brings along.
+    Vectors(VectorSpec),
+}
+
+/// How dense vectors are read if a corpus has them as features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VectorSpec {
+    /// The number of the first column in svmlight files, 0 or 1.
+    pub first_column: u32,
 }
 
 /// How features are read.
@@ -167,10 +181,21 @@ pub struct Settings {
     /// The label hierarchy (since version 2).
     #[serde(default)]
     pub hierarchy: Hierarchy,
+    /// The dense vectors, if the model has them (since version 3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dense: Option<DenseSpec>,
+    /// The share of the neighbors by dense vectors in the votes, from 0 (terms only) to 1 (vectors only; since version 3).
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub dense_share: f64,
     /// The size of the model.
     pub counts: ModelCounts,
     /// CRC-32 of every array, as eight hexadecimal digits; empty before the model is saved.
     pub checksums: BTreeMap<String, String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none(share: &f64) -> bool {
+    share.to_bits() == 0
 }
 
 /// A trained model, in memory or memory-mapped.
@@ -195,6 +220,7 @@ struct Arrays {
     weights: Array<f32>,
     texts: Option<Strings>,
     calibration: Option<Calibration>,
+    dense: Option<DensePart>,
 }
 
 impl Model {
@@ -230,6 +256,7 @@ impl Model {
             weights: counts.weights.into(),
             texts: counts.texts,
             calibration: None,
+            dense: None,
         };
         let counts = ModelCounts {
             documents: documents as u64,
@@ -245,7 +272,7 @@ impl Model {
             label_sizes,
             settings: Settings {
                 format: FORMAT.into(),
-                version: VERSION,
+                version: WITHOUT_DENSE,
                 created_by: concat!("classify ", env!("CARGO_PKG_VERSION")).into(),
                 input: settings.input,
                 fields: settings.fields,
@@ -258,13 +285,27 @@ impl Model {
                 tuning: settings.tuning,
                 abstention: settings.abstention,
                 hierarchy: settings.hierarchy,
+                dense: None,
+                dense_share: 0.0,
                 counts,
                 checksums: BTreeMap::new(),
             },
             arrays,
         };
-        debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
+        if !matches!(model.settings.input, InputSpec::Vectors(_)) {
+            debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
+        }
         model
+    }
+
+    /// Adds dense vectors, and the share of their neighbors in the votes.
+    #[must_use]
+    pub(crate) fn with_dense(mut self, dense: DensePart, dense_share: f64) -> Self {
+        self.settings.dense = Some(dense.spec().clone());
+        self.settings.dense_share = dense_share;
+        self.arrays.dense = Some(dense);
+        debug_assert_eq!(self.check().map_err(|problem| problem.to_string()), Ok(()));
+        self
     }
 
     /// Replaces k, vote and decision by tuned ones.
@@ -274,7 +315,9 @@ impl Model {
         best: &Trial,
         decision: Decision,
         (tuning, abstention): (TuningSummary, Option<Abstention>),
+        dense_share: f64,
     ) -> Self {
+        self.settings.dense_share = dense_share;
         self.settings.k = NonZeroUsize::new(best.k).unwrap_or(TrainSettings::K);
         self.settings.vote = best.vote;
         self.settings.decision = decision;
@@ -314,8 +357,18 @@ impl Model {
         &self.arrays.rows
     }
 
-    /// A checksum of everything that a document's vector depends on: analysis, vocabulary and
-    /// weighting.
+    /// The dense vectors, if the model has them.
+    pub fn dense(&self) -> Option<&DensePart> {
+        self.arrays.dense.as_ref()
+    }
+
+    /// Whether documents have terms: not if the model has [given vectors only](InputSpec::Vectors).
+    pub fn has_terms(&self) -> bool {
+        !matches!(self.settings.input, InputSpec::Vectors(_))
+    }
+
+    /// A checksum of everything that a document's vector depends on: analysis, vocabulary,
+    /// weighting and projection.
     pub(crate) fn fingerprint(&self) -> String {
         let Settings { input, fields, weighting, .. } = &self.settings;
         let mut hasher = crc32fast::Hasher::new();
@@ -326,6 +379,13 @@ impl Model {
         hasher.update(terms);
         hasher.update(bytemuck::cast_slice(offsets));
         hasher.update(bytemuck::cast_slice(&self.arrays.idf));
+        if let Some(dense) = self.dense() {
+            let spec = serde_json::to_vec(dense.spec());
+            hasher.update(&spec.expect("settings were read from JSON or will be written as it"));
+            let terms =
+                dense.projection().map_or(&[][..], |projection| projection.terms().values());
+            hasher.update(bytemuck::cast_slice(terms));
+        }
         format!("{:08x}", hasher.finalize())
     }
 
@@ -365,6 +425,11 @@ impl Model {
         &self.label_sizes
     }
 
+    /// The share of the training documents with each label.
+    pub fn label_shares(&self) -> Vec<f64> {
+        shares(&self.label_sizes, self.ids().len())
+    }
+
     /// The labels and weights of the training documents, for voting.
     pub fn training_labels(&self) -> TrainingLabels<'_> {
         TrainingLabels {
@@ -388,6 +453,17 @@ impl Model {
             InputSpec::Features(spec) => {
                 options.first_column = options.first_column.or(Some(spec.first_column));
             }
+            InputSpec::Vectors(spec) => {
+                options.first_column = options.first_column.or(Some(spec.first_column));
+                options.text_optional = true;
+            }
+        }
+        if let Some(DenseFeatures::Given { field }) =
+            self.settings.dense.as_ref().map(|dense| &dense.features)
+            && options.vector_field.is_none()
+            && options.vectors_beside.is_none()
+        {
+            options.vector_field.clone_from(field);
         }
         if options.text_columns.is_empty() {
             self.settings.fields.read_apart(options);
@@ -398,7 +474,7 @@ impl Model {
     pub fn analyzer(&self) -> Option<Analyzer> {
         match &self.settings.input {
             InputSpec::Text(spec) => Some(Analyzer::new(spec.clone())),
-            InputSpec::Features(_) => None,
+            InputSpec::Features(_) | InputSpec::Vectors(_) => None,
         }
     }
 

@@ -35,6 +35,7 @@ mod request;
 mod sharded;
 mod stop;
 
+pub use crate::dense::VectorsView;
 pub use allow::{Allow, RowLists, RowRange, RowSet};
 pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory};
 pub use dense::{Dense, DenseIndex, learn_scale};
@@ -42,9 +43,9 @@ pub use engines::{EngineKind, Engines};
 pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
 pub use lists::NeighborLists;
-pub use crate::dense::VectorsView;
 pub use request::{QueryRows, Request};
 pub use sharded::{RowMap, Sharded};
+pub(crate) use stop::NEVER;
 pub use stop::Stop;
 
 use request::{Queries, all_finite};

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, Prediction};
+use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
 use crate::corpus::{CorpusError, Document};
-use crate::search::{NeighborLists, SearchError};
+use crate::search::SearchError;
 use crate::vectors::StoredVectors;
 
 /// The maximum number of documents classified together.
@@ -161,10 +161,10 @@ pub fn classify_vectors<A: Answers>(
 ) -> Result<(), StreamError<A::Error>> {
     let count = stored.len();
     let batch = batch_size(STORED_BATCH, options).min(count.max(1));
-    let mut neighbors = NeighborLists::default();
+    let mut neighbors = FoundNeighbors::default();
     for start in (0..count).step_by(batch) {
         let (documents, vectors) = stored.batch(start..(start + batch).min(count));
-        let searched = classifier.neighbors(&vectors, options.k, &mut neighbors);
+        let searched = classifier.neighbors(&vectors, options, &mut neighbors);
         let _ = searched.map_err(StreamError::Search)?;
         let predictions = classifier.predict(&vectors, &neighbors, options);
         for (document, prediction) in documents.iter().zip(&predictions) {

@@ -36,8 +36,9 @@ use crate::calibrate::Abstention;
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{ClassWeights, Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, DecisionError, DecisionOptions, shares};
+use crate::dense::DensePart;
 use crate::hierarchy::Hierarchy;
-use crate::model::{FeatureSpec, InputSpec, Model, TrainSettings};
+use crate::model::{FeatureSpec, InputSpec, Model, TrainSettings, VectorSpec};
 use crate::search::{Engines, SearchError};
 use crate::select::Selection;
 use crate::tfidf::Weighting;
@@ -46,9 +47,13 @@ use crate::tune::{
 };
 use crate::vote::Vote;
 
+mod dense;
 mod votes;
 
-use votes::{Excluded, Learnt, TrainingRows};
+pub use dense::{DenseOptions, DenseSource};
+
+use dense::{GivenVectors, Terms};
+use votes::{Excluded, Learnt, TrainingRows, View};
 
 /// A stream of documents.
 pub type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
@@ -62,6 +67,11 @@ pub struct TrainOptions {
     pub fields: Fields,
     /// How features are read, for a corpus of features.
     pub features: FeatureSpec,
+    /// Dense vectors, if the model is to have them.
+    pub dense: Option<DenseOptions>,
+    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0 to 1; `None`: a half, or
+    /// chosen by tuning.
+    pub dense_share: Option<f64>,
     /// How counts become weights.
     pub weighting: Weighting,
     /// Which terms enter the vocabulary.
@@ -92,6 +102,8 @@ impl Default for TrainOptions {
             analyzer: AnalyzerSpec::default(),
             fields: Fields::Whole,
             features: FeatureSpec { counts: false, first_column: 1 },
+            dense: None,
+            dense_share: None,
             weighting: Weighting::default(),
             limits: TermLimits::default(),
             selection: None,
@@ -104,6 +116,13 @@ impl Default for TrainOptions {
             tuning: None,
             keep_text: false,
         }
+    }
+}
+
+impl TrainOptions {
+    /// Whether documents are dense vectors and nothing else, so that they need no text.
+    pub fn has_no_terms(&self) -> bool {
+        self.dense.as_ref().is_some_and(DenseOptions::is_alone)
     }
 }
 
@@ -191,6 +210,13 @@ pub enum Event<'a> {
         /// The objective to maximize.
         objective: Objective,
     },
+    /// The dense vectors of the training documents were made.
+    Dense {
+        /// The dense part of the model.
+        part: &'a DensePart,
+        /// How many of how many terms have a word vector, if the vectors are made of these.
+        known: Option<(usize, usize)>,
+    },
     /// The number of documents left out so far.
     LeftOut(u64),
     /// The limits for abstaining were learned.
@@ -224,9 +250,12 @@ pub enum TrainError {
     /// Conflicting options of the decision.
     #[error(transparent)]
     Decision(#[from] DecisionError),
-    /// Texts are to be kept, but the corpus has none.
-    #[error("--keep-text: this corpus has features and no text")]
+    /// Texts are to be kept, but the model has none.
+    #[error("--keep-text: the model is made of features or vectors, not of text")]
     NoText,
+    /// Word vectors were given for a corpus without words.
+    #[error("--word-vectors: this corpus has features and no text")]
+    WordVectorsWithoutText,
     /// Counts were requested for a corpus of texts.
     #[error("--features counts: this corpus has texts, whose terms are counted anyway")]
     NoFeatures,
@@ -303,16 +332,30 @@ impl Trainer {
     /// fails.
     pub fn retune(&self, model: Model, on_event: OnEvent<'_>) -> Result<Trained, TrainError> {
         let settings = model.settings();
-        if !settings.weighting.is_symmetric() {
+        let (share, free_share) = self.share(&model);
+        let by_terms = model.has_terms() && (free_share || share < 1.0);
+        let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
+        if !settings.weighting.is_symmetric() && (by_terms || derived) {
             let weighting = settings.weighting.to_string();
             return Err(TrainError::NotSymmetric { weighting });
         }
         let tuning = self.options.tuning.unwrap_or_default();
         let several = self.options.decision.several(settings.decision.is_multi());
         let rows = Arc::clone(model.rows());
-        let engine = self.engines.engine(&rows)?;
-        let training =
-            TrainingRows { engine: &*engine, queries: &rows, labels: model.training_labels() };
+        let terms = by_terms.then(|| self.engines.engine(&rows)).transpose()?;
+        let dense = model.dense().filter(|_| free_share || share > 0.0);
+        let vectors = dense
+            .map(|dense| self.engines.dense(dense.vectors(), dense.spec().kernel()))
+            .transpose()?;
+        let training = TrainingRows {
+            terms: terms.as_deref().map(|engine| View { engine, queries: (&*rows).into() }),
+            vectors: vectors
+                .as_deref()
+                .zip(dense)
+                .map(|(engine, dense)| View { engine, queries: dense.vectors().view().into() }),
+            share: Some(share).filter(|_| !free_share),
+            labels: model.training_labels(),
+        };
         let cosine = settings.weighting.is_cosine();
         let excluded = Excluded::find(&training, cosine, tuning.near_duplicates, on_event)?;
         // The model does not record how many terms were dropped, so unknown terms set no limit.
@@ -321,10 +364,20 @@ impl Trainer {
             self.votes(&training, &tuning, several, &excluded, &unknown, Vec::new(), on_event)?;
         let Learnt { decision, report, calibration, abstention } = learnt;
         let abstention = abstention.map(|limits| Abstention { unknown: 1.0, ..limits });
-        drop(engine);
         let tuned = (report.summary(), abstention);
-        let model = model.retuned(&report.best, decision, tuned).calibrated(calibration);
+        let share = report.dense_share.unwrap_or(0.0);
+        let model = model.retuned(&report.best, decision, tuned, share).calibrated(calibration);
         Ok(Trained { model, tuning: Some(report) })
+    }
+
+    /// The share of the neighbors by dense vectors of an existing model, and whether tuning may change it.
+    fn share(&self, model: &Model) -> (f64, bool) {
+        let settings = model.settings();
+        match self.options.dense_share {
+            _ if model.dense().is_none() || !model.has_terms() => (settings.dense_share, false),
+            Some(share) => (share, false),
+            None => (settings.dense_share, true),
+        }
     }
 
     fn plain(
@@ -335,11 +388,19 @@ impl Trainer {
     ) -> Result<Trained, TrainError> {
         let first = documents.next().transpose()?.ok_or_else(|| at(name, Problem::NoDocument))?;
         let mut settings = self.settings(&first)?;
-        let mut documents = std::iter::once(Ok(first)).chain(documents);
+        let mut given = GivenVectors::default();
+        let takes = self.takes_vectors();
+        let mut documents = std::iter::once(Ok(first)).chain(documents).map(|document| {
+            let mut document = document?;
+            if takes {
+                given.take(&mut document)?;
+            }
+            Ok(document)
+        });
         let input = Input::new(&settings.input, &settings.fields);
         let mut counts =
             self.count(&mut documents, &input, &|count| on_event(Event::Read(count)))?;
-        if counts.has_no_term() {
+        if counts.has_no_term() && !self.options.has_no_terms() {
             return Err(at(name, Problem::NoTerm).into());
         }
         self.weigh_classes(&mut counts)?;
@@ -348,7 +409,39 @@ impl Trainer {
         }
         let shares = || shares(&counts.label_sizes(), counts.documents());
         settings.decision = self.options.decision.decision(counts.has_several_labels(), shares)?;
-        Ok(Trained { model: Model::of_counts(counts, settings), tuning: None })
+        let mut model = Model::of_counts(counts, settings);
+        if let Some(options) = &self.options.dense {
+            let input = &model.settings().input;
+            let terms = Terms { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
+            let part = self.dense_part(options, given, terms, name, on_event)?;
+            let share = self.options.dense_share.unwrap_or(0.5);
+            model = model.with_dense(part, if options.with_terms { share } else { 1.0 });
+        }
+        Ok(Trained { model, tuning: None })
+    }
+
+    /// Whether documents bring dense vectors along.
+    fn takes_vectors(&self) -> bool {
+        let dense = self.options.dense.as_ref();
+        dense.is_some_and(|dense| matches!(dense.source, DenseSource::Given { .. }))
+    }
+
+    /// All documents, and the vectors that they bring along.
+    fn read_all(
+        &self,
+        documents: Documents<'_>,
+        on_event: OnEvent<'_>,
+    ) -> Result<(Vec<Document>, GivenVectors), CorpusError> {
+        let (mut all, mut given) = (Vec::new(), GivenVectors::default());
+        for (document, count) in documents.zip(1..) {
+            on_event(Event::Read(count));
+            let mut document = document?;
+            if self.takes_vectors() {
+                given.take(&mut document)?;
+            }
+            all.push(document);
+        }
+        Ok((all, given))
     }
 
     fn tuned(
@@ -359,21 +452,17 @@ impl Trainer {
         on_event: OnEvent<'_>,
     ) -> Result<Trained, TrainError> {
         self.options.decision.tuned_rule()?;
-        let read = documents.zip(1..).map(|(document, count)| {
-            on_event(Event::Read(count));
-            document
-        });
-        let documents: Vec<Document> = read.collect::<Result<_, CorpusError>>()?;
+        let (documents, given) = self.read_all(documents, on_event)?;
         let first = documents.first().ok_or_else(|| at(name, Problem::NoDocument))?;
         let mut settings = self.settings(first)?;
         let spec = match &settings.input {
             InputSpec::Text(spec) => Some(spec.clone()),
-            InputSpec::Features(_) => None,
+            InputSpec::Features(_) | InputSpec::Vectors(_) => None,
         };
-        let given = settings.input.clone();
+        let as_given = settings.input.clone();
         let unknown_label = RefCell::new(None);
         let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
-            let input = analyzer.clone().map_or(given.clone(), InputSpec::Text);
+            let input = analyzer.clone().map_or(as_given.clone(), InputSpec::Text);
             let input = Input::new(&input, fields);
             let mut counts = self.count(&mut documents.iter().cloned().map(Ok), &input, &|_| ())?;
             if let Err(error) = self.weigh_classes(&mut counts) {
@@ -391,14 +480,20 @@ impl Trainer {
         if let Some(error) = unknown_label.take() {
             return Err(error);
         }
-        if counts.has_no_term() {
+        let alone = self.options.has_no_terms();
+        if counts.has_no_term() && !alone {
             return Err(at(name, Problem::NoTerm).into());
         }
         let tuning = &TuneOptions { k_max: cut(tuning.k_max, counts.documents()), ..*tuning };
         let several = self.options.decision.several(counts.has_several_labels());
-        let mut excluded = self.excluded(&counts, &start, tuning, on_event)?;
+        // Without terms, near-duplicates are found by the dense vectors, below.
+        let mut excluded = if alone {
+            Excluded::default()
+        } else {
+            self.excluded(&counts, &start, tuning, on_event)?
+        };
         excluded.groups = counts.groups().to_vec();
-        let (features, counts, steps) = if tuning.features {
+        let (features, counts, steps) = if tuning.features && !alone {
             let sample = sample(counts.documents(), tuning.sample);
             let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
             let objective = tuning.objective;
@@ -421,20 +516,27 @@ impl Trainer {
             (start, counts, Vec::new())
         };
         let weighted = Weighted::new(&counts, &features.fields, features.weighting);
-        let engine = self.engines.engine(weighted.documents())?;
+        if let Some(analyzer) = features.analyzer {
+            settings.input = InputSpec::Text(analyzer);
+        }
+        let (rows, vocabulary) = (weighted.documents().view(), &counts.vocabulary);
+        let terms = Terms { rows, vocabulary, input: &settings.input };
+        let dense = self.options.dense.as_ref();
+        let part = dense.map(|dense| self.dense_part(dense, given, terms, name, on_event));
+        let part = part.transpose()?;
         let sizes = counts.label_sizes();
-        let training = TrainingRows {
-            engine: &*engine,
-            queries: weighted.queries(),
-            labels: counts.training_labels(&sizes),
-        };
+        let labels = counts.training_labels(&sizes);
+        let prepared = self.prepared(&weighted, features.weighting, part.as_ref())?;
+        let training = prepared.rows(labels, self.options.dense_share);
+        if alone {
+            let found = Excluded::find(&training, false, tuning.near_duplicates, on_event)?;
+            excluded = Excluded { groups: excluded.groups, ..found };
+        }
         let unknown = |row: u32| counts.unknown_share(row as usize);
         let learnt =
             self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
         let Learnt { decision, report, calibration, abstention } = learnt;
-        if let Some(analyzer) = features.analyzer {
-            settings.input = InputSpec::Text(analyzer);
-        }
+        drop(prepared);
         settings.fields = features.fields;
         settings.weighting = features.weighting;
         settings.selection = features.selection;
@@ -443,7 +545,11 @@ impl Trainer {
         settings.decision = decision;
         settings.tuning = Some(report.summary());
         settings.abstention = abstention;
-        let model = Model::of_counts(counts, settings).calibrated(calibration);
+        let mut model = Model::of_counts(counts, settings);
+        if let Some(part) = part {
+            model = model.with_dense(part, report.dense_share.unwrap_or(1.0));
+        }
+        let model = model.calibrated(calibration);
         Ok(Trained { model, tuning: Some(report) })
     }
 
@@ -459,7 +565,8 @@ impl Trainer {
         let engine = self.engines.engine(plain.documents())?;
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
-        let training = TrainingRows { engine: &*engine, queries: plain.queries(), labels };
+        let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
+        let training = TrainingRows { terms: Some(view), vectors: None, share: None, labels };
         let cosine = start.weighting.is_cosine();
         Excluded::find(&training, cosine, tuning.near_duplicates, on_event)
     }
@@ -488,6 +595,12 @@ impl Trainer {
         let options = &self.options;
         let mut weighting = options.weighting;
         let input = match &first.content {
+            _ if self.options.has_no_terms() => {
+                if options.keep_text {
+                    return Err(TrainError::NoText);
+                }
+                InputSpec::Vectors(VectorSpec { first_column: options.features.first_column })
+            }
             Content::Text(_) | Content::Fields(_) if options.features.counts => {
                 return Err(TrainError::NoFeatures);
             }

@@ -382,7 +382,7 @@ pub fn calibrate(found: &LeaveOneOut, among: TrainingLabels<'_>, trial: &Trial) 
     for &index in &sample {
         let (row, neighbors) = found.get(index);
         let gold = among.labels(row);
-        let neighbors = &neighbors[..neighbors.len().min(trial.k)];
+        let neighbors = neighbors.first(trial.k);
         for &label in gold {
             missed[label as usize] += 1.0;
         }
@@ -414,9 +414,9 @@ pub fn abstention(
     let mut documents = Vec::with_capacity(found.len());
     for index in 0..found.len() {
         let (row, neighbors) = found.get(index);
-        let neighbors = &neighbors[..neighbors.len().min(trial.k)];
+        let neighbors = neighbors.first(trial.k);
         let scores = vote_with(neighbors, trial.vote.weight, &factors, &among);
-        let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
+        let best = neighbors.best_similarity();
         let decision = &decisions[fold(index, found.len())];
         let given = decide(&scores, decision);
         let gold = among.labels(row);

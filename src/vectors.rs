@@ -6,11 +6,10 @@
 //! is rejected, because the numbers would mean something else.
 //!
 //! ```
-//! use classify::classifier::{Classifier, train};
+//! use classify::classifier::{Classifier, FoundNeighbors, train};
 //! use classify::corpus::{Corpus, Document, ReadOptions};
 //! use classify::decide::Decision;
 //! use classify::model::{InputSpec, TrainSettings};
-//! use classify::search::NeighborLists;
 //! use classify::threads::Threads;
 //! use classify::vectors::{StoredVectors, VectorsWriter};
 //!
@@ -31,8 +30,8 @@
 //! writer.save(&path)?;
 //!
 //! let (labeled, vectors) = StoredVectors::open(&path, &model)?.batch(0..1);
-//! let (options, mut neighbors) = (classifier.options(), NeighborLists::default());
-//! let _ = classifier.neighbors(&vectors, options.k, &mut neighbors)?;
+//! let (options, mut neighbors) = (classifier.options(), FoundNeighbors::default());
+//! let _ = classifier.neighbors(&vectors, &options, &mut neighbors)?;
 //! let prediction = &classifier.predict(&vectors, &neighbors, &options)[0];
 //! assert_eq!(model.labels().get(prediction.labels[0] as usize), Some(&*labeled[0].labels[0]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,20 +49,22 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::classifier::{DocumentVectors, TermUse};
-use crate::corpus::Document;
+use crate::corpus::{Document, check_vector};
+use crate::dense::Vectors;
 use crate::matrix::{Array, Csr, csr};
 use crate::model::{Model, array_names};
 use crate::printable::printable;
 use crate::strings::{FILE_KEY, Strings, StringsBuilder};
 
-const VERSION: u32 = 1;
+/// Files with dense vectors are of version 2, others of version 1.
+const VERSION: u32 = 2;
 /// The name of the format appears within this many first bytes of a file.
 const FORMAT_WITHIN: usize = 67;
 const FORMAT: container::Format = container::Format {
     what: "a vectors file",
     key: FILE_KEY,
     name: "classify.vectors",
-    oldest: VERSION,
+    oldest: 1,
     newest: VERSION,
 };
 
@@ -157,6 +158,8 @@ pub struct VectorsWriter {
     label_numbers: HashMap<String, u32>,
     label_indptr: Vec<u64>,
     label_indices: Vec<u32>,
+    /// The dense vectors, if the model has them.
+    dense: Option<Vec<f32>>,
 }
 
 impl VectorsWriter {
@@ -175,6 +178,7 @@ impl VectorsWriter {
             label_numbers: HashMap::new(),
             label_indptr: vec![0],
             label_indices: Vec::new(),
+            dense: model.dense().map(|_| Vec::new()),
         }
     }
 
@@ -192,6 +196,9 @@ impl VectorsWriter {
         self.data.extend_from_slice(data);
         self.known.extend(vectors.terms.iter().map(|terms| terms.known as u64));
         self.unknown.extend(vectors.terms.iter().map(|terms| terms.unknown as u64));
+        if let (Some(dense), Some(vectors)) = (&mut self.dense, &vectors.dense) {
+            dense.extend_from_slice(vectors.values());
+        }
         for document in documents {
             self.ids.push(&document.id);
             for label in &document.labels {
@@ -243,7 +250,7 @@ impl VectorsWriter {
     fn write(self, output: Output) -> Result<(), FileProblem> {
         let (ids, labels) = (self.ids.build(), self.label_names.build());
         let longs = bytemuck::cast_slice::<u64, u8>;
-        let arrays = vec![
+        let mut arrays = vec![
             (array_names::ROW_BOUNDS, Dtype::U64, longs(&self.indptr)),
             (array_names::ROW_TERMS, Dtype::U32, bytemuck::cast_slice(&self.indices)),
             (array_names::ROW_WEIGHTS, Dtype::F32, bytemuck::cast_slice(&self.data)),
@@ -256,9 +263,12 @@ impl VectorsWriter {
             (array_names::LABELS, Dtype::U8, labels.parts().0),
             (array_names::LABEL_OFFSETS, Dtype::U64, longs(labels.parts().1)),
         ];
+        if let Some(dense) = &self.dense {
+            arrays.push((array_names::DENSE_VECTORS, Dtype::F32, bytemuck::cast_slice(dense)));
+        }
         let header = Header {
             format: FORMAT.name.into(),
-            version: VERSION,
+            version: if self.dense.is_some() { VERSION } else { 1 },
             model: self.model,
             terms: self.columns as u64,
             checksums: checksums(&arrays),
@@ -285,6 +295,7 @@ pub struct StoredVectors {
     label_names: Strings,
     label_indptr: Array<u64>,
     label_indices: Array<u32>,
+    dense: Option<Vectors>,
 }
 
 impl StoredVectors {
@@ -341,7 +352,17 @@ impl StoredVectors {
         if header.model != model.fingerprint() {
             return Err(VectorsProblem::OtherModel);
         }
+        let dense = match model.dense() {
+            None => None,
+            Some(part) => {
+                let values: Array<f32> = file.array(array_names::DENSE_VECTORS, Dtype::F32)?;
+                let vectors = Vectors::new(part.vectors().dimension(), values);
+                let what = "the values cannot be divided into whole vectors";
+                Some(vectors.map_err(|_| invalid(array_names::DENSE_VECTORS, what))?)
+            }
+        };
         let vectors = Self {
+            dense,
             columns: model.vocabulary().len(),
             indptr: file.array(array_names::ROW_BOUNDS, Dtype::U64)?,
             indices: file.array(array_names::ROW_TERMS, Dtype::U32)?,
@@ -382,6 +403,17 @@ impl StoredVectors {
         ];
         for (name, bytes) in arrays {
             check_checksum(name, bytes, header.checksums.get(name))?;
+        }
+        if let Some(dense) = &self.dense {
+            let name = array_names::DENSE_VECTORS;
+            let bytes = bytemuck::cast_slice(dense.values());
+            check_checksum(name, bytes, header.checksums.get(name))?;
+            if dense.rows() != self.ids.len() {
+                return Err(invalid(name, "not exactly one vector per document"));
+            }
+            if check_vector(dense.values()).is_err() {
+                return Err(invalid(name, "a value is not from -1e30 to 1e30"));
+            }
         }
         let documents = self.ids.len();
         let rises = |array: &Array<u64>, end: usize| {
@@ -474,6 +506,11 @@ impl StoredVectors {
             unknown: size(self.unknown[document]),
         });
         let terms = used.collect();
+        let dense = self.dense.as_ref().map(|dense| {
+            let size = dense.dimension();
+            let values = dense.values()[documents.start * size..documents.end * size].to_vec();
+            Vectors::new(size, values).expect("whole vectors")
+        });
         let labeled = documents.map(|document| {
             let own = range(self.label_indptr[document], self.label_indptr[document + 1]);
             let name = |&label: &u32| self.label_names.get(label as usize).unwrap_or_default();
@@ -485,7 +522,7 @@ impl StoredVectors {
                     .collect(),
             }
         });
-        (labeled.collect(), DocumentVectors { rows, terms })
+        (labeled.collect(), DocumentVectors { rows, terms, dense })
     }
 }
 

@@ -15,6 +15,10 @@
 //! neighbors. Labels are sorted by decreasing score, then by the rank of their best neighbor, then
 //! by name.
 //!
+//! A model that searches both terms and dense vectors has two lists of neighbors. In each, a label's share of the votes
+//! is counted as above; its score is (1 − m) · the share by terms + m · the share by vectors, m being the *dense share*.
+//! Where one list is empty, the other has all votes.
+//!
 //! Frequent labels have more neighbors everywhere. `/size^γ` after any vote compensates for this: a
 //! label's score is multiplied by (n₀ / n)^γ, where n is the number of training documents with the
 //! label and n₀ that of the rarest label (neighbor-weighted kNN, Tan 2005, where γ is 1 /
@@ -201,7 +205,7 @@ impl<'a> TrainingLabels<'a> {
     }
 }
 
-/// The labels of `neighbors` by decreasing score.
+/// The labels of the voters by decreasing score.
 ///
 /// ```
 /// use classify::search::Neighbor;
@@ -214,45 +218,166 @@ impl<'a> TrainingLabels<'a> {
 /// assert_eq!((scores[0].label, scores[0].score), (1, 1.0));
 /// assert_eq!((scores[1].label, scores[1].score), (0, 0.25 / 0.75));
 /// ```
-pub fn vote(neighbors: &[Neighbor], by: Vote, among: &TrainingLabels<'_>) -> Vec<LabelScore> {
-    vote_with(neighbors, by.weight, &among.factors(by), among)
+pub fn vote<'a>(
+    voters: impl Into<Voters<'a>>,
+    by: Vote,
+    among: &TrainingLabels<'_>,
+) -> Vec<LabelScore> {
+    vote_with(voters.into(), by.weight, &among.factors(by), among)
 }
 
-/// Like [`vote`], with precomputed label factors.
+/// The neighbors that vote on a document: those found by its terms, by its dense vector, or both.
+///
+/// ```
+/// use classify::search::Neighbor;
+/// use classify::vote::Voters;
+///
+/// let (near, far) = (Neighbor { row: 7, similarity: 0.5 }, Neighbor { row: 8, similarity: 0.1 });
+/// let (terms, vectors) = ([near, far], [far]);
+/// let voters = Voters::both(&terms, &vectors, 0.25);
+/// assert_eq!(voters.first(1).lists(), [(&[near][..], 0.75), (&[far], 0.25)]);
+/// assert_eq!(Voters::both(&terms, &[], 0.25).lists()[0].1, 1.0);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Voters<'a> {
+    terms: &'a [Neighbor],
+    vectors: &'a [Neighbor],
+    dense_share: f64,
+}
+
+impl<'a> From<&'a [Neighbor]> for Voters<'a> {
+    fn from(neighbors: &'a [Neighbor]) -> Self {
+        Self::one(neighbors)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [Neighbor; N]> for Voters<'a> {
+    fn from(neighbors: &'a [Neighbor; N]) -> Self {
+        Self::one(neighbors)
+    }
+}
+
+impl<'a> Voters<'a> {
+    /// One list, best first.
+    pub fn one(neighbors: &'a [Neighbor]) -> Self {
+        Self { terms: neighbors, vectors: &[], dense_share: 0.0 }
+    }
+
+    /// Two lists, best first, and the share of the second one in the votes, from 0 to 1. A list whose share is 0 does not vote.
+    pub fn both(terms: &'a [Neighbor], vectors: &'a [Neighbor], dense_share: f64) -> Self {
+        let terms = if dense_share < 1.0 { terms } else { &[] };
+        let vectors = if dense_share > 0.0 { vectors } else { &[] };
+        Self { terms, vectors, dense_share }
+    }
+
+    /// The first `k` of each list.
+    #[must_use]
+    pub fn first(self, k: usize) -> Self {
+        let (terms, vectors) = (self.terms, self.vectors);
+        Self {
+            terms: &terms[..terms.len().min(k)],
+            vectors: &vectors[..vectors.len().min(k)],
+            ..self
+        }
+    }
+
+    /// The lists, by terms and by vectors, with their shares of the votes: an empty list has none.
+    pub fn lists(self) -> [(&'a [Neighbor], f64); 2] {
+        let shares = match (self.terms.is_empty(), self.vectors.is_empty()) {
+            (false, false) => [1.0 - self.dense_share, self.dense_share],
+            (false, true) => [1.0, 0.0],
+            (true, _) => [0.0, 1.0],
+        };
+        [(self.terms, shares[0]), (self.vectors, shares[1])]
+    }
+
+    /// Whether nobody votes.
+    pub fn is_empty(self) -> bool {
+        self.terms.is_empty() && self.vectors.is_empty()
+    }
+
+    /// The length of the longer list.
+    pub(crate) fn len(self) -> usize {
+        self.terms.len().max(self.vectors.len())
+    }
+
+    /// The similarity of the best neighbor; of two lists, the mean by their shares.
+    #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
+    pub(crate) fn best_similarity(self) -> f32 {
+        let best = |(list, share): (&[Neighbor], f64)| {
+            share * list.first().map_or(0.0, |neighbor| f64::from(neighbor.similarity))
+        };
+        let [terms, vectors] = self.lists().map(best);
+        (terms + vectors) as f32
+    }
+
+    /// All neighbors with the number of their list and their rank, by rank; of equal ranks, by list.
+    pub(crate) fn ranked(self) -> impl Iterator<Item = (usize, usize, &'a Neighbor)> {
+        self.ranked_from(0, usize::MAX)
+    }
+
+    /// The same from a rank on, up to another one.
+    pub(crate) fn ranked_from(
+        self,
+        from: usize,
+        to: usize,
+    ) -> impl Iterator<Item = (usize, usize, &'a Neighbor)> {
+        (from..self.len().min(to)).flat_map(move |rank| {
+            [self.terms, self.vectors]
+                .into_iter()
+                .enumerate()
+                .filter_map(move |(list, neighbors)| Some((list, rank, neighbors.get(rank)?)))
+        })
+    }
+}
+
+/// The labels by decreasing score, with precomputed label factors.
 pub(crate) fn vote_with(
-    neighbors: &[Neighbor],
+    voters: Voters<'_>,
     weight: VoteWeight,
     factors: &[f64],
     among: &TrainingLabels<'_>,
 ) -> Vec<LabelScore> {
-    let best = neighbors.first().map_or(0.0, |neighbor| neighbor.similarity);
-    let mut total = 0.0;
-    let mut votes: Vec<(u32, usize, f64)> = Vec::new();
-    for (rank, neighbor) in neighbors.iter().enumerate() {
-        let counts = weight.counts(neighbor.similarity, rank, best)
+    let lists = voters.lists();
+    let best = lists.map(|(list, _)| list.first().map_or(0.0, |neighbor| neighbor.similarity));
+    let mut totals = [0.0; 2];
+    // Label, order, list and value of each vote.
+    let mut cast: Vec<(u32, usize, usize, f64)> = Vec::new();
+    for (order, (list, rank, neighbor)) in voters.ranked().enumerate() {
+        let counts = weight.counts(neighbor.similarity, rank, best[list])
             * f64::from(among.weights[neighbor.row as usize]);
-        total += counts;
-        votes.extend(among.labels(neighbor.row).iter().map(|&label| (label, rank, counts)));
+        totals[list] += counts;
+        cast.extend(among.labels(neighbor.row).iter().map(|&label| (label, order, list, counts)));
     }
     // A stable sort keeps a label's votes in the order of the neighbors, best first.
-    votes.sort_by_key(|&(label, ..)| label);
-    let mut scores: Vec<(LabelScore, usize)> = votes
+    cast.sort_by_key(|&(label, ..)| label);
+    let mut scores: Vec<(LabelScore, usize)> = cast
         .chunk_by(|a, b| a.0 == b.0)
         .map(|votes| {
             let label = votes[0].0;
-            let sum = votes.iter().fold(0.0, |sum, &(.., counts)| sum + counts);
-            let score = share(sum, total) * factors.get(label as usize).unwrap_or(&1.0);
+            let mut sums = [0.0; 2];
+            for &(_, _, list, counts) in votes {
+                sums[list] += counts;
+            }
+            let score = mixed(sums, totals, lists.map(|(_, share)| share));
+            let score = score * factors.get(label as usize).unwrap_or(&1.0);
             (LabelScore { label, score }, votes[0].1)
         })
         .collect();
-    scores.sort_by(|(a, a_rank), (b, b_rank)| {
-        b.score.total_cmp(&a.score).then(a_rank.cmp(b_rank)).then(a.label.cmp(&b.label))
+    scores.sort_by(|(a, a_order), (b, b_order)| {
+        b.score.total_cmp(&a.score).then(a_order.cmp(b_order)).then(a.label.cmp(&b.label))
     });
     scores.into_iter().map(|(score, _)| score).collect()
 }
 
+/// A label's score from its votes, all votes and the share of each list.
+pub(crate) fn mixed(sums: [f64; 2], totals: [f64; 2], shares: [f64; 2]) -> f64 {
+    let of = |list: usize| shares[list] * share(sums[list], totals[list]);
+    (of(0) + of(1)).min(1.0)
+}
+
 /// A label's share of all votes; 0 if the votes underflow.
-pub(crate) fn share(sum: f64, total: f64) -> f64 {
+fn share(sum: f64, total: f64) -> f64 {
     if total > 0.0 { (sum / total).min(1.0) } else { 0.0 }
 }
 

@@ -26,6 +26,7 @@ fn document(content: Content) -> Document {
         content,
         labels: Vec::new(),
         weight: 1.0,
+        vector: None,
         group: None,
         place: Place { source: "test".into(), line: Some(7) },
     }

@@ -61,7 +61,8 @@ fn oracle(
         .take(rows.rows())
         .filter(|&row| allows(row))
         .filter(|&row| {
-            kernel.metric != Metric::Angular || !(is_zero(&query) || is_zero(rows.row(row as usize)))
+            kernel.metric != Metric::Angular
+                || !(is_zero(&query) || is_zero(rows.row(row as usize)))
         })
         .map(|row| {
             let point = rows.row(row as usize);
@@ -88,9 +89,8 @@ fn assert_same(found: &[Neighbor], expected: &[Neighbor], what: &str) {
 /// Few different values, so that many distances are equal, and some zero vectors.
 fn coarse(rows: usize, dimension: usize, seed: u64) -> Vectors {
     let mut random = Random::new(seed);
-    let values: Vec<f32> = (0..rows * dimension)
-        .map(|_| [-1.0, 0.0, 0.0, 0.5, 1.0, 2.0][random.below(6)])
-        .collect();
+    let values: Vec<f32> =
+        (0..rows * dimension).map(|_| [-1.0, 0.0, 0.0, 0.5, 1.0, 2.0][random.below(6)]).collect();
     Vectors::new(dimension, values).unwrap()
 }
 
@@ -192,8 +192,7 @@ fn values_far_apart() {
             let training = prepared(&rows, metric);
             for index in INDEXES {
                 let index = index.parse().unwrap();
-                let engine =
-                    Dense::new(Arc::clone(&training), kernel, index, threads(1)).unwrap();
+                let engine = Dense::new(Arc::clone(&training), kernel, index, threads(1)).unwrap();
                 let mut found = NeighborLists::default();
                 let k = NonZeroUsize::new(3).unwrap();
                 let _ = engine.search(&Request::new(rows.view(), k), &mut found).unwrap();
@@ -219,11 +218,9 @@ fn shards_equal_the_whole() {
             let values: Vec<f32> = range.flat_map(|row| training.row(row).to_vec()).collect();
             engine(Arc::new(Vectors::new(4, values).unwrap()))
         };
-        let sharded = Sharded::new(vec![
-            (RowMap::From(0), part(0..40)),
-            (RowMap::From(40), part(40..90)),
-        ])
-        .unwrap();
+        let sharded =
+            Sharded::new(vec![(RowMap::From(0), part(0..40)), (RowMap::From(40), part(40..90))])
+                .unwrap();
         let (mut one, mut two) = (NeighborLists::default(), NeighborLists::default());
         let request = Request::new(queries.view(), NonZeroUsize::new(9).unwrap());
         let _ = engine(Arc::clone(&training)).search(&request, &mut one).unwrap();

@@ -29,7 +29,15 @@ fn model(decision: Decision) -> Model {
 fn prediction(labels: &[u32], ranking: &[u32], reason: Option<Reason>) -> Prediction {
     let scores = ranking.iter().map(|&label| LabelScore { label, score: 0.5 }).collect();
     let (labels, neighbors) = (labels.to_vec(), Vec::new());
-    Prediction { labels, scores, probabilities: Vec::new(), neighbors, reason, unknown_terms: 0 }
+    Prediction {
+        labels,
+        scores,
+        probabilities: Vec::new(),
+        neighbors,
+        by_vectors: Vec::new(),
+        reason,
+        unknown_terms: 0,
+    }
 }
 
 /// A prediction with these labels and scores.
@@ -38,6 +46,7 @@ fn scored(labels: &[u32], scores: &[(u32, f64)], neighbors: usize) -> Prediction
     let neighbors = (0..).take(neighbors).map(|_| Neighbor { row: 0, similarity: 0.5 }).collect();
     let labels = labels.to_vec();
     Prediction {
+        by_vectors: Vec::new(),
         labels,
         scores,
         probabilities: Vec::new(),

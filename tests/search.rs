@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use classify::dense::ShapeError;
 use classify::matrix::{Csr, CsrBuilder};
 use classify::random::Random;
 use classify::search::{
@@ -545,7 +546,7 @@ fn refused_at_the_door() {
         assert!(Exhaustive::new(wrong, threads(1)).is_err());
     }
     for (dimension, values) in [(0, &[][..]), (0, &[1.0]), (2, &[1.0])] {
-        assert!(matches!(VectorsView::new(dimension, values), Err(SearchError::Shape { .. })));
+        assert!(matches!(VectorsView::new(dimension, values), Err(ShapeError { .. })));
     }
     let dense = VectorsView::new(2, &[f32::NAN, 0.0]).unwrap();
     let refused =

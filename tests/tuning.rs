@@ -66,7 +66,7 @@ fn corpus(documents: usize, several: bool) -> Vec<Document> {
 fn document(number: usize, content: Content, labels: Vec<String>) -> Document {
     let weight = if number.is_multiple_of(7) { 2.0 } else { 1.0 };
     let place = Place { source: "made".into(), line: None };
-    Document { id: number.to_string(), content, labels, weight, group: None, place }
+    Document { id: number.to_string(), content, labels, weight, vector: None, group: None, place }
 }
 
 fn counted(documents: &[Document], threads: &Threads) -> Counts {
@@ -168,7 +168,7 @@ fn really(
             neighbor.row += u32::from(neighbor.row as usize >= left_out);
         }
         let decision = &decisions[fold(left_out, all.rows())];
-        answers.push(decide(&vote(&neighbors, best.vote, among), decision));
+        answers.push(decide(&vote(&neighbors[..], best.vote, among), decision));
     }
     answers
 }
@@ -226,24 +226,24 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let engine = Exhaustive::new(Arc::clone(weighted.documents()), threads.clone()).unwrap();
     let queries = weighted.queries().view();
-    let near = NearDuplicates::search(&engine, &queries, 0.5).unwrap();
+    let near = NearDuplicates::search(&engine, queries, 0.5).unwrap();
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
     let k = NonZeroUsize::new(12).unwrap();
     let exclusion = Exclusion { near: Some(&near), groups: &groups, window: 5 };
-    let found = LeaveOneOut::search(&engine, &queries, &rows, k, exclusion, &|_| ()).unwrap();
+    let found = LeaveOneOut::search(&engine, queries, &rows, k, exclusion, &|_| ()).unwrap();
     let everything = NonZeroUsize::new(documents.len()).unwrap();
     let all =
-        LeaveOneOut::search(&engine, &queries, &rows, everything, Exclusion::default(), &|_| ())
+        LeaveOneOut::search(&engine, queries, &rows, everything, Exclusion::default(), &|_| ())
             .unwrap();
     for index in 0..found.len() {
         let (row, neighbors) = found.get(index);
         let (_, others) = all.get(index);
-        let allowed = others.iter().filter(|other| {
+        let allowed = others.lists()[0].0.iter().filter(|other| {
             other.similarity <= 0.5 && other.row / 3 != row / 3 && other.row.abs_diff(row) > 5
         });
         let expected: Vec<_> = allowed.take(12).copied().collect();
-        assert_eq!(neighbors, expected, "row {row}");
+        assert_eq!(neighbors.lists()[0].0, expected, "row {row}");
     }
 }
 

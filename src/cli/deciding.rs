@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use classify::classifier::{Classifier, ClassifyOptions};
+use classify::classifier::ClassifyOptions;
 use classify::decide::{DecisionOptions, RuleOption};
+use classify::model::Model;
 use classify::vote::Vote;
 
 use super::failure::Failure;
@@ -40,9 +41,13 @@ pub(crate) struct Deciding {
     /// at most this share of wrong labels; `off` always answers [default: as in the model]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
+    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0 to 1
+    /// [default: 0.5, chosen by --tune, or the model's]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    dense_share: Option<f64>,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "not a number from 0 to 1".to_owned())
 }
@@ -103,6 +108,10 @@ impl Deciding {
         self.vote
     }
 
+    pub(crate) fn dense_share(&self) -> Option<f64> {
+        self.dense_share
+    }
+
     pub(crate) fn target_error(&self) -> Option<f64> {
         self.abstain.and_then(AbstainArgument::target_error)
     }
@@ -126,14 +135,22 @@ impl Deciding {
     }
 
     /// The model's options, overridden by the flags that were given.
-    pub(crate) fn change(&self, classifier: &Classifier) -> Result<ClassifyOptions, Failure> {
-        let mut options = classifier.options();
-        let decision = self.options().change(&options.decision, || classifier.label_shares());
+    pub(crate) fn change(&self, model: &Model) -> Result<ClassifyOptions, Failure> {
+        let mut options = ClassifyOptions::of(model);
+        if let Some(share) = self.dense_share {
+            if model.dense().is_none() || !model.has_terms() {
+                let message =
+                    "--dense-share: this model does not have both terms and dense vectors";
+                return Err(Failure::Usage(message.into()));
+            }
+            options.dense_share = share;
+        }
+        let decision = self.options().change(&options.decision, || model.label_shares());
         options.decision = decision.map_err(|error| Failure::Usage(error.to_string()))?;
         options.k = self.k.unwrap_or(options.k);
         options.vote = self.vote.unwrap_or(options.vote);
         let options = self.without_abstaining(options);
-        if !options.fits_abstention_of(classifier.model()) {
+        if !options.fits_abstention_of(model) {
             let message = "this model abstains by limits learned for its own k, vote and \
                            rule; add --abstain off to change these";
             return Err(Failure::Usage(message.into()));
@@ -143,8 +160,8 @@ impl Deciding {
 
     /// The options of a model that was just trained with these flags. Only abstention can still
     /// differ.
-    pub(crate) fn change_trained(&self, classifier: &Classifier) -> ClassifyOptions {
-        self.without_abstaining(classifier.options())
+    pub(crate) fn change_trained(&self, model: &Model) -> ClassifyOptions {
+        self.without_abstaining(ClassifyOptions::of(model))
     }
 
     fn without_abstaining(&self, options: ClassifyOptions) -> ClassifyOptions {

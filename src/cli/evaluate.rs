@@ -8,14 +8,16 @@ use std::time::Instant;
 use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use classify::classifier::Classifier;
+use classify::classifier::{Classifier, Searchers};
 use classify::corpus::preset::{Documents, Preset};
-use classify::corpus::{CorpusError, Document, LabelUse, Side, hold_out};
+use classify::corpus::{
+    CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
+};
 use classify::evaluate::{EvaluateOptions, Stage, TestSet, evaluate, html, markdown, terminal};
 use classify::model::Model;
 use classify::search::Engines;
 use classify::threads::Threads;
-use classify::trainer::{Event, Trainer};
+use classify::trainer::{Event, TrainOptions, Trainer};
 use classify::vectors::{StoredVectors, VectorsError, VectorsProblem};
 
 use super::failure::Failure;
@@ -42,6 +44,12 @@ pub(crate) struct Evaluate {
     /// Test on these corpora
     #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
     test: Vec<PathBuf>,
+    /// The dense vectors of the training corpora; --vectors holds those of the test corpora
+    #[arg(long, value_name = "FILE", requires = "train")]
+    train_vectors: Option<PathBuf>,
+    /// The identifiers of the documents of --train-vectors, one per line
+    #[arg(long, value_name = "FILE", requires = "train_vectors")]
+    train_vector_ids: Option<PathBuf>,
     /// Test on this share of the training corpora, drawn with --seed and excluded from training
     #[arg(long, value_name = "SHARE", requires = "train", conflicts_with = "test", value_parser = percent)]
     holdout: Option<f64>,
@@ -118,15 +126,16 @@ impl Evaluate {
             Some(most) => test.set.first(most),
             None => test.set,
         };
-        let engine =
-            stages.time("index", model.rows().rows() as u64, || engines.engine(model.rows()))?;
-        let classifier = Classifier::with_engine(Arc::new(model), engine, threads);
         let trained = self.preset.is_some() || !self.train.is_empty();
         let options = if trained {
-            self.training.deciding.change_trained(&classifier)
+            self.training.deciding.change_trained(&model)
         } else {
-            self.training.deciding.change(&classifier)?
+            self.training.deciding.change(&model)?
         };
+        let searchers = stages.time("index", model.rows().rows() as u64, || {
+            Searchers::of(&model, options.dense_share, &engines)
+        })?;
+        let classifier = Classifier::with_searchers(Arc::new(model), searchers, threads);
         let how = EvaluateOptions {
             name: test.name,
             batch: engines.batch(),
@@ -157,6 +166,7 @@ impl Evaluate {
     /// All input files.
     fn files(&self) -> Files {
         let files = Files::default().reads(self.reading.files()).reads(self.training.files());
+        let files = files.reads(&self.train_vectors).reads(&self.train_vector_ids);
         match self.paths.as_slice() {
             paths if self.preset.is_some() => {
                 paths.iter().fold(files, |files, folder| files.reads_preset(folder))
@@ -189,8 +199,9 @@ impl Evaluate {
             talk.say(&format!("{}: {}", preset.name(), sides.note));
             // LYRL2004 columns are identifiers: any number is valid.
             let first_column = Some(0);
-            let model =
-                self.trained(&mut *sides.train, (&[], first_column), engines, talk, stages, table)?;
+            let read = ReadOptions { first_column, ..options };
+            let train = self.training.options(&read, false)?;
+            let model = trained(&mut *sides.train, (&[], train), engines, talk, stages, table)?;
             return Ok((
                 model,
                 Test {
@@ -242,8 +253,23 @@ impl Evaluate {
             return Err(Failure::Usage("--train replaces MODEL and CORPUS".into()));
         }
         let progress = Progress::new(talk, "training", &self.train);
-        let first_column = options.first_column;
-        let mut train: Documents = Box::new(open(&self.train, options.clone(), talk, &progress)?);
+        let mut read = options.clone();
+        if let Some(path) = &self.train_vectors {
+            if self.holdout.is_some() {
+                let message = "with --holdout, --vectors names the vectors of the training corpora";
+                return Err(Failure::Usage(message.into()));
+            }
+            let beside = VectorsBeside::read(path, self.train_vector_ids.as_deref())?;
+            read.vectors_beside = Some(Arc::new(beside));
+        } else if self.holdout.is_none() && options.vectors_beside.is_some() {
+            let message = "--vectors holds those of the test corpora; --train-vectors names those of \
+                           the training corpora";
+            return Err(Failure::Usage(message.into()));
+        }
+        let how = self.training.options(&read, false)?;
+        read.text_optional = how.has_no_terms();
+        options.text_optional = read.text_optional;
+        let mut train: Documents = Box::new(open(&self.train, read, talk, &progress)?);
         let test: Documents = match self.holdout {
             Some(share) => {
                 let test = open(&self.train, options, Talk { quiet: true, ..talk }, &progress)?;
@@ -256,35 +282,32 @@ impl Evaluate {
             None => Box::new(open(&self.test, options, talk, &progress)?),
         };
         drop(progress);
-        let model =
-            self.trained(&mut *train, (&self.train, first_column), engines, talk, stages, table)?;
+        let model = trained(&mut *train, (&self.train, how), engines, talk, stages, table)?;
         let paths = if self.test.is_empty() { &self.train } else { &self.test };
         let set = TestSet::Documents(test);
         Ok((model, Test { set, paths: paths.clone(), name: name(paths) }))
     }
+}
 
-    fn trained(
-        &self,
-        documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-        (paths, first_column): (&[PathBuf], Option<u32>),
-        engines: &Engines,
-        talk: Talk,
-        stages: &mut Stages,
-        table: &mut Option<Output>,
-    ) -> Result<Model, Failure> {
-        let options = self.training.options(first_column, false)?;
-        let told = Told::new(talk, Progress::new(talk, "training", paths));
-        let start = Instant::now();
-        let on_event = |event: Event<'_>| told.on_event(event);
-        let trained =
-            Trainer::new(options, engines.clone()).train(documents, &name(paths), &on_event)?;
-        drop(told);
-        if let (Some(table), Some(report)) = (table.take(), &trained.tuning) {
-            write_json(table, report)?;
-        }
-        stages.push("train", trained.model.settings().counts.documents, start);
-        Ok(trained.model)
+fn trained(
+    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+    (paths, options): (&[PathBuf], TrainOptions),
+    engines: &Engines,
+    talk: Talk,
+    stages: &mut Stages,
+    table: &mut Option<Output>,
+) -> Result<Model, Failure> {
+    let told = Told::new(talk, Progress::new(talk, "training", paths));
+    let start = Instant::now();
+    let on_event = |event: Event<'_>| told.on_event(event);
+    let trained =
+        Trainer::new(options, engines.clone()).train(documents, &name(paths), &on_event)?;
+    drop(told);
+    if let (Some(table), Some(report)) = (table.take(), &trained.tuning) {
+        write_json(table, report)?;
     }
+    stages.push("train", trained.model.settings().counts.documents, start);
+    Ok(trained.model)
 }
 
 struct Test {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
 use classify::counts::Fields;
+use classify::dense::Metric;
 use classify::model::{InputSpec, Model};
 use classify::printable::printable;
 
@@ -59,6 +60,23 @@ impl Info {
             InputSpec::Text(spec) => line("analysis", analysis(spec)),
             InputSpec::Features(spec) if spec.counts => line("features", "counts".into()),
             InputSpec::Features(_) => line("features", "weights as given".into()),
+            InputSpec::Vectors(_) => line("features", "dense vectors as given".into()),
+        }
+        if let Some(dense) = &settings.dense {
+            line(
+                "vectors",
+                format!(
+                    "{}: {} dimensions, {}, {:.0} % of the votes{}",
+                    dense.features,
+                    dense.dimension,
+                    dense.metric,
+                    settings.dense_share * 100.0,
+                    match dense.metric {
+                        Metric::Angular => String::new(),
+                        _ => format!(", similarity {0:.4} / ({0:.4} + distance)", dense.scale),
+                    }
+                ),
+            );
         }
         line("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));
         line("", format!("N = {} documents, df = documents with the term", counts.documents));

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use array_file::output::Output;
 use clap::ValueEnum;
-use classify::classifier::{Classifier, Prediction};
+use classify::classifier::{Classifier, Prediction, Searchers};
 use classify::corpus::{Corpus, LabelUse};
 use classify::model::Model;
+use classify::search::Neighbor;
 use classify::stream::{Answers, StreamError, classify_stream, classify_vectors};
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
@@ -84,10 +85,10 @@ impl Predict {
         let out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let model = Arc::new(self.opening.model(&self.model)?);
         let engines = self.searching.engines(threads, talk)?;
-        let engine = engines.engine(model.rows())?;
-        let classifier = Classifier::with_engine(Arc::clone(&model), engine, threads);
         self.deciding.refuse_learning()?;
-        let options = self.deciding.change(&classifier)?;
+        let options = self.deciding.change(&model)?;
+        let searchers = Searchers::of(&model, options.dense_share, &engines)?;
+        let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
         let progress = Progress::new(talk, "predicting", &self.corpora);
         let source = match self.corpora.as_slice() {
             [vectors] if StoredVectors::is_at(vectors) => {
@@ -205,6 +206,7 @@ impl Written<'_> {
                 if let Some(neighbors) = &answer.neighbors {
                     let neighbors = neighbors
                         .iter()
+                        .chain(answer.by_vectors.iter().flatten())
                         .map(|n| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(",")));
                     fields.push(neighbors.collect::<Vec<_>>().join(";"));
                 }
@@ -228,14 +230,17 @@ impl Written<'_> {
             };
             shown.map(scored).collect()
         });
-        let neighbors = self.has(Extra::Neighbors).then(|| {
-            let neighbors = prediction.neighbors.iter().map(|neighbor| Near {
+        let near = |neighbors: &[Neighbor]| {
+            let near = |neighbor: &Neighbor| Near {
                 id: model.ids().get(neighbor.row as usize).unwrap_or_default(),
                 similarity: neighbor.similarity,
                 labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
-            });
-            neighbors.collect()
-        });
+            };
+            neighbors.iter().map(near).collect()
+        };
+        let neighbors = self.has(Extra::Neighbors).then(|| near(&prediction.neighbors));
+        let by_vectors = neighbors.is_some() && !prediction.by_vectors.is_empty();
+        let by_vectors = by_vectors.then(|| near(&prediction.by_vectors));
         Answer {
             id,
             labels: prediction.labels.iter().map(|&l| label(l)).collect(),
@@ -244,6 +249,7 @@ impl Written<'_> {
             reason: prediction.reason.map(classify::classifier::Reason::name),
             scores,
             neighbors,
+            by_vectors,
         }
     }
 }
@@ -265,6 +271,9 @@ struct Answer<'a> {
     scores: Option<Vec<Scored<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     neighbors: Option<Vec<Near<'a>>>,
+    /// The neighbors by dense vectors, beside those by terms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_vectors: Option<Vec<Near<'a>>>,
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use classify::corpus::{
-    Corpus, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
+    Corpus, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, VectorsBeside,
+    encoding_for_label,
 };
 use classify::vectors::StoredVectors;
 
@@ -48,6 +49,15 @@ pub(crate) struct Reading {
     /// The side of the ModApte split to read (Reuters-21578)
     #[arg(long, value_enum, default_value_t = SplitArgument::All)]
     split: SplitArgument,
+    /// The field of a dense vector, a list of numbers (JSONL, CSV, TSV) [default: the model's]
+    #[arg(long, value_name = "FIELD")]
+    vector_field: Option<String>,
+    /// A file of dense vectors beside the corpus (.npy, .fvecs, .bvecs, IDX): row i is that of the i-th document
+    #[arg(long, value_name = "FILE", conflicts_with = "vector_field")]
+    vectors: Option<PathBuf>,
+    /// The identifiers of the documents of --vectors, one per line, in the order of the rows
+    #[arg(long, value_name = "FILE", requires = "vectors")]
+    vector_ids: Option<PathBuf>,
     /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]
     #[arg(long, value_name = "NAME", value_parser = encoding)]
     encoding: Option<&'static encoding_rs::Encoding>,
@@ -103,7 +113,7 @@ enum OnBadUtf8Argument {
 impl Reading {
     /// The input files other than the corpora.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.qrels.iter()
+        self.qrels.iter().chain(&self.vectors).chain(&self.vector_ids)
     }
 
     /// The format set by `--format`.
@@ -124,6 +134,8 @@ impl Reading {
             ("--qrels", self.qrels.is_some()),
             ("--first-column", self.first_column.is_some()),
             ("--split", self.split != SplitArgument::All),
+            ("--vector-field", self.vector_field.is_some()),
+            ("--vectors", self.vectors.is_some()),
             ("--encoding", self.encoding.is_some()),
             ("--on-bad-utf8", self.on_bad_utf8 != OnBadUtf8Argument::Error),
         ];
@@ -141,7 +153,12 @@ impl Reading {
             Some(path) => Some(Arc::new(Qrels::read(path)?)),
             None => None,
         };
+        let beside = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
+        let beside = self.vectors.as_ref().map(beside).transpose()?;
         Ok(ReadOptions {
+            vector_field: self.vector_field.clone(),
+            vectors_beside: beside.map(Arc::new),
+            text_optional: false,
             format: self.format.map(|format| format.0),
             text_columns: self.text_column.clone(),
             fields: false,

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use classify::search::{EngineKind, Engines};
+use classify::search::{DenseIndex, EngineKind, Engines};
 use classify::threads::Threads;
 use gpu_runtime::{Device, GpuError};
 
@@ -23,6 +23,10 @@ pub(crate) struct Searching {
     /// grid-ldg[:…] without textures [default: inverted or fused]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
+    /// The index over dense vectors, on the CPU: auto, brute-force, kd-tree, vp-tree, lc, sss-index, sss-tree, egnat or m-tree, with
+    /// parameters as `metric-index` has them
+    #[arg(long, value_name = "INDEX", default_value_t = DenseIndex::Auto)]
+    index: DenseIndex,
 }
 
 /// `--device`
@@ -58,7 +62,7 @@ impl Searching {
 
     /// Builds the engine factory and logs the choice.
     pub(crate) fn engines(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
-        let engines = self.chosen(threads, talk)?;
+        let engines = self.chosen(threads, talk)?.with_index(self.index);
         let line = format!("search: {}", engines.describe());
         // The CPU engine is the default and not worth a message.
         if talk.verbose || engines.is_gpu() {

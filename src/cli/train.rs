@@ -45,8 +45,9 @@ impl Train {
         let table = files.optional(self.training.tune_table())?;
         let reading = Progress::new(talk, "reading", &self.corpora);
         let mut read = self.reading.options(LabelUse::Required)?;
-        let options = self.training.options(read.first_column, self.keep_text)?;
+        let options = self.training.options(&read, self.keep_text)?;
         options.fields.read_apart(&mut read);
+        read.text_optional = options.has_no_terms();
         let mut corpus = open(&self.corpora, read, talk, &reading)?;
         let engines = self.training.engines(self.searching, threads, talk)?;
         let told = Told::new(talk, reading);
@@ -74,11 +75,16 @@ fn said(model: &Model, output: &std::path::Path, start: Instant) -> String {
         counts.terms,
         start.elapsed().as_secs_f64()
     );
+    if let Some(dense) = &settings.dense {
+        let _ = write!(text, "\nvectors: {} dimensions, {}", dense.dimension, dense.metric);
+    }
     for (count, what) in [
         (counts.unlabeled, "documents without a label"),
         (counts.empty, "documents without a weighted term, which are never neighbors"),
     ] {
-        if count > 0 {
+        // Given vectors need no terms.
+        let matters = model.has_terms() || count == counts.unlabeled;
+        if count > 0 && matters {
             let _ = write!(text, "\nnote: {what}: {count}");
         }
     }

@@ -8,6 +8,7 @@ use classify::analyze::{
     AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
     stop_words,
 };
+use classify::corpus::ReadOptions;
 use classify::counts::{ClassWeights, DfLimit, Fields, TermLimits};
 use classify::hierarchy::Hierarchy;
 use classify::model::FeatureSpec;
@@ -19,6 +20,7 @@ use classify::trainer::{FreeFeatures, TrainOptions};
 
 use super::deciding::Deciding;
 use super::failure::Failure;
+use super::features::Features;
 use super::positive::positive;
 use super::progress::Talk;
 use super::searching::Searching;
@@ -228,15 +230,6 @@ pub(crate) struct Weights {
     /// label) or LABEL:WEIGHT, comma-separated; a document with several labels gets their mean
     #[arg(long, value_name = "WEIGHTS")]
     class_weight: Option<ClassWeights>,
-    /// Whether given features (svmlight, LYRL2004 vectors) are weights or counts
-    #[arg(long, value_enum, default_value_t = FeaturesArgument::Tfidf)]
-    features: FeaturesArgument,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FeaturesArgument {
-    Tfidf,
-    Counts,
 }
 
 impl Weights {
@@ -294,6 +287,8 @@ pub(crate) struct Training {
     #[command(flatten)]
     pub(crate) analysis: Analysis,
     #[command(flatten)]
+    pub(crate) features: Features,
+    #[command(flatten)]
     pub(crate) weights: Weights,
     #[command(flatten)]
     pub(crate) deciding: Deciding,
@@ -304,14 +299,16 @@ pub(crate) struct Training {
 impl Training {
     /// The input files other than the corpora.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.weights.hierarchy.iter()
+        self.weights.hierarchy.iter().chain(self.features.files())
     }
 
     /// Rejects flags that do not apply to a trained model.
     pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
         self.analysis.refuse_beside_a_model()?;
-        let default = nothing_said().weights;
-        if format!("{:?}", self.weights) != format!("{default:?}") {
+        let default = nothing_said();
+        if format!("{:?}", self.weights) != format!("{:?}", default.weights)
+            || format!("{:?}", self.features) != format!("{:?}", default.features)
+        {
             return Err(models_own());
         }
         if self.tuning.tune.is_some() {
@@ -359,13 +356,14 @@ impl Training {
         self.weights.hierarchy.as_ref().map_or_else(|| Ok(Hierarchy::default()), read)
     }
 
-    /// The training options set by the flags.
+    /// The training options set by the flags, for a corpus that is read with these options.
     pub(crate) fn options(
         &self,
-        first_column: Option<u32>,
+        read: &ReadOptions,
         keep_text: bool,
     ) -> Result<TrainOptions, Failure> {
         self.refuse_tuning_flags_alone()?;
+        let dense = self.features.dense(read, self.deciding.dense_share())?;
         let free = FreeFeatures {
             analyzer: self.analysis.says_no_terms(),
             weighting: self.weights.says_no_weighting(),
@@ -376,9 +374,11 @@ impl Training {
             analyzer: self.analysis.spec(self.weights.weighting == "sklearn"),
             fields: self.analysis.fields(),
             features: FeatureSpec {
-                counts: self.weights.features == FeaturesArgument::Counts,
-                first_column: first_column.unwrap_or(1),
+                counts: self.features.counts(),
+                first_column: read.first_column.unwrap_or(1),
             },
+            dense,
+            dense_share: self.deciding.dense_share(),
             weighting: self.weights.weighting()?,
             limits: self.weights.limits(),
             selection: self.weights.select,

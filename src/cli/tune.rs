@@ -34,6 +34,10 @@ pub(crate) struct Tune {
     /// micromacro, rcut, mcut, pcut
     #[arg(long, value_name = "RULE")]
     rule: Option<RuleOption>,
+    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes [default:
+    /// chosen]
+    #[arg(long, value_name = "SHARE", value_parser = super::deciding::share)]
+    dense_share: Option<f64>,
     #[command(flatten)]
     tuning: TuningFlags,
     #[command(flatten)]
@@ -55,7 +59,12 @@ impl Tune {
             None => model.settings().abstention.map(|limits| limits.target_error),
         };
         let several = self.mode.map(Mode::is_multi);
+        if self.dense_share.is_some() && (model.dense().is_none() || !model.has_terms()) {
+            let message = "--dense-share: this model does not have both terms and dense vectors";
+            return Err(Failure::Usage(message.into()));
+        }
         let options = TrainOptions {
+            dense_share: self.dense_share,
             decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
             target_error,
             tuning: Some(self.tuning.options()),

@@ -129,6 +129,16 @@ impl Told {
                 "tuning: {documents} documents have a near-duplicate (cosine above {above}), which \
                  is not used as their neighbor"
             )),
+            Event::Dense { part, known } => {
+                let spec = part.spec();
+                let known = known.map_or(String::new(), |(known, terms)| {
+                    format!("; {known} of {terms} terms have a vector")
+                });
+                self.say(&format!(
+                    "vectors: {}, {} dimensions{known}",
+                    spec.features, spec.dimension
+                ));
+            }
             Event::Step { step, objective } => self.say(&said(step, objective)),
             Event::Abstention(limits) => {
                 let reached =

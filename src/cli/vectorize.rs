@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use classify::classifier::Classifier;
+use classify::classifier::{Classifier, Searchers};
 use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
-use classify::search::Exhaustive;
 use classify::threads::Threads;
 use classify::vectors::VectorsWriter;
 
@@ -45,9 +44,9 @@ impl Vectorize {
         let mut options = self.reading.options(LabelUse::Optional)?;
         model.fit_read_options(&mut options);
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
-        // Nothing is searched, so use the engine without an index.
-        let engine = Arc::new(Exhaustive::new(Arc::clone(model.rows()), threads.clone())?);
-        let classifier = Classifier::with_engine(Arc::clone(&model), engine, threads);
+        // Nothing is searched.
+        let classifier =
+            Classifier::with_searchers(Arc::clone(&model), Searchers::default(), threads);
         let mut writer = VectorsWriter::new(&model);
         loop {
             let batch: Result<Vec<Document>, CorpusError> = corpus.by_ref().take(BATCH).collect();

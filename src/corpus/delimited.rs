@@ -25,10 +25,11 @@ pub(super) struct Delimited {
 
 /// The positions of the fields that are read.
 struct Columns {
-    texts: Vec<usize>,
+    texts: Vec<Option<usize>>,
     label: Option<usize>,
     id: Option<usize>,
     weight: Option<usize>,
+    vector: Option<usize>,
     group: Option<usize>,
 }
 
@@ -119,8 +120,9 @@ impl Delimited {
         };
         let optional = |column: Option<usize>| column.map(field).transpose();
         let texts = self.columns.texts.iter();
-        let texts: Vec<String> =
-            texts.map(|&column| Ok(field(column)?.into_owned())).collect::<Result<_, Problem>>()?;
+        let text = |&column: &Option<usize>| Ok(optional(column)?.unwrap_or_default().into_owned());
+        let texts: Vec<String> = texts.map(text).collect::<Result<_, Problem>>()?;
+        let vector = optional(self.columns.vector)?.map(|field| numbers(&field)).transpose()?;
         let content = Content::of_columns(texts, self.options.fields);
         let labels = optional(self.columns.label)?;
         let labels = split(&labels.unwrap_or_default(), self.options.label_separator.as_deref());
@@ -134,7 +136,7 @@ impl Delimited {
         let place = self.place.clone();
         let group = optional(self.columns.group)?.map(Cow::into_owned);
         let group = group.filter(|group| !group.is_empty());
-        Ok(Document { id, content, labels, weight, group, place })
+        Ok(Document { id, content, labels, weight, vector, group, place })
     }
 }
 
@@ -162,9 +164,12 @@ impl Columns {
         };
         let text = |name: &str| needed(name, options.text_flag());
         let texts = match options.text_columns.as_slice() {
-            [] => vec![text("text")?],
-            columns => columns.iter().map(|name| text(name)).collect::<Result<_, _>>()?,
+            [] if options.text_optional => vec![position("text")],
+            [] => vec![Some(text("text")?)],
+            columns => columns.iter().map(|name| text(name).map(Some)).collect::<Result<_, _>>()?,
         };
+        let vector = options.vector_field.as_ref();
+        let vector = vector.map(|name| needed(name, "--vector-field")).transpose()?;
         let label = match &options.label_column {
             Some(name) if options.labels == LabelUse::Required => {
                 Some(needed(name, "--label-column")?)
@@ -184,8 +189,20 @@ impl Columns {
             Some(name) => position(name),
             None => None,
         };
-        Ok(Self { texts, label, id, weight, group })
+        Ok(Self { texts, label, id, weight, vector, group })
     }
+}
+
+/// The numbers of a vector: `0.5 1 -2`, `0.5, 1, -2` or `[0.5, 1, -2]`.
+fn numbers(field: &str) -> Result<Vec<f32>, Problem> {
+    let inner = field.trim();
+    let inner = inner.strip_prefix('[').and_then(|s| s.strip_suffix(']')).unwrap_or(inner);
+    let items = inner.split(|c: char| c.is_ascii_whitespace() || matches!(c, ',' | ';'));
+    let number = |item: &str| {
+        let found = format!("`{item}`");
+        item.parse().map_err(|_| Problem::Unexpected { found, expected: "a number of the vector" })
+    };
+    items.filter(|item| !item.is_empty()).map(number).collect()
 }
 
 fn comma_or_semicolon(head: &[u8]) -> u8 {

@@ -245,6 +245,12 @@ pub enum Problem {
         /// What does not fit.
         what: String,
     },
+    /// A file that is not one of vectors.
+    #[error("{}", quoted(.what))]
+    VectorFile {
+        /// What is wrong.
+        what: String,
+    },
     /// A file of word vectors that cannot be read as one.
     #[error("{}", quoted(.what))]
     WordVectors {
@@ -325,6 +331,9 @@ impl CorpusError {
             Problem::VectorsBeside { .. } => {
                 "row i belongs to the i-th document, or to the document whose id stands on line i of `--vector-ids`"
             }
+            Problem::VectorFile { .. } => {
+                "`--vectors` reads .npy (two dimensions), .fvecs, .bvecs and IDX files, also with .gz"
+            }
             Problem::WordVectors { .. } => {
                 "word2vec (text or .bin), GloVe and fastText .vec files are read, compressed or not"
             }
@@ -344,6 +353,9 @@ fn missing_field(flag: &'static str) -> &'static str {
         "--label-column" => "name the field of the labels with `--label-column`",
         "--id-column" => {
             "`--id-column` must name a field that every record has; leave it out if there is none"
+        }
+        "--vector-field" => {
+            "`--vector-field` names the field of the dense vector, a list of numbers; a trained model reads the one that it was trained on"
         }
         "--weight-column" => {
             "`--weight-column` must name a field that every record has; leave it out if there is none"

@@ -39,6 +39,7 @@ impl FastText {
                 content,
                 labels,
                 weight: 1.0,
+                vector: None,
                 group: None,
                 place,
             }));

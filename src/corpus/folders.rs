@@ -154,5 +154,13 @@ fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document,
         _ => Vec::new(),
     };
     let id = below.to_string_lossy().into_owned();
-    Ok(Document { id, content: Content::Text(text), labels, weight: 1.0, group: None, place })
+    Ok(Document {
+        id,
+        content: Content::Text(text),
+        labels,
+        weight: 1.0,
+        vector: None,
+        group: None,
+        place,
+    })
 }

@@ -79,6 +79,7 @@ mod tests {
             content: Content::Text(String::new()),
             labels: Vec::new(),
             weight: 1.0,
+            vector: None,
             group: Some(format!("author {}", number % 40)),
             place: Place { source: "test".into(), line: None },
         };

@@ -2,7 +2,7 @@
 //!
 //! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored.
 //! Labels are a list, one string or number, or `null`. Instead of a text a record may have
-//! `"features": {"12": 0.5}`.
+//! `"features": {"12": 0.5}`. A dense vector is a list of numbers in the field that the options name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -61,6 +61,7 @@ impl Iterator for Jsonl {
 struct Record {
     texts: Vec<Option<Value>>,
     features: Option<Value>,
+    vector: Option<Vec<f32>>,
     labels: Option<(usize, String, Value)>,
     id: Option<Value>,
     weight: Option<Value>,
@@ -161,6 +162,10 @@ impl<'de> Visitor<'de> for Fields<'_> {
         let mut record = Record { texts: vec![None; texts], ..Record::default() };
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             let parts = self.parts(&key);
+            if self.options.vector_field.as_deref() == Some(&*key) {
+                record.vector = map.next_value()?;
+                continue;
+            }
             if parts.count == 0 && key == "features" {
                 record.features = Some(map.next_value()?);
                 continue;
@@ -254,8 +259,12 @@ impl Record {
                 return Err(missing(column, flag).at(place));
             }
         }
+        let vector = self.vector.take();
+        if let (Some(field), None) = (&options.vector_field, &vector) {
+            return Err(missing(field, "--vector-field").at(place));
+        }
         let content = self.content(options).map_err(at)?;
-        Ok(Document { id, content, labels, weight, group, place: place.clone() })
+        Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
     }
 
     fn content(&mut self, options: &ReadOptions) -> Result<Content, Problem> {
@@ -271,6 +280,7 @@ impl Record {
             match self.texts[index].take() {
                 Some(Value::String(text)) => texts.push(text),
                 Some(other) => return Err(wrong_type(field.into(), "a string", &other)),
+                None if options.text_optional => texts.push(String::new()),
                 None => return Err(missing(field, options.text_flag())),
             }
         }

@@ -16,7 +16,7 @@ fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError>
 }
 
 fn document(id: String, content: Content, place: Place) -> Document {
-    Document { id, content, labels: Vec::new(), weight: 1.0, group: None, place }
+    Document { id, content, labels: Vec::new(), weight: 1.0, vector: None, group: None, place }
 }
 
 pub(super) struct Vectors {

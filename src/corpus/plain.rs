@@ -31,6 +31,7 @@ impl Iterator for Plain {
             content: Content::Text(line),
             labels: Vec::new(),
             weight: 1.0,
+            vector: None,
             group: None,
             place: self.lines.place(),
         }))

@@ -70,7 +70,15 @@ impl Reuters {
             } else {
                 Content::Text(text(&story))
             };
-            return Ok(Some(Document { id, content, labels, weight: 1.0, group: None, place }));
+            return Ok(Some(Document {
+                id,
+                content,
+                labels,
+                weight: 1.0,
+                vector: None,
+                group: None,
+                place,
+            }));
         }
     }
 }

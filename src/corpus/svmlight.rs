@@ -32,6 +32,7 @@ impl Svmlight {
                 content,
                 labels,
                 weight: 1.0,
+                vector: None,
                 group: None,
                 place,
             }));

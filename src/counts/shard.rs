@@ -45,13 +45,15 @@ enum Counter<'a> {
         columns: HashMap<u32, u32>,
         counts: bool,
     },
+    /// No terms.
+    Nothing,
 }
 
 impl<'a> Shard<'a> {
     pub(super) fn new(input: &'a Input) -> Self {
         let fields = match input {
             Input::Text { fields, .. } => fields.len(),
-            Input::Features { .. } => 1,
+            Input::Features { .. } | Input::Nothing => 1,
         };
         let counter = match input {
             Input::Text { analyzer, fields } => Counter::Text {
@@ -62,6 +64,7 @@ impl<'a> Shard<'a> {
                 ids: Vec::new(),
             },
             &Input::Features { counts } => Counter::Features { columns: HashMap::new(), counts },
+            Input::Nothing => Counter::Nothing,
         };
         Self {
             counter,
@@ -90,6 +93,7 @@ impl<'a> Shard<'a> {
     fn count_one(&mut self, document: &Document) -> Result<(), Problem> {
         let first = self.terms.len();
         match (&mut self.counter, &document.content) {
+            (Counter::Nothing, _) => {}
             (
                 Counter::Text { analyzer, fields, counter, interner, ids },
                 Content::Text(_) | Content::Fields(_),
@@ -163,6 +167,7 @@ impl<'a> Shard<'a> {
             Counter::Features { columns, .. } => {
                 columns.iter().map(|(&column, &term)| (Key::Column(column), term)).collect()
             }
+            Counter::Nothing => Vec::new(),
         }
     }
 }

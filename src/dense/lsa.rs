@@ -19,7 +19,7 @@ use crate::threads::Threads;
 
 /// Directions beyond those asked for, which make the last of these better.
 const MORE: usize = 10;
-/// How often the subspace is multiplied by XᵀX.
+/// How often the subspace is multiplied by `XᵀX`.
 const ITERATIONS: usize = 5;
 /// Eigenvalues below this share of the largest one are taken as 0.
 const LEAST: f64 = 1e-10;
@@ -77,7 +77,8 @@ pub fn lsa(
         let least = eigen.eigenvalues[order[0]] * LEAST;
         order.retain(|&at| eigen.eigenvalues[at] > least);
         order.truncate(dimensions);
-        let turned = rotate(&basis, width, |at, to| eigen.eigenvectors[(at, order[to])], order.len());
+        let turned =
+            rotate(&basis, width, |at, to| eigen.eigenvectors[(at, order[to])], order.len());
         let terms = Vectors::new(order.len(), signed(turned, order.len())).ok()?;
         Some(Projection { terms, is_mean: false })
     })
@@ -154,7 +155,7 @@ fn narrow(sums: &[f64], into: &mut [f32]) {
     }
 }
 
-/// AᵀA of a matrix of `width` columns, row after row.
+/// `AᵀA` of a matrix of `width` columns, row after row.
 fn gram(matrix: &[f32], width: usize) -> DMatrix<f64> {
     let part = (matrix.len() / width).div_ceil(PARTS).max(1) * width;
     let parts: Vec<Vec<f64>> = matrix
@@ -189,10 +190,8 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
             let [fa, fb, fc, fd] = [a, b, c, d].map(|row| f64::from(row[i]));
             let (a, b, c, d) = (&a[i..], &b[i..], &c[i..], &d[i..]);
             for ((((sum, &a), &b), &c), &d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-                *sum += fa * f64::from(a)
-                    + fb * f64::from(b)
-                    + fc * f64::from(c)
-                    + fd * f64::from(d);
+                *sum +=
+                    fa * f64::from(a) + fb * f64::from(b) + fc * f64::from(c) + fd * f64::from(d);
             }
         } else {
             for row in rows.chunks_exact(width) {
@@ -205,7 +204,7 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
     }
 }
 
-/// Makes the columns orthonormal: divides by the Cholesky factor of AᵀA. Directions that the matrix does not have become small.
+/// Makes the columns orthonormal: divides by the Cholesky factor of `AᵀA`. Directions that the matrix does not have become small.
 fn orthonormalize(matrix: &mut Vec<f32>, width: usize) {
     let mut square = gram(matrix, width);
     let shift = square.trace() / width as f64 * 1e-13 + f64::MIN_POSITIVE;
@@ -226,9 +225,8 @@ fn rotate(
     columns: usize,
 ) -> Vec<f32> {
     #[expect(clippy::cast_possible_truncation, reason = "an entry of a rotation")]
-    let turn: Vec<f32> = (0..width * columns)
-        .map(|at| entry(at / columns, at % columns) as f32)
-        .collect();
+    let turn: Vec<f32> =
+        (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
     product(matrix.len() / width, columns, &turn, |row| (&all, &matrix[row * width..][..width]))
 }

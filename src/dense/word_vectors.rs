@@ -44,7 +44,11 @@ impl WordVectors {
         let file = Limited::new(open_bytes(path)?, "a line", LONGEST);
         let mut reader = Reader { file, place, line: 0, bytes: Vec::new() };
         let mut found = Found::new(vocabulary, analyzer);
-        if is_binary { reader.binary(&mut found)? } else { reader.text(&mut found)? }
+        if is_binary {
+            reader.binary(&mut found)?;
+        } else {
+            reader.text(&mut found)?;
+        }
         let Found { values, dimension, taken, .. } = found;
         let known = taken.iter().filter(|&&taken| taken > 0).count();
         let wrong = |what: String| Problem::WordVectors { what }.at(&reader.place);
@@ -164,13 +168,18 @@ impl<B: BufRead> Reader<B> {
             words += 1;
         }
         self.line = 0;
-        if words == 0 { Err(self.wrong("there is no word vector in it".to_owned())) } else { Ok(()) }
+        if words == 0 {
+            Err(self.wrong("there is no word vector in it".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 
     fn binary(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
         self.next_line()?;
         let Some((words, dimension)) = header(&self.bytes) else {
-            let what = "the first line is not `WORDS DIMENSIONS`, as word2vec's binary format has it";
+            let what =
+                "the first line is not `WORDS DIMENSIONS`, as word2vec's binary format has it";
             return Err(self.wrong(what.to_owned()));
         };
         found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
@@ -218,7 +227,7 @@ fn text_line(line: &[u8], found: &mut Found<'_>) -> Result<(), String> {
     }
     let mut start = line.len();
     for number in 0..found.dimension {
-        let Some(blank) = line[..start].iter().rposition(|byte| is_blank(byte)) else {
+        let Some(blank) = line[..start].iter().rposition(is_blank) else {
             return Err(format!("{number} numbers after a word, expected {}", found.dimension));
         };
         start = blank;
@@ -263,17 +272,23 @@ mod tests {
         let text = "Apple 9 9\nBREAD 1 2\napple 0.5 -1e-1\n. . 7 7\nbread 3 4\nBread 8 8\n\n";
         let with_header = format!("5 2\n{}", text.replace('\n', " \n"));
         let mut binary = b"3 2\n".to_vec();
-        for (word, vector) in [("apple", [0.5f32, -0.1]), ("x y", [1.0; 2]), ("bread", [3.0, 4.0])] {
+        for (word, vector) in [("apple", [0.5f32, -0.1]), ("x y", [1.0; 2]), ("bread", [3.0, 4.0])]
+        {
             let word = word.replace(' ', "\u{a0}");
             binary.extend_from_slice(word.as_bytes());
             binary.push(b' ');
-            vector.iter().for_each(|x| binary.extend_from_slice(&x.to_le_bytes()));
+            for x in vector {
+                binary.extend_from_slice(&x.to_le_bytes());
+            }
             binary.push(b'\n');
         }
-        let unended: Vec<u8> = [&b"1 2\nbread "[..], &3f32.to_le_bytes(), &4f32.to_le_bytes()].concat();
-        for (name, bytes) in
-            [("glove.txt", text.as_bytes()), ("wiki.vec", with_header.as_bytes()), ("w.bin", &binary)]
-        {
+        let unended: Vec<u8> =
+            [&b"1 2\nbread "[..], &3f32.to_le_bytes(), &4f32.to_le_bytes()].concat();
+        for (name, bytes) in [
+            ("glove.txt", text.as_bytes()),
+            ("wiki.vec", with_header.as_bytes()),
+            ("w.bin", &binary),
+        ] {
             let found = read(name, bytes).unwrap();
             assert_eq!(rows(&found), [&[0.5, -0.1][..], &[3.0, 4.0], &[0.0, 0.0]], "{name}");
             assert_eq!(found.known, 2);

@@ -268,6 +268,7 @@ mod tests {
             // Probabilities are a quarter higher than scores.
             let probabilities = scores.iter().filter(|_| calibrated).map(|s| s.score + 0.25);
             let prediction = Prediction {
+                by_vectors: Vec::new(),
                 labels: predicted.to_vec(),
                 probabilities: probabilities.collect(),
                 scores,

@@ -8,11 +8,14 @@ use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
 
 use super::{Evaluation, Evaluator, Stage};
-use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, DocumentVectors};
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
+};
 use crate::corpus::{CorpusError, Document, Place, Problem};
-use crate::search::{Neighbor, NeighborLists};
+use crate::search::Neighbor;
 use crate::stream::batch_size;
 use crate::vectors::{Labeled, StoredVectors};
+use crate::vote::Voters;
 
 /// Batches that wait between two stages.
 const QUEUE: usize = 2;
@@ -139,7 +142,7 @@ struct Vectorized {
 /// A batch whose neighbors were found.
 struct Searched {
     batch: Vectorized,
-    neighbors: NeighborLists,
+    neighbors: FoundNeighbors,
 }
 
 /// Classifies test documents and measures how well that went. Each stage runs on a thread of its own, so that
@@ -179,7 +182,7 @@ pub fn evaluate(
         let searching = thread::Builder::new()
             .name("search".to_owned())
             .spawn_scoped(scope, move || {
-                search_batches(classifier, one_more.k, (vectorized, spare), &to_vote)
+                search_batches(classifier, &one_more, (vectorized, spare), &to_vote)
             })
             .map_err(EvaluateError::Thread)?;
         let mut vote = Stage::empty("test: vote");
@@ -265,8 +268,8 @@ fn vectorize_batches(
 
 fn search_batches(
     classifier: &Classifier,
-    k: NonZeroUsize,
-    (vectorized, spare): (Receiver<Result<Vectorized, ClassifyError>>, Receiver<NeighborLists>),
+    options: &ClassifyOptions,
+    (vectorized, spare): (Receiver<Result<Vectorized, ClassifyError>>, Receiver<FoundNeighbors>),
     to_vote: &SyncSender<Result<Searched, ClassifyError>>,
 ) -> Stage {
     let mut stage = Stage::empty("test: search");
@@ -274,7 +277,7 @@ fn search_batches(
         let start = Instant::now();
         let made = batch.and_then(|batch| {
             let mut neighbors = spare.try_recv().unwrap_or_default();
-            let _ = classifier.neighbors(&batch.vectors, k, &mut neighbors)?;
+            let _ = classifier.neighbors(&batch.vectors, options, &mut neighbors)?;
             stage.add(batch.documents.len() as u64, start);
             Ok(Searched { batch, neighbors })
         });
@@ -289,7 +292,7 @@ fn search_batches(
 fn vote_batches(
     classifier: &Classifier,
     options: &ClassifyOptions,
-    (found, give_back): (&Receiver<Result<Searched, ClassifyError>>, &Sender<NeighborLists>),
+    (found, give_back): (&Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
     (evaluator, stage): (&mut Evaluator, &mut Stage),
     progress: &dyn Fn(u64),
 ) -> Result<(), EvaluateError> {
@@ -311,10 +314,12 @@ fn vote_batches(
     Ok(())
 }
 
-/// Whether the neighbor after the `k`-th is as similar as the `k`-th.
-fn tied_at(k: NonZeroUsize, neighbors: &[Neighbor]) -> bool {
+/// Whether, in one of the lists, the neighbor after the `k`-th is as similar as the `k`-th.
+fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
     let k = k.get();
-    neighbors
-        .get(k)
-        .is_some_and(|next| next.similarity.to_bits() == neighbors[k - 1].similarity.to_bits())
+    let tied = |list: &[Neighbor]| {
+        list.get(k)
+            .is_some_and(|next| next.similarity.to_bits() == list[k - 1].similarity.to_bits())
+    };
+    voters.lists().iter().any(|(list, _)| tied(list))
 }

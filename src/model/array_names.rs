@@ -44,3 +44,7 @@ pub(crate) const CURVE_STARTS: &str = "calibration.starts";
 pub(crate) const CURVE_SCORES: &str = "calibration.scores";
 /// The probabilities of the curves' points.
 pub(crate) const CURVE_PROBABILITIES: &str = "calibration.probabilities";
+/// The dense vectors of the documents, one after the other.
+pub(crate) const DENSE_VECTORS: &str = "dense.vectors";
+/// The dense vectors of the terms, one after the other.
+pub(crate) const DENSE_PROJECTION: &str = "dense.projection";

@@ -2,6 +2,7 @@
 
 use super::error::invalid;
 use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
+use crate::dense::DenseFeatures;
 
 impl Model {
     /// Checks everything that the program relies on and that types do not ensure.
@@ -25,6 +26,7 @@ impl Model {
         if let Err(what) = settings.decision.check(labels) {
             return wrong("settings", what);
         }
+        self.check_dense()?;
         if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
             return wrong("settings", what);
         }
@@ -89,6 +91,29 @@ impl Model {
         });
         if !rising || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
             return wrong(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
+        }
+        Ok(())
+    }
+
+    /// Checks that dense vectors, their share of the votes and the input go together.
+    fn check_dense(&self) -> Result<(), ModelProblem> {
+        let settings = &self.settings;
+        let share = settings.dense_share;
+        let fits = match (&settings.dense, self.has_terms()) {
+            (None, true) => share.to_bits() == 0,
+            (None, false) => false,
+            (Some(dense), false) => {
+                share.to_bits() == 1f64.to_bits()
+                    && matches!(dense.features, DenseFeatures::Given { .. })
+            }
+            (Some(dense), true) => {
+                (0.0..=1.0).contains(&share)
+                    && (dense.features != DenseFeatures::WordVectors
+                        || matches!(settings.input, InputSpec::Text(_)))
+            }
+        };
+        if !fits || (!self.has_terms() && !self.arrays.vocabulary.is_empty()) {
+            return Err(invalid("settings")("the dense vectors do not match the input".to_owned()));
         }
         Ok(())
     }

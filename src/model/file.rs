@@ -10,9 +10,11 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, array_names,
+    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, WITHOUT_DENSE,
+    array_names,
 };
 use crate::calibrate::Calibration;
+use crate::dense::DensePart;
 use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
 use crate::vocabulary::{TermKind, Vocabulary};
@@ -47,7 +49,8 @@ impl Model {
         let arrays = self.arrays.list();
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
-        let settings = Settings { version: VERSION, checksums, ..self.settings.clone() };
+        let version = if self.dense().is_some() { VERSION } else { WITHOUT_DENSE };
+        let settings = Settings { version, checksums, ..self.settings.clone() };
         let json = serde_json::to_string(&settings).map_err(ModelProblem::Settings)?;
         Ok(container::write_to(output, FILE_KEY, json, arrays)?)
     }
@@ -137,6 +140,14 @@ impl Arrays {
             list.push((array_names::TEXTS, Dtype::U8, text));
             list.push((array_names::TEXT_OFFSETS, Dtype::U64, bytes(offsets)));
         }
+        if let Some(dense) = &self.dense {
+            let values = bytemuck::cast_slice(dense.vectors().values());
+            list.push((array_names::DENSE_VECTORS, Dtype::F32, values));
+            if let Some(projection) = dense.projection() {
+                let values = bytemuck::cast_slice(projection.terms().values());
+                list.push((array_names::DENSE_PROJECTION, Dtype::F32, values));
+            }
+        }
         if let Some(calibration) = &self.calibration {
             let floats = bytemuck::cast_slice::<f64, u8>;
             list.extend([
@@ -152,7 +163,7 @@ impl Arrays {
     fn read(file: &mut Container, settings: &Settings) -> Result<Self, ModelProblem> {
         let kind = match settings.input {
             InputSpec::Text(_) => TermKind::Text,
-            InputSpec::Features(_) => TermKind::Columns,
+            InputSpec::Features(_) | InputSpec::Vectors(_) => TermKind::Columns,
         };
         let terms = Strings::read(file, array_names::TERMS, array_names::TERM_OFFSETS)?;
         let frequencies = file.array(array_names::DOCUMENT_FREQUENCIES, Dtype::U32)?;
@@ -179,6 +190,21 @@ impl Arrays {
         } else {
             None
         };
+        let ids = Strings::read(file, array_names::IDS, array_names::ID_OFFSETS)?;
+        let dense = match &settings.dense {
+            None => None,
+            Some(spec) => {
+                let vectors = file.array(array_names::DENSE_VECTORS, Dtype::F32)?;
+                let projection = file.has(array_names::DENSE_PROJECTION);
+                let projection = projection
+                    .then(|| file.array(array_names::DENSE_PROJECTION, Dtype::F32))
+                    .transpose()?;
+                let (documents, terms) = (ids.len(), vocabulary.len());
+                let part =
+                    DensePart::checked(spec.clone(), (documents, vectors), (terms, projection))?;
+                Some(part)
+            }
+        };
         Ok(Self {
             vocabulary,
             idf: file.array(array_names::IDF, Dtype::F64)?,
@@ -186,10 +212,11 @@ impl Arrays {
             label_names: Strings::read(file, array_names::LABELS, array_names::LABEL_OFFSETS)?,
             label_indptr: file.array(array_names::LABEL_BOUNDS, Dtype::U64)?,
             label_indices: file.array(array_names::LABEL_NUMBERS, Dtype::U32)?,
-            ids: Strings::read(file, array_names::IDS, array_names::ID_OFFSETS)?,
+            ids,
             weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
             texts: texts.transpose()?,
             calibration,
+            dense,
         })
     }
 }

@@ -181,11 +181,7 @@ impl Dense {
         }
     }
 
-    fn find(
-        &self,
-        request: &Request<'_>,
-        found: &mut NeighborLists,
-    ) -> Result<u64, SearchError> {
+    fn find(&self, request: &Request<'_>, found: &mut NeighborLists) -> Result<u64, SearchError> {
         let expected = self.rows.dimension();
         let queries: VectorsView<'_> = match request.rows {
             QueryRows::Dense(rows) if rows.dimension() == expected => rows,
@@ -222,7 +218,9 @@ impl Dense {
                 directed: self.directed.as_ref(),
                 // A query without a direction has no neighbors.
                 radius: match self.kernel.metric {
-                    Metric::Angular if points.point(query).iter().all(|&value| value == 0.0) => -1.0,
+                    Metric::Angular if points.point(query).iter().all(|&value| value == 0.0) => {
+                        -1.0
+                    }
                     _ => self.kernel.radius(0.0),
                 },
                 found: BinaryHeap::new(),
@@ -375,10 +373,8 @@ impl Collector for Nearest<'_> {
 
     fn offer(&mut self, near: Near) {
         let similarity = self.kernel.similarity(near.distance);
-        let hit = Hit {
-            neighbor: Neighbor { row: near.point, similarity },
-            distance: near.distance,
-        };
+        let hit =
+            Hit { neighbor: Neighbor { row: near.point, similarity }, distance: near.distance };
         let is_full = self.found.len() == self.k;
         if similarity <= 0.0
             || near.distance > self.radius
@@ -441,9 +437,8 @@ pub fn learn_scale(
     let provisional = Kernel { metric, scale: 1.0 };
     let engine = Dense::new(Arc::clone(rows), provisional, DenseIndex::Auto, threads.clone())?;
     let count = rows.rows().min(SAMPLE);
-    let sample: Vec<f32> = (0..count)
-        .flat_map(|at| rows.row(at * rows.rows() / count).iter().copied())
-        .collect();
+    let sample: Vec<f32> =
+        (0..count).flat_map(|at| rows.row(at * rows.rows() / count).iter().copied()).collect();
     let queries = QueryPoints { dimension: rows.dimension(), values: &sample };
     let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
     let ask = |_| Other(0, f32::INFINITY);

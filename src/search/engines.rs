@@ -7,7 +7,11 @@ use std::sync::Arc;
 use gpu_runtime::Device;
 
 use super::cuda::Failed;
-use super::{Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Search, SearchError};
+use super::{
+    Cuda, CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, Search,
+    SearchError,
+};
+use crate::dense::{Kernel, Vectors};
 use crate::matrix::Csr;
 use crate::threads::Threads;
 
@@ -108,6 +112,8 @@ impl FromStr for EngineKind {
 pub struct Engines {
     kind: EngineKind,
     device: Option<Device>,
+    /// The index over dense vectors.
+    index: DenseIndex,
     threads: Threads,
     /// Whether the CPU takes over if the GPU fails.
     fall_back: bool,
@@ -123,7 +129,13 @@ impl Engines {
     /// The [`Inverted`] engine.
     pub fn cpu(threads: &Threads) -> Self {
         let kind = EngineKind::Inverted;
-        Self { kind, device: None, threads: threads.clone(), fall_back: true }
+        Self {
+            kind,
+            device: None,
+            index: DenseIndex::Auto,
+            threads: threads.clone(),
+            fall_back: true,
+        }
     }
 
     /// The [`Exhaustive`] engine.
@@ -134,13 +146,33 @@ impl Engines {
     /// A GPU engine. If the GPU fails, the CPU takes over and a `tracing` warning is emitted.
     pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads) -> Self {
         let kind = EngineKind::Cuda(engine);
-        Self { kind, device: Some(device), threads: threads.clone(), fall_back: true }
+        let (device, threads) = (Some(device), threads.clone());
+        Self { kind, device, index: DenseIndex::Auto, threads, fall_back: true }
     }
 
     /// Makes a GPU failure an error instead of falling back to the CPU: for measurements.
     #[must_use]
     pub fn without_fall_back(self) -> Self {
         Self { fall_back: false, ..self }
+    }
+
+    /// Searches dense vectors with this index.
+    #[must_use]
+    pub fn with_index(self, index: DenseIndex) -> Self {
+        Self { index, ..self }
+    }
+
+    /// Creates an engine over dense training vectors; it runs on the CPU. For angles, the vectors must be of length 1 or 0.
+    ///
+    /// # Errors
+    /// If the vectors cannot be indexed.
+    pub fn dense(
+        &self,
+        training: &Arc<Vectors>,
+        kernel: Kernel,
+    ) -> Result<Arc<dyn Search>, SearchError> {
+        let (rows, threads) = (Arc::clone(training), self.threads.clone());
+        Ok(Arc::new(Dense::new(rows, kernel, self.index, threads)?))
     }
 
     /// The threads.

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::stop::NEVER;
 use super::{Allow, SearchError, Stop};
-use crate::dense::VectorsView;
-use crate::matrix::{Csr, CsrView};
+use crate::dense::{Vectors, VectorsView};
+use crate::matrix::{Csr, CsrBuilder, CsrView, row};
 use crate::threads::Threads;
 
 /// Query rows.
@@ -26,6 +26,45 @@ impl QueryRows<'_> {
         match self {
             Self::Sparse(rows) => rows.rows(),
             Self::Dense(rows) => rows.rows(),
+        }
+    }
+
+    /// Copies of some of the rows.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub(crate) fn select(&self, numbers: &[u32]) -> SelectedRows {
+        match self {
+            Self::Sparse(rows) => {
+                let mut selected = CsrBuilder::default();
+                for &number in numbers {
+                    let (terms, weights) = row(rows, number as usize);
+                    selected.push_row(terms.iter().copied().zip(weights.iter().copied()));
+                }
+                SelectedRows::Sparse(selected.build(rows.cols()))
+            }
+            Self::Dense(rows) => {
+                let size = rows.dimension();
+                let row = |&number: &u32| &rows.values()[number as usize * size..][..size];
+                let values: Vec<f32> = numbers.iter().flat_map(row).copied().collect();
+                SelectedRows::Dense(Vectors::new(size, values).expect("whole rows"))
+            }
+        }
+    }
+}
+
+/// Query rows that own their values.
+#[derive(Debug)]
+pub(crate) enum SelectedRows {
+    Sparse(Csr),
+    Dense(Vectors),
+}
+
+impl SelectedRows {
+    pub(crate) fn view(&self) -> QueryRows<'_> {
+        match self {
+            Self::Sparse(rows) => rows.into(),
+            Self::Dense(rows) => rows.view().into(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Stop {
 }
 
 /// The default of a request without a stop.
-pub(super) static NEVER: Stop = Stop::new();
+pub(crate) static NEVER: Stop = Stop::new();
 
 impl Stop {
     /// Never stops until [`Stop::stop`] is called.

@@ -2,6 +2,7 @@
 //! search.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use super::{
     Event, FreeFeatures, NearDuplicateLimit, OnEvent, TrainError, Trainer, TuneOptions, cut,
@@ -9,23 +10,88 @@ use super::{
 use crate::calibrate::{Abstention, Calibration};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
-use crate::matrix::Csr;
+use crate::dense::{DensePart, Vectors};
 use crate::model::InputSpec;
-use crate::search::{Search, SearchError};
+use crate::search::{QueryRows, Search, SearchError};
+use crate::tfidf::Weighting;
 use crate::tune::{
-    Exclusion, Free, Grid, LeaveOneOut, NearDuplicates, Rules, Step, TuningReport, abstention,
-    calibrate, learn, near_limit, revote, window,
+    Exclusion, Free, Grid, LeaveOneOut, NearDuplicates, Rules, Step, TuningReport, Weighted,
+    abstention, calibrate, learn, near_limit, revote, window,
 };
 use crate::vote::TrainingLabels;
 
-/// Training rows to be searched among themselves.
+/// An engine over training rows, and the rows as queries.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) engine: &'a dyn Search,
+    pub(super) queries: QueryRows<'a>,
+}
+
+/// Training rows to be searched among themselves: by terms, by dense vectors, or both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrainingRows<'a> {
-    pub(super) engine: &'a dyn Search,
-    /// The rows as queries.
-    pub(super) queries: &'a Csr,
+    pub(super) terms: Option<View<'a>>,
+    pub(super) vectors: Option<View<'a>>,
+    /// The share of the neighbors by vectors in the votes, if it is fixed.
+    pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
 }
+
+impl TrainingRows<'_> {
+    /// The leave-one-out neighbors of all rows, with a share of those by vectors.
+    fn leave_one_out(
+        &self,
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        share: f64,
+        progress: &dyn Fn(u64),
+    ) -> Result<LeaveOneOut, SearchError> {
+        let rows: Vec<u32> = (0u32..).take(self.labels.weights.len()).collect();
+        let search = |View { engine, queries }: View<'_>| {
+            LeaveOneOut::search(engine, queries, &rows, k, exclusion, progress)
+        };
+        let terms = self.terms.filter(|_| self.vectors.is_none() || share < 1.0).map(search);
+        let vectors = self.vectors.filter(|_| self.terms.is_none() || share > 0.0).map(search);
+        Ok(match (terms.transpose()?, vectors.transpose()?) {
+            (Some(terms), Some(vectors)) => LeaveOneOut::mixed(terms, vectors, share),
+            (Some(found), None) | (None, Some(found)) => found,
+            (None, None) => LeaveOneOut::default(),
+        })
+    }
+}
+
+/// Engines over training rows while a model is tuned.
+#[derive(Debug)]
+pub(super) struct Prepared<'a> {
+    weighted: &'a Weighted,
+    part: Option<&'a DensePart>,
+    terms: Option<Arc<dyn Search>>,
+    vectors: Option<Arc<dyn Search>>,
+    /// The dense vectors as queries, if those of documents are others.
+    queries: Option<Vectors>,
+}
+
+impl Prepared<'_> {
+    /// The rows to be searched.
+    pub(super) fn rows<'b>(
+        &'b self,
+        labels: TrainingLabels<'b>,
+        share: Option<f64>,
+    ) -> TrainingRows<'b> {
+        let terms = self.terms.as_deref().map(|engine| {
+            let queries = (&**self.weighted.queries()).into();
+            View { engine, queries }
+        });
+        let vectors = self.vectors.as_deref().zip(self.part).map(|(engine, part)| {
+            let queries = self.queries.as_ref().unwrap_or(part.vectors());
+            View { engine, queries: queries.view().into() }
+        });
+        TrainingRows { terms, vectors, share, labels }
+    }
+}
+
+/// The shares of the neighbors by vectors that tuning tries.
+const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
 
 /// What one leave-one-out search has learned.
 #[derive(Debug)]
@@ -39,10 +105,10 @@ pub(super) struct Learnt {
 /// Documents that are not neighbors of each other while tuning.
 #[derive(Debug, Default)]
 pub(super) struct Excluded {
-    above: Option<f32>,
-    near: NearDuplicates,
+    pub(super) above: Option<f32>,
+    pub(super) near: NearDuplicates,
     /// Documents left out before and after each document when settings are compared.
-    window: u32,
+    pub(super) window: u32,
     /// The group of each document; empty if there are no groups.
     pub(super) groups: Vec<u32>,
 }
@@ -58,14 +124,19 @@ impl Excluded {
         if window > 0 {
             on_event(Event::Window(window));
         }
-        let view = training.queries.view();
-        let above = match limit {
-            NearDuplicateLimit::Above(limit) => Some(limit),
-            NearDuplicateLimit::Found if cosine => near_limit(training.engine, &view)?,
-            NearDuplicateLimit::Found | NearDuplicateLimit::Off => None,
+        // Texts tell near-duplicates better than their dense vectors, most of which are similar.
+        let view = training.terms.or(training.vectors);
+        let above = match (limit, training.terms) {
+            (NearDuplicateLimit::Above(limit), _) => Some(limit),
+            (NearDuplicateLimit::Found, Some(View { engine, queries })) if cosine => {
+                near_limit(engine, queries)?
+            }
+            (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
         };
-        let Some(limit) = above else { return Ok(Self { window, ..Self::default() }) };
-        let near = NearDuplicates::search(training.engine, &view, limit)?;
+        let (Some(limit), Some(view)) = (above, view) else {
+            return Ok(Self { window, ..Self::default() });
+        };
+        let near = NearDuplicates::search(view.engine, view.queries, limit)?;
         on_event(Event::NearDuplicates { documents: near.documents(), above: limit });
         Ok(Self { above, near, window, groups: Vec::new() })
     }
@@ -87,6 +158,7 @@ impl FreeFeatures {
         let (text, weighed) = match input {
             InputSpec::Text(_) => (true, false),
             InputSpec::Features(spec) => (false, !spec.counts),
+            InputSpec::Vectors(_) => (false, true),
         };
         Free {
             analyzer: text && self.analyzer,
@@ -99,6 +171,26 @@ impl FreeFeatures {
 }
 
 impl Trainer {
+    /// The engines that the options need.
+    pub(super) fn prepared<'a>(
+        &self,
+        weighted: &'a Weighted,
+        weighting: Weighting,
+        part: Option<&'a DensePart>,
+    ) -> Result<Prepared<'a>, SearchError> {
+        let by_terms = self.options.dense.as_ref().is_none_or(|dense| dense.with_terms);
+        let terms = by_terms.then(|| self.engines.engine(weighted.documents())).transpose()?;
+        let vectors = part.map(|part| self.engines.dense(part.vectors(), part.spec().kernel()));
+        let projection = part.and_then(DensePart::projection);
+        let queries = projection.filter(|_| !weighting.is_symmetric()).map(|projection| {
+            let rows = weighted.queries().view();
+            let values = projection.project_all(&rows, self.engines.threads());
+            Vectors::new(projection.dimension(), values)
+        });
+        let (vectors, queries) = (vectors.transpose()?, queries.transpose()?);
+        Ok(Prepared { weighted, part, terms, vectors, queries })
+    }
+
     /// The best k, vote and decision by a single leave-one-out search of all documents. `unknown`
     /// returns the share of a document's terms that would be unknown if it were left out.
     #[expect(clippy::too_many_arguments, reason = "each is a different thing, used once")]
@@ -109,7 +201,7 @@ impl Trainer {
         several: bool,
         excluded: &Excluded,
         unknown: &dyn Fn(u32) -> f64,
-        features: Vec<Step>,
+        mut features: Vec<Step>,
         on_event: OnEvent<'_>,
     ) -> Result<Learnt, TrainError> {
         let options = &self.options;
@@ -121,14 +213,19 @@ impl Trainer {
             return Err(TrainError::CompensationForSeveral);
         }
         let labels = training.labels;
-        let view = training.queries.view();
-        let rows: Vec<u32> = (0u32..).take(view.rows()).collect();
-        let k_max = cut(tuning.k_max, rows.len());
-        let search = |k, exclusion| {
+        let rows = labels.weights.len();
+        let k_max = cut(tuning.k_max, rows);
+        let both = training.terms.is_some() && training.vectors.is_some();
+        let free_share = both && training.share.is_none();
+        let search = |k, exclusion, share| {
             let left_out = |documents| on_event(Event::LeftOut(documents));
-            LeaveOneOut::search(training.engine, &view, &rows, k, exclusion, &left_out)
+            training.leave_one_out(k, exclusion, share, &left_out)
         };
-        let found = search(options.k.unwrap_or(k_max), excluded.exclusion())?;
+        let share = training.share.unwrap_or(0.5);
+        let mut found = search(options.k.unwrap_or(k_max), excluded.exclusion(), share)?;
+        if free_share {
+            found = self.best_share(found, labels, several, tuning, &mut features, on_event);
+        }
         let mut grid = Grid::full(k_max, several, tuning.objective);
         if let Some(k) = options.k {
             grid.ks = vec![k.get()];
@@ -142,7 +239,7 @@ impl Trainer {
         let found = if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
-            let found = search(k, excluded.always())?;
+            let found = search(k, excluded.always(), found.dense_share)?;
             (decision, figures) = learn(&found, labels, &tuned.best);
             found
         } else {
@@ -158,16 +255,51 @@ impl Trainer {
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
             objective: tuning.objective,
-            documents: rows.len() as u64,
+            documents: rows as u64,
             near_duplicates_above: excluded.above,
             window: excluded.window,
             documents_with_near_duplicates: excluded.near.documents(),
             features,
+            dense_share: training.vectors.map(|_| found.dense_share),
             best: tuned.best,
             figures,
             trials: tuned.trials,
         };
         on_event(Event::Tuned(&report));
         Ok(Learnt { decision, report, calibration, abstention })
+    }
+
+    /// The neighbors with the share of those by vectors that is best for a few k and votes; of equal ones, the one nearest to a
+    /// half.
+    fn best_share(
+        &self,
+        mut found: LeaveOneOut,
+        labels: TrainingLabels<'_>,
+        several: bool,
+        tuning: &TuneOptions,
+        steps: &mut Vec<Step>,
+        on_event: OnEvent<'_>,
+    ) -> LeaveOneOut {
+        let mut grid = Grid::coarse(tuning.k_max, several, tuning.objective);
+        if let Some(k) = self.options.k {
+            grid.ks = vec![k.get()];
+        }
+        if let Some(vote) = self.options.vote {
+            grid = grid.with_vote(vote);
+        }
+        let mut best: Option<(f64, f64)> = None;
+        for share in SHARES {
+            found = found.with_dense_share(share);
+            let trial = revote(&found, labels, &grid, self.engines.threads()).best;
+            let value = tuning.objective.of(trial.figures);
+            let kept = best.is_none_or(|(most, _)| value > most);
+            let step = Step { change: format!("dense share {share}"), trial, kept };
+            on_event(Event::Step { step: &step, objective: tuning.objective });
+            steps.push(step);
+            if kept {
+                best = Some((value, share));
+            }
+        }
+        found.with_dense_share(best.map_or(0.5, |(_, share)| share))
     }
 }

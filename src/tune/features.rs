@@ -81,7 +81,7 @@ impl Weighted {
     ) -> Result<LeaveOneOut, SearchError> {
         let engine = engines.engine(&self.documents)?;
         let queries = self.queries().view();
-        LeaveOneOut::search(&*engine, &queries, rows, k, exclusion, progress)
+        LeaveOneOut::search(&*engine, queries, rows, k, exclusion, progress)
     }
 }
 
@@ -189,7 +189,7 @@ impl Trials<'_> {
             let rows: Vec<u32> =
                 self.sample.iter().copied().filter(|&row| fold(row) == left_out).collect();
             let tells = |row: u32| fold(row) != left_out;
-            found.append(match features.selection {
+            found.append(&match features.selection {
                 Some(selection) => {
                     let kept = counts.selected(selection, &tells);
                     search(&counts.clone().keep(&kept), &rows, &tells)?

@@ -1,8 +1,7 @@
 //! Every k and vote from a single leave-one-out search: each only re-votes.
 
 use crate::decide::{Decision, ThresholdRule, before_largest_gap, decide};
-use crate::search::Neighbor;
-use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, share};
+use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, mixed};
 
 use super::neighbors::LeaveOneOut;
 use super::thresholds::{
@@ -69,7 +68,7 @@ impl<'a> GridSearch<'a> {
             let gold = among.labels(row);
             let part = fold(grid_search.sample[document], found.len());
             let first = grid_search.labels.len();
-            for neighbor in neighbors {
+            for (_, _, neighbor) in neighbors.ranked() {
                 for &label in among.labels(neighbor.row) {
                     let slot = &mut slot_of[label as usize];
                     if *slot == u32::MAX {
@@ -95,7 +94,7 @@ impl<'a> GridSearch<'a> {
     }
 
     /// A document, as a training row number, and its neighbors.
-    fn get(&self, document: usize) -> (u32, &'a [Neighbor]) {
+    fn get(&self, document: usize) -> (u32, Voters<'a>) {
         self.found.get(self.sample[document])
     }
 
@@ -103,34 +102,40 @@ impl<'a> GridSearch<'a> {
     /// (increasing).
     pub(super) fn run(&self, weight: VoteWeight, ks: &[usize], mut at: impl FnMut(usize, &[f64])) {
         let documents = self.sample.len();
-        let mut sums = vec![0.0; self.labels.len()];
+        // For each slot and each document, by terms and by vectors.
+        let mut sums = vec![[0.0; 2]; self.labels.len()];
+        let mut totals = vec![[0.0; 2]; documents];
         let mut scores = vec![0.0; self.labels.len()];
-        let mut totals = vec![0.0; documents];
         // The position of each document's next vote in `votes`.
         let mut next: Vec<usize> = Vec::with_capacity(documents);
         let mut start = 0;
         for index in 0..documents {
             next.push(start);
-            let (_, neighbors) = self.get(index);
-            start += neighbors.iter().map(|n| self.among.labels(n.row).len()).sum::<usize>();
+            let (_, voters) = self.get(index);
+            start += voters.ranked().map(|(.., n)| self.among.labels(n.row).len()).sum::<usize>();
         }
         let mut rank = 0;
         for &k in ks {
             for index in 0..documents {
-                let (_, neighbors) = self.get(index);
-                let Some(best) = neighbors.first() else { continue };
-                for (at, neighbor) in neighbors.iter().enumerate().take(k).skip(rank) {
-                    let counts = weight.counts(neighbor.similarity, at, best.similarity)
+                let (_, voters) = self.get(index);
+                if voters.is_empty() {
+                    continue;
+                }
+                let shares = voters.first(k).lists().map(|(_, share)| share);
+                let best =
+                    voters.lists().map(|(list, _)| list.first().map_or(0.0, |n| n.similarity));
+                for (list, at, neighbor) in voters.ranked_from(rank, k) {
+                    let counts = weight.counts(neighbor.similarity, at, best[list])
                         * f64::from(self.among.weights[neighbor.row as usize]);
-                    totals[index] += counts;
+                    totals[index][list] += counts;
                     let labels = self.among.labels(neighbor.row).len();
                     for &slot in &self.votes[next[index]..next[index] + labels] {
-                        sums[slot as usize] += counts;
+                        sums[slot as usize][list] += counts;
                     }
                     next[index] += labels;
                 }
                 for slot in self.slots_of(index) {
-                    scores[slot] = share(sums[slot], totals[index]);
+                    scores[slot] = mixed(sums[slot], totals[index], shares);
                 }
             }
             rank = k;

@@ -2,11 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use crate::matrix::{CsrBuilder, CsrView, row};
 use crate::search::{
-    Allow, Neighbor, NeighborLists, Request, RowLists, RowRange, Search, SearchError,
+    Allow, Neighbor, NeighborLists, QueryRows, Request, RowLists, RowRange, Search, SearchError,
 };
-use crate::vote::TrainingLabels;
+use crate::vote::{TrainingLabels, Voters};
 
 /// The maximum number of queries searched together.
 const BATCH: usize = 2_048;
@@ -57,11 +56,12 @@ impl NearDuplicates {
     ///
     /// # Errors
     /// If the queries do not match the engine's rows.
-    pub fn search(
+    pub fn search<'q>(
         engine: &dyn Search,
-        queries: &CsrView<'_>,
+        queries: impl Into<QueryRows<'q>>,
         limit: f32,
     ) -> Result<Self, SearchError> {
+        let queries = queries.into();
         let mut found = Self { bounds: vec![0], rows: Vec::new() };
         let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
         let mut lists = NeighborLists::default();
@@ -100,20 +100,17 @@ impl NearDuplicates {
 /// The `k` nearest rows of some documents, without the documents themselves and the excluded rows.
 fn search_others(
     engine: &dyn Search,
-    queries: &CsrView<'_>,
+    queries: QueryRows<'_>,
     documents: &[u32],
     k: NonZeroUsize,
     exclusion: Exclusion<'_>,
     found: &mut NeighborLists,
 ) -> Result<(), SearchError> {
-    let mut builder = CsrBuilder::default();
     let around: Vec<RowRange> =
         documents.iter().map(|&row| RowRange::around(row, exclusion.window)).collect();
     let (mut bounds, mut listed) = (vec![0], Vec::new());
     let mut groups = Vec::new();
     for &document in documents {
-        let (terms, weights) = row(queries, document as usize);
-        builder.push_row(terms.iter().copied().zip(weights.iter().copied()));
         if let Some(near) = exclusion.near {
             listed.extend_from_slice(near.of(document));
             bounds.push(listed.len());
@@ -127,25 +124,49 @@ fn search_others(
     if !exclusion.groups.is_empty() {
         allow = allow.except_group(exclusion.groups, &groups);
     }
-    let rows = builder.build(queries.cols());
-    let _ = engine.search(&Request::new(&rows, k).among(allow), found)?;
+    let rows = queries.select(documents);
+    let _ = engine.search(&Request::new(rows.view(), k).among(allow), found)?;
     Ok(())
 }
 
-/// Left-out documents and their neighbors among the others.
+/// The neighbors of many documents, list after list.
 #[derive(Debug, Clone)]
-pub struct LeaveOneOut {
-    /// The documents that were left out, one at a time, as training row numbers.
-    pub(crate) rows: Vec<u32>,
-    /// The neighbors of `rows[i]` are `neighbors[bounds[i]..bounds[i + 1]]`, best first.
+pub(crate) struct Lists {
+    /// The neighbors of document `i` are `neighbors[bounds[i]..bounds[i + 1]]`, best first.
     pub(crate) bounds: Vec<usize>,
     pub(crate) neighbors: Vec<Neighbor>,
 }
 
-impl Default for LeaveOneOut {
+impl Default for Lists {
     fn default() -> Self {
-        Self { rows: Vec::new(), bounds: vec![0], neighbors: Vec::new() }
+        Self { bounds: vec![0], neighbors: Vec::new() }
     }
+}
+
+impl Lists {
+    fn get(&self, index: usize) -> &[Neighbor] {
+        match (self.bounds.get(index), self.bounds.get(index + 1)) {
+            (Some(&start), Some(&end)) => &self.neighbors[start..end],
+            _ => &[],
+        }
+    }
+
+    fn append(&mut self, other: &Self) {
+        let start = self.neighbors.len();
+        self.neighbors.extend_from_slice(&other.neighbors);
+        self.bounds.extend(other.bounds[1..].iter().map(|bound| start + bound));
+    }
+}
+
+/// Left-out documents and their neighbors among the others: by terms, by dense vectors, or both.
+#[derive(Debug, Clone, Default)]
+pub struct LeaveOneOut {
+    /// The documents that were left out, one at a time, as training row numbers.
+    pub(crate) rows: Vec<u32>,
+    pub(crate) terms: Lists,
+    pub(crate) vectors: Lists,
+    /// The share of the neighbors by vectors in the votes.
+    pub(crate) dense_share: f64,
 }
 
 impl LeaveOneOut {
@@ -155,15 +176,16 @@ impl LeaveOneOut {
     ///
     /// # Errors
     /// If the queries do not match the engine's rows.
-    pub fn search(
+    pub fn search<'q>(
         engine: &dyn Search,
-        queries: &CsrView<'_>,
+        queries: impl Into<QueryRows<'q>>,
         rows: &[u32],
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
         progress: &dyn Fn(u64),
     ) -> Result<Self, SearchError> {
-        let mut found = Self { rows: rows.to_vec(), bounds: vec![0], neighbors: Vec::new() };
+        let queries = queries.into();
+        let mut found = Lists::default();
         // There are at most as many neighbors as other documents.
         let others = NonZeroUsize::new(queries.rows().saturating_sub(1));
         let k = k.min(others.unwrap_or(NonZeroUsize::MIN));
@@ -176,15 +198,37 @@ impl LeaveOneOut {
             }
             progress(found.bounds.len() as u64 - 1);
         }
-        Ok(found)
+        let rows = rows.to_vec();
+        Ok(match queries {
+            QueryRows::Sparse(_) => Self { rows, terms: found, ..Self::default() },
+            QueryRows::Dense(_) => {
+                Self { rows, vectors: found, dense_share: 1.0, ..Self::default() }
+            }
+        })
+    }
+
+    /// The same documents with the neighbors of both searches; `dense_share` of the votes are those of the neighbors by vectors.
+    ///
+    /// # Panics
+    /// If other documents were left out.
+    #[must_use]
+    pub fn mixed(terms: Self, vectors: Self, dense_share: f64) -> Self {
+        assert_eq!(terms.rows, vectors.rows, "the same documents");
+        Self { dense_share, vectors: vectors.vectors, ..terms }
+    }
+
+    /// The same neighbors with another share of those by vectors in the votes.
+    #[must_use]
+    pub fn with_dense_share(self, dense_share: f64) -> Self {
+        Self { dense_share, ..self }
     }
 
     /// Appends the documents of another search.
-    pub(crate) fn append(&mut self, other: Self) {
-        let start = self.neighbors.len();
-        self.rows.extend(other.rows);
-        self.neighbors.extend(other.neighbors);
-        self.bounds.extend(other.bounds[1..].iter().map(|bound| start + bound));
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.rows.extend_from_slice(&other.rows);
+        self.terms.append(&other.terms);
+        self.vectors.append(&other.vectors);
+        self.dense_share = other.dense_share;
     }
 
     /// The number of documents that were left out.
@@ -197,12 +241,13 @@ impl LeaveOneOut {
         self.rows.is_empty()
     }
 
-    /// A left-out document, as a training row number, and its neighbors, best first.
+    /// A left-out document, as a training row number, and its neighbors.
     ///
     /// # Panics
     /// If `index` is not below [`LeaveOneOut::len`].
-    pub fn get(&self, index: usize) -> (u32, &[Neighbor]) {
-        (self.rows[index], &self.neighbors[self.bounds[index]..self.bounds[index + 1]])
+    pub fn get(&self, index: usize) -> (u32, Voters<'_>) {
+        let (terms, vectors) = (self.terms.get(index), self.vectors.get(index));
+        (self.rows[index], Voters::both(terms, vectors, self.dense_share))
     }
 }
 
@@ -246,14 +291,18 @@ pub fn window(among: &TrainingLabels<'_>) -> u32 {
 ///
 /// # Errors
 /// If the queries do not match the engine's rows.
-pub fn near_limit(engine: &dyn Search, queries: &CsrView<'_>) -> Result<Option<f32>, SearchError> {
+pub fn near_limit<'q>(
+    engine: &dyn Search,
+    queries: impl Into<QueryRows<'q>>,
+) -> Result<Option<f32>, SearchError> {
+    let queries = queries.into();
     let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
     let step = (rows.len() / 4_000).max(1);
     let sample: Vec<u32> = rows.into_iter().step_by(step).collect();
     let one = NonZeroUsize::MIN;
     let found = LeaveOneOut::search(engine, queries, &sample, one, Exclusion::default(), &|_| ())?;
-    let best = (0..found.len()).filter_map(|index| found.get(index).1.first());
-    Ok(valley(best.map(|neighbor| neighbor.similarity)))
+    let best = (0..found.len()).map(|index| found.get(index).1).filter(|best| !best.is_empty());
+    Ok(valley(best.map(Voters::best_similarity)))
 }
 
 /// The number of bins of the histogram of best cosines.

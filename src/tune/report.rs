@@ -23,6 +23,9 @@ pub struct TuningReport {
     pub documents_with_near_duplicates: usize,
     /// The features that were tried.
     pub features: Vec<Step>,
+    /// The share of the neighbors by dense vectors in the votes, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense_share: Option<f64>,
     /// The best of `trials`.
     pub best: Trial,
     /// Its figures without a window, as used for thresholds.

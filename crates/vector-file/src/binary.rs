@@ -12,11 +12,7 @@ pub(super) fn bvecs(file: impl Read) -> Result<Rows, String> {
     vecs(file, 1, |bytes| f32::from(bytes[0]))
 }
 
-fn vecs(
-    mut file: impl Read,
-    size: usize,
-    value: impl Fn(&[u8]) -> f32,
-) -> Result<Rows, String> {
+fn vecs(mut file: impl Read, size: usize, value: impl Fn(&[u8]) -> f32) -> Result<Rows, String> {
     let (mut values, mut dimension, mut place) = (Vec::new(), 0, 0u64);
     let (mut head, mut row) = ([0; 4], Vec::new());
     for number in 0u64.. {

@@ -109,7 +109,9 @@ pub enum Problem {
     #[error(transparent)]
     Open(#[from] io::Error),
     /// The name does not tell the format.
-    #[error("the name does not tell the format; expected .npy, .fvecs, .bvecs, .idx or -ubyte, optionally with .gz")]
+    #[error(
+        "the name does not tell the format; expected .npy, .fvecs, .bvecs, .idx or -ubyte, optionally with .gz"
+    )]
     Name,
     /// The content does not have the format.
     #[error("{0}")]

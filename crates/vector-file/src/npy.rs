@@ -116,7 +116,7 @@ impl Header {
             "u2": u16 => f32::from,
             "u4": u32 => |x| x as f32,
             "u8": u64 => |x| x as f32,
-        )
+        );
     }
 }
 

@@ -27,7 +27,7 @@ fn sampled_to(found: &LeaveOneOut, among: &TrainingLabels<'_>, most: Size) -> Ve
     // The last document that has a neighbor with each label.
     let mut seen = vec![usize::MAX; among.sizes.len()];
     for index in 0..found.len() {
-        for neighbor in found.get(index).1 {
+        for (_, _, neighbor) in found.get(index).1.ranked() {
             let labels = among.labels(neighbor.row);
             size.votes += labels.len();
             for &label in labels {
@@ -55,8 +55,8 @@ mod tests {
         let mut found = LeaveOneOut { rows: (0..10).collect(), ..LeaveOneOut::default() };
         for row in 0..10 {
             let next = (1..4).map(|step| Neighbor { row: (row + step) % 10, similarity: 0.5 });
-            found.neighbors.extend(next);
-            found.bounds.push(found.neighbors.len());
+            found.terms.neighbors.extend(next);
+            found.terms.bounds.push(found.terms.neighbors.len());
         }
         (found, indptr, indices)
     }

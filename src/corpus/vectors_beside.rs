@@ -1,0 +1,93 @@
+//! Dense vectors in a file beside the corpus, by the order of the documents or by their identifiers.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use vector_file::Rows;
+
+use super::source::Source;
+use super::{CorpusError, Place, Problem, ReadOptions};
+
+/// The vectors of a corpus's documents.
+#[derive(Debug)]
+pub struct VectorsBeside {
+    rows: Rows,
+    name: Arc<str>,
+    /// The row of each identifier; `None`: row `i` belongs to document `i`.
+    by_id: Option<HashMap<String, usize>>,
+}
+
+impl VectorsBeside {
+    /// Reads a file of vectors (`.npy`, `.fvecs`, `.bvecs`, IDX; also compressed by gzip) into memory. Row `i` belongs
+    /// to the `i`-th document that is read, or, with `ids`, a file of one identifier per line, to the document whose
+    /// identifier is on line `i`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, an identifier is there twice, or there are not as many as vectors.
+    pub fn read(path: &Path, ids: Option<&Path>) -> Result<Self, CorpusError> {
+        let name: Arc<str> = path.to_string_lossy().into();
+        let place = Place { source: Arc::clone(&name), line: None };
+        let rows = vector_file::open(path).map_err(|error| match error.problem {
+            vector_file::Problem::Open(error) => Problem::Io(error).at(&place),
+            problem => Problem::VectorFile { what: problem.to_string() }.at(&place),
+        })?;
+        let by_id = ids.map(|ids| numbered(ids, &rows, &name)).transpose()?;
+        Ok(Self { rows, name, by_id })
+    }
+
+    /// The number of values of a vector.
+    pub fn dimension(&self) -> usize {
+        self.rows.dimension
+    }
+
+    /// The vector of a document, by its number, from 0, or its identifier.
+    pub(super) fn vector(&self, number: u64, id: &str) -> Result<Vec<f32>, Problem> {
+        let (name, count) = (&self.name, self.rows.len());
+        let row = match &self.by_id {
+            Some(by_id) => by_id
+                .get(id)
+                .copied()
+                .ok_or_else(|| format!("{name} has no vector for the document `{id}`")),
+            None => usize::try_from(number)
+                .ok()
+                .filter(|&row| row < count)
+                .ok_or_else(|| format!("{name} has {count} vectors, but there are more documents")),
+        };
+        let row = row.map_err(|what| Problem::VectorsBeside { what })?;
+        Ok(self.rows.row(row).to_vec())
+    }
+
+    /// Checks, after the last of `read` documents, that no vector is left. By identifiers, some may be.
+    pub(super) fn check_end(&self, read: u64) -> Result<(), CorpusError> {
+        let count = self.rows.len();
+        if self.by_id.is_some() || count as u64 == read {
+            return Ok(());
+        }
+        let place = Place { source: Arc::clone(&self.name), line: None };
+        let what = format!("{count} vectors, but {read} documents");
+        Err(Problem::VectorsBeside { what }.at(&place))
+    }
+}
+
+fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
+    let mut lines = Source::open(path, &ReadOptions::default())?.lines();
+    let mut ids = HashMap::new();
+    while let Some((place, line)) = lines.next_placed()? {
+        let next = ids.len();
+        let what = match ids.insert(line.clone().into_owned(), next) {
+            Some(_) => format!("the identifier `{line}` is there twice"),
+            None if next >= rows.len() => {
+                format!("more identifiers than the {} vectors of {name}", rows.len())
+            }
+            None => continue,
+        };
+        return Err(Problem::VectorsBeside { what }.at(&place));
+    }
+    if ids.len() < rows.len() {
+        let what = format!("{} identifiers for the {} vectors of {name}", ids.len(), rows.len());
+        let place = Place { source: path.to_string_lossy().into(), line: None };
+        return Err(Problem::VectorsBeside { what }.at(&place));
+    }
+    Ok(ids)
+}

@@ -1,0 +1,68 @@
+//! The dense part of a model file, checked.
+
+use std::sync::Arc;
+
+use super::error::invalid;
+use super::{ModelProblem, array_names};
+use crate::dense::{
+    DenseFeatures, DensePart, DenseSpec, GREATEST, MOST_DIMENSIONS, Metric, Projection, Vectors,
+};
+use crate::matrix::Array;
+
+impl DensePart {
+    /// The part that a model file holds.
+    ///
+    /// # Errors
+    /// If an array does not match the settings, or holds values that no vector has.
+    pub(super) fn checked(
+        spec: DenseSpec,
+        (documents, values): (usize, Array<f32>),
+        (terms, projection): (usize, Option<Array<f32>>),
+    ) -> Result<Self, ModelProblem> {
+        let wrong = |what: &str| invalid(array_names::DENSE_VECTORS)(what.to_owned());
+        let settings = |what: &str| invalid("settings")(what.to_owned());
+        let dimension = spec.dimension as usize;
+        if dimension == 0 || dimension > MOST_DIMENSIONS {
+            return Err(settings("the number of dimensions is not from 1 to 65536"));
+        }
+        if !(spec.scale.is_finite() && spec.scale > 0.0) {
+            return Err(settings("the scale of the metric is not above 0"));
+        }
+        let rows = |values: Array<f32>, rows: usize| {
+            Vectors::new(dimension, values).ok().filter(|vectors| vectors.rows() == rows)
+        };
+        let vectors =
+            rows(values, documents).ok_or_else(|| wrong("not exactly one vector per document"))?;
+        if !vectors.values().iter().all(|value| value.abs() <= GREATEST) {
+            return Err(wrong("a value is not from -1e30 to 1e30"));
+        }
+        let is_unit = |row: &[f32]| {
+            let square: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+            square == 0.0 || (square - 1.0).abs() < 1e-3
+        };
+        let numbers = 0..vectors.rows();
+        if spec.metric == Metric::Angular
+            && !numbers.into_iter().all(|row| is_unit(vectors.row(row)))
+        {
+            return Err(wrong("a vector is neither of length 1 nor 0"));
+        }
+        let wrong = |what: &str| invalid(array_names::DENSE_PROJECTION)(what.to_owned());
+        let projection = match (&spec.features, projection) {
+            (DenseFeatures::Given { .. }, None) => None,
+            (DenseFeatures::Given { .. }, Some(_)) => {
+                return Err(wrong("documents bring their vectors along"));
+            }
+            (_, None) => return Err(wrong("it is missing")),
+            (features, Some(values)) => {
+                let terms =
+                    rows(values, terms).ok_or_else(|| wrong("not exactly one vector per term"))?;
+                if !terms.values().iter().all(|value| value.abs() <= GREATEST) {
+                    return Err(wrong("a value is not from -1e30 to 1e30"));
+                }
+                let is_mean = *features == DenseFeatures::WordVectors;
+                Some(Projection { terms, is_mean })
+            }
+        };
+        Ok(Self { spec, vectors: Arc::new(vectors), projection })
+    }
+}

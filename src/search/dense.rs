@@ -12,7 +12,7 @@ use metric_index::error::Error;
 use metric_index::index::{AnyIndex, Index, KdTree, Kind, search};
 use metric_index::metric::{Euclidean, Manhattan};
 use metric_index::neighbor::Neighbor as Near;
-use metric_index::points::{Points, Subset};
+use metric_index::points::{Points, Subset, Vectors as PointVectors};
 
 use super::request::all_finite;
 use super::stop::NEVER;
@@ -59,7 +59,11 @@ impl FromStr for DenseIndex {
         if text == "auto" {
             return Ok(Self::Auto);
         }
-        text.parse().map(Self::Kind).map_err(|error| format!("auto, or an index: {error}"))
+        let kind: Kind = text.parse().map_err(|error| format!("auto, or an index: {error}"))?;
+        // Whether its parameters make sense shows when an index is built.
+        let tried = kind.build(PointVectors::from(vec![[0f32], [1.0]]), Euclidean);
+        tried.map_err(|error| error.to_string())?;
+        Ok(Self::Kind(kind))
     }
 }
 

@@ -1,0 +1,503 @@
+//! Dense vectors as a user has them: from a field, a file beside the corpus, features, LSA, word vectors; alone and with terms.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fmt::Write as _;
+use std::fs;
+
+use classify::model::Model;
+use classify::random::Random;
+use serde_json::Value;
+
+mod room;
+
+use room::Room;
+
+const DIMENSION: usize = 5;
+const LABELS: [&str; 3] = ["a", "b", "c"];
+
+/// Vectors around the center of their label, with equal ones among them.
+fn vectors(count: usize, seed: u64) -> Vec<(usize, [f32; DIMENSION])> {
+    let mut random = Random::new(seed);
+    let one = |number: usize| {
+        let label = number % LABELS.len();
+        let mut vector = [0.0; DIMENSION];
+        for (at, value) in vector.iter_mut().enumerate() {
+            // Multiples of 1/4, so that every format holds them exactly.
+            let noise = [0.0, 0.25, 0.5, 0.75][random.below(4)];
+            *value = noise + if at == label { 1.0 } else { 0.0 };
+        }
+        (label, vector)
+    };
+    (0..count).map(one).collect()
+}
+
+fn npy(rows: &[(usize, [f32; DIMENSION])]) -> Vec<u8> {
+    let header = format!(
+        "{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {DIMENSION}), }}",
+        rows.len()
+    );
+    let header = format!("{header:<117}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.as_bytes());
+    rows.iter().flat_map(|(_, row)| row).for_each(|value| bytes.extend(value.to_le_bytes()));
+    bytes
+}
+
+impl Room {
+    /// `NAME.jsonl` with vectors, `NAME-bare.jsonl` without; the same as CSV, svmlight, `.npy`, `.fvecs`.
+    fn write(&self, name: &str, rows: &[(usize, [f32; DIMENSION])]) {
+        let (mut full, mut bare, mut csv, mut svmlight, mut ids) = (
+            String::new(),
+            String::new(),
+            String::from("id,label,v\n"),
+            String::new(),
+            String::new(),
+        );
+        let mut fvecs = Vec::new();
+        for (number, (label, vector)) in rows.iter().enumerate() {
+            let label = LABELS[*label];
+            let json = serde_json::to_string(vector).unwrap();
+            writeln!(full, r#"{{"id": "{number}", "label": "{label}", "v": {json}}}"#).unwrap();
+            writeln!(bare, r#"{{"id": "{number}", "label": "{label}"}}"#).unwrap();
+            let spaced = vector.map(|value| value.to_string()).join(" ");
+            writeln!(csv, "{number},{label},{spaced}").unwrap();
+            svmlight.push_str(label);
+            for (column, value) in (1..).zip(vector).filter(|(_, value)| **value != 0.0) {
+                write!(svmlight, " {column}:{value}").unwrap();
+            }
+            // The last column is always there, so that the dimension is known.
+            if vector[DIMENSION - 1] == 0.0 {
+                write!(svmlight, " {DIMENSION}:0").unwrap();
+            }
+            svmlight.push('\n');
+        }
+        // The file by identifiers is in another order.
+        for (number, (_, vector)) in rows.iter().enumerate().rev() {
+            writeln!(ids, "{number}").unwrap();
+            fvecs.extend(u32::try_from(DIMENSION).unwrap().to_le_bytes());
+            vector.iter().for_each(|value| fvecs.extend(value.to_le_bytes()));
+        }
+        fs::write(self.at(&format!("{name}.jsonl")), full).unwrap();
+        fs::write(self.at(&format!("{name}-bare.jsonl")), bare).unwrap();
+        fs::write(self.at(&format!("{name}.csv")), csv).unwrap();
+        fs::write(self.at(&format!("{name}.svm")), svmlight).unwrap();
+        fs::write(self.at(&format!("{name}.ids")), ids).unwrap();
+        fs::write(self.at(&format!("{name}.fvecs")), fvecs).unwrap();
+        fs::write(self.at(&format!("{name}.npy")), npy(rows)).unwrap();
+    }
+
+    fn given() -> (Self, [Vec<(usize, [f32; DIMENSION])>; 2]) {
+        let room = Self::empty();
+        let sets = [vectors(60, 1), vectors(25, 2)];
+        room.write("train", &sets[0]);
+        room.write("test", &sets[1]);
+        (room, sets)
+    }
+
+    fn ok(&self, line: &str) -> String {
+        let run = self.sh(line);
+        assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap()
+    }
+
+    fn fails(&self, line: &str, code: i32, message: &str) {
+        let run = self.sh(line);
+        let err = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(code), "{line}: {err}");
+        assert!(err.contains(message), "{line}: {err}");
+        assert!(!self.at("out").exists() && self.temporary().is_empty(), "{line}");
+    }
+}
+
+/// The labels and scores, without identifiers.
+fn answers(output: &str) -> Vec<(String, u64)> {
+    let answer = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let score = line["score"].as_f64().unwrap_or(-1.0);
+        (line["labels"].to_string(), score.to_bits())
+    };
+    output.lines().map(answer).collect()
+}
+
+/// Votes of the k nearest, one by one.
+#[expect(clippy::cast_possible_truncation, reason = "similarities are f32")]
+fn oracle(train: &[(usize, [f32; DIMENSION])], query: &[f32; DIMENSION], k: usize) -> usize {
+    let length = |v: &[f32]| v.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
+    let mut near: Vec<(f32, usize, usize)> = train
+        .iter()
+        .enumerate()
+        .map(|(row, (label, vector))| {
+            let dot: f64 =
+                vector.iter().zip(query).map(|(&x, &y)| f64::from(x) * f64::from(y)).sum();
+            // Rounded coarsely: these cosines differ by much more if they differ.
+            let cosine = dot / length(vector) / length(query);
+            ((cosine * 1e6).round() as f32, row, *label)
+        })
+        .collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut votes = [0; LABELS.len()];
+    near.iter().take(k).for_each(|&(.., label)| votes[label] += 1);
+    let most = *votes.iter().max().unwrap();
+    near.iter().find(|&&(.., label)| votes[label] == most).unwrap().2
+}
+
+#[test]
+fn every_way_in_gives_the_same_answers() {
+    let (room, [train, test]) = Room::given();
+    for metric in ["angular", "euclidean", "manhattan"] {
+        let how = format!("--metric {metric} -k 7 --vote uniform -q -o m");
+        room.ok(&format!("classify train train.jsonl --vector-field v {how}"));
+        // The model remembers the field.
+        let first = room.ok("classify predict m test.jsonl -q");
+        let model = fs::read(room.at("m")).unwrap();
+        assert_eq!(answers(&first).len(), test.len());
+        assert!(room.ok("classify predict m test.jsonl -q --vector-field v") == first);
+        let by_id = "--vectors test.fvecs --vector-ids test.ids";
+        assert!(room.ok(&format!("classify predict m test-bare.jsonl -q {by_id}")) == first);
+        assert!(room.ok("classify predict m test-bare.jsonl -q --vectors test.npy") == first);
+        let by_csv = room.ok("classify predict m test.csv -q");
+        assert!(by_csv == first);
+        for index in ["brute-force", "kd-tree", "vp-tree", "lc:4", "sss-index", "egnat", "m-tree"] {
+            let other = room.ok(&format!("classify predict m test.jsonl -q -j 3 --index {index}"));
+            assert!(other == first, "{index}");
+        }
+        room.ok(&format!("classify train train.csv --vector-field v {how}"));
+        assert!(fs::read(room.at("m")).unwrap() == model, "CSV trains the same model");
+        room.ok(&format!("classify train train-bare.jsonl --vectors train.npy {how}"));
+        assert!(room.ok("classify predict m test-bare.jsonl -q --vectors test.npy") == first);
+        // svmlight has no identifiers.
+        room.ok(&format!("classify train train.svm --features dense {how}"));
+        let by_features = room.ok("classify predict m test.svm -q");
+        assert_eq!(answers(&by_features), answers(&first));
+        if metric == "angular" {
+            for ((_, query), line) in test.iter().zip(first.lines()) {
+                let answer: Value = serde_json::from_str(line).unwrap();
+                assert_eq!(answer["labels"][0], LABELS[oracle(&train, query, 7)], "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_whole_way_of_given_vectors() {
+    let (room, _) = Room::given();
+    room.ok("classify train train.jsonl --vector-field v --metric euclidean -q -o m");
+    let info = room.ok("classify info m");
+    assert!(
+        info.contains("given: 5 dimensions, euclidean, 100 % of the votes, similarity"),
+        "{info}"
+    );
+    assert!(info.contains("dense vectors as given"), "{info}");
+    let said = room.ok("classify evaluate m test.jsonl");
+    assert!(said.contains("accuracy"), "{said}");
+    let predicted = room.ok("classify predict m test.jsonl -q --with neighbors,scores");
+    let line: Value = serde_json::from_str(predicted.lines().next().unwrap()).unwrap();
+    assert_eq!(line["neighbors"].as_array().unwrap().len(), 30);
+    assert!(line.get("by_vectors").is_none() && line.get("reason").is_none());
+    // Stored vectors are predicted and evaluated like the corpus.
+    room.ok("classify vectorize m test.jsonl -q -o te.vectors");
+    assert!(room.ok("classify predict m te.vectors -q --with neighbors,scores") == predicted);
+    let accuracy = |text: &str| {
+        let line = text.lines().find(|line| line.starts_with("accuracy"));
+        line.unwrap().to_owned()
+    };
+    let stored = room.ok("classify evaluate m te.vectors");
+    assert_eq!(accuracy(&stored), accuracy(&said));
+    // Tuned while training, and afterwards.
+    room.ok("classify train train.jsonl --vector-field v --tune -q -o t");
+    room.ok("classify tune m -q -o tuned");
+    for model in ["t", "tuned"] {
+        let model = Model::open(&room.at(model)).unwrap();
+        let settings = model.settings();
+        assert!(settings.tuning.as_ref().unwrap().figures.accuracy > 0.9);
+        assert_eq!(settings.dense_share.to_bits(), 1f64.to_bits());
+        assert!(model.calibration().is_some() && model.vocabulary().is_empty());
+    }
+    let tuned = room.ok("classify predict tuned test.jsonl -q");
+    assert!(tuned.contains("probability"));
+    // Train and test in one command, with a file of vectors for each side, and held out.
+    let sides = "--train train-bare.jsonl --train-vectors train.npy --test test-bare.jsonl";
+    let both = room.ok(&format!("classify evaluate {sides} --vectors test.npy --metric euclidean"));
+    assert!(both.contains("accuracy"));
+    room.ok("classify evaluate --train train-bare.jsonl --vectors train.npy --holdout 30%");
+    // A batch of documents at a time, from a pipe.
+    let piped = room.ok("cat test.jsonl | classify predict m - -q");
+    assert!(piped == room.ok("classify predict m test.jsonl -q"));
+}
+
+#[test]
+fn terms_and_vectors_together() {
+    let room = Room::empty();
+    for features in ["lsa:8", "tfidf+lsa:8"] {
+        room.ok(&format!(
+            "classify train $SAMPLE/train.jsonl --features {features} -q -o '{features}'"
+        ));
+    }
+    room.ok("classify train $SAMPLE/train.jsonl -q -o tfidf");
+    let predict = |model: &str, more: &str| {
+        room.ok(&format!("classify predict '{model}' $SAMPLE/test.jsonl -q --with scores {more}"))
+    };
+    // The shares at the ends are the models of one kind.
+    assert!(predict("tfidf+lsa:8", "--dense-share 0") == predict("tfidf", ""));
+    assert!(predict("tfidf+lsa:8", "--dense-share 1") == predict("lsa:8", ""));
+    let half = predict("tfidf+lsa:8", "");
+    assert!(half == predict("tfidf+lsa:8", "--dense-share 0.5"));
+    assert!(half != predict("tfidf", ""));
+    // A score is the mean of the shares of the votes.
+    let scores = |output: &str| -> Vec<std::collections::BTreeMap<String, f64>> {
+        let line = |line: &str| {
+            let answer: Value = serde_json::from_str(line).unwrap();
+            let scores = answer["scores"].as_array().unwrap().iter();
+            let pair =
+                |s: &Value| (s["label"].as_str().unwrap().to_owned(), s["score"].as_f64().unwrap());
+            scores.map(pair).collect()
+        };
+        output.lines().map(line).collect()
+    };
+    let quarter = scores(&predict("tfidf+lsa:8", "--dense-share 0.25"));
+    let (terms, dense) = (scores(&predict("tfidf", "")), scores(&predict("lsa:8", "")));
+    for ((mixed, terms), dense) in quarter.iter().zip(&terms).zip(&dense) {
+        for (label, score) in mixed {
+            let of = |scores: &std::collections::BTreeMap<String, f64>| {
+                scores.get(label).copied().unwrap_or(0.0)
+            };
+            let expected = 0.75 * of(terms) + 0.25 * of(dense);
+            assert!((score - expected).abs() < 1e-12, "{label}: {score} for {expected}");
+        }
+    }
+    let line = room.ok(
+        "echo the bread and the butter | classify predict tfidf+lsa:8 - -q -k 3 --with neighbors",
+    );
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        (line["neighbors"].as_array().unwrap().len(), line["by_vectors"].as_array().unwrap().len()),
+        (3, 3)
+    );
+    let unknown = room.ok("echo qwerty | classify predict tfidf+lsa:8 - -q");
+    assert!(unknown.contains("no-known-term"), "{unknown}");
+    assert!(room.ok("echo qwerty | classify predict lsa:8 - -q").contains("no-known-term"));
+    // Tuning chooses the share; a second tuning chooses the same.
+    room.ok("classify train $SAMPLE/train.jsonl --features tfidf+lsa:8 --tune=votes -q --tune-table t.json -o t");
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(room.at("t.json")).unwrap()).unwrap();
+    let chosen = report["dense_share"].as_f64().unwrap();
+    let tried: Vec<&Value> = report["features"].as_array().unwrap().iter().collect();
+    assert_eq!(tried.len(), 11);
+    let best = tried.iter().map(|step| step["micro_f1"].as_f64().unwrap()).fold(0.0, f64::max);
+    let of_chosen = tried.iter().find(|step| step["change"] == format!("dense share {chosen}"));
+    assert_eq!(of_chosen.unwrap()["micro_f1"].as_f64().unwrap().to_bits(), best.to_bits());
+    room.ok("classify tune t -q -o again");
+    let share = |name: &str| Model::open(&room.at(name)).unwrap().settings().dense_share;
+    assert_eq!(
+        (share("t").to_bits(), share("again").to_bits()),
+        (chosen.to_bits(), chosen.to_bits())
+    );
+    room.ok("classify tune t -q --dense-share 0.3 -o fixed");
+    assert_eq!(share("fixed").to_bits(), 0.3f64.to_bits());
+    // The same bytes with any number of threads.
+    room.ok("classify train $SAMPLE/train.jsonl --features tfidf+lsa:8 -q -j 1 -o one");
+    assert!(fs::read(room.at("one")).unwrap() == fs::read(room.at("tfidf+lsa:8")).unwrap());
+    room.ok("classify vectorize t $SAMPLE/test.jsonl -q -o te.vectors");
+    assert!(predict("t", "") == room.ok("classify predict t te.vectors -q --with scores"));
+}
+
+#[test]
+fn word_vectors() {
+    let room = Room::empty();
+    // Two directions: what is eaten, and what is in the sky.
+    let words = "3 2\nBread 1 0.1\nsoup 0.9 0\ncomet 0 1\nstars 0.1 0.8\nuntold 5 5\n";
+    fs::write(room.at("words.vec"), words).unwrap();
+    let lines = r#"{"text": "bread", "label": "food"}
+{"text": "comet", "label": "sky"}
+{"text": "soup", "label": "food"}
+{"text": "stars nobody", "label": "sky"}
+{"text": "nothing of it", "label": "sky"}
+"#;
+    fs::write(room.at("in.jsonl"), lines).unwrap();
+    let run = room.sh("classify train in.jsonl --word-vectors words.vec -k 2 -o m");
+    let err = String::from_utf8(run.stderr).unwrap();
+    assert!(err.contains("word-vectors, 2 dimensions; 4 of 8 terms have a vector"), "{err}");
+    let ask = |text: &str| room.ok(&format!("echo {text} | classify predict m - -q --to csv"));
+    assert!(ask("soup soup bread").contains("food"));
+    assert!(ask("comet").contains("sky"));
+    // Known words without a vector: no direction, so no neighbor.
+    assert!(ask("nobody").contains("no-neighbor"), "{}", ask("nobody"));
+    assert!(ask("qwerty").contains("no-known-term"));
+    room.ok("classify train in.jsonl --word-vectors words.vec --features tfidf+words -q -o both");
+    // Terms alone find the fourth line.
+    assert!(room.ok("echo nobody | classify predict both - -q").contains("sky"));
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let (room, sets) = Room::given();
+    let lines = |lines: &[&str]| {
+        fs::write(room.at("in.jsonl"), lines.join("\n")).unwrap();
+    };
+    room.write("short", &sets[1][..20]);
+    room.ok("classify train train.jsonl --vector-field v -q -o m");
+    fs::write(room.at("words.txt"), "bread 1 2\n").unwrap();
+    for (line, code, message) in [
+        ("train train.jsonl -o out", 3, "no field `text`"),
+        ("train train.jsonl --vector-field w -o out", 3, "train.jsonl:1: no field `w`"),
+        (
+            "train train-bare.jsonl --features dense -o out",
+            3,
+            "jsonl:1: the document has no vector",
+        ),
+        (
+            "train train-bare.jsonl --vectors short.npy -o out",
+            3,
+            "short.npy has 20 vectors, but there are more",
+        ),
+        (
+            "train test-bare.jsonl --vectors train.npy -o out",
+            3,
+            "train.npy: 60 vectors, but 25 documents",
+        ),
+        (
+            "train train-bare.jsonl --vectors train.csv -o out",
+            3,
+            "the name does not tell the format",
+        ),
+        ("train train-bare.jsonl --vectors no.npy -o out", 3, "no.npy: cannot read"),
+        (
+            "train train-bare.jsonl --vectors short.fvecs --vector-ids train.ids -o out",
+            3,
+            "train.ids:21: more identifiers",
+        ),
+        (
+            "train train-bare.jsonl --vectors train.fvecs --vector-ids short.ids -o out",
+            3,
+            "short.ids: 20 identifiers for the 60",
+        ),
+        (
+            "train train-bare.jsonl --vectors short.fvecs --vector-ids short.ids -o out",
+            3,
+            "has no vector for the document `20`",
+        ),
+        ("train train-bare.jsonl --vector-ids train.ids -o out", 2, "--vectors"),
+        (
+            "train train.jsonl --vector-field v --features lsa:3 -o out",
+            2,
+            "go with --features dense",
+        ),
+        ("train train.jsonl --features words -o out", 2, "needs --word-vectors"),
+        (
+            "train train.jsonl --word-vectors words.txt --features lsa:3 -o out",
+            2,
+            "goes with --features words",
+        ),
+        ("train train.svm --word-vectors words.txt -o out", 2, "has features and no text"),
+        (
+            "train $SAMPLE/train.jsonl --word-vectors words.txt --features tfidf -o out",
+            2,
+            "goes with",
+        ),
+        ("train $SAMPLE/train.jsonl --metric euclidean -o out", 2, "--metric is for dense vectors"),
+        (
+            "train $SAMPLE/train.jsonl --dense-share 0.5 -o out",
+            2,
+            "--dense-share is for dense vectors",
+        ),
+        ("train $SAMPLE/train.jsonl --features lsa:9 --dense-share 0.5 -o out", 2, "tfidf+lsa:9"),
+        (
+            "train $SAMPLE/train.jsonl --features lsa:9 --metric cosine -o out",
+            2,
+            "expected angular",
+        ),
+        ("train $SAMPLE/train.jsonl --features lsa:0 -o out", 2, "lsa:N takes 1 to"),
+        ("train train.jsonl --vector-field v --keep-text -o out", 2, "--keep-text"),
+        ("predict m test-bare.jsonl -o out", 3, "test-bare.jsonl:1: no field `v`"),
+        ("predict m test.svm --features dense", 2, "--features"),
+        ("predict m test.jsonl --dense-share 0.5 -o out", 2, "does not have both"),
+        ("tune m --dense-share 0.5 -o out", 2, "does not have both"),
+        ("predict m test.jsonl --index ball-tree -o out", 2, "vp-tree"),
+        ("predict m test.jsonl --index sss-index:9 -o out", 2, "share 9"),
+        (
+            "evaluate --train train-bare.jsonl --test test-bare.jsonl --vectors test.npy",
+            2,
+            "--train-vectors",
+        ),
+        ("predict m test.jsonl --vectors m -o out", 3, "m: the name does not tell the format"),
+        ("predict m test-bare.jsonl --vectors test.npy -o test.npy", 2, "would replace this input"),
+    ] {
+        room.fails(&format!("classify {line}"), code, message);
+    }
+    for (second, message) in [
+        (r#"{"label": "b", "v": [1, 2, 3]}"#, "in.jsonl:2: a vector of 3 values, expected 2"),
+        (r#"{"label": "b", "v": [1, 1e39]}"#, "in.jsonl:2: not a JSON object: number out of range"),
+        (r#"{"label": "b", "v": [1, -1e31]}"#, "in.jsonl:2: value 2 of the vector is"),
+        (r#"{"label": "b", "v": [1, "x"]}"#, "in.jsonl:2: not a JSON object: invalid type: string"),
+        (r#"{"label": "b", "v": 7}"#, "in.jsonl:2: not a JSON object: invalid type: integer"),
+        (r#"{"label": "b", "v": null}"#, "in.jsonl:2: no field `v`"),
+        (r#"{"label": "b", "v": []}"#, "in.jsonl:2: a vector of 0 values, expected 2"),
+    ] {
+        lines(&[r#"{"label": "a", "v": [1, 2]}"#, second]);
+        room.fails("classify train in.jsonl --vector-field v -o out", 3, message);
+    }
+    lines(&[r#"{"v": [1, 2, 3]}"#]);
+    room.fails(
+        "classify predict m in.jsonl -o out",
+        3,
+        "in.jsonl:1: a vector of 3 values, expected 5",
+    );
+    fs::write(room.at("in.svm"), "a 9:1\n").unwrap();
+    room.fails("classify predict m in.svm -o out", 3, "in.svm:1: a vector of 9 values, expected 5");
+    lines(&[r#"{"id": "0"}"#, r#"{"id": "7"}"#]);
+    let run = room.sh("classify predict m in.jsonl --vectors test.fvecs --vector-ids test.ids -q");
+    assert_eq!(String::from_utf8(run.stdout).unwrap().lines().count(), 2, "some may be left");
+}
+
+/// Zero vectors, one vector, more neighbors than vectors, vectors far apart.
+#[test]
+fn small_and_strange_sets() {
+    let room = Room::empty();
+    for metric in ["angular", "euclidean", "manhattan"] {
+        for lines in [
+            &[r#"{"label": "a", "v": [0, 0]}"#][..],
+            &[r#"{"label": "a", "v": [0, 0]}"#, r#"{"label": "b", "v": [1, 0]}"#],
+            &[r#"{"label": "a", "v": [1e30, -1e30]}"#, r#"{"label": "b", "v": [-1e30, 1e-45]}"#],
+            &[r#"{"label": "a", "v": [3]}"#; 5],
+            &[r#"{"labels": [], "v": [3]}"#, r#"{"labels": ["a", "b"], "v": [4]}"#],
+        ] {
+            fs::write(room.at("in.jsonl"), lines.join("\n")).unwrap();
+            room.ok(&format!("classify train in.jsonl --vector-field v --metric {metric} -q -o m"));
+            let answers = room.ok("classify predict m in.jsonl -q --with neighbors");
+            assert_eq!(answers.lines().count(), lines.len(), "{metric} {lines:?}");
+            if metric == "angular" && lines.len() == 1 {
+                assert!(answers.contains("no-neighbor"), "{answers}");
+            }
+            room.ok("classify tune m -q");
+            room.ok("classify evaluate m in.jsonl -q");
+        }
+    }
+}
+
+/// Every bit of a dense model's file is checked.
+#[test]
+fn damaged_models_are_refused() {
+    let room = Room::empty();
+    let lines: String = (0..4)
+        .map(|n| {
+            format!(r#"{{"text": "bake {n} breads", "v": [{n}, 2], "label": "x{}"}}"#, n % 2) + "\n"
+        })
+        .collect();
+    fs::write(room.at("in.jsonl"), lines).unwrap();
+    for features in ["tfidf+dense --vector-field v", "tfidf+lsa:2", "dense --vector-field v"] {
+        room.ok(&format!("classify train in.jsonl --features {features} -q -o m"));
+        let mut bytes = fs::read(room.at("m")).unwrap();
+        assert!(Model::from_bytes(&bytes).is_ok());
+        for index in 0..bytes.len() {
+            let bit = 1 << (index % 8);
+            bytes[index] ^= bit;
+            assert!(Model::from_bytes(&bytes).is_err(), "{features}: bit {bit:#x} of byte {index}");
+            bytes[index] ^= bit;
+        }
+        for length in (0..bytes.len()).step_by(7) {
+            assert!(Model::from_bytes(&bytes[..length]).is_err(), "{features}: {length} bytes");
+        }
+    }
+}

@@ -7,7 +7,9 @@ use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
 use crate::calibrate::{Abstention, Signals};
-use crate::corpus::{Content, CorpusError, Document, Place, Problem, check_features, check_vector};
+use crate::corpus::{
+    Content, CorpusError, Document, Place, Problem, add_features, check_features, check_vector,
+};
 use crate::counts::{Counts, Fields, Input, TermLimits, tally};
 use crate::decide::{Decision, decide, decide_batch, margin};
 use crate::dense::{DensePart, Vectors};
@@ -381,8 +383,8 @@ impl Classifier {
             if let Some(part) = self.model.dense()
                 && part.projection().is_none()
             {
-                let dimension = part.vectors().dimension();
-                given_vector(document, dimension, &mut dense).map_err(at)?;
+                let shape = (part.vectors().dimension(), self.model.first_column());
+                given_vector(document, shape, &mut dense).map_err(at)?;
             }
             let terms = match (&self.analyzer, &document.content) {
                 _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),
@@ -599,7 +601,7 @@ impl Classifier {
 /// Appends the vector that a document brings along: its own, or its features as one.
 fn given_vector(
     document: &Document,
-    dimension: usize,
+    (dimension, first_column): (usize, u32),
     values: &mut Vec<f32>,
 ) -> Result<(), Problem> {
     match (&document.vector, &document.content) {
@@ -611,15 +613,9 @@ fn given_vector(
             return Err(Problem::VectorDimension { found: vector.len(), expected: dimension });
         }
         (None, Content::Features(features)) => {
-            check_features(features)?;
             let start = values.len();
             values.resize(start + dimension, 0.0);
-            for &(column, value) in features {
-                let found = column as usize + 1;
-                let place = values.get_mut(start + column as usize);
-                *place.ok_or(Problem::VectorDimension { found, expected: dimension })? = value;
-            }
-            check_vector(&values[start..])?;
+            add_features(features, first_column, &mut values[start..])?;
         }
         (None, _) => return Err(Problem::NoVector),
     }

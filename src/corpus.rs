@@ -87,6 +87,25 @@ pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
     }
 }
 
+/// Adds the values of features to a dense vector, whose first value is that of column `first_column`.
+///
+/// # Errors
+/// If columns do not strictly increase, a value is not that of a vector, or a column lies outside.
+pub(crate) fn add_features(
+    features: &[(u32, f32)],
+    first_column: u32,
+    vector: &mut [f32],
+) -> Result<(), Problem> {
+    check_features(features)?;
+    let expected = vector.len();
+    for &(column, value) in features {
+        let at = column.checked_sub(first_column).ok_or(Problem::ColumnZero)? as usize;
+        let found = at + 1;
+        *vector.get_mut(at).ok_or(Problem::VectorDimension { found, expected })? = value;
+    }
+    check_vector(vector)
+}
+
 /// Values of dense vectors beyond ± this are refused: distances of vectors within it are finite.
 pub const GREATEST_VALUE: f32 = 1e30;
 

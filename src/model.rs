@@ -362,6 +362,15 @@ impl Model {
         self.arrays.dense.as_ref()
     }
 
+    /// The number of the first column of features.
+    pub(crate) fn first_column(&self) -> u32 {
+        match &self.settings.input {
+            InputSpec::Text(_) => 1,
+            InputSpec::Features(spec) => spec.first_column,
+            InputSpec::Vectors(spec) => spec.first_column,
+        }
+    }
+
     /// Whether documents have terms: not if the model has [given vectors only](InputSpec::Vectors).
     pub fn has_terms(&self) -> bool {
         !matches!(self.settings.input, InputSpec::Vectors(_))

@@ -388,7 +388,7 @@ impl Trainer {
     ) -> Result<Trained, TrainError> {
         let first = documents.next().transpose()?.ok_or_else(|| at(name, Problem::NoDocument))?;
         let mut settings = self.settings(&first)?;
-        let mut given = GivenVectors::default();
+        let mut given = GivenVectors::new(self.options.features.first_column);
         let takes = self.takes_vectors();
         let mut documents = std::iter::once(Ok(first)).chain(documents).map(|document| {
             let mut document = document?;
@@ -432,7 +432,8 @@ impl Trainer {
         documents: Documents<'_>,
         on_event: OnEvent<'_>,
     ) -> Result<(Vec<Document>, GivenVectors), CorpusError> {
-        let (mut all, mut given) = (Vec::new(), GivenVectors::default());
+        let mut given = GivenVectors::new(self.options.features.first_column);
+        let mut all = Vec::new();
         for (document, count) in documents.zip(1..) {
             on_event(Event::Read(count));
             let mut document = document?;

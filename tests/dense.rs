@@ -16,8 +16,11 @@ use room::Room;
 const DIMENSION: usize = 5;
 const LABELS: [&str; 3] = ["a", "b", "c"];
 
+/// Labels and vectors.
+type Rows = Vec<(usize, [f32; DIMENSION])>;
+
 /// Vectors around the center of their label, with equal ones among them.
-fn vectors(count: usize, seed: u64) -> Vec<(usize, [f32; DIMENSION])> {
+fn vectors(count: usize, seed: u64) -> Rows {
     let mut random = Random::new(seed);
     let one = |number: usize| {
         let label = number % LABELS.len();
@@ -77,7 +80,9 @@ impl Room {
         for (number, (_, vector)) in rows.iter().enumerate().rev() {
             writeln!(ids, "{number}").unwrap();
             fvecs.extend(u32::try_from(DIMENSION).unwrap().to_le_bytes());
-            vector.iter().for_each(|value| fvecs.extend(value.to_le_bytes()));
+            for value in vector {
+                fvecs.extend(value.to_le_bytes());
+            }
         }
         fs::write(self.at(&format!("{name}.jsonl")), full).unwrap();
         fs::write(self.at(&format!("{name}-bare.jsonl")), bare).unwrap();
@@ -88,7 +93,7 @@ impl Room {
         fs::write(self.at(&format!("{name}.npy")), npy(rows)).unwrap();
     }
 
-    fn given() -> (Self, [Vec<(usize, [f32; DIMENSION])>; 2]) {
+    fn given() -> (Self, [Rows; 2]) {
         let room = Self::empty();
         let sets = [vectors(60, 1), vectors(25, 2)];
         room.write("train", &sets[0]);
@@ -168,6 +173,7 @@ fn every_way_in_gives_the_same_answers() {
         room.ok(&format!("classify train train-bare.jsonl --vectors train.npy {how}"));
         assert!(room.ok("classify predict m test-bare.jsonl -q --vectors test.npy") == first);
         // svmlight has no identifiers.
+        assert_eq!(answers(&room.ok("classify predict m test.svm -q")), answers(&first));
         room.ok(&format!("classify train train.svm --features dense {how}"));
         let by_features = room.ok("classify predict m test.svm -q");
         assert_eq!(answers(&by_features), answers(&first));
@@ -333,9 +339,6 @@ fn word_vectors() {
 #[test]
 fn mistakes_are_explained() {
     let (room, sets) = Room::given();
-    let lines = |lines: &[&str]| {
-        fs::write(room.at("in.jsonl"), lines.join("\n")).unwrap();
-    };
     room.write("short", &sets[1][..20]);
     room.ok("classify train train.jsonl --vector-field v -q -o m");
     fs::write(room.at("words.txt"), "bread 1 2\n").unwrap();
@@ -426,6 +429,15 @@ fn mistakes_are_explained() {
     ] {
         room.fails(&format!("classify {line}"), code, message);
     }
+}
+
+#[test]
+fn wrong_vectors_are_explained() {
+    let (room, _) = Room::given();
+    let lines = |lines: &[&str]| {
+        fs::write(room.at("in.jsonl"), lines.join("\n")).unwrap();
+    };
+    room.ok("classify train train.jsonl --vector-field v -q -o m");
     for (second, message) in [
         (r#"{"label": "b", "v": [1, 2, 3]}"#, "in.jsonl:2: a vector of 3 values, expected 2"),
         (r#"{"label": "b", "v": [1, 1e39]}"#, "in.jsonl:2: not a JSON object: number out of range"),
@@ -444,6 +456,8 @@ fn mistakes_are_explained() {
         3,
         "in.jsonl:1: a vector of 3 values, expected 5",
     );
+    fs::write(room.at("in.svm"), "a 0:1\n").unwrap();
+    room.fails("classify predict m in.svm --first-column 1 -o out", 3, "column 0");
     fs::write(room.at("in.svm"), "a 9:1\n").unwrap();
     room.fails("classify predict m in.svm -o out", 3, "in.svm:1: a vector of 9 values, expected 5");
     lines(&[r#"{"id": "0"}"#, r#"{"id": "7"}"#]);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{Event, OnEvent, TrainError, Trainer};
 use crate::analyze::Analyzer;
-use crate::corpus::{Content, CorpusError, Document, Place, Problem, check_features, check_vector};
+use crate::corpus::{Content, CorpusError, Document, Place, Problem, add_features, check_vector};
 use crate::dense::{
     DenseFeatures, DensePart, MOST_DIMENSIONS, Metric, Projection, WordVectors, lsa,
 };
@@ -57,9 +57,17 @@ pub(super) struct GivenVectors {
     values: Vec<f32>,
     /// Features as vectors: the dimension is known when all were read.
     features: Vec<Vec<(u32, f32)>>,
+    /// The dimension of the longest of them.
+    longest: usize,
+    first_column: u32,
 }
 
 impl GivenVectors {
+    /// The first value of a vector made of features is that of column `first_column`.
+    pub(super) fn new(first_column: u32) -> Self {
+        Self { first_column, ..Self::default() }
+    }
+
     /// Takes the vector of the next document.
     pub(super) fn take(&mut self, document: &mut Document) -> Result<(), CorpusError> {
         let place = document.place.clone();
@@ -79,15 +87,17 @@ impl GivenVectors {
                 self.values.extend_from_slice(&vector);
             }
             (None, Content::Features(features)) if self.dimension.is_none() => {
-                check_features(features)?;
-                let values: Vec<f32> = features.iter().map(|&(_, value)| value).collect();
-                check_vector(&values)?;
-                if let Some(&(column, _)) = features.last()
-                    && column as usize >= MOST_DIMENSIONS
-                {
-                    let found = column as usize + 1;
-                    return Err(Problem::VectorDimension { found, expected: MOST_DIMENSIONS });
+                // The last column tells how long the vector is at least.
+                let last = features.last().map_or(self.first_column, |&(column, _)| column);
+                let found =
+                    last.checked_sub(self.first_column).ok_or(Problem::ColumnZero)? as usize;
+                let (found, expected) = (found + 1, MOST_DIMENSIONS);
+                if found > expected {
+                    return Err(Problem::VectorDimension { found, expected });
                 }
+                let mut vector = vec![0.0; found];
+                add_features(features, self.first_column, &mut vector)?;
+                self.longest = self.longest.max(found);
                 self.features.push(features.clone());
             }
             _ => return Err(Problem::NoVector),
@@ -100,12 +110,11 @@ impl GivenVectors {
         if let Some(dimension) = self.dimension {
             return (self.values, dimension);
         }
-        let last = self.features.iter().filter_map(|row| row.last());
-        let dimension = last.map(|&(column, _)| column as usize + 1).max().unwrap_or(1);
+        let dimension = self.longest.max(1);
         let mut values = vec![0.0; dimension * self.features.len()];
         for (row, features) in values.chunks_exact_mut(dimension).zip(&self.features) {
             for &(column, value) in features {
-                row[column as usize] = value;
+                row[(column - self.first_column) as usize] = value;
             }
         }
         (values, dimension)

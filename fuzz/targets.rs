@@ -9,8 +9,10 @@ use classify::analyze::{
 };
 use classify::classifier::Classifier;
 use classify::corpus::{
-    Corpus, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, encoding_for_label,
+    Content, Corpus, Document, Format, LabelUse, OnBadUtf8, Place, Qrels, ReadOptions, Split,
+    encoding_for_label,
 };
+use classify::dense::WordVectors;
 use classify::evaluate::{Comparison, Loaded, compare};
 use classify::hierarchy::Hierarchy;
 use classify::model::Model;
@@ -183,6 +185,29 @@ pub(crate) fn source(data: &[u8]) {
     }
 }
 
+/// Files of vectors in every format.
+pub(crate) fn vector_files(data: &[u8]) {
+    use vector_file::Format;
+    for format in [Format::Npy, Format::Fvecs, Format::Bvecs, Format::Idx] {
+        if let Ok(rows) = vector_file::read(data, format) {
+            assert!(rows.dimension > 0 && rows.values.len() == rows.len() * rows.dimension);
+        }
+    }
+}
+
+/// Word vectors as text and as bytes, for the vocabulary of a small model.
+pub(crate) fn word_vectors(data: &[u8]) {
+    let golden = include_bytes!("../models/golden-v1.model");
+    let model = Model::from_bytes(golden).expect("a good model");
+    let analyzer = model.analyzer().expect("a model of text");
+    for is_binary in [false, true] {
+        let among = (model.vocabulary(), &analyzer);
+        if let Ok(found) = WordVectors::from_stream("fuzz", data, is_binary, among) {
+            assert!(found.known > 0 && found.projection.terms().rows() == model.vocabulary().len());
+        }
+    }
+}
+
 /// Opens the bytes as a model and, if they are one, classifies with it.
 pub(crate) fn model(data: &[u8]) {
     let Ok(model) = Model::from_bytes(data) else { return };
@@ -190,6 +215,20 @@ pub(crate) fn model(data: &[u8]) {
     let model = Arc::new(model);
     let classifier = Classifier::new(Arc::clone(&model), &threads).expect("a checked model");
     let _ = classifier.classify_texts(&["bake the bread", "Saturn's rings", ""]);
+    if let Some(dense) = model.dense() {
+        let vector = vec![0.5; dense.vectors().dimension()];
+        let place = Place { source: "fuzz".into(), line: None };
+        let document = Document {
+            id: String::new(),
+            content: Content::Text("bake the bread".to_owned()),
+            labels: Vec::new(),
+            weight: 1.0,
+            vector: Some(vector),
+            group: None,
+            place,
+        };
+        let _ = classifier.classify(&[document], &classifier.options());
+    }
     for row in (0..).take(model.ids().len()) {
         let _ = (model.document_labels(row), model.document_terms(row), model.ids().get(0));
     }

@@ -28,7 +28,7 @@ macro_rules! replayed {
 
 replayed! {
     analyze jsonl delimited fasttext plain svmlight reuters lyrl2004 source model
-    model_with_checksums hierarchy comparison
+    model_with_checksums hierarchy comparison vector_files word_vectors
 }
 
 /// The function behind `model_with_checksums` must accept a valid model.

@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
-use classify::classifier::Classifier;
+use classify::classifier::{Classifier, Reason};
 use classify::model::{Model, ModelProblem};
 use classify::threads::Threads;
 
@@ -55,6 +56,33 @@ fn the_golden_model_of_version_2_answers() {
     let again = folder.path().join("again.model");
     model.save(&again).unwrap();
     assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&path).unwrap());
+}
+
+/// A model with dense vectors. Training it again gives the same bytes: on every machine, and with any number of threads.
+#[test]
+fn the_golden_model_of_version_3_answers() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let path = models.join("golden-v3.model");
+    let model = Arc::new(Model::open(&path).unwrap());
+    assert_eq!(model.settings().dense_share.to_bits(), 0.4f64.to_bits());
+    let dense = model.dense().unwrap();
+    assert_eq!((dense.vectors().rows(), dense.vectors().dimension()), (8, 3));
+    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
+    let predictions = classifier.classify_texts(&["bake the bread", "qwerty"]).unwrap();
+    assert_eq!(predictions[0].neighbors.len(), 3);
+    assert_eq!(predictions[0].by_vectors.len(), 3);
+    assert_eq!(model.labels().get(predictions[0].labels[0] as usize), Some("cooking"));
+    assert_eq!(predictions[1].reason, Some(Reason::NoKnownTerm));
+    let folder = tempfile::tempdir().unwrap();
+    let again = folder.path().join("again.model");
+    let golden = std::fs::read(&path).unwrap();
+    model.save(&again).unwrap();
+    assert!(std::fs::read(&again).unwrap() == golden);
+    let mut train = Command::new(env!("CARGO_BIN_EXE_classify"));
+    train.args("train golden.jsonl --features tfidf+lsa:3 --dense-share 0.4 -k 3".split(' '));
+    train.args(["--mode", "multi", "-q", "-o"]).arg(&again).current_dir(&models);
+    assert!(train.status().unwrap().success());
+    assert!(std::fs::read(&again).unwrap() == golden);
 }
 
 #[test]

@@ -38,10 +38,23 @@ impl WordVectors {
         vocabulary: &Vocabulary,
         analyzer: &Analyzer,
     ) -> Result<Self, CorpusError> {
-        let name = path.to_string_lossy().to_lowercase();
-        let is_binary = name.split('.').rev().take(2).any(|ending| ending == "bin");
-        let place = Place { source: path.to_string_lossy().into(), line: None };
-        let file = Limited::new(open_bytes(path)?, "a line", LONGEST);
+        let name = path.to_string_lossy();
+        let is_binary = name.to_lowercase().split('.').rev().take(2).any(|ending| ending == "bin");
+        Self::from_stream(&name, open_bytes(path)?, is_binary, (vocabulary, analyzer))
+    }
+
+    /// Reads the vectors from a stream that is not compressed; messages call it `name`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_stream(
+        name: &str,
+        stream: impl BufRead,
+        is_binary: bool,
+        (vocabulary, analyzer): (&Vocabulary, &Analyzer),
+    ) -> Result<Self, CorpusError> {
+        let place = Place { source: name.into(), line: None };
+        let file = Limited::new(stream, "a line", LONGEST);
         let mut reader = Reader { file, place, line: 0, bytes: Vec::new() };
         let mut found = Found::new(vocabulary, analyzer);
         if is_binary {

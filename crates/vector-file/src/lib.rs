@@ -180,6 +180,23 @@ fn rest(
     Ok(())
 }
 
+/// The same for floats of 32 bits in the machine's byte order, which are read to their place.
+fn floats(mut file: impl Read, length: u64, values: &mut Vec<f32>) -> Result<(), String> {
+    let mut done = 0u64;
+    while done < length {
+        let most = usize::try_from(length - done).unwrap_or(usize::MAX).min(PIECE);
+        let start = values.len();
+        values.resize(start + most / 4, 0.0);
+        let read = fill(&mut file, bytemuck::cast_slice_mut(&mut values[start..]))?;
+        done += read as u64;
+        if read < most {
+            return Err(format!("it ends after {done} bytes of numbers, expected {length}"));
+        }
+    }
+    rest(file, 0, 1, |_| ())
+        .map_err(|_| format!("it goes on after the {length} bytes of numbers that its shape says"))
+}
+
 /// Fills `bytes`, or as much of it as there is.
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<usize, String> {
     let mut filled = 0;

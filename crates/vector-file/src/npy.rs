@@ -4,7 +4,7 @@ use std::io::Read;
 
 use half::f16;
 
-use super::{Rows, rest};
+use super::{Rows, floats, rest};
 
 /// Headers are padded to 64 bytes; only those of arrays with many named fields are longer.
 const LONGEST_HEADER: u32 = 1 << 16;
@@ -130,9 +130,14 @@ pub(super) fn read(mut file: impl Read) -> Result<Rows, String> {
     let length = rows.checked_mul(columns).and_then(|count| count.checked_mul(header.size));
     let dimension = usize::try_from(columns).map_err(|_| too_large())?;
     let size = usize::try_from(header.size).map_err(|_| too_large())?;
+    let length = length.ok_or_else(too_large)?;
     let mut values = Vec::new();
-    rest(file, length.ok_or_else(too_large)?, size, |bytes| header.convert(bytes, &mut values))
-        .map_err(|what| format!("{what}, of shape {shape:?}"))?;
+    let read = if header.kind == "f4" && header.is_big == cfg!(target_endian = "big") {
+        floats(file, length, &mut values)
+    } else {
+        rest(file, length, size, |bytes| header.convert(bytes, &mut values))
+    };
+    read.map_err(|what| format!("{what}, of shape {shape:?}"))?;
     Rows::new(if header.is_fortran { transposed(&values, dimension) } else { values }, dimension)
 }
 

@@ -1,0 +1,74 @@
+//! Time per query of dense vectors' search.
+//!
+//! `cargo bench --bench dense -- TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS…]]` prints one JSON object per run:
+//! `{"engine": …, "cpu_us": …, "wall_us": …, "build_s": …}`. `benches/dense_rivals.py` compares it with other libraries.
+
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use classify::dense::{Kernel, Metric, Vectors};
+use classify::search::{Dense, DenseIndex, NeighborLists, Request, Search};
+use classify::threads::Threads;
+use rustix::time::{ClockId, clock_gettime};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let [train, queries, metric, k, rest @ ..] = arguments.as_slice() else {
+        println!("dense: give TRAIN.npy QUERIES.npy METRIC K [RUNS [INDEX/THREADS...]] to measure");
+        return Ok(());
+    };
+    let (metric, k): (Metric, NonZeroUsize) = (metric.parse()?, k.parse()?);
+    let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
+    let engines: Vec<&str> = match rest.get(1..) {
+        None | Some([]) => vec!["auto/1", "auto/2"],
+        Some(names) => names.iter().map(String::as_str).collect(),
+    };
+    let (training, queries) = (rows(train, metric)?, rows(queries, metric)?);
+    let kernel = Kernel { metric, scale: 1.0 };
+    let mut found = NeighborLists::default();
+    for &name in &engines {
+        let (index, count) = name.split_once('/').unwrap_or((name, "1"));
+        let (index, threads): (DenseIndex, _) = (index.parse()?, Threads::new(count.parse()?)?);
+        let start = Instant::now();
+        let engine = Dense::new(Arc::clone(&training), kernel, index, threads)?;
+        let build = start.elapsed().as_secs_f64();
+        for _ in 0..runs {
+            let (wall, cpu) = (Instant::now(), cpu_seconds());
+            let _ = engine.search(&Request::new(queries.view(), k), &mut found)?;
+            let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+            let scale = 1e6 / found.len() as f64;
+            println!(
+                "{{\"engine\": \"{} ({})/{count}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}, \"build_s\": {build:.2}}}",
+                index,
+                engine.kind(),
+                cpu * scale,
+                wall * scale
+            );
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "vectors are f32")]
+fn rows(path: &str, metric: Metric) -> Result<Arc<Vectors>, Box<dyn std::error::Error>> {
+    let read = vector_file::open(Path::new(path))?;
+    let mut values = read.values;
+    if metric == Metric::Angular {
+        for row in values.chunks_exact_mut(read.dimension) {
+            let length = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
+            for value in row.iter_mut().filter(|_| length > 0.0) {
+                *value = (f64::from(*value) / length) as f32;
+            }
+        }
+    }
+    Ok(Arc::new(Vectors::new(read.dimension, values)?))
+}
+
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}

@@ -42,6 +42,7 @@ mod prune;
 pub mod index;
 pub mod stored;
 pub mod strategy;
+pub mod online;
 pub mod prelude;
 pub mod estimate;
 mod advise;

@@ -212,10 +212,10 @@ impl Searchers {
     /// # Errors
     /// If the model's rows cannot be indexed.
     pub fn of(model: &Model, dense_share: f64, engines: &Engines) -> Result<Self, SearchError> {
-        let terms = model.has_terms() && dense_share < 1.0;
+        let terms = model.searches_terms() && dense_share < 1.0;
         let terms = terms.then(|| engines.engine(model.rows())).transpose()?;
         let dense = model.dense().filter(|_| dense_share > 0.0);
-        let vectors = dense.map(|dense| engines.dense(dense.vectors(), dense.spec().kernel()));
+        let vectors = dense.map(|dense| engines.dense(dense));
         Ok(Self { terms, vectors: vectors.transpose()? })
     }
 }
@@ -384,7 +384,12 @@ impl Classifier {
                 && part.projection().is_none()
             {
                 let shape = (part.vectors().dimension(), self.model.first_column());
-                given_vector(document, shape, &mut dense).map_err(at)?;
+                let votes = self.model.settings().dense_share > 0.0;
+                match given_vector(document, shape, &mut dense) {
+                    // Without a vote, it need not be there.
+                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + shape.0, 0.0),
+                    given => given.map_err(at)?,
+                }
             }
             let terms = match (&self.analyzer, &document.content) {
                 _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),

@@ -11,12 +11,13 @@
 //!
 //! | metric | distance | similarity |
 //! |---|---|---|
-//! | `angular` | the angle of two vectors | its cosine; from 90° on they are not neighbors |
+//! | `angular` | the angle of two vectors | its cosine; from 90° on (a cosine below 10⁻⁶) they are not neighbors |
 //! | `euclidean` | √Σ(x − y)² | σ / (σ + d) |
 //! | `manhattan` | Σ\|x − y\| | σ / (σ + d) |
 //!
-//! σ is learned from the training vectors: the median distance of a vector from its nearest other one, so that a
-//! neighbor at that distance has similarity ½. A zero vector has no angle and no neighbors by it.
+//! σ is learned from the training vectors: the median distance of a vector from its nearest one at another place, of up to
+//! 1,000 vectors, so that a neighbor at that distance has similarity ½. A zero vector has no angle, and so no neighbors by
+//! it. Where vectors are made of terms, a zero vector says that there is nothing to compare, by any metric.
 //!
 //! For `angular`, vectors are scaled to length 1 and rounded to `f32`; with their Euclidean distance d the
 //! cosine is 1 − d²/2, so every index of Euclidean space serves. A similarity is computed in `f64` from the distance,
@@ -98,7 +99,7 @@ impl FromStr for Metric {
 /// // Two unit vectors at a right angle are √2 apart.
 /// let angular = Kernel { metric: Metric::Angular, scale: 1.0 };
 /// assert_eq!((angular.similarity(0.0), angular.similarity(1.0)), (1.0, 0.5));
-/// assert_eq!(angular.similarity(2f32.sqrt().next_up()), 0.0);
+/// assert_eq!(angular.similarity(2f32.sqrt()), 0.0);
 /// let euclidean = Kernel { metric: Metric::Euclidean, scale: 3.0 };
 /// assert_eq!(euclidean.similarity(9.0), 0.25);
 /// ```
@@ -110,6 +111,9 @@ pub struct Kernel {
     pub scale: f64,
 }
 
+/// Smaller cosines count as 0: unit vectors of `f32` at a right angle have one of up to about 2⁻²².
+const LEAST_COSINE: f64 = 1e-6;
+
 impl Kernel {
     /// The similarity at a distance: from 0 to 1, never larger at a larger distance. For
     /// [`Metric::Angular`] the distance is the Euclidean one of the vectors scaled to length 1.
@@ -117,7 +121,11 @@ impl Kernel {
     pub fn similarity(&self, distance: f32) -> f32 {
         let distance = f64::from(distance);
         match self.metric {
-            Metric::Angular => (1.0 - distance * distance / 2.0).max(0.0) as f32,
+            Metric::Angular => {
+                let cosine = 1.0 - distance * distance / 2.0;
+                // Below, it is the rounding of the vectors that tells.
+                if cosine > LEAST_COSINE { cosine as f32 } else { 0.0 }
+            }
             // However far, it is a neighbor.
             Metric::Euclidean | Metric::Manhattan => {
                 ((1.0 / (1.0 + distance / self.scale)) as f32).max(f32::MIN_POSITIVE)
@@ -193,6 +201,8 @@ pub struct DenseSpec {
     pub metric: Metric,
     /// σ: see the [module](self).
     pub scale: f64,
+    /// Whether only the vectors are searched: terms, if there are any, only make them.
+    pub alone: bool,
 }
 
 impl DenseSpec {
@@ -218,7 +228,7 @@ impl DensePart {
     /// If the values cannot be divided into whole rows.
     pub(crate) fn new(
         features: DenseFeatures,
-        metric: Metric,
+        (metric, alone): (Metric, bool),
         mut values: Vec<f32>,
         dimension: usize,
         projection: Option<Projection>,
@@ -228,7 +238,7 @@ impl DensePart {
         }
         let vectors = Arc::new(Vectors::new(dimension, values)?);
         let narrow = u32::try_from(dimension).unwrap_or(u32::MAX);
-        let spec = DenseSpec { features, dimension: narrow, metric, scale: 1.0 };
+        let spec = DenseSpec { features, dimension: narrow, metric, scale: 1.0, alone };
         Ok(Self { spec, vectors, projection })
     }
 
@@ -237,6 +247,11 @@ impl DensePart {
     pub(crate) fn with_scale(mut self, scale: f64) -> Self {
         self.spec.scale = scale;
         self
+    }
+
+    /// Whether a zero vector is nothing to be compared, rather than a point like others.
+    pub(crate) fn skips_zeros(&self) -> bool {
+        self.spec.metric == Metric::Angular || self.projection.is_some()
     }
 
     /// What the part is.

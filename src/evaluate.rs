@@ -172,6 +172,9 @@ pub struct Method {
     pub formula: String,
     /// The number of terms.
     pub terms: u64,
+    /// The dense vectors and the share of their neighbors in the votes, if the model has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<String>,
 }
 
 /// P@1, P@3 and P@5.
@@ -573,6 +576,14 @@ impl Evaluator {
                 weighting: self.model.settings().weighting.to_string(),
                 formula: self.model.settings().formula.clone(),
                 terms: self.model.settings().counts.terms,
+                vectors: self.model.dense().map(|dense| {
+                    let spec = dense.spec();
+                    let percent = self.options.dense_share * 100.0;
+                    format!(
+                        "{}, {} dimensions, {}, {percent:.0} % of the votes",
+                        spec.features, spec.dimension, spec.metric
+                    )
+                }),
                 decision: self.options.decision,
             },
             accuracy: single.then(|| mean(self.exact as f64)),

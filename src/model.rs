@@ -376,6 +376,16 @@ impl Model {
         !matches!(self.settings.input, InputSpec::Vectors(_))
     }
 
+    /// Whether terms are searched, not only made into vectors.
+    pub fn searches_terms(&self) -> bool {
+        self.has_terms() && self.dense().is_none_or(|dense| !dense.spec().alone)
+    }
+
+    /// Whether both terms and dense vectors are searched, so that they share the votes.
+    pub fn searches_both(&self) -> bool {
+        self.searches_terms() && self.dense().is_some()
+    }
+
     /// A checksum of everything that a document's vector depends on: analysis, vocabulary,
     /// weighting and projection.
     pub(crate) fn fingerprint(&self) -> String {

@@ -333,7 +333,7 @@ impl Trainer {
     pub fn retune(&self, model: Model, on_event: OnEvent<'_>) -> Result<Trained, TrainError> {
         let settings = model.settings();
         let (share, free_share) = self.share(&model);
-        let by_terms = model.has_terms() && (free_share || share < 1.0);
+        let by_terms = model.searches_terms() && (free_share || share < 1.0);
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
         if !settings.weighting.is_symmetric() && (by_terms || derived) {
             let weighting = settings.weighting.to_string();
@@ -344,9 +344,7 @@ impl Trainer {
         let rows = Arc::clone(model.rows());
         let terms = by_terms.then(|| self.engines.engine(&rows)).transpose()?;
         let dense = model.dense().filter(|_| free_share || share > 0.0);
-        let vectors = dense
-            .map(|dense| self.engines.dense(dense.vectors(), dense.spec().kernel()))
-            .transpose()?;
+        let vectors = dense.map(|dense| self.engines.dense(dense)).transpose()?;
         let training = TrainingRows {
             terms: terms.as_deref().map(|engine| View { engine, queries: (&*rows).into() }),
             vectors: vectors
@@ -374,7 +372,7 @@ impl Trainer {
     fn share(&self, model: &Model) -> (f64, bool) {
         let settings = model.settings();
         match self.options.dense_share {
-            _ if model.dense().is_none() || !model.has_terms() => (settings.dense_share, false),
+            _ if !model.searches_both() => (settings.dense_share, false),
             Some(share) => (share, false),
             None => (settings.dense_share, true),
         }

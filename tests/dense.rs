@@ -415,8 +415,8 @@ fn mistakes_are_explained() {
         ("train train.jsonl --vector-field v --keep-text -o out", 2, "--keep-text"),
         ("predict m test-bare.jsonl -o out", 3, "test-bare.jsonl:1: no field `v`"),
         ("predict m test.svm --features dense", 2, "--features"),
-        ("predict m test.jsonl --dense-share 0.5 -o out", 2, "does not have both"),
-        ("tune m --dense-share 0.5 -o out", 2, "does not have both"),
+        ("predict m test.jsonl --dense-share 0.5 -o out", 2, "does not search both"),
+        ("tune m --dense-share 0.5 -o out", 2, "does not search both"),
         ("predict m test.jsonl --index ball-tree -o out", 2, "vp-tree"),
         ("predict m test.jsonl --index sss-index:9 -o out", 2, "share 9"),
         (
@@ -440,12 +440,18 @@ fn wrong_vectors_are_explained() {
     room.ok("classify train train.jsonl --vector-field v -q -o m");
     for (second, message) in [
         (r#"{"label": "b", "v": [1, 2, 3]}"#, "in.jsonl:2: a vector of 3 values, expected 2"),
-        (r#"{"label": "b", "v": [1, 1e39]}"#, "in.jsonl:2: not a JSON object: number out of range"),
+        (r#"{"label": "b", "v": [1, 1e39]}"#, "in.jsonl:2: value 2 of the vector is inf"),
         (r#"{"label": "b", "v": [1, -1e31]}"#, "in.jsonl:2: value 2 of the vector is"),
-        (r#"{"label": "b", "v": [1, "x"]}"#, "in.jsonl:2: not a JSON object: invalid type: string"),
-        (r#"{"label": "b", "v": 7}"#, "in.jsonl:2: not a JSON object: invalid type: integer"),
-        (r#"{"label": "b", "v": null}"#, "in.jsonl:2: no field `v`"),
-        (r#"{"label": "b", "v": []}"#, "in.jsonl:2: a vector of 0 values, expected 2"),
+        (
+            r#"{"label": "b", "v": [1, "x"]}"#,
+            "in.jsonl:2: field `v` is a list with something else in it, expected a list of numbers",
+        ),
+        (
+            r#"{"label": "b", "v": 7}"#,
+            "in.jsonl:2: field `v` is a number, expected a list of numbers",
+        ),
+        (r#"{"label": "b", "v": null}"#, "in.jsonl:2: field `v` is null, expected a list"),
+        (r#"{"label": "b", "v": []}"#, "in.jsonl:2: a vector of 0 values, expected 1 to 65536"),
     ] {
         lines(&[r#"{"label": "a", "v": [1, 2]}"#, second]);
         room.fails("classify train in.jsonl --vector-field v -o out", 3, message);
@@ -463,6 +469,132 @@ fn wrong_vectors_are_explained() {
     lines(&[r#"{"id": "0"}"#, r#"{"id": "7"}"#]);
     let run = room.sh("classify predict m in.jsonl --vectors test.fvecs --vector-ids test.ids -q");
     assert_eq!(String::from_utf8(run.stdout).unwrap().lines().count(), 2, "some may be left");
+}
+
+/// What would be ignored is refused.
+#[test]
+fn flags_that_would_do_nothing_are_refused() {
+    let (room, _) = Room::given();
+    room.ok("classify train $SAMPLE/train.jsonl -q -o terms");
+    room.ok("classify train $SAMPLE/train.jsonl --features lsa:5 -q -o lsa");
+    room.ok("classify train train.jsonl --vector-field v -q -o m");
+    for (line, message) in [
+        (
+            "predict terms $SAMPLE/test.jsonl --vectors test.npy -o out",
+            "does not take given vectors",
+        ),
+        ("predict lsa $SAMPLE/test.jsonl --vector-field v -o out", "does not take given vectors"),
+        (
+            "vectorize terms $SAMPLE/test.jsonl --vectors test.npy -o out",
+            "does not take given vectors",
+        ),
+        ("evaluate terms $SAMPLE/test.jsonl --vectors test.npy", "does not take given vectors"),
+        ("predict lsa $SAMPLE/test.jsonl --dense-share 0.5 -o out", "does not search both"),
+        ("tune lsa --dense-share 0.5 -o out", "does not search both"),
+        ("predict m test-bare.jsonl --vectors - -o out", "name files, not -"),
+        (
+            "evaluate --train train.jsonl --train-vectors train.npy --test test.jsonl --vector-field v",
+            "cannot be used with",
+        ),
+    ] {
+        room.fails(&format!("classify {line}"), 2, message);
+    }
+    for flag in ["--stem en", "--weighting bm25", "--select chi2:9", "--min-df 2", "--field text:2"]
+    {
+        let line = format!("classify train train.jsonl --vector-field v {flag} -o out");
+        room.fails(&line, 2, "flags for analysis and weighting are for terms");
+    }
+    // These are for documents and labels.
+    room.ok("classify train train.jsonl --vector-field v --class-weight balanced -q -o m");
+}
+
+/// A model that searches only vectors stays one.
+#[test]
+fn tuning_keeps_what_is_searched() {
+    let room = Room::empty();
+    room.ok("classify train $SAMPLE/train.jsonl --features lsa:5 -q -o m");
+    room.ok("classify tune m -q");
+    let info = room.ok("classify info m");
+    assert!(info.contains("100 % of the votes") && !info.contains("similarity "), "{info}");
+}
+
+/// Vectors at a right angle, and texts of which nothing is known, are no neighbors.
+#[test]
+fn nothing_in_common() {
+    let room = Room::empty();
+    let write = |name: &str, lines: &[&str]| fs::write(room.at(name), lines.join("\n")).unwrap();
+    write(
+        "in.jsonl",
+        &[
+            r#"{"v": [1, 0, 0], "label": "a"}"#,
+            r#"{"v": [3, 0, 0], "label": "a"}"#,
+            r#"{"v": [0, 1, 0], "label": "b"}"#,
+        ],
+    );
+    write("one.jsonl", &[r#"{"v": [0, 0, 7]}"#]);
+    room.ok("classify train in.jsonl --vector-field v -q -o m");
+    let answer = room.ok("classify predict m one.jsonl -q --with neighbors");
+    assert!(answer.contains("no-neighbor"), "{answer}");
+    let texts = [
+        r#"{"text": "apple bread corn", "label": "a"}"#,
+        r#"{"text": "bread corn apple", "label": "a"}"#,
+        r#"{"text": "zebra yak", "label": "b"}"#,
+        r#"{"text": "", "label": "e"}"#,
+    ];
+    write("texts.jsonl", &texts);
+    fs::write(room.at("w.txt"), "apple 1 2\nbread 2 1\n").unwrap();
+    for metric in ["angular", "euclidean", "manhattan"] {
+        room.ok(&format!(
+            "classify train texts.jsonl --word-vectors w.txt --metric {metric} -q -o m"
+        ));
+        // Of known terms, but without a vector.
+        let answer = room.ok("echo zebra | classify predict m - -q --with neighbors");
+        assert!(answer.contains("no-neighbor"), "{metric} {answer}");
+        let answer = room.ok("echo bread | classify predict m - -q --with neighbors");
+        let line: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(line["neighbors"].as_array().unwrap().len(), 2, "{metric} {answer}");
+    }
+}
+
+/// Weights that overflow or vanish in 32 bits when they are squared.
+#[test]
+fn lsa_of_weights_of_any_size() {
+    let room = Room::empty();
+    for weight in ["3e38", "1e20", "1", "1e-20", "1e-45"] {
+        let (mut rows, mut expected) = (String::new(), String::new());
+        for row in 0..6 {
+            let (label, first, second) = (LABELS[row % 3], row % 3 + 1, row % 3 + 4);
+            writeln!(rows, "{label} {first}:{weight} {second}:{weight}").unwrap();
+            writeln!(expected, "__label__{label}").unwrap();
+        }
+        fs::write(room.at("in.svm"), rows).unwrap();
+        room.ok("classify train in.svm --features lsa:3 --weighting nnn -q -k 2 -o m");
+        let answers = room.ok("classify predict m in.svm -q --to fasttext");
+        assert_eq!(answers, expected, "{weight}");
+    }
+}
+
+/// Vectors without a share of the votes need not be there.
+#[test]
+fn vectors_that_do_not_vote() {
+    let room = Room::empty();
+    let lines: Vec<String> = (0..6)
+        .map(|n| {
+            format!(r#"{{"text": "word{} of {n}", "v": [{n}, 1], "label": "x{}"}}"#, n % 2, n % 2)
+        })
+        .collect();
+    fs::write(room.at("in.jsonl"), lines.join("\n")).unwrap();
+    let train = "classify train in.jsonl --vector-field v --features tfidf+dense -q -o m";
+    room.ok(&format!("{train} --dense-share 0"));
+    assert!(room.ok("echo word1 | classify predict m - -q").contains("x1"));
+    let json = r#"echo '{"text": "word1"}' | classify predict m - -q"#;
+    assert!(room.ok(json).contains("x1"));
+    room.fails(&format!("{json} --dense-share 0.5 -o out"), 3, "no field `v`");
+    room.ok(train);
+    room.fails(&format!("{json} -o out"), 3, "no field `v`");
+    let csv = room.ok("classify predict m in.jsonl -q -k 1 --to csv --with neighbors");
+    assert!(csv.starts_with("id,labels,score,probability,reason,neighbors,by_vectors\n"), "{csv}");
+    assert_eq!(csv.lines().nth(1).unwrap().matches("[x0]").count(), 2, "{csv}");
 }
 
 /// Zero vectors, one vector, more neighbors than vectors, vectors far apart.

@@ -212,7 +212,7 @@ mod tests {
         queries.iter().map(|&point| Ok(vec![Neighbor { point, distance: 0.0 }])).collect()
     }
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_full_batch_does_not_wait() {

@@ -138,9 +138,9 @@ impl Deciding {
     pub(crate) fn change(&self, model: &Model) -> Result<ClassifyOptions, Failure> {
         let mut options = ClassifyOptions::of(model);
         if let Some(share) = self.dense_share {
-            if model.dense().is_none() || !model.has_terms() {
+            if !model.searches_both() {
                 let message =
-                    "--dense-share: this model does not have both terms and dense vectors";
+                    "--dense-share: this model does not search both terms and dense vectors";
                 return Err(Failure::Usage(message.into()));
             }
             options.dense_share = share;

@@ -24,7 +24,7 @@ use super::failure::Failure;
 use super::opening::Opening;
 use super::outputs::{Files, write, write_json};
 use super::progress::{Progress, Talk};
-use super::reading::{Reading, name, open};
+use super::reading::{Reading, fit, name, open};
 use super::searching::Searching;
 use super::training::Training;
 use super::tuning::Told;
@@ -45,7 +45,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
     test: Vec<PathBuf>,
     /// The dense vectors of the training corpora; --vectors holds those of the test corpora
-    #[arg(long, value_name = "FILE", requires = "train")]
+    #[arg(long, value_name = "FILE", requires = "train", conflicts_with = "vector_field")]
     train_vectors: Option<PathBuf>,
     /// The identifiers of the documents of --train-vectors, one per line
     #[arg(long, value_name = "FILE", requires = "train_vectors")]
@@ -237,7 +237,8 @@ impl Evaluate {
                 let set = TestSet::from(stored);
                 return Ok((model, Test { set, paths: Vec::new(), name: name(corpora) }));
             }
-            model.fit_read_options(&mut options);
+            let share = self.training.deciding.dense_share();
+            fit(&model, share.unwrap_or(model.settings().dense_share), &mut options)?;
             let progress = Progress::new(talk, "testing", &[]);
             let documents = Box::new(open(corpora, options, talk, &progress)?);
             let set = TestSet::Documents(documents);

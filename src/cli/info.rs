@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
 use classify::counts::Fields;
-use classify::dense::Metric;
+use classify::dense::{DenseSpec, Metric};
 use classify::model::{InputSpec, Model};
 use classify::printable::printable;
 
@@ -53,9 +53,13 @@ impl Info {
             0 => String::new(),
             count => format!(", {count} without a label"),
         };
-        line("documents", format!("{}{unlabeled}, {} empty", counts.documents, counts.empty));
+        let empty =
+            if model.has_terms() { format!(", {} empty", counts.empty) } else { String::new() };
+        line("documents", format!("{}{unlabeled}{empty}", counts.documents));
         line("labels", counts.labels.to_string());
-        line("terms", format!("{} ({} weights)", counts.terms, counts.nonzeros));
+        if model.has_terms() {
+            line("terms", format!("{} ({} weights)", counts.terms, counts.nonzeros));
+        }
         match &settings.input {
             InputSpec::Text(spec) => line("analysis", analysis(spec)),
             InputSpec::Features(spec) if spec.counts => line("features", "counts".into()),
@@ -63,25 +67,16 @@ impl Info {
             InputSpec::Vectors(_) => line("features", "dense vectors as given".into()),
         }
         if let Some(dense) = &settings.dense {
-            line(
-                "vectors",
-                format!(
-                    "{}: {} dimensions, {}, {:.0} % of the votes{}",
-                    dense.features,
-                    dense.dimension,
-                    dense.metric,
-                    settings.dense_share * 100.0,
-                    match dense.metric {
-                        Metric::Angular => String::new(),
-                        _ => format!(", similarity {0:.4} / ({0:.4} + distance)", dense.scale),
-                    }
-                ),
-            );
+            line("vectors", vectors(dense, settings.dense_share));
         }
-        line("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));
-        line("", format!("N = {} documents, df = documents with the term", counts.documents));
-        let similarity = if settings.weighting.is_cosine() { "cosine" } else { "dot product" };
-        line("similarity", similarity.into());
+        if model.has_terms() {
+            line("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));
+            line("", format!("N = {} documents, df = documents with the term", counts.documents));
+        }
+        if model.searches_terms() {
+            let similarity = if settings.weighting.is_cosine() { "cosine" } else { "dot product" };
+            line("similarity", similarity.into());
+        }
         line("neighbors", format!("k = {}, vote {}", settings.k, settings.vote));
         line("decision", settings.decision.to_string());
         if let Some(selection) = settings.selection {
@@ -150,6 +145,21 @@ impl Info {
             let _ = writeln!(text, "{count:>9}  {}", printable(label));
         }
     }
+}
+
+/// Dense vectors in words.
+fn vectors(dense: &DenseSpec, share: f64) -> String {
+    let DenseSpec { features, dimension, metric, scale, .. } = dense;
+    let mut text = format!(
+        "{features}: {dimension} dimensions, {metric}, {:.0} % of the votes",
+        share * 100.0
+    );
+    if *metric != Metric::Angular {
+        // Its digits are those of an f32.
+        let scale = format!("{scale:.6e}").parse().unwrap_or(*scale);
+        let _ = write!(text, ", similarity {scale} / ({scale} + distance)");
+    }
+    text
 }
 
 /// The analyzer's settings in words: first its choices, then the options that are on.

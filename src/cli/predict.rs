@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::opening::Opening;
 use super::outputs::Files;
 use super::progress::{Progress, Talk};
-use super::reading::{Reading, open};
+use super::reading::{Reading, fit, open};
 use super::searching::Searching;
 
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ impl Predict {
             }
             corpora => {
                 let mut read = self.reading.options(LabelUse::Optional)?;
-                model.fit_read_options(&mut read);
+                fit(&model, options.dense_share, &mut read)?;
                 Source::Corpus(open(corpora, read, talk, &progress)?)
             }
         };
@@ -172,6 +172,9 @@ impl Written<'_> {
         }
         if self.has(Extra::Neighbors) {
             names.push("neighbors");
+            if self.model.searches_both() {
+                names.push("by_vectors");
+            }
         }
         self.record(&names.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
@@ -203,12 +206,16 @@ impl Written<'_> {
                     let scores = scores.iter().map(|s| format!("{}={}", s.label, s.score));
                     fields.push(scores.collect::<Vec<_>>().join(";"));
                 }
+                let joined = |neighbors: &[Near<'_>]| {
+                    let near =
+                        |n: &Near<'_>| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(","));
+                    neighbors.iter().map(near).collect::<Vec<_>>().join(";")
+                };
                 if let Some(neighbors) = &answer.neighbors {
-                    let neighbors = neighbors
-                        .iter()
-                        .chain(answer.by_vectors.iter().flatten())
-                        .map(|n| format!("{}={}[{}]", n.id, n.similarity, n.labels.join(",")));
-                    fields.push(neighbors.collect::<Vec<_>>().join(";"));
+                    fields.push(joined(neighbors));
+                    if self.model.searches_both() {
+                        fields.push(joined(answer.by_vectors.as_deref().unwrap_or_default()));
+                    }
                 }
                 self.record(&fields)
             }

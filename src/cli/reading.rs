@@ -9,6 +9,8 @@ use classify::corpus::{
     Corpus, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, VectorsBeside,
     encoding_for_label,
 };
+use classify::dense::{DenseFeatures, DenseSpec};
+use classify::model::Model;
 use classify::vectors::StoredVectors;
 
 use super::failure::Failure;
@@ -153,6 +155,10 @@ impl Reading {
             Some(path) => Some(Arc::new(Qrels::read(path)?)),
             None => None,
         };
+        let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
+        if self.vectors.iter().chain(&self.vector_ids).any(|path| is_stdin(&path)) {
+            return Err(Failure::Usage("--vectors and --vector-ids name files, not -".into()));
+        }
         let beside = |path: &PathBuf| VectorsBeside::read(path, self.vector_ids.as_deref());
         let beside = self.vectors.as_ref().map(beside).transpose()?;
         Ok(ReadOptions {
@@ -185,6 +191,25 @@ impl Reading {
             bytes_read: None,
         })
     }
+}
+
+/// Adjusts reading options to a model whose neighbors by dense vectors have this share in the votes.
+pub(crate) fn fit(model: &Model, share: f64, read: &mut ReadOptions) -> Result<(), Failure> {
+    let takes = matches!(
+        &model.settings().dense,
+        Some(DenseSpec { features: DenseFeatures::Given { .. }, .. })
+    );
+    let given = read.vector_field.is_some() || read.vectors_beside.is_some();
+    if given && !takes {
+        let message = "--vector-field and --vectors: this model does not take given vectors";
+        return Err(Failure::Usage(message.into()));
+    }
+    model.fit_read_options(read);
+    if !given && share <= 0.0 {
+        // They would not vote.
+        read.vector_field = None;
+    }
+    Ok(())
 }
 
 /// Opens a corpus that reports its formats and counts its bytes for `progress`.

@@ -16,7 +16,7 @@ use classify::search::Engines;
 use classify::select::Selection;
 use classify::tfidf::Weighting;
 use classify::threads::Threads;
-use classify::trainer::{FreeFeatures, TrainOptions};
+use classify::trainer::{DenseOptions, FreeFeatures, TrainOptions};
 
 use super::deciding::Deciding;
 use super::failure::Failure;
@@ -345,6 +345,22 @@ impl Training {
         Ok(Engines::cpu(threads))
     }
 
+    /// Rejects flags for terms, of which a model of given vectors has none.
+    fn refuse_terms(&self) -> Result<(), Failure> {
+        let default = nothing_said();
+        let mut weights = self.weights.clone();
+        weights.hierarchy.clone_from(&default.weights.hierarchy);
+        weights.class_weight.clone_from(&default.weights.class_weight);
+        if format!("{:?}", self.analysis) == format!("{:?}", default.analysis)
+            && format!("{weights:?}") == format!("{:?}", default.weights)
+        {
+            return Ok(());
+        }
+        let message = "flags for analysis and weighting are for terms, and this model would have \
+                       only the given vectors: --features tfidf+dense has both";
+        Err(Failure::Usage(message.into()))
+    }
+
     /// Where to write the tuning results.
     pub(crate) fn tune_table(&self) -> Option<&PathBuf> {
         self.tuning.flags.tune_table.as_ref()
@@ -364,6 +380,9 @@ impl Training {
     ) -> Result<TrainOptions, Failure> {
         self.refuse_tuning_flags_alone()?;
         let dense = self.features.dense(read, self.deciding.dense_share())?;
+        if dense.as_ref().is_some_and(DenseOptions::is_alone) {
+            self.refuse_terms()?;
+        }
         let free = FreeFeatures {
             analyzer: self.analysis.says_no_terms(),
             weighting: self.weights.says_no_weighting(),

@@ -59,8 +59,8 @@ impl Tune {
             None => model.settings().abstention.map(|limits| limits.target_error),
         };
         let several = self.mode.map(Mode::is_multi);
-        if self.dense_share.is_some() && (model.dense().is_none() || !model.has_terms()) {
-            let message = "--dense-share: this model does not have both terms and dense vectors";
+        if self.dense_share.is_some() && !model.searches_both() {
+            let message = "--dense-share: this model does not search both terms and dense vectors";
             return Err(Failure::Usage(message.into()));
         }
         let options = TrainOptions {

@@ -126,7 +126,7 @@ impl Told {
                  each, which may report the same events"
             )),
             Event::NearDuplicates { documents, above } => self.say(&format!(
-                "tuning: {documents} documents have a near-duplicate (cosine above {above}), which \
+                "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
                  is not used as their neighbor"
             )),
             Event::Dense { part, known } => {

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::opening::Opening;
 use super::outputs::Files;
 use super::progress::{Progress, Talk};
-use super::reading::{Reading, name, open};
+use super::reading::{Reading, fit, name, open};
 
 /// Documents analyzed together.
 const BATCH: usize = 8_192;
@@ -42,7 +42,7 @@ impl Vectorize {
         let model = Arc::new(self.opening.model(&self.model)?);
         let progress = Progress::new(talk, "vectorizing", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional)?;
-        model.fit_read_options(&mut options);
+        fit(&model, model.settings().dense_share, &mut options)?;
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
         // Nothing is searched.
         let classifier =

@@ -231,6 +231,12 @@ pub enum Problem {
         /// The number of values of the others.
         expected: usize,
     },
+    /// A vector without values, or with too many.
+    #[error("a vector of {found} values, expected 1 to 65536")]
+    VectorSize {
+        /// Its number of values.
+        found: usize,
+    },
     /// A value of a vector that is infinite, not a number, or very large.
     #[error("value {number} of the vector is {value}, expected a number from -1e30 to 1e30")]
     VectorValue {
@@ -327,6 +333,9 @@ impl CorpusError {
             }
             Problem::NoVector => {
                 "`--vector-field` names the field of the vectors (JSONL, CSV, TSV); `--vectors` names a file of vectors beside the corpus"
+            }
+            Problem::VectorDimension { .. } => {
+                "all vectors have as many values as the first one, or as the model's; columns of features count up to the last one of the training corpus, even if it holds 0"
             }
             Problem::VectorsBeside { .. } => {
                 "row i belongs to the i-th document, or to the document whose id stands on line i of `--vector-ids`"

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::source::Lines;
@@ -61,11 +62,123 @@ impl Iterator for Jsonl {
 struct Record {
     texts: Vec<Option<Value>>,
     features: Option<Value>,
-    vector: Option<Vec<f32>>,
+    vector: Option<VectorField>,
     labels: Option<(usize, String, Value)>,
     id: Option<Value>,
     weight: Option<Value>,
     group: Option<Value>,
+}
+
+/// What the field of the vector holds.
+enum VectorField {
+    Numbers(Vec<f32>),
+    /// Something else, with its article.
+    Other(&'static str),
+}
+
+impl<'de> Deserialize<'de> for VectorField {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = VectorField;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of numbers")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<VectorField, A::Error> {
+                let mut numbers = Vec::new();
+                let mut other = false;
+                while let Some(Element(number)) = list.next_element()? {
+                    other |= number.is_none();
+                    numbers.extend(number);
+                }
+                let what = "a list with something else in it";
+                Ok(if other { VectorField::Other(what) } else { VectorField::Numbers(numbers) })
+            }
+
+            fn visit_unit<E>(self) -> Result<VectorField, E> {
+                Ok(VectorField::Other("null"))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<VectorField, E> {
+                Ok(VectorField::Other("a boolean"))
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<VectorField, E> {
+                Ok(VectorField::Other("a string"))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<VectorField, E> {
+                Ok(VectorField::Other("a number"))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<VectorField, E> {
+                Ok(VectorField::Other("a number"))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<VectorField, E> {
+                Ok(VectorField::Other("a number"))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<VectorField, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(VectorField::Other("an object"))
+            }
+        }
+        deserializer.deserialize_any(List)
+    }
+}
+
+/// An element of a vector: a number, or something else.
+struct Element(Option<f32>);
+
+impl<'de> Deserialize<'de> for Element {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Number;
+        impl<'de> Visitor<'de> for Number {
+            type Value = Element;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number")
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Element, E> {
+                Ok(Element(Some(narrow(number))))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Element, E> {
+                Ok(Element(Some(number as f32)))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Element, E> {
+                Ok(Element(Some(number as f32)))
+            }
+
+            fn visit_unit<E>(self) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Element, E> {
+                Ok(Element(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Element, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Element(None))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Element, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Element(None))
+            }
+        }
+        deserializer.deserialize_any(Number)
+    }
 }
 
 /// What a field of a record is used for.
@@ -163,7 +276,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             let parts = self.parts(&key);
             if self.options.vector_field.as_deref() == Some(&*key) {
-                record.vector = map.next_value()?;
+                record.vector = Some(map.next_value()?);
                 continue;
             }
             if parts.count == 0 && key == "features" {
@@ -259,10 +372,15 @@ impl Record {
                 return Err(missing(column, flag).at(place));
             }
         }
-        let vector = self.vector.take();
-        if let (Some(field), None) = (&options.vector_field, &vector) {
-            return Err(missing(field, "--vector-field").at(place));
-        }
+        let vector = match (&options.vector_field, self.vector.take()) {
+            (None, _) => None,
+            (Some(_), Some(VectorField::Numbers(vector))) => Some(vector),
+            (Some(field), Some(VectorField::Other(found))) => {
+                let (field, expected) = (field.clone(), "a list of numbers");
+                return Err(Problem::WrongType { field, expected, found }.at(place));
+            }
+            (Some(field), None) => return Err(missing(field, "--vector-field").at(place)),
+        };
         let content = self.content(options).map_err(at)?;
         Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use vector_file::Rows;
 
 use super::source::Source;
-use super::{CorpusError, Place, Problem, ReadOptions};
+use super::{CorpusError, Place, Problem, ReadOptions, check_vector};
 
 /// The vectors of a corpus's documents.
 #[derive(Debug)]
@@ -55,7 +55,12 @@ impl VectorsBeside {
                 .ok_or_else(|| format!("{name} has {count} vectors, but there are more documents")),
         };
         let row = row.map_err(|what| Problem::VectorsBeside { what })?;
-        Ok(self.rows.row(row).to_vec())
+        let vector = self.rows.row(row).to_vec();
+        check_vector(&vector).map_err(|problem| {
+            let what = format!("{name}, row {}: {problem}", row + 1);
+            Problem::VectorsBeside { what }
+        })?;
+        Ok(vector)
     }
 
     /// Checks, after the last of `read` documents, that no vector is left. By identifiers, some may be.

@@ -57,26 +57,32 @@ pub fn lsa(
         return None;
     }
     threads.run(|| {
+        // The largest weight counts as 1, so that nothing overflows or vanishes.
+        let largest = rows.data().iter().fold(0.0f32, |most, weight| most.max(weight.abs()));
+        let unit = 1.0 / f64::from(largest);
         let columns = Columns::of(rows);
         #[expect(clippy::cast_possible_truncation, reason = "a random direction")]
         let start = |at: usize| (random::unit(seed, at as u64) * 2.0 - 1.0) as f32;
         let mut basis: Vec<f32> = (0..terms * width).map(start).collect();
         for iteration in 0..ITERATIONS {
-            let documents = product(rows.rows(), width, &basis, |document| row(rows, document));
-            basis = product(terms, width, &documents, |term| columns.get(term));
+            let documents = product(rows.rows(), (width, unit), &basis, |at| row(rows, at));
+            basis = product(terms, (width, unit), &documents, |term| columns.get(term));
             orthonormalize(&mut basis, width);
             if iteration + 1 == ITERATIONS {
                 // Once more, against the rounding of the first time.
                 orthonormalize(&mut basis, width);
             }
         }
-        let documents = product(rows.rows(), width, &basis, |document| row(rows, document));
+        let documents = product(rows.rows(), (width, unit), &basis, |at| row(rows, at));
         let eigen = gram(&documents, width).symmetric_eigen();
         let mut order: Vec<usize> = (0..width).collect();
         order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
         let least = eigen.eigenvalues[order[0]] * LEAST;
         order.retain(|&at| eigen.eigenvalues[at] > least);
         order.truncate(dimensions);
+        if order.is_empty() {
+            return None;
+        }
         let turned =
             rotate(&basis, width, |at, to| eigen.eigenvectors[(at, order[to])], order.len());
         let terms = Vectors::new(order.len(), signed(turned, order.len())).ok()?;
@@ -119,10 +125,10 @@ impl Columns {
     }
 }
 
-/// A sparse matrix of `rows` rows times a dense one of `width` columns.
+/// A sparse matrix of `rows` rows, times `unit`, times a dense matrix of `width` columns.
 fn product<'a>(
     rows: usize,
-    width: usize,
+    (width, unit): (usize, f64),
     dense: &[f32],
     row: impl Fn(usize) -> (&'a [u32], &'a [f32]) + Sync,
 ) -> Vec<f32> {
@@ -133,7 +139,11 @@ fn product<'a>(
             sums.fill(0.0);
             let (indices, values) = row(number);
             for (&index, &value) in indices.iter().zip(values) {
-                add_scaled(sums, f64::from(value), &dense[index as usize * width..][..width]);
+                add_scaled(
+                    sums,
+                    f64::from(value) * unit,
+                    &dense[index as usize * width..][..width],
+                );
             }
             narrow(sums, result);
         },
@@ -228,7 +238,9 @@ fn rotate(
     let turn: Vec<f32> =
         (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
-    product(matrix.len() / width, columns, &turn, |row| (&all, &matrix[row * width..][..width]))
+    product(matrix.len() / width, (columns, 1.0), &turn, |row| {
+        (&all, &matrix[row * width..][..width])
+    })
 }
 
 /// Turns each column so that its entry of the greatest size is positive.
@@ -292,6 +304,22 @@ mod tests {
         let mut empty = CsrBuilder::default();
         empty.push_row([]);
         assert!(lsa(&empty.build(5).view(), 3, 0, &threads(1)).is_none());
+    }
+
+    /// Weights as large and as small as they can be.
+    #[test]
+    fn scale_changes_nothing_but_the_vectors() {
+        for weight in [f32::MAX, 1e20, 1e-20, 1e-45] {
+            let mut rows = CsrBuilder::default();
+            for number in 0..9 {
+                rows.push_row([(number % 3, weight)]);
+            }
+            let rows = rows.build(3);
+            let found = lsa(&rows.view(), 2, 0, &threads(1)).unwrap();
+            assert!(found.terms().values().iter().all(|value| value.abs() <= 1.01), "{weight}");
+            let vectors = found.project_all(&rows.view(), &threads(1));
+            assert!(vectors.iter().all(|value| value.abs() <= super::super::GREATEST));
+        }
     }
 
     #[test]

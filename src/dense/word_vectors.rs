@@ -161,17 +161,18 @@ impl<B: BufRead> Reader<B> {
     }
 
     fn text(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
-        let mut words = 0u64;
+        let (mut words, mut claimed) = (0u64, None);
         while self.next_line()? {
-            if self.line == 1 && self.bytes.len() >= 4 {
-                let first = [self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]];
-                if u32::from_le_bytes(first) == FAST_TEXT {
+            if self.line == 1 && self.bytes.len() >= 3 {
+                if self.bytes.starts_with(&FAST_TEXT.to_le_bytes()) {
                     let what = "a fastText model; its vectors are in the .vec file".to_owned();
                     return Err(self.wrong(what));
                 }
-            }
-            if self.line == 1 && header(&self.bytes).is_some() {
-                continue;
+                if let Some((count, dimension)) = header(&self.bytes) {
+                    found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+                    claimed = Some(count);
+                    continue;
+                }
             }
             if self.bytes.is_empty() {
                 continue;
@@ -181,10 +182,13 @@ impl<B: BufRead> Reader<B> {
             words += 1;
         }
         self.line = 0;
-        if words == 0 {
-            Err(self.wrong("there is no word vector in it".to_owned()))
-        } else {
-            Ok(())
+        match claimed {
+            _ if words == 0 => Err(self.wrong("there is no word vector in it".to_owned())),
+            Some(claimed) if words < claimed => {
+                let what = format!("it ends after {words} words; its first line says {claimed}");
+                Err(self.wrong(what))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -243,14 +247,16 @@ fn text_line(line: &[u8], found: &mut Found<'_>) -> Result<(), String> {
         let Some(blank) = line[..start].iter().rposition(is_blank) else {
             return Err(format!("{number} numbers after a word, expected {}", found.dimension));
         };
-        start = blank;
+        // Several blanks are one.
+        let before = line[..blank].iter().rposition(|byte| !is_blank(byte));
+        start = before.map_or(0, |at| at + 1);
     }
     let (word, numbers) = line.split_at(start);
     // Some files have words that are not UTF-8: no text has them.
     let Some(wanted) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word)) else {
         return Ok(());
     };
-    let numbers = numbers[1..].split(is_blank).map(|number| {
+    let numbers = numbers.split(is_blank).filter(|number| !number.is_empty()).map(|number| {
         let number = String::from_utf8_lossy(number);
         number.parse().map_err(|_| format!("`{number}` is not a number"))
     });
@@ -282,8 +288,8 @@ mod tests {
     #[test]
     fn every_format() {
         // `Apple` comes first, but `apple` stands as the term does.
-        let text = "Apple 9 9\nBREAD 1 2\napple 0.5 -1e-1\n. . 7 7\nbread 3 4\nBread 8 8\n\n";
-        let with_header = format!("5 2\n{}", text.replace('\n', " \n"));
+        let text = "Apple 9 9\nBREAD  1 2\napple 0.5 -1e-1\n. . 7 7\nbread 3 4\nBread 8 8\n\n";
+        let with_header = format!("6 2\n{}", text.replace('\n', " \n"));
         let mut binary = b"3 2\n".to_vec();
         for (word, vector) in [("apple", [0.5f32, -0.1]), ("x y", [1.0; 2]), ("bread", [3.0, 4.0])]
         {
@@ -318,6 +324,12 @@ mod tests {
             ("a.txt", b"bread 1 1e38\n", "a.txt:1: value 2 of the vector is"),
             ("a.txt", b"", "a.txt: there is no word vector in it"),
             ("a.txt", b"5 2\n", "a.txt: there is no word vector in it"),
+            (
+                "a.txt",
+                b"3 2\nbread 1 2\nwood 1 2\n",
+                "it ends after 2 words; its first line says 3",
+            ),
+            ("a.txt", b"1 3\nbread 1 2\n", "a.txt:2: 2 numbers after a word, expected 3"),
             ("a.txt", b"wood 1 2\n", "a.txt: it has none of the words of this corpus"),
             ("a.txt", b"bread\n", "a.txt:1: vectors of 0 dimensions"),
             ("a.txt", b"\xba\x16\x4f\x2f\0\0", "fastText model"),

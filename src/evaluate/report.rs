@@ -91,10 +91,20 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("documents", format!("{} training, {} test", documents.train, documents.test)),
         ("labels", format!("{} in training, {} in test", labels.train, labels.test)),
-        ("terms", method.terms.to_string()),
-        ("weighting", format!("{}: {}", weighting(&method.weighting), method.formula)),
-        ("neighbors", format!("k = {}, vote {}, {}", method.k, method.vote, method.decision)),
     ];
+    // Given vectors may be all that there is.
+    if method.terms > 0 || method.vectors.is_none() {
+        lines.push(("terms", method.terms.to_string()));
+        let formula = format!("{}: {}", weighting(&method.weighting), method.formula);
+        lines.push(("weighting", formula));
+    }
+    if let Some(vectors) = &method.vectors {
+        lines.push(("vectors", vectors.clone()));
+    }
+    lines.push((
+        "neighbors",
+        format!("k = {}, vote {}, {}", method.k, method.vote, method.decision),
+    ));
     let interval = |of: fn(&Intervals) -> [f64; 2]| match &evaluation.intervals {
         Some(intervals) => {
             let [low, high] = of(intervals);

@@ -103,8 +103,7 @@ impl Model {
             (None, true) => share.to_bits() == 0,
             (None, false) => false,
             (Some(dense), false) => {
-                share.to_bits() == 1f64.to_bits()
-                    && matches!(dense.features, DenseFeatures::Given { .. })
+                dense.alone && matches!(dense.features, DenseFeatures::Given { .. })
             }
             (Some(dense), true) => {
                 (0.0..=1.0).contains(&share)
@@ -112,6 +111,8 @@ impl Model {
                         || matches!(settings.input, InputSpec::Text(_)))
             }
         };
+        let alone = settings.dense.as_ref().is_some_and(|dense| dense.alone);
+        let fits = fits && (!alone || share.to_bits() == 1f64.to_bits());
         if !fits || (!self.has_terms() && !self.arrays.vocabulary.is_empty()) {
             return Err(invalid("settings")("the dense vectors do not match the input".to_owned()));
         }

@@ -88,8 +88,10 @@ pub struct Dense {
     rows: Arc<Vectors>,
     kernel: Kernel,
     index: Space,
-    /// The rows that have a direction, if not all have one and the metric is angular.
-    directed: Option<RowSet>,
+    /// Whether zero vectors are no points.
+    skips_zeros: bool,
+    /// The rows that are not zero, if some are and these are no points.
+    points: Option<RowSet>,
     threads: Threads,
 }
 
@@ -153,7 +155,7 @@ impl Dense {
     ) -> Result<Self, SearchError> {
         let (count, limit) = (rows.rows(), u32::MAX - 1);
         let fits = u32::try_from(count).ok().filter(|&count| count <= limit);
-        let numbers = fits.ok_or(SearchError::TooManyRows { rows: count, limit })?;
+        fits.ok_or(SearchError::TooManyRows { rows: count, limit })?;
         if !all_finite(rows.values(), &threads) {
             return Err(SearchError::NotFinite { what: "training" });
         }
@@ -171,10 +173,19 @@ impl Dense {
             })
         };
         let index = threads.run(build).map_err(failed)?;
-        let is_zero = |row: u32| rows.row(row as usize).iter().all(|&value| value == 0.0);
-        let directed = (kernel.metric == Metric::Angular && (0..numbers).any(is_zero))
-            .then(|| RowSet::from_fn(numbers, |row| !is_zero(row)));
-        Ok(Self { rows, kernel, index, directed, threads })
+        let engine = Self { rows, kernel, index, skips_zeros: false, points: None, threads };
+        let is_angular = kernel.metric == Metric::Angular;
+        Ok(if is_angular { engine.without_zeros() } else { engine })
+    }
+
+    /// Zero vectors are no points: as rows they are never neighbors, as queries they have none. So it always is with
+    /// [`Metric::Angular`].
+    #[must_use]
+    pub fn without_zeros(self) -> Self {
+        let is_zero = |row: u32| is_zero(self.rows.row(row as usize));
+        let count = self.rows();
+        let points = (0..count).any(is_zero).then(|| RowSet::from_fn(count, |row| !is_zero(row)));
+        Self { skips_zeros: true, points, ..self }
     }
 
     /// The kind of its index.
@@ -219,13 +230,11 @@ impl Dense {
                 kernel: &self.kernel,
                 allow: &request.allow,
                 query: first + query as usize,
-                directed: self.directed.as_ref(),
-                // A query without a direction has no neighbors.
-                radius: match self.kernel.metric {
-                    Metric::Angular if points.point(query).iter().all(|&value| value == 0.0) => {
-                        -1.0
-                    }
-                    _ => self.kernel.radius(0.0),
+                points: self.points.as_ref(),
+                radius: if self.skips_zeros && is_zero(points.point(query)) {
+                    -1.0
+                } else {
+                    self.kernel.radius(0.0)
                 },
                 found: BinaryHeap::new(),
             };
@@ -273,6 +282,10 @@ impl Search for Dense {
         let fast = whole_or_none(outcome, found)?;
         Ok(Report { fast, fell_back: 0 })
     }
+}
+
+fn is_zero(vector: &[f32]) -> bool {
+    vector.iter().all(|&value| value == 0.0)
 }
 
 fn failed(error: Error) -> SearchError {
@@ -363,7 +376,7 @@ struct Nearest<'a> {
     kernel: &'a Kernel,
     allow: &'a Allow<'a>,
     query: usize,
-    directed: Option<&'a RowSet>,
+    points: Option<&'a RowSet>,
     /// Beyond it, no row can be one of them.
     radius: f32,
     /// The worst on top.
@@ -384,7 +397,7 @@ impl Collector for Nearest<'_> {
             || near.distance > self.radius
             || (is_full && self.found.peek().is_some_and(|worst| hit >= *worst))
             || !self.allow.allows(self.query, near.point)
-            || self.directed.is_some_and(|directed| !directed.contains(near.point))
+            || self.points.is_some_and(|points| !points.contains(near.point))
         {
             return;
         }

@@ -11,7 +11,7 @@ use super::{
     Cuda, CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, Search,
     SearchError,
 };
-use crate::dense::{Kernel, Vectors};
+use crate::dense::DensePart;
 use crate::matrix::Csr;
 use crate::threads::Threads;
 
@@ -162,17 +162,14 @@ impl Engines {
         Self { index, ..self }
     }
 
-    /// Creates an engine over dense training vectors; it runs on the CPU. For angles, the vectors must be of length 1 or 0.
+    /// Creates an engine over the dense vectors of a model; it runs on the CPU.
     ///
     /// # Errors
     /// If the vectors cannot be indexed.
-    pub fn dense(
-        &self,
-        training: &Arc<Vectors>,
-        kernel: Kernel,
-    ) -> Result<Arc<dyn Search>, SearchError> {
-        let (rows, threads) = (Arc::clone(training), self.threads.clone());
-        Ok(Arc::new(Dense::new(rows, kernel, self.index, threads)?))
+    pub fn dense(&self, part: &DensePart) -> Result<Arc<dyn Search>, SearchError> {
+        let (rows, threads) = (Arc::clone(part.vectors()), self.threads.clone());
+        let engine = Dense::new(rows, part.spec().kernel(), self.index, threads)?;
+        Ok(Arc::new(if part.skips_zeros() { engine.without_zeros() } else { engine }))
     }
 
     /// The threads.

@@ -45,7 +45,7 @@ pub enum DenseSource {
 
 impl DenseOptions {
     /// Whether the model has no terms at all.
-    pub(super) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         !self.with_terms && matches!(self.source, DenseSource::Given { .. })
     }
 }
@@ -77,10 +77,12 @@ impl GivenVectors {
     fn take_from(&mut self, document: &mut Document) -> Result<(), Problem> {
         match (document.vector.take(), &document.content) {
             (Some(vector), _) if self.features.is_empty() => {
-                let expected = *self.dimension.get_or_insert(vector.len());
                 let found = vector.len();
-                if found == 0 || found > MOST_DIMENSIONS || found != expected {
-                    let expected = if found == expected { MOST_DIMENSIONS } else { expected };
+                if found == 0 || found > MOST_DIMENSIONS {
+                    return Err(Problem::VectorSize { found });
+                }
+                let expected = *self.dimension.get_or_insert(found);
+                if found != expected {
                     return Err(Problem::VectorDimension { found, expected });
                 }
                 check_vector(&vector)?;
@@ -91,9 +93,9 @@ impl GivenVectors {
                 let last = features.last().map_or(self.first_column, |&(column, _)| column);
                 let found =
                     last.checked_sub(self.first_column).ok_or(Problem::ColumnZero)? as usize;
-                let (found, expected) = (found + 1, MOST_DIMENSIONS);
-                if found > expected {
-                    return Err(Problem::VectorDimension { found, expected });
+                let found = found + 1;
+                if found > MOST_DIMENSIONS {
+                    return Err(Problem::VectorSize { found });
                 }
                 let mut vector = vec![0.0; found];
                 add_features(features, self.first_column, &mut vector)?;
@@ -168,7 +170,8 @@ impl Trainer {
                 (projection.project_all(&terms.rows, threads), projection.dimension())
             }
         };
-        let part = DensePart::new(features, options.metric, values, dimension, projection);
+        let how = (options.metric, !options.with_terms);
+        let part = DensePart::new(features, how, values, dimension, projection);
         let part = part.map_err(SearchError::from)?;
         let scale = learn_scale(part.vectors(), options.metric, threads)?;
         let part = part.with_scale(scale);

@@ -180,7 +180,7 @@ impl Trainer {
     ) -> Result<Prepared<'a>, SearchError> {
         let by_terms = self.options.dense.as_ref().is_none_or(|dense| dense.with_terms);
         let terms = by_terms.then(|| self.engines.engine(weighted.documents())).transpose()?;
-        let vectors = part.map(|part| self.engines.dense(part.vectors(), part.spec().kernel()));
+        let vectors = part.map(|part| self.engines.dense(part));
         let projection = part.and_then(DensePart::projection);
         let queries = projection.filter(|_| !weighting.is_symmetric()).map(|projection| {
             let rows = weighted.queries().view();

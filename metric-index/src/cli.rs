@@ -25,6 +25,7 @@ use metric::VectorMetric;
 
 mod input;
 mod metric;
+mod online;
 mod stats;
 mod thesis;
 
@@ -58,6 +59,8 @@ enum Command {
 enum Bench {
     /// The experiments of Barrientos 2011, chapter 3: strategies of several threads, and indexes
     Thesis(thesis::Thesis),
+    /// Queries that arrive one at a time: throughput and latency against the size of batches
+    Online(online::Online),
 }
 
 #[derive(Debug, Args)]
@@ -284,6 +287,7 @@ impl Program {
             Command::Knn(Knn { search, k }) => search.run(talk, Question::Nearest(k.get())),
             Command::Stats(stats) => stats.run(talk),
             Command::Bench(Bench::Thesis(thesis)) => thesis.run(talk),
+            Command::Bench(Bench::Online(online)) => online.run(talk),
         }
     }
 }

@@ -76,6 +76,27 @@ fn words() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "0\t1\t3\t3\tpez\n");
 }
 
+/// Every client is answered, in batches that are not larger than asked for.
+#[test]
+fn online() {
+    let folder = with_files();
+    let folder = folder.path();
+    for more in [["--vectors", "400"], ["--words", "words.txt"]] {
+        let line = ["bench", "online", "--seconds", "0.1", "--clients", "5", "--batches", "1,4"];
+        let line =
+            [&line[..], &["--json", "o.json", "--index", "vp-tree", "-k", "2"], &more].concat();
+        let printed = out(folder, &line);
+        assert!(printed.contains("queries/s") && printed.contains("5 clients"), "{printed}");
+        let json = std::fs::read_to_string(folder.join("o.json")).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(report["schema"], "metric-index.bench-online/1");
+        for (one, most) in report["batches"].as_array().unwrap().iter().zip([1.0, 4.0]) {
+            let mean = one["mean_batch"].as_f64().unwrap();
+            assert!(one["answers"].as_u64().unwrap() > 0 && mean > 0.0 && mean <= most, "{one}");
+        }
+    }
+}
+
 #[test]
 fn vectors() {
     let folder = with_files();
@@ -146,6 +167,11 @@ fn mistakes() {
     fails(folder, &["stats", "plane.csv", "--nearest", "2"], 3, "too few");
     fails(folder, &["bench", "thesis", "--vectors", "0"], 2, "nothing to measure");
     fails(folder, &["bench", "thesis", "--queries", "0"], 2, "nothing to measure");
+    fails(folder, &["bench", "online", "--vectors", "0"], 3, "there are no points");
+    fails(folder, &["bench", "online", "--words", "no.txt"], 3, "no.txt");
+    fails(folder, &["bench", "online", "--seconds=-1"], 2, "--seconds -1");
+    fails(folder, &["bench", "online", "--wait", "nan"], 2, "--wait NaN");
+    fails(folder, &["bench", "online", "--batches", "0"], 2, "--batches");
 }
 
 /// What is said beside the answers, where no terminal is.

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use metric_index::metric::{
-    Angular, Chebyshev, Coordinates, Distances, Euclidean, Hamming, Manhattan, Metric, Minkowski,
+    Angular, Blocks, Chebyshev, Coordinates, Distances, Euclidean, Hamming, Manhattan, Metric,
+    Minkowski,
 };
 
 /// A metric that is chosen while the program runs.
@@ -87,11 +88,39 @@ impl Metric<[f32]> for VectorMetric {
         each!(self, metric => metric.distances_from(point))
     }
 
+    fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
+        each!(self, metric => metric.blocks(points))
+    }
+
+    fn size(&self, point: &[f32]) -> usize {
+        each!(self, metric => Metric::<[f32]>::size(metric, point))
+    }
+
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         each!(self, metric => metric.coordinates())
     }
 
     fn name(&self) -> Option<String> {
         each!(self, metric => Metric::<[f32]>::name(metric))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A metric that is chosen at run time can all that the metric itself can.
+    #[test]
+    fn nothing_is_lost_on_the_way() {
+        let points: [&[f32]; 2] = [&[0.0, 1.0], &[2.0, 3.0]];
+        for metric in [VectorMetric::Euclidean, VectorMetric::Manhattan, VectorMetric::Chebyshev] {
+            assert!(metric.blocks(&points).is_some() && metric.coordinates().is_some());
+        }
+        let euclidean = VectorMetric::Euclidean;
+        assert_eq!(euclidean.size(points[0]), Metric::<[f32]>::size(&Euclidean, points[0]));
+        assert_eq!(
+            euclidean.distances_from(points[0]).is_some(),
+            Euclidean.distances_from(points[0]).is_some()
+        );
     }
 }

@@ -518,11 +518,7 @@ impl Classifier {
         // A vector made of terms is nothing without them.
         let derived = self.model.dense().is_some_and(|dense| dense.projection().is_some());
         let needs_terms = self.model.has_terms() && (derived || options.dense_share < 1.0);
-        let voters = |query: usize| {
-            let found = neighbors.get(query).first(options.k.get());
-            let nothing = derived && vectors.terms[query].known == 0;
-            if nothing { Voters::one(&[]) } else { found }
-        };
+        let voters = |query: usize| neighbors.get(query).first(options.k.get());
         let count = |query| vote_with(voters(query), options.vote.weight, &factors, &among);
         // The curves are valid only for the vote that they were learned with.
         let settings = self.model.settings();

@@ -182,6 +182,28 @@ proptest! {
     }
 }
 
+/// More queries than are searched at a time.
+#[test]
+fn filters_of_many_queries() {
+    let rows = fine(40, 2, 3);
+    let values: Vec<f32> = (0..20_000).flat_map(|query| rows.row(query % 40).to_vec()).collect();
+    let queries = Vectors::new(2, values).unwrap();
+    let itself: Vec<RowRange> = (0..20_000).map(|query| RowRange::one(query % 40)).collect();
+    let kernel = Kernel { metric: Metric::Euclidean, scale: 1.0 };
+    let engine = Dense::new(Arc::new(rows.clone()), kernel, DenseIndex::Auto, threads(2)).unwrap();
+    let stop = Stop::new();
+    let request = Request::new(queries.view(), NonZeroUsize::MIN);
+    let request = request.among(Allow::all().except_range(&itself));
+    for request in [request, request.until(&stop)] {
+        let mut found = NeighborLists::default();
+        let _ = engine.search(&request, &mut found).unwrap();
+        for query in 0..20_000 {
+            assert_eq!(found.get(query)[0].row, found.get(query % 40)[0].row, "{query}");
+            assert_ne!(found.get(query)[0].row as usize, query % 40, "{query}");
+        }
+    }
+}
+
 #[test]
 fn values_far_apart() {
     for metric in METRICS {

@@ -83,6 +83,13 @@ mod quick {
 
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA"]
+    fn terms_and_lsa() {
+        let both = [&R8[..], &["--features", "tfidf+lsa:300"]].concat();
+        reaches(&evaluate(&both), &["accuracy"], &accuracy(0.939, 2_190));
+    }
+
+    #[test]
+    #[ignore = "needs CLASSIFY_CORPORA"]
     fn debian_sections() {
         reaches(&evaluate(&SECTIONS), &["accuracy"], &accuracy(0.580, 18_803));
         let lsc = evaluate(&[&SECTIONS[..], &["--weighting", "lsc"]].concat());

@@ -1,0 +1,194 @@
+//! Documents → query rows: analyzed, counted and weighted as the model's rows were, and their dense vectors.
+
+use std::sync::{MutexGuard, PoisonError};
+
+use rayon::prelude::*;
+
+use super::Classifier;
+use crate::analyze::TermCounter;
+use crate::corpus::{
+    Content, CorpusError, Document, Problem, add_features, check_features, check_vector,
+};
+use crate::counts::tally;
+use crate::dense::{DensePart, Vectors};
+use crate::matrix::{Csr, CsrBuilder, row};
+use crate::model::{InputSpec, Settings};
+use crate::tfidf::Side;
+use crate::vocabulary::Vocabulary;
+
+/// Documents as query rows.
+#[derive(Debug)]
+pub struct DocumentVectors {
+    /// The weighted rows: documents × terms of the model.
+    pub rows: Csr,
+    /// For each document, how many of its terms are in the vocabulary.
+    pub terms: Vec<TermUse>,
+    /// The dense vectors, if the model has them.
+    pub dense: Option<Vectors>,
+}
+
+/// The number of terms of a document, with repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TermUse {
+    /// Terms in the vocabulary.
+    pub known: usize,
+    /// Terms not in the vocabulary.
+    pub unknown: usize,
+}
+
+/// Query rows of some documents.
+struct Piece {
+    rows: Csr,
+    terms: Vec<TermUse>,
+    dense: Vec<f32>,
+}
+
+impl Classifier {
+    /// Documents → query rows.
+    ///
+    /// # Errors
+    /// If a document has features but the model needs text, or vice versa; or if it has no dense vector of the model's
+    /// dimension.
+    ///
+    /// # Panics
+    /// Never: every document gets a vector.
+    pub fn vectorize(&self, documents: &[Document]) -> Result<DocumentVectors, CorpusError> {
+        let piece = documents.len().div_ceil(self.threads.count()).max(1);
+        let pieces: Vec<Piece> = self.threads.run(|| {
+            documents
+                .par_chunks(piece)
+                .map(|piece| self.vectorize_piece(piece))
+                .collect::<Result<_, _>>()
+        })?;
+        let nonzeros = pieces.iter().map(|piece| piece.rows.nnz()).sum();
+        let mut rows = CsrBuilder::with_capacity(documents.len(), nonzeros);
+        let mut terms = Vec::with_capacity(documents.len());
+        let mut values = Vec::with_capacity(pieces.iter().map(|piece| piece.dense.len()).sum());
+        for Piece { rows: piece, terms: uses, dense } in pieces {
+            for index in 0..piece.rows() {
+                let (indices, data) = row(&piece.view(), index);
+                rows.push_row(indices.iter().copied().zip(data.iter().copied()));
+            }
+            terms.extend(uses);
+            values.extend(dense);
+        }
+        let dense = self.model.dense().map(|dense| {
+            Vectors::new(dense.vectors().dimension(), values).expect("a vector for each document")
+        });
+        Ok(DocumentVectors { rows: rows.build(self.model.vocabulary().len()), terms, dense })
+    }
+
+    fn vectorize_piece(&self, documents: &[Document]) -> Result<Piece, CorpusError> {
+        let vocabulary = self.model.vocabulary();
+        let mut counter = self.spare_counters().pop().unwrap_or_default();
+        let mut rows = CsrBuilder::default();
+        let mut uses = Vec::with_capacity(documents.len());
+        let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        let mut room = Vec::new();
+        let Settings { fields, weighting, .. } = self.model.settings();
+        let mut dense = Vec::new();
+        for document in documents {
+            let at = |problem: Problem| problem.at(&document.place);
+            if let Some(part) = self.model.dense()
+                && part.projection().is_none()
+            {
+                let shape = (part.vectors().dimension(), self.model.first_column());
+                let votes = self.model.settings().dense_share > 0.0;
+                match given_vector(document, shape, &mut dense) {
+                    // Without a vote, it need not be there.
+                    Err(Problem::NoVector) if !votes => dense.resize(dense.len() + shape.0, 0.0),
+                    given => given.map_err(at)?,
+                }
+            }
+            let terms = match (&self.analyzer, &document.content) {
+                _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),
+                (Some(analyzer), Content::Text(_) | Content::Fields(_)) => {
+                    fielded.clear();
+                    entries.clear();
+                    let mut unknown = 0;
+                    for (field, text) in fields.split(&document.content) {
+                        ids.clear();
+                        unknown += counter.ids(analyzer, text, &mut &*vocabulary, &mut ids);
+                        fielded.extend(ids.iter().map(|&id| (id, field)));
+                    }
+                    let known = fielded.len();
+                    tally(&mut fielded, &self.boosts, |term, count| entries.push((term, count)));
+                    Ok(TermUse { known, unknown })
+                }
+                (None, Content::Features(features)) => {
+                    self.known_columns(vocabulary, features, &mut entries)
+                }
+                (Some(_), Content::Features(_)) => Err(Problem::WrongContent {
+                    found: "features",
+                    expected: "the model was trained on text",
+                }),
+                (None, Content::Text(_) | Content::Fields(_)) => Err(Problem::WrongContent {
+                    found: "text",
+                    expected: "the model was trained on features",
+                }),
+            };
+            uses.push(terms.map_err(at)?);
+            let (mut terms, mut values): (Vec<u32>, Vec<f32>) = entries.drain(..).unzip();
+            let row = (&mut terms[..], &mut values[..]);
+            let kept = weighting.weigh(Side::Query, row, self.model.term_weights(), &mut room);
+            if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
+                projection.project((&terms[..kept], &values[..kept]), &mut dense);
+            }
+            rows.push_row(terms.into_iter().zip(values).take(kept));
+        }
+        self.spare_counters().push(counter);
+        Ok(Piece { rows: rows.build(vocabulary.len()), terms: uses, dense })
+    }
+
+    fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {
+        // A counter lost to a panic was never put back, so the remaining ones are intact.
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known_columns(
+        &self,
+        vocabulary: &Vocabulary,
+        features: &[(u32, f32)],
+        entries: &mut Vec<(u32, f32)>,
+    ) -> Result<TermUse, Problem> {
+        let counts =
+            matches!(&self.model.settings().input, InputSpec::Features(spec) if spec.counts);
+        entries.clear();
+        check_features(features)?;
+        let mut unknown = 0;
+        for &(column, value) in features.iter().filter(|(_, value)| *value != 0.0) {
+            if counts && value < 0.0 {
+                return Err(Problem::NegativeCount { column, value });
+            }
+            match vocabulary.column_id(column) {
+                Some(term) => entries.push((term, value)),
+                None => unknown += 1,
+            }
+        }
+        Ok(TermUse { known: entries.len(), unknown })
+    }
+}
+
+/// Appends the vector that a document brings along: its own, or its features as one.
+fn given_vector(
+    document: &Document,
+    (dimension, first_column): (usize, u32),
+    values: &mut Vec<f32>,
+) -> Result<(), Problem> {
+    match (&document.vector, &document.content) {
+        (Some(vector), _) if vector.len() == dimension => {
+            check_vector(vector)?;
+            values.extend_from_slice(vector);
+        }
+        (Some(vector), _) => {
+            return Err(Problem::VectorDimension { found: vector.len(), expected: dimension });
+        }
+        (None, Content::Features(features)) => {
+            let start = values.len();
+            values.resize(start + dimension, 0.0);
+            add_features(features, first_column, &mut values[start..])?;
+        }
+        (None, _) => return Err(Problem::NoVector),
+    }
+    Ok(())
+}

@@ -17,7 +17,7 @@
 //!
 //! σ is learned from the training vectors: the median distance of a vector from its nearest one at another place, of up to
 //! 1,000 vectors, so that a neighbor at that distance has similarity ½. A zero vector has no angle, and so no neighbors by
-//! it. Where vectors are made of terms, a zero vector says that there is nothing to compare, by any metric.
+//! it. Where vectors are made of terms, a zero vector has nothing to compare, so it has no neighbors by any metric.
 //!
 //! For `angular`, vectors are scaled to length 1 and rounded to `f32`; with their Euclidean distance d the
 //! cosine is 1 − d²/2, so every index of Euclidean space serves. A similarity is computed in `f64` from the distance,
@@ -249,7 +249,7 @@ impl DensePart {
         self
     }
 
-    /// Whether a zero vector is nothing to be compared, rather than a point like others.
+    /// Whether zero vectors are left out of the search.
     pub(crate) fn skips_zeros(&self) -> bool {
         self.spec.metric == Metric::Angular || self.projection.is_some()
     }

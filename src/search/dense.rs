@@ -68,6 +68,7 @@ impl FromStr for DenseIndex {
 }
 
 /// The engine for dense vectors, on the CPU. Its queries are [`QueryRows::Dense`]; the similarity is that of a [`Kernel`].
+/// It has one way to answer, so its [`Report`] counts every query as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -88,10 +89,10 @@ pub struct Dense {
     rows: Arc<Vectors>,
     kernel: Kernel,
     index: Space,
-    /// Whether zero vectors are no points.
+    /// Whether zero vectors are left out.
     skips_zeros: bool,
-    /// The rows that are not zero, if some are and these are no points.
-    points: Option<RowSet>,
+    /// The rows that are not zero, if zero vectors are left out and there are some.
+    nonzero: Option<RowSet>,
     threads: Threads,
 }
 
@@ -173,19 +174,22 @@ impl Dense {
             })
         };
         let index = threads.run(build).map_err(failed)?;
-        let engine = Self { rows, kernel, index, skips_zeros: false, points: None, threads };
+        let engine = Self { rows, kernel, index, skips_zeros: false, nonzero: None, threads };
         let is_angular = kernel.metric == Metric::Angular;
         Ok(if is_angular { engine.without_zeros() } else { engine })
     }
 
-    /// Zero vectors are no points: as rows they are never neighbors, as queries they have none. So it always is with
-    /// [`Metric::Angular`].
+    /// Leaves out zero vectors: as rows they are never neighbors, and as queries they have none. With
+    /// [`Metric::Angular`] they are always left out.
     #[must_use]
     pub fn without_zeros(self) -> Self {
+        if self.skips_zeros {
+            return self;
+        }
         let is_zero = |row: u32| is_zero(self.rows.row(row as usize));
         let count = self.rows();
-        let points = (0..count).any(is_zero).then(|| RowSet::from_fn(count, |row| !is_zero(row)));
-        Self { skips_zeros: true, points, ..self }
+        let nonzero = (0..count).any(is_zero).then(|| RowSet::from_fn(count, |row| !is_zero(row)));
+        Self { skips_zeros: true, nonzero, ..self }
     }
 
     /// The kind of its index.
@@ -230,7 +234,7 @@ impl Dense {
                 kernel: &self.kernel,
                 allow: &request.allow,
                 query: first + query as usize,
-                points: self.points.as_ref(),
+                nonzero: self.nonzero.as_ref(),
                 radius: if self.skips_zeros && is_zero(points.point(query)) {
                     -1.0
                 } else {
@@ -376,7 +380,7 @@ struct Nearest<'a> {
     kernel: &'a Kernel,
     allow: &'a Allow<'a>,
     query: usize,
-    points: Option<&'a RowSet>,
+    nonzero: Option<&'a RowSet>,
     /// Beyond it, no row can be one of them.
     radius: f32,
     /// The worst on top.
@@ -397,7 +401,7 @@ impl Collector for Nearest<'_> {
             || near.distance > self.radius
             || (is_full && self.found.peek().is_some_and(|worst| hit >= *worst))
             || !self.allow.allows(self.query, near.point)
-            || self.points.is_some_and(|points| !points.contains(near.point))
+            || self.nonzero.is_some_and(|nonzero| !nonzero.contains(near.point))
         {
             return;
         }

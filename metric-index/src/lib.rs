@@ -43,6 +43,7 @@ pub mod index;
 pub mod stored;
 pub mod strategy;
 pub mod online;
+pub mod gpu;
 pub mod prelude;
 pub mod estimate;
 mod advise;

@@ -130,6 +130,18 @@ pub trait Metric<P: ?Sized>: Sync {
         None
     }
 
+    /// The formula of the distance, if it is one that GPUs evaluate, too; `None`, the default, if it is not.
+    ///
+    /// ```
+    /// use metric_index::metric::{Euclidean, Formula, Metric, Minkowski};
+    ///
+    /// assert_eq!(Metric::<[f32]>::formula(&Euclidean), Some(Formula::Euclidean));
+    /// assert_eq!(Minkowski::new(3.0).and_then(|cubic| Metric::<[f32]>::formula(&cubic)), None);
+    /// ```
+    fn formula(&self) -> Option<Formula> {
+        None
+    }
+
     /// The name under which a stored index records its metric, such as `euclidean` or `minkowski:3`. `None`, the
     /// default, records nothing, and an index opened with such a metric is checked by its distances only.
     ///
@@ -141,6 +153,28 @@ pub trait Metric<P: ?Sized>: Sync {
     fn name(&self) -> Option<String> {
         None
     }
+}
+
+/// A distance of this crate that GPUs evaluate to the same bits. See [`Metric::formula`].
+///
+/// ```
+/// use metric_index::metric::{Edit, Formula, Metric};
+///
+/// assert_eq!(Edit.formula(), Some(Formula::Edit));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Formula {
+    /// [`Euclidean`]
+    Euclidean,
+    /// [`Manhattan`]
+    Manhattan,
+    /// [`Chebyshev`]
+    Chebyshev,
+    /// [`Angular`]
+    Angular,
+    /// [`Edit`]
+    Edit,
 }
 
 /// The distances of one point from others: see [`Metric::distances_from`].
@@ -236,6 +270,10 @@ macro_rules! through {
 
             fn coordinates(&self) -> Option<&dyn Coordinates<P>> {
                 (**self).coordinates()
+            }
+
+            fn formula(&self) -> Option<Formula> {
+                (**self).formula()
             }
 
             fn name(&self) -> Option<String> {

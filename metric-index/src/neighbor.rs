@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use bytemuck::{Pod, Zeroable};
+
 /// A point and its distance from a query.
 ///
 /// ```
@@ -10,7 +12,8 @@ use std::cmp::Ordering;
 /// let near = Neighbor { point: 7, distance: 1.0 };
 /// assert!(near < Neighbor { point: 8, distance: 1.0 } && near < Neighbor { point: 0, distance: 2.0 });
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 pub struct Neighbor {
     /// The point's number, from 0, in the order in which the index was given the points.
     pub point: u32,

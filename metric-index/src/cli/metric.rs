@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use metric_index::metric::{
-    Angular, Blocks, Chebyshev, Coordinates, Distances, Euclidean, Hamming, Manhattan, Metric,
-    Minkowski,
+    Angular, Blocks, Chebyshev, Coordinates, Distances, Euclidean, Formula, Hamming, Manhattan,
+    Metric, Minkowski,
 };
 
 /// A metric that is chosen while the program runs.
@@ -98,6 +98,10 @@ impl Metric<[f32]> for VectorMetric {
 
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         each!(self, metric => metric.coordinates())
+    }
+
+    fn formula(&self) -> Option<Formula> {
+        each!(self, metric => Metric::<[f32]>::formula(metric))
     }
 
     fn name(&self) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Angles.
 
-use super::Metric;
+use super::{Formula, Metric};
 
 /// The angle of two vectors in radians, 0 to π. Vectors that differ only in length are the same point; the
 /// zero vector has no angle, and is refused.
@@ -27,6 +27,10 @@ impl Metric<[f32]> for Angular {
 
     fn name(&self) -> Option<String> {
         Some("angular".to_owned())
+    }
+
+    fn formula(&self) -> Option<Formula> {
+        Some(Formula::Angular)
     }
 
     fn absolute_error(&self) -> f32 {

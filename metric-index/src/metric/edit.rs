@@ -1,6 +1,6 @@
 //! Edit distance.
 
-use super::{Blocks, Distances, Metric};
+use super::{Blocks, Distances, Formula, Metric};
 
 mod blocks;
 
@@ -34,6 +34,10 @@ impl Metric<str> for Edit {
 
     fn name(&self) -> Option<String> {
         Some("edit".to_owned())
+    }
+
+    fn formula(&self) -> Option<Formula> {
+        Some(Formula::Edit)
     }
 
     fn distance_within(&self, a: &str, b: &str, radius: f32) -> Option<f32> {

@@ -5,7 +5,7 @@
 
 use multiversion::multiversion;
 
-use super::{Blocks, Coordinates, Metric};
+use super::{Blocks, Coordinates, Formula, Metric};
 
 mod blocks;
 
@@ -147,6 +147,9 @@ metric!(Euclidean, f32, |self, a, b| squares(a, b).sqrt(), |_| "euclidean".to_ow
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
         VectorBlocks::of(Sum::Squares, points)
     }
+    fn formula(&self) -> Option<Formula> {
+        Some(Formula::Euclidean)
+    }
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         Some(self)
     }
@@ -181,6 +184,9 @@ metric!(Manhattan, f32, |self, a, b| absolutes(a, b), |_| "manhattan".to_owned()
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
         VectorBlocks::of(Sum::Absolutes, points)
     }
+    fn formula(&self) -> Option<Formula> {
+        Some(Formula::Manhattan)
+    }
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         Some(self)
     }
@@ -210,6 +216,9 @@ pub struct Chebyshev;
 metric!(Chebyshev, f32, |self, a, b| greatest(a, b), |_| "chebyshev".to_owned(), {
     fn blocks(&self, points: &[&[f32]]) -> Option<Box<dyn Blocks<[f32]>>> {
         VectorBlocks::of(Sum::Greatest, points)
+    }
+    fn formula(&self) -> Option<Formula> {
+        Some(Formula::Chebyshev)
     }
     fn coordinates(&self) -> Option<&dyn Coordinates> {
         Some(self)

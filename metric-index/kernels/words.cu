@@ -1,0 +1,197 @@
+// Edit distances of words, bit-parallel (Myers 1999, Hyyro 2003): a column of the table is a bit for each character of the query.
+//
+// Words are sorted by length; those of 32 neighbors are stored together, four characters of each in turn. A character is a code of
+// 8 bits, and a word has a set of its codes modulo 32. An edit changes a set by two bits at most, so words whose set differs from
+// that of the query by more than twice the radius are not measured.
+
+// The words of a store.
+struct Words {
+    // Word p is in group p / 32, whose characters begin at starts[p / 32], and there at p % 32 of each 32.
+    const unsigned* characters;
+    const unsigned* starts;
+    const unsigned* sets;
+    // The numbers of the words.
+    const unsigned* points;
+    const unsigned short* lengths;
+    unsigned count;
+};
+
+struct WordQueries {
+    // The codes of query q end at ends[q]; 255 is a character that no word has.
+    const unsigned char* codes;
+    const unsigned* ends;
+    const unsigned* sets;
+    const unsigned* radii;
+    unsigned count;
+};
+
+constexpr unsigned WORD_THREADS = 256;
+// Queries of a block.
+constexpr unsigned TOGETHER = 8;
+// Pairs of a word and a query that wait to be measured: at most so many, and those of a round.
+constexpr unsigned WAITING = 1024;
+constexpr unsigned CODES = 256;
+
+template <typename Bits>
+struct Patterns {
+    Bits places[TOGETHER][CODES];
+    unsigned lengths[TOGETHER], sets[TOGETHER], radii[TOGETHER];
+};
+
+// The places of each code in each query of the block. All threads of the block take part.
+template <typename Bits>
+__device__ void load_patterns(const WordQueries& queries, unsigned first, Patterns<Bits>& patterns) {
+    for (unsigned i = threadIdx.x; i < TOGETHER * CODES; i += WORD_THREADS) {
+        patterns.places[i / CODES][i % CODES] = 0;
+    }
+    __syncthreads();
+    if (threadIdx.x < TOGETHER) {
+        const unsigned query = first + threadIdx.x;
+        const bool is_there = query < queries.count;
+        const unsigned start = is_there && query ? queries.ends[query - 1] : 0, end = is_there ? queries.ends[query] : 0;
+        for (unsigned i = start; i < end; i++) {
+            patterns.places[threadIdx.x][queries.codes[i]] |= Bits(1) << (i - start);
+        }
+        patterns.places[threadIdx.x][255] = 0;
+        patterns.lengths[threadIdx.x] = end - start;
+        patterns.sets[threadIdx.x] = is_there ? queries.sets[query] : 0;
+        patterns.radii[threadIdx.x] = is_there ? queries.radii[query] : 0;
+    }
+    __syncthreads();
+}
+
+template <typename Bits>
+__device__ inline unsigned edit_distance(const Words& words, unsigned place, const Bits* places, unsigned of_query) {
+    const unsigned length = words.lengths[place];
+    if (of_query == 0) {
+        return length;
+    }
+    const unsigned* four = words.characters + words.starts[place / 32] + place % 32;
+    Bits rises = ~Bits(0), falls = 0;
+    const Bits last = Bits(1) << (of_query - 1);
+    unsigned distance = of_query;
+    for (unsigned i = 0; i < length; i += 4, four += 32) {
+        unsigned codes = *four;
+        for (unsigned j = 0; j < 4 && i + j < length; j++, codes >>= 8) {
+            const Bits equal = places[codes & 255];
+            const Bits zero = (((equal & rises) + rises) ^ rises) | equal | falls;
+            Bits up = falls | ~(zero | rises);
+            const Bits down = rises & zero;
+            distance += (up & last) != 0;
+            distance -= (down & last) != 0;
+            up = up << 1 | 1;
+            rises = down << 1 | ~(zero | up);
+            falls = up & zero;
+        }
+    }
+    return distance;
+}
+
+// The words within the radius of each query: the bits of the distance as f32, then the number. found: `room` for each query. A block
+// has `chunk` words.
+template <typename Bits>
+__device__ void within(const Words& words, const WordQueries& queries, unsigned* counts, unsigned long long* found, unsigned room, unsigned chunk) {
+    __shared__ Patterns<Bits> patterns;
+    __shared__ unsigned waiting[WAITING + WORD_THREADS * TOGETHER];
+    __shared__ unsigned waiting_count;
+    const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk, end = min(words.count, start + chunk);
+    // Words are sorted: those of a block have lengths from that of the first to that of the last.
+    const unsigned shortest = words.lengths[start], longest = words.lengths[end - 1];
+    unsigned near = 0;
+    if (threadIdx.x < TOGETHER && first + threadIdx.x < queries.count) {
+        const unsigned query = first + threadIdx.x;
+        const unsigned length = queries.ends[query] - (query ? queries.ends[query - 1] : 0), radius = queries.radii[query];
+        near = length <= longest + radius && shortest <= length + radius;
+    }
+    if (!__syncthreads_or(near)) {
+        return;
+    }
+    load_patterns(queries, first, patterns);
+    if (threadIdx.x == 0) {
+        waiting_count = 0;
+    }
+    __syncthreads();
+    const unsigned together = min(TOGETHER, queries.count - first);
+    for (unsigned from = start; from < end; from += WORD_THREADS) {
+        const unsigned place = from + threadIdx.x;
+        if (place < end) {
+            const unsigned set = words.sets[place], length = words.lengths[place];
+            for (unsigned q = 0; q < together; q++) {
+                const unsigned radius = patterns.radii[q], of_query = patterns.lengths[q];
+                const unsigned apart = length > of_query ? length - of_query : of_query - length;
+                if (apart <= radius && __popc(set ^ patterns.sets[q]) <= 2 * radius) {
+                    waiting[atomicAdd(&waiting_count, 1)] = place << 3 | q;
+                }
+            }
+        }
+        __syncthreads();
+        const unsigned count = waiting_count;
+        if (count < WAITING && from + WORD_THREADS < end) {
+            // No thread adds before all have read.
+            __syncthreads();
+            continue;
+        }
+        for (unsigned i = threadIdx.x; i < count; i += WORD_THREADS) {
+            const unsigned pair = waiting[i], q = pair & 7;
+            const unsigned distance = edit_distance(words, pair >> 3, patterns.places[q], patterns.lengths[q]);
+            if (distance <= patterns.radii[q]) {
+                const unsigned to = atomicAdd(&counts[first + q], 1);
+                if (to < room) {
+                    found[size_t(first + q) * room + to] =
+                        static_cast<unsigned long long>(__float_as_uint(static_cast<float>(distance))) << 32 |
+                        words.points[pair >> 3];
+                }
+            }
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            waiting_count = 0;
+        }
+        __syncthreads();
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WORD_THREADS)
+    words_within_32(Words words, WordQueries queries, unsigned* counts, unsigned long long* found, unsigned room, unsigned chunk) {
+    within<unsigned>(words, queries, counts, found, room, chunk);
+}
+
+extern "C" __global__ void __launch_bounds__(WORD_THREADS)
+    words_within_64(Words words, WordQueries queries, unsigned* counts, unsigned long long* found, unsigned room, unsigned chunk) {
+    within<unsigned long long>(words, queries, counts, found, room, chunk);
+}
+
+// How many words are at each distance from each query, up to the last of `bins`, which counts all beyond.
+template <typename Bits>
+__device__ void distances(const Words& words, const WordQueries& queries, unsigned* histograms, unsigned bins, unsigned chunk) {
+    __shared__ Patterns<Bits> patterns;
+    extern __shared__ unsigned own[];
+    const unsigned first = blockIdx.y * TOGETHER, start = blockIdx.x * chunk, end = min(words.count, start + chunk);
+    for (unsigned i = threadIdx.x; i < TOGETHER * bins; i += WORD_THREADS) {
+        own[i] = 0;
+    }
+    load_patterns(queries, first, patterns);
+    const unsigned together = min(TOGETHER, queries.count - first);
+    for (unsigned place = start + threadIdx.x; place < end; place += WORD_THREADS) {
+        for (unsigned q = 0; q < together; q++) {
+            const unsigned distance = edit_distance(words, place, patterns.places[q], patterns.lengths[q]);
+            atomicAdd(&own[q * bins + min(distance, bins - 1)], 1);
+        }
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < together * bins; i += WORD_THREADS) {
+        if (own[i] > 0) {
+            atomicAdd(&histograms[size_t(first) * bins + i], own[i]);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WORD_THREADS)
+    word_distances_32(Words words, WordQueries queries, unsigned* histograms, unsigned bins, unsigned chunk) {
+    distances<unsigned>(words, queries, histograms, bins, chunk);
+}
+
+extern "C" __global__ void __launch_bounds__(WORD_THREADS)
+    word_distances_64(Words words, WordQueries queries, unsigned* histograms, unsigned bins, unsigned chunk) {
+    distances<unsigned long long>(words, queries, histograms, bins, chunk);
+}

@@ -1,0 +1,205 @@
+//! The launchers of `kernels/words.cu`.
+
+use std::sync::Arc;
+
+use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Kernel};
+
+use super::super::launch::{Launched, SORTED, THREADS, config};
+
+/// Queries of a block: `TOGETHER`.
+const TOGETHER: u32 = 8;
+/// Words of a block.
+const CHUNK: u32 = 4096;
+/// Up to this many queries, a block has fewer, so that all multiprocessors have work.
+const FEW: u32 = 256;
+/// Words of a block for few queries.
+const SMALL_CHUNK: u32 = 512;
+
+fn chunk_of(queries: &Queries) -> u32 {
+    if queries.count <= FEW { SMALL_CHUNK } else { CHUNK }
+}
+
+/// The kernels for words, loaded: for queries of up to 32 characters, and of up to 64.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    within: [Kernel; 2],
+    distances: [Kernel; 2],
+    pub(super) gather: Kernel,
+}
+
+impl Kernels {
+    pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
+        let words = device.load(include_str!("../../../kernels/ptx/words.ptx"))?;
+        let select = device.load(include_str!("../../../kernels/ptx/gather.ptx"))?;
+        Ok(Self {
+            within: [words.kernel("words_within_32", 0)?, words.kernel("words_within_64", 0)?],
+            distances: [
+                words.kernel("word_distances_32", 0)?,
+                words.kernel("word_distances_64", 0)?,
+            ],
+            gather: select.kernel("gather", SORTED as usize * 8)?,
+        })
+    }
+}
+
+/// Words on the GPU.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) characters: CudaSlice<u32>,
+    pub(super) starts: CudaSlice<u32>,
+    pub(super) sets: CudaSlice<u32>,
+    pub(super) points: CudaSlice<u32>,
+    pub(super) lengths: CudaSlice<u16>,
+    pub(super) count: u32,
+}
+
+/// `Words` of kernels/words.cu.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Words {
+    characters: u64,
+    starts: u64,
+    sets: u64,
+    points: u64,
+    lengths: u64,
+    count: u32,
+}
+
+#[expect(unsafe_code, reason = "a kernel's argument")]
+// SAFETY: the fields are those of `Words`, in order and in size: five pointers and a u32.
+unsafe impl DeviceRepr for Words {}
+
+impl Words {
+    pub(super) fn new(stream: &CudaStream, words: &Stored) -> Self {
+        Self {
+            characters: words.characters.device_ptr(stream).0,
+            starts: words.starts.device_ptr(stream).0,
+            sets: words.sets.device_ptr(stream).0,
+            points: words.points.device_ptr(stream).0,
+            lengths: words.lengths.device_ptr(stream).0,
+            count: words.count,
+        }
+    }
+}
+
+/// `WordQueries` of kernels/words.cu.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct WordQueries {
+    codes: u64,
+    ends: u64,
+    sets: u64,
+    radii: u64,
+    count: u32,
+}
+
+#[expect(unsafe_code, reason = "a kernel's argument")]
+// SAFETY: the fields are those of `WordQueries`, in order and in size: four pointers and a u32.
+unsafe impl DeviceRepr for WordQueries {}
+
+/// Queries on the GPU, in one buffer: of each its end, its set and its radius, then the codes of all, the number of words that
+/// each has found, and `room` for those of each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Queries {
+    /// The address of the buffer.
+    start: u64,
+    pub(super) count: u32,
+    /// Words of 32 bits of the codes.
+    codes: u32,
+    pub(super) room: u32,
+    /// Whether all have at most 32 characters.
+    is_short: bool,
+}
+
+impl Queries {
+    /// The words of 32 bits that queries take, without what they find.
+    pub(super) fn words(count: usize, characters: usize) -> usize {
+        3 * count + characters.div_ceil(4)
+    }
+
+    /// Where the numbers of found words begin: at an even word, so that what follows is aligned.
+    pub(super) fn counts_at(count: usize, characters: usize) -> usize {
+        Self::words(count, characters).next_multiple_of(2)
+    }
+
+    /// Where the found words begin.
+    pub(super) fn found_at(count: usize, characters: usize) -> usize {
+        Self::counts_at(count, characters) + count.next_multiple_of(2)
+    }
+
+    pub(super) fn new(
+        stream: &CudaStream,
+        buffer: &CudaSlice<u32>,
+        (count, characters): (usize, usize),
+        room: u32,
+        is_short: bool,
+    ) -> Self {
+        let words = Self::found_at(count, characters) + 2 * count * room as usize;
+        assert!(words <= buffer.len(), "{words} words in a buffer of {}", buffer.len());
+        let narrow = |n: usize| u32::try_from(n).expect("a batch");
+        let (count, codes) = (narrow(count), narrow(characters.div_ceil(4)));
+        Self { start: buffer.device_ptr(stream).0, count, codes, room, is_short }
+    }
+
+    fn there(&self) -> WordQueries {
+        let column = u64::from(self.count) * 4;
+        WordQueries {
+            ends: self.start,
+            sets: self.start + column,
+            radii: self.start + 2 * column,
+            codes: self.start + 3 * column,
+            count: self.count,
+        }
+    }
+
+    fn counts(&self) -> u64 {
+        self.start + 4 * (3 * u64::from(self.count) + u64::from(self.codes)).next_multiple_of(2)
+    }
+
+    pub(super) fn found(&self) -> u64 {
+        self.counts() + 4 * u64::from(self.count).next_multiple_of(2)
+    }
+}
+
+/// `words_within_32` and `words_within_64`: the words within the radius of each query.
+pub(super) fn within(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    words: &Words,
+    queries: &Queries,
+) -> Launched {
+    let chunk = chunk_of(queries);
+    let grid = (words.count.div_ceil(chunk), queries.count.div_ceil(TOGETHER));
+    let [short, long] = &kernels.within;
+    let (there, counts, found) = (queries.there(), queries.counts(), queries.found());
+    let mut launch = if queries.is_short { short } else { long }.launch_on(stream);
+    launch.value(words).value(&there).value(&counts).value(&found);
+    launch.value(&queries.room).value(&chunk);
+    #[expect(unsafe_code, reason = "the launcher of `words_within`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the buffer of the queries is as large as `new`
+    // checks.
+    unsafe {
+        launch.launch(config(grid, THREADS, 0))
+    }
+}
+
+/// `word_distances_32` and `word_distances_64`: how many words are at each distance.
+pub(super) fn distances(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    words: &Words,
+    queries: &Queries,
+    (histograms, bins): (&mut CudaSlice<u32>, u32),
+) -> Launched {
+    let chunk = chunk_of(queries);
+    let grid = (words.count.div_ceil(chunk), queries.count.div_ceil(TOGETHER));
+    let [short, long] = &kernels.distances;
+    let there = queries.there();
+    let mut launch = if queries.is_short { short } else { long }.launch_on(stream);
+    launch.value(words).value(&there).pointer(histograms).value(&bins).value(&chunk);
+    #[expect(unsafe_code, reason = "the launcher of `word_distances`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; there are `bins` numbers for each query.
+    unsafe {
+        launch.launch(config(grid, THREADS, (TOGETHER * bins) as usize * 4))
+    }
+}

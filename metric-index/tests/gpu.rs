@@ -1,0 +1,320 @@
+//! GPUs against the CPU, bit for bit. `cargo test --release -p metric-index --test gpu -- --ignored` where there is a GPU.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::num::NonZero;
+
+use metric_index::Question;
+use metric_index::generate::{Random, clustered, held_out};
+use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
+use metric_index::index::{BruteForce, Index};
+use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
+use metric_index::points::{Points, Strings, Vectors};
+
+const NEEDS: &str = "needs a GPU";
+
+fn threads() -> NonZero<usize> {
+    std::thread::available_parallelism().unwrap()
+}
+
+fn device() -> Device {
+    Device::open_best().expect(NEEDS)
+}
+
+/// Queries that the GPU answered, and that the CPU did.
+#[derive(Debug, Default)]
+struct Report {
+    fast: usize,
+    fell_back: usize,
+}
+
+/// Asks the GPU and the CPU.
+fn compare<I: Index>(name: &str, index: &I, queries: &I::Points, questions: &[Question]) -> Report
+where
+    <I::Points as Points>::Point: OnGpu,
+{
+    let search = GpuSearch::new(&[device()], index).unwrap().expect(name);
+    let mut all = Report::default();
+    for &question in questions {
+        let found = search.answer(queries, question, threads());
+        assert!(found.failed.is_empty(), "{:?}", found.failed);
+        let answers = found.answers;
+        let expected = match question {
+            Question::Nearest(k) => index.nearest_many(queries, k, threads()),
+            Question::Within(radius) => index.within_many(queries, radius, threads()),
+        };
+        assert_eq!(answers.len(), expected.len());
+        for (query, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
+            let bits = |found: &Vec<metric_index::neighbor::Neighbor>| -> Vec<(u32, u32)> {
+                found.iter().map(|near| (near.point, near.distance.to_bits())).collect()
+            };
+            // An error may hold a NaN, which equals nothing.
+            assert_eq!(
+                answer.as_ref().map(bits).map_err(|error| format!("{error:?}")),
+                expected.as_ref().map(bits).map_err(|error| format!("{error:?}")),
+                "{name}, {question:?}, query {query}"
+            );
+        }
+        println!("{name}, {question:?}: {} of {} fell back", found.fell_back, answers.len());
+        all.fast += answers.len() - found.fell_back;
+        all.fell_back += found.fell_back;
+    }
+    all
+}
+
+const FORMULAS: [(&str, &dyn Metric<[f32]>); 4] = [
+    ("euclidean", &Euclidean),
+    ("manhattan", &Manhattan),
+    ("chebyshev", &Chebyshev),
+    ("angular", &Angular),
+];
+
+fn normal(random: &mut Random) -> f32 {
+    let unit = |random: &mut Random| (random.below(1 << 20) as f32 + 0.5) / (1 << 20) as f32;
+    (0..6).map(|_| unit(random)).sum::<f32>() - 3.0
+}
+
+fn gaussian(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
+    let mut random = Random::new(seed);
+    Vectors::new((0..count * dimension).map(|_| normal(&mut random)).collect(), dimension).unwrap()
+}
+
+/// Small whole numbers: almost all distances tie.
+fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
+    let mut random = Random::new(seed);
+    let value = |_| 1.0 + random.below(4) as f32;
+    Vectors::new((0..count * dimension).map(value).collect(), dimension).unwrap()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn every_kernel_on_a_small_case() {
+    for (name, metric) in FORMULAS {
+        let points = gaussian(5_000, 19, 1);
+        let index = BruteForce::new(points, metric).unwrap();
+        for queries in [3, 40, 200] {
+            let queries = gaussian(queries, 19, 2);
+            let radius = if name == "angular" { 0.8 } else { 2.5 };
+            let report =
+                compare(name, &index, &queries, &[Question::Nearest(10), Question::Within(radius)]);
+            assert_eq!(report.fell_back, 0, "{name}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn vectors_of_many_shapes() {
+    let (points, queries) = clustered(120_000, 2_000, 7);
+    for (name, metric) in FORMULAS {
+        let index = BruteForce::new(&points, metric).unwrap();
+        let queries = &queries;
+        let radius = if name == "angular" { 0.1 } else { 0.9 };
+        let questions = [1, 10, 100, 1_000]
+            .map(Question::Nearest)
+            .into_iter()
+            .chain([Question::Within(radius)]);
+        let report = compare(name, &index, &queries, &questions.collect::<Vec<_>>());
+        assert!(report.fell_back <= report.fast / 100, "{name}: {report:?}");
+    }
+    for (count, dimension) in
+        [(30_000, 128), (20_000, 300), (5_000, 784), (3_000, 1), (1, 7), (129, 2)]
+    {
+        let points = gaussian(count, dimension, 3);
+        for (name, metric) in FORMULAS {
+            let index = BruteForce::new(&points, metric).unwrap();
+            let queries = gaussian(500, dimension, 4);
+            let report = compare(name, &index, &&queries, &[Question::Nearest(32)]);
+            println!("{count} x {dimension}: {report:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn ties_duplicates_and_what_is_no_query() {
+    for (name, metric) in FORMULAS {
+        // 256 different points, so most are there 40 times; sorted, so that places matter.
+        let mut points: Vec<[f32; 4]> = whole(10_000, 4, 5).values().as_chunks::<4>().0.to_vec();
+        points.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        let points = Vectors::from(points);
+        let index = BruteForce::new(points, metric).unwrap();
+        let mut queries = whole(100, 4, 6).values().to_vec();
+        queries.extend([f32::NAN, 0.0, 1.0, 2.0]);
+        queries.extend([f32::INFINITY, 0.0, 1.0, 2.0]);
+        queries.extend([3e38, -3e38, 3e38, 3e38]);
+        queries.extend([1e-40, 0.0, 0.0, 0.0]);
+        queries.extend([0.0; 4]);
+        let queries = Vectors::new(queries, 4).unwrap();
+        let questions = [
+            Question::Nearest(1),
+            Question::Nearest(50),
+            Question::Nearest(9_999),
+            Question::Nearest(20_000),
+            Question::Nearest(0),
+            Question::Within(0.0),
+            Question::Within(1.0),
+            Question::Within(1e30),
+            Question::Within(-1.0),
+        ];
+        compare(name, &index, &queries, &questions);
+        // All the same point; points of another size; one point far away.
+        let same = Vectors::new([1.0f32, 2.0, 3.0].repeat(9_000), 3).unwrap();
+        compare(
+            name,
+            &BruteForce::new(&same, metric).unwrap(),
+            &&same,
+            &[Question::Nearest(3)][..1],
+        );
+        for scale in [1e-25f32, 1e-12, 1e12, 1e17] {
+            let scaled = |seed| {
+                let values = gaussian(3_000, 5, seed).values().iter().map(|x| x * scale).collect();
+                Vectors::new(values, 5).unwrap()
+            };
+            let (points, queries) = (scaled(1), scaled(2));
+            let index = BruteForce::new(&points, metric).unwrap();
+            if let Some(search) = GpuSearch::new(&[device()], &index).unwrap() {
+                let found = search.answer(&&queries, Question::Nearest(7), threads());
+                assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()));
+            }
+        }
+        let mut far = gaussian(3_000, 5, 8).values().to_vec();
+        far[..5].fill(1e9);
+        let far = Vectors::new(far, 5).unwrap();
+        compare(name, &BruteForce::new(&far, metric).unwrap(), &&far, &[Question::Nearest(3)]);
+    }
+    let cubic = Minkowski::new(3.0).unwrap();
+    let index = BruteForce::new(gaussian(10, 2, 1), cubic).unwrap();
+    assert!(GpuSearch::new(&[device()], &index).unwrap().is_none());
+}
+
+/// Words of an alphabet, of up to so many characters.
+fn words(count: usize, alphabet: &str, longest: usize, seed: u64) -> Strings {
+    let (mut random, alphabet) = (Random::new(seed), alphabet.chars().collect::<Vec<_>>());
+    let mut word = |_| -> String {
+        let length = random.below(longest + 1);
+        (0..length).map(|_| alphabet[random.below(alphabet.len())]).collect()
+    };
+    (0..count).map(&mut word).collect()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn words_of_many_kinds() {
+    let all = [Question::Nearest(1), Question::Nearest(10), Question::Nearest(500)];
+    let radii = [0.0, 1.0, 1.5, 2.0, 3.0, 7.0, 1e9].map(Question::Within);
+    let questions: Vec<Question> = all.into_iter().chain(radii).collect();
+    let many: String = (0..400u32).filter_map(|at| char::from_u32(0x4E00 + at)).collect();
+    let kinds = [
+        ("letters", "abcdefghñ𝄞", 12),
+        ("dna", "acgt", 50),
+        ("chinese", &*many, 6),
+        ("long", "ab", 90),
+    ];
+    for (name, alphabet, longest) in kinds {
+        let points = words(3_000, alphabet, longest, 1);
+        let own = words(200, alphabet, longest, 2);
+        let mut queries: Vec<String> = (0..200).map(|query| own.point(query).to_owned()).collect();
+        let more =
+            ["", "zzz", "a", "\u{10FFFF}\0", &"a".repeat(65), &"b".repeat(64), &"a".repeat(33)];
+        queries.extend(more.map(str::to_owned));
+        let queries: Strings = queries.into_iter().collect();
+        compare(name, &BruteForce::new(points, Edit).unwrap(), &queries, &questions);
+    }
+    let few: Strings = ["casa", "cosa", ""].into_iter().collect();
+    compare("few", &BruteForce::new(&few, Edit).unwrap(), &&few, &questions);
+    let text = include_str!("gpu.rs");
+    let (points, queries) = held_out(text.split(|c: char| !c.is_alphanumeric()), 300, 1);
+    compare("source", &BruteForce::new(points, Edit).unwrap(), &queries, &questions);
+}
+
+/// The same device twice stands for two GPUs; little memory for points that do not fit.
+#[test]
+#[ignore = "needs a GPU"]
+fn several_gpus_and_more_points_than_memory() {
+    let (points, queries) = clustered(30_001, 3_000, 3);
+    let index = BruteForce::new(points, Euclidean).unwrap();
+    let devices = [device(), device(), device()];
+    for question in [Question::Nearest(1), Question::Nearest(40), Question::Within(0.9)] {
+        let expected = GpuSearch::new(&devices[..1], &index).unwrap().unwrap();
+        let expected = expected.answer(&queries, question, threads());
+        assert_eq!(expected.fell_back, 0);
+        for gpus in 1..=3 {
+            for (layout, memory, parts) in [
+                (Layout::Replicated, usize::MAX, 1),
+                (Layout::Sharded, usize::MAX, gpus),
+                (Layout::Replicated, 700_000, 6),
+            ] {
+                let search = GpuSearch::with_layout(&devices[..gpus], &index, layout, memory)
+                    .unwrap()
+                    .unwrap();
+                assert_eq!(search.parts(), parts);
+                let found = search.answer(&queries, question, threads());
+                assert_eq!(found.answers, expected.answers, "{gpus} {layout:?} {parts}");
+                assert_eq!((found.fell_back, found.failed.len()), (0, 0));
+            }
+        }
+    }
+    let words = words(5_000, "abcdef", 9, 1);
+    let index = BruteForce::new(&words, Edit).unwrap();
+    for layout in [Layout::Replicated, Layout::Sharded] {
+        for memory in [usize::MAX, 60_000] {
+            let search = GpuSearch::with_layout(&devices, &index, layout, memory).unwrap().unwrap();
+            for question in [Question::Nearest(5), Question::Within(2.0)] {
+                let found = search.answer(&&words, question, threads());
+                let expected = match question {
+                    Question::Nearest(k) => index.nearest_many(&&words, k, threads()),
+                    Question::Within(radius) => index.within_many(&&words, radius, threads()),
+                };
+                assert_eq!(found.answers, expected, "{layout:?} {memory}");
+            }
+        }
+    }
+}
+
+/// 10^5 queries and more over the data of `real_data.rs`, where METRIC_DATA names its folder.
+#[test]
+#[ignore = "needs a GPU and METRIC_DATA"]
+fn real_points() {
+    let folder = std::path::PathBuf::from(std::env::var("METRIC_DATA").expect("METRIC_DATA"));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let numbers = |text: &str, skip: usize| -> Vectors<f32> {
+        let lines: Vec<Vec<f32>> = text
+            .lines()
+            .filter_map(|line| {
+                let fields = line.split([',', ' ', '\t']).filter(|field| !field.is_empty());
+                fields.skip(skip).map(|field| field.parse().ok()).collect::<Option<Vec<f32>>>()
+            })
+            .filter(|line| !line.is_empty())
+            .collect();
+        let dimension = lines[0].len();
+        Vectors::new(lines.concat(), dimension).unwrap()
+    };
+    let mut asked = 0;
+    let letter = numbers(&read("letter.csv"), 1);
+    let final8 = numbers(&read("final8_10K.txt"), 0);
+    let images = std::fs::read(folder.join("t10k.idx")).ok();
+    let images = images.map(|bytes| {
+        let values = bytes[16..].iter().map(|&byte| f32::from(byte)).collect();
+        Vectors::new(values, 784).unwrap()
+    });
+    for (name, points) in [("letter", Some(letter)), ("final8", Some(final8)), ("t10k", images)] {
+        let Some(points) = points else { continue };
+        for (formula, metric) in FORMULAS {
+            let index = BruteForce::new(&points, metric).unwrap();
+            let report =
+                compare(&format!("{name} {formula}"), &index, &&points, &[Question::Nearest(10)]);
+            println!("{name} {formula}: {report:?}");
+            asked += report.fast;
+        }
+    }
+    for (name, queries) in [("dna.txt", 2_000), ("spanish-words.txt", 10_000)] {
+        let text = read(name);
+        let (points, queries) = held_out(text.lines().map(str::trim), queries, 0);
+        let index = BruteForce::new(points, Edit).unwrap();
+        let questions = [Question::Within(1.0), Question::Within(3.0), Question::Nearest(10)];
+        asked += compare(name, &index, &queries, &questions).fast;
+    }
+    println!("{asked} queries, 0 differ");
+    assert!(asked >= 100_000, "{asked}");
+}

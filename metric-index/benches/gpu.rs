@@ -1,11 +1,12 @@
 //! Nearest neighbors on a GPU: device time and time from host to host, in milliseconds.
 //!
 //! `cargo bench -p metric-index --bench gpu -- [POINTSxDIMENSION ... | WORDS ...]`: standard normal vectors, 32 and 128
-//! neighbors, by default of the shapes of Cordeiro 2023 (`benches/gpu_rivals.py` measures the same with PyTorch), or a file
+//! neighbors, by default of the shapes of Cordeiro 2023 (`benches/gpu_rivals.py` measures the same with `PyTorch`), or a file
 //! of words, of which 10,000 are queries.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+use std::fmt::Write;
 use std::num::NonZero;
 use std::time::Instant;
 
@@ -46,7 +47,8 @@ fn main() -> Outcome<()> {
         let (count, dimension) = (count.parse()?, dimension.parse()?);
         let index = BruteForce::new(normal(count, dimension, 1)?, Euclidean)?;
         let start = Instant::now();
-        let search = GpuSearch::new(&[device.clone()], &index)?.ok_or("not on this GPU")?;
+        let search =
+            GpuSearch::new(std::slice::from_ref(&device), &index)?.ok_or("not on this GPU")?;
         println!("{shape}: copied in {:.2} s", start.elapsed().as_secs_f64());
         for k in [32, 128] {
             let mut line = format!("{shape:>12} k={k:<4}");
@@ -63,7 +65,7 @@ fn main() -> Outcome<()> {
                 }
                 times.sort_by(|a, b| a.0.total_cmp(&b.0));
                 let (device, host) = times[RUNS / 2];
-                line += &format!("  {}: {:.3} {:.3}", queries.len(), device * 1e3, host * 1e3);
+                write!(line, "  {}: {:.3} {:.3}", queries.len(), device * 1e3, host * 1e3)?;
             }
             println!("{line}");
         }
@@ -77,7 +79,7 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     let (_, queries) = held_out(text.lines().map(str::trim), 10_000, 0);
     let start = Instant::now();
     let index = BruteForce::new(&words, Edit)?;
-    let search = GpuSearch::new(&[device.clone()], &index)?.ok_or("not on this GPU")?;
+    let search = GpuSearch::new(std::slice::from_ref(device), &index)?.ok_or("not on this GPU")?;
     println!("{} words: copied in {:.2} s", words.len(), start.elapsed().as_secs_f64());
     let ranges = [1.0, 2.0, 3.0].map(Question::Within);
     for question in ranges.into_iter().chain([1, 10, 32].map(Question::Nearest)) {
@@ -97,7 +99,7 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
             times.sort_by(|a, b| a.1.total_cmp(&b.1));
             let (device, host) = times[RUNS / 2];
             let each = 1e6 / count as f64;
-            line += &format!("  {count}: {:.3} {:.3} ({found})", device * each, host * each);
+            write!(line, "  {count}: {:.3} {:.3} ({found})", device * each, host * each)?;
         }
         println!("{line}");
     }

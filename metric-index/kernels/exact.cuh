@@ -15,7 +15,7 @@ __device__ inline double join(unsigned metric, double x, double y) {
 // The distance of two vectors, by eight neighboring threads; each gets it. All threads of the warp take part.
 template <unsigned metric>
 __device__ inline float distance_of_eight(const float* a, const float* b, unsigned dimension) {
-    constexpr unsigned AHEAD = 16;
+    constexpr unsigned AHEAD = 32;
     double lane = 0;
     for (unsigned first = threadIdx.x % 8; first < dimension; first += 8 * AHEAD) {
         float x[AHEAD], y[AHEAD];

@@ -8,11 +8,13 @@
 // at most the query's threshold are, as candidates.
 
 constexpr int TERMS = 32;
+// Points whose terms are stored together.
+constexpr unsigned GROUP = 64;
 // Candidates of a block that are collected before they are written.
 constexpr unsigned BUFFERED = 512;
 
-__device__ inline void copy_async(unsigned to, const void* from, int bytes) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
+__device__ inline void copy_async(unsigned to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
 }
 
 // Where 16 bytes of a row of 64 bytes lie: rows that are read together lie in different banks.
@@ -37,14 +39,15 @@ __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const u
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// points: `stride` 16-bit floats a point, in places; halves: |x|^2/2 of each. Points `first` to `end` are looked at, from a multiple of ROWS.
-// queries: `stride` 16-bit floats a query, up to a multiple of COLS; states, counts: of `query_count` queries.
+// points: 16-bit floats, of `steps` times TERMS coordinates, GROUP points at a time: a step of a group is in one piece. halves: |x|^2/2 of
+// each. Points `first` to `end` are looked at, from a multiple of ROWS.
+// queries: steps * TERMS 16-bit floats a query, up to a multiple of COLS; states, counts: of `query_count` queries.
 // candidates: `room` for each query. If `all` is set, every point is a candidate, and its index is its place less `first`.
 // resident: whether the shared memory has room for all terms of the queries.
 template <int ROWS, int COLS, int WARP_ROWS, int WARP_COLS, int STAGES>
 __device__ void filter(const unsigned short* points, const float* halves, unsigned first, unsigned end,
                        const unsigned short* queries, const Query* states, unsigned* counts, unsigned query_count,
-                       Candidate* candidates, unsigned room, unsigned stride, unsigned all, unsigned resident) {
+                       Candidate* candidates, unsigned room, unsigned steps, unsigned all, unsigned resident) {
     constexpr int THREADS = 32 * WARP_ROWS * WARP_COLS;
     constexpr int M = ROWS / WARP_ROWS / 16;
     constexpr int N = COLS / WARP_COLS / 8;
@@ -58,7 +61,6 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
     const unsigned col0 = blockIdx.x * COLS;
     const unsigned of_points = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     const unsigned of_queries = of_points + STAGES * POINT_BYTES;
-    const unsigned steps = (stride + TERMS - 1) / TERMS;
     const unsigned tiles = (end - first + ROWS - 1) / ROWS;
     if (thread == 0) {
         buffered = 0;
@@ -66,23 +68,22 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
 
     const auto fetch_queries = [&](unsigned step, unsigned to) {
         for (unsigned piece = thread; piece < COLS * 4; piece += THREADS) {
-            const unsigned row = piece / 4, chunk = piece % 4, term = step * TERMS + chunk * 8;
-            const bool is_in = term < stride;
+            const unsigned row = piece / 4, chunk = piece % 4;
             copy_async(of_queries + to * QUERY_BYTES + chunk_at(row, chunk),
-                       queries + size_t(col0 + row) * stride + (is_in ? term : 0), is_in ? 16 : 0);
+                       queries + (size_t(col0 + row) * steps + step) * TERMS + chunk * 8);
         }
     };
     // What is fetched next: a step of a tile, into a stage. Rows beyond the last point exist: their memory is padded to ROWS.
     unsigned next_tile = blockIdx.y, next_step = 0, next_stage = 0;
     const auto fetch = [&]() {
         if (next_tile < tiles) {
-            const unsigned row0 = first + next_tile * ROWS;
+            const unsigned group0 = first / GROUP + next_tile * (ROWS / GROUP);
 #pragma unroll
             for (unsigned piece = thread; piece < ROWS * 4; piece += THREADS) {
-                const unsigned row = piece / 4, chunk = piece % 4, term = next_step * TERMS + chunk * 8;
-                const bool is_in = term < stride;
+                const unsigned row = piece / 4, chunk = piece % 4;
+                const size_t step = size_t(group0 + row / GROUP) * steps + next_step;
                 copy_async(of_points + next_stage * POINT_BYTES + chunk_at(row, chunk),
-                           points + size_t(row0 + row) * stride + (is_in ? term : 0), is_in ? 16 : 0);
+                           points + (step * GROUP + row % GROUP) * TERMS + chunk * 8);
             }
             if (!resident) {
                 fetch_queries(next_step, next_stage);
@@ -239,14 +240,14 @@ __device__ void filter(const unsigned short* points, const float* halves, unsign
     extern "C" __global__ void __launch_bounds__(32 * WARP_ROWS * WARP_COLS, BLOCKS)                                    \
         NAME(const unsigned short* points, const float* halves, unsigned first, unsigned end,                           \
              const unsigned short* queries, const Query* states, unsigned* counts, unsigned query_count,                \
-             Candidate* candidates, unsigned room, unsigned stride, unsigned all, unsigned resident) {                  \
+             Candidate* candidates, unsigned room, unsigned steps, unsigned all, unsigned resident) {                   \
         filter<ROWS, COLS, WARP_ROWS, WARP_COLS, STAGES>(points, halves, first, end, queries, states, counts,           \
-                                                         query_count, candidates, room, stride, all, resident);         \
+                                                         query_count, candidates, room, steps, all, resident);          \
     }
 
-FILTER(filter_8, 64, 8, 4, 1, 6, 8)
-FILTER(filter_16, 64, 16, 4, 1, 6, 8)
-FILTER(filter_32, 64, 32, 4, 1, 6, 6)
+FILTER(filter_8, 64, 8, 4, 1, 10, 4)
+FILTER(filter_16, 64, 16, 4, 1, 10, 4)
+FILTER(filter_32, 64, 32, 4, 1, 8, 4)
 FILTER(filter_64, 128, 64, 4, 2, 4, 2)
 FILTER(filter_128, 128, 128, 2, 2, 3, 2)
 FILTER(filter_128_long, 128, 128, 2, 2, 4, 2)

@@ -59,10 +59,11 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// places: `stride` 16-bit floats each; halves: |x|^2/2; greatest: the error of rounding, the length. A warp a place.
+// places: 16-bit floats as `filter.cu` wants them, of `steps` times 32 coordinates; halves: |x|^2/2; greatest: the error of rounding, the
+// length. A warp a place.
 extern "C" __global__ void __launch_bounds__(256)
     prepare_points(const float* points, unsigned count, unsigned dimension, unsigned step, const float* center, double scale,
-                   unsigned is_angular, unsigned short* places, float* halves, unsigned stride, float* greatest) {
+                   unsigned is_angular, unsigned short* places, float* halves, unsigned steps, float* greatest) {
     const unsigned lane = threadIdx.x % 32;
     double most_error = 0, most_square = 0;
     for (unsigned place = blockIdx.x * 8 + threadIdx.x / 32; place < count; place += gridDim.x * 8) {
@@ -70,10 +71,11 @@ extern "C" __global__ void __launch_bounds__(256)
         const float* vector = points + size_t(point) * dimension;
         const double inverse = inverse_length(vector, dimension, is_angular);
         double square = 0, error = 0;
-        for (unsigned i = lane; i < stride; i += 32) {
+        for (unsigned step = 0; step < steps; step++) {
+            const unsigned i = step * 32 + lane;
             const double value = i < dimension ? (vector[i] * inverse - center[i]) * scale : 0;
             const unsigned short half = half_of(value);
-            places[size_t(place) * stride + i] = half;
+            places[((size_t(place / 64) * steps + step) * 64 + place % 64) * 32 + lane] = half;
             square += value * value;
             error += (value - double_of(half)) * (value - double_of(half));
         }
@@ -122,19 +124,19 @@ extern "C" __global__ void __launch_bounds__(256)
 // which together bound the difference of the computed v of two points that must not change places. 2^-130 covers what underflows.
 extern "C" __global__ void __launch_bounds__(128)
     prepare_queries(const float* queries, unsigned count, unsigned dimension, const float* center, double scale, unsigned is_angular,
-                    const float* greatest, float radius, unsigned short* halves, unsigned stride, Query* states) {
+                    const float* greatest, float radius, unsigned short* halves, unsigned steps, Query* states) {
     __shared__ double sums[3][4];
     const unsigned query = blockIdx.x;
     const float* vector = queries + size_t(query) * dimension;
     const double inverse = query < count ? inverse_length(vector, dimension, is_angular) : 0;
     double square = 0, error = 0, unfit = 0;
 #pragma unroll 4
-    for (unsigned i = threadIdx.x; i < stride; i += 128) {
+    for (unsigned i = threadIdx.x; i < 32 * steps; i += 128) {
         const double value = query < count && i < dimension ? (vector[i] * inverse - center[i]) * scale : 0;
         // What is not finite is not below.
         const bool fits = fabs(value) < 60000;
         const unsigned short half = fits ? half_of(value) : 0;
-        halves[size_t(query) * stride + i] = half;
+        halves[size_t(query) * steps * 32 + i] = half;
         square += value * value;
         error += (value - double_of(half)) * (value - double_of(half));
         unfit = fits ? unfit : 1;

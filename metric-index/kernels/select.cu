@@ -171,79 +171,50 @@ __device__ inline void measure(const Points& points, const float* query, double 
     }
 }
 
-// The `k` nearest of the candidates of each query, nearest first, of equal distances the lower point; the rest is filled with ones.
-// Shared memory: `room` keys. A block a query.
+// The exact distances of all candidates, in their places, as `neighbor`s. Blocks b, b + gridDim.y, ... of 32 candidates a block.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
-    rank(Points points, const float* queries, const double* query_lengths, Query* states, const unsigned* counts,
-         const Candidate* candidates, unsigned room, unsigned k, unsigned given, unsigned long long* neighbors) {
-    extern __shared__ unsigned long long keys[];
-    __shared__ unsigned kept_count;
-    const unsigned query = blockIdx.x;
-    const Candidate* own = candidates + size_t(query) * room;
-    const Query state = states[query];
-    const unsigned count = given ? given : counts[query];
-    unsigned long long* answer = neighbors + size_t(query) * k;
-    if (state.status != ANSWERED || count > room) {
-        if (threadIdx.x == 0) {
-            states[query].status = state.status ? state.status : TOO_MANY;
+    measure_all(Points points, const float* queries, const double* query_lengths, Query* states, const unsigned* counts,
+                Candidate* candidates, unsigned room) {
+    constexpr unsigned TOGETHER = SELECT_THREADS / 8;
+    const unsigned query = blockIdx.x, count = counts[query];
+    if (states[query].status != ANSWERED || count > room) {
+        if (threadIdx.x == 0 && blockIdx.y == 0) {
+            states[query].status = states[query].status ? states[query].status : TOO_MANY;
         }
         return;
     }
-    if (threadIdx.x == 0) {
-        kept_count = 0;
-    }
-    float threshold = state.threshold;
-    if (count >= k) {
-        threshold = fminf(threshold, lowered(state, value_of_rank(own, count, k)));
-    }
-    __syncthreads();
-    // Places first, in the lower halves of keys: the distance of a place takes its place.
-    unsigned* places = reinterpret_cast<unsigned*>(keys);
-    for (unsigned at = threadIdx.x; at < count; at += SELECT_THREADS) {
-        if (own[at].value <= threshold) {
-            places[2 * atomicAdd(&kept_count, 1)] = own[at].place;
-        }
-    }
-    __syncthreads();
-    const unsigned kept = kept_count;
     bool sure = true;
     const double length = points.metric == ANGULAR ? query_lengths[query] : 0;
-    measure(points, queries + size_t(query) * points.dimension, length, places, 2, kept, keys, sure);
-    unsigned size = 1;
-    while (size < kept) {
-        size *= 2;
-    }
-    for (unsigned at = kept + threadIdx.x; at < size; at += SELECT_THREADS) {
-        keys[at] = ~0ull;
-    }
-    sort(keys, size);
-    for (unsigned at = threadIdx.x; at < k; at += SELECT_THREADS) {
-        answer[at] = at < kept ? keys[at] : ~0ull;
+    const float* values = queries + size_t(query) * points.dimension;
+    for (unsigned first = blockIdx.y * TOGETHER; first < count; first += gridDim.y * TOGETHER) {
+        Candidate* own = candidates + size_t(query) * room + first;
+        measure(points, values, length, &own->place, 2, min(count - first, TOGETHER),
+                reinterpret_cast<unsigned long long*>(own), sure);
     }
     if (!sure) {
         states[query].status = UNSURE;
     }
 }
 
-// The exact distances of all candidates, in their places, as `neighbor`s. A block a query.
+// The `k` nearest of what `measure_all` gives, nearest first, of equal distances the lower point; the rest is filled with ones.
+// Shared memory: `room` keys. A block a query.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
-    measure_all(Points points, const float* queries, const double* query_lengths, Query* states, const unsigned* counts,
-                Candidate* candidates, unsigned room) {
-    const unsigned query = blockIdx.x;
-    Candidate* own = candidates + size_t(query) * room;
-    const Query state = states[query];
-    const unsigned count = counts[query];
-    if (state.status != ANSWERED || count > room) {
-        if (threadIdx.x == 0) {
-            states[query].status = state.status ? state.status : TOO_MANY;
-        }
+    order(const Query* states, const unsigned* counts, const unsigned long long* found, unsigned room, unsigned k,
+          unsigned long long* neighbors) {
+    extern __shared__ unsigned long long keys[];
+    const unsigned query = blockIdx.x, count = counts[query];
+    if (states[query].status != ANSWERED || count > room) {
         return;
     }
-    bool sure = true;
-    const double length = points.metric == ANGULAR ? query_lengths[query] : 0;
-    measure(points, queries + size_t(query) * points.dimension, length, &own->place, 2, count,
-            reinterpret_cast<unsigned long long*>(own), sure);
-    if (!sure) {
-        states[query].status = UNSURE;
+    unsigned size = 1;
+    while (size < count) {
+        size *= 2;
+    }
+    for (unsigned at = threadIdx.x; at < size; at += SELECT_THREADS) {
+        keys[at] = at < count ? found[size_t(query) * room + at] : ~0ull;
+    }
+    sort(keys, size);
+    for (unsigned at = threadIdx.x; at < k; at += SELECT_THREADS) {
+        neighbors[size_t(query) * k + at] = at < count ? keys[at] : ~0ull;
     }
 }

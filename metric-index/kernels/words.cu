@@ -45,17 +45,21 @@ __device__ void load_patterns(const WordQueries& queries, unsigned first, Patter
         patterns.places[i / CODES][i % CODES] = 0;
     }
     __syncthreads();
-    if (threadIdx.x < TOGETHER) {
-        const unsigned query = first + threadIdx.x;
-        const bool is_there = query < queries.count;
-        const unsigned start = is_there && query ? queries.ends[query - 1] : 0, end = is_there ? queries.ends[query] : 0;
-        for (unsigned i = start; i < end; i++) {
-            patterns.places[threadIdx.x][queries.codes[i]] |= Bits(1) << (i - start);
+    // A warp a query, two characters a lane.
+    static_assert(WORD_THREADS == 32 * TOGETHER, "a warp a query");
+    const unsigned own = threadIdx.x / 32, lane = threadIdx.x % 32, query = first + own;
+    const bool is_there = query < queries.count;
+    const unsigned start = is_there && query ? queries.ends[query - 1] : 0, end = is_there ? queries.ends[query] : 0;
+    for (unsigned i = start + lane; i < end; i += 32) {
+        const unsigned code = queries.codes[i];
+        if (code != 255) {
+            atomicOr(&patterns.places[own][code], Bits(1) << (i - start));
         }
-        patterns.places[threadIdx.x][255] = 0;
-        patterns.lengths[threadIdx.x] = end - start;
-        patterns.sets[threadIdx.x] = is_there ? queries.sets[query] : 0;
-        patterns.radii[threadIdx.x] = is_there ? queries.radii[query] : 0;
+    }
+    if (lane == 0) {
+        patterns.lengths[own] = end - start;
+        patterns.sets[own] = is_there ? queries.sets[query] : 0;
+        patterns.radii[own] = is_there ? queries.radii[query] : 0;
     }
     __syncthreads();
 }

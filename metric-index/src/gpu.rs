@@ -35,6 +35,8 @@ use crate::metric::{Formula, Metric};
 use crate::neighbor::Neighbor;
 use crate::points::{Points, Subset};
 
+pub mod barrientos;
+pub mod cordeiro;
 mod engine;
 mod launch;
 mod vectors;

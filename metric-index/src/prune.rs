@@ -28,6 +28,11 @@ impl Bounds {
         }
     }
 
+    /// The relative and the absolute error, as the kernels of GPUs take them.
+    pub(crate) fn errors(self) -> (f64, f64) {
+        (self.relative, self.absolute)
+    }
+
     /// What the distance of two points is at least, one of which is `far` from a third point, or farther, the
     /// other `near` to it, or nearer.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]

@@ -1,13 +1,18 @@
 //! GPUs against the CPU, bit for bit. `cargo test --release -p metric-index --test gpu -- --ignored` where there is a GPU.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test may panic, and says what it compared"
+)]
 
 use std::num::NonZero;
 
 use metric_index::Question;
 use metric_index::generate::{Random, clustered, held_out};
-use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
-use metric_index::index::{BruteForce, Index};
+use metric_index::gpu::barrientos::{self, Radii};
+use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu, cordeiro};
+use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters, Pivots, SssIndex};
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
 use metric_index::points::{Points, Strings, Vectors};
 
@@ -243,7 +248,7 @@ fn several_gpus_and_more_points_than_memory() {
             for (layout, memory, parts) in [
                 (Layout::Replicated, usize::MAX, 1),
                 (Layout::Sharded, usize::MAX, gpus),
-                (Layout::Replicated, 700_000, 6),
+                (Layout::Replicated, 800_000, 6),
             ] {
                 let search = GpuSearch::with_layout(&devices[..gpus], &index, layout, memory)
                     .unwrap()
@@ -272,7 +277,7 @@ fn several_gpus_and_more_points_than_memory() {
     }
 }
 
-/// 10^5 queries and more over the data of `real_data.rs`, where METRIC_DATA names its folder.
+/// 10^5 queries and more over the data of `real_data.rs`, in the folder that `METRIC_DATA` names.
 #[test]
 #[ignore = "needs a GPU and METRIC_DATA"]
 fn real_points() {
@@ -317,4 +322,98 @@ fn real_points() {
     }
     println!("{asked} queries, 0 differ");
     assert!(asked >= 100_000, "{asked}");
+}
+
+/// The searches of the papers against the CPU.
+fn compare_papers<I: Index>(name: &str, index: &I, queries: &I::Points, radius: f32)
+where
+    I::Points: Clone,
+    I::Metric: Clone,
+    <I::Points as Points>::Point: barrientos::InColumns,
+{
+    use barrientos::{Method, Searcher};
+    let (device, points, metric) = (device(), index.points(), index.metric());
+    let list =
+        ListOfClusters::build(points.clone(), metric.clone(), ClusterSize::Points(32)).unwrap();
+    let table = SssIndex::build(points.clone(), metric.clone(), Pivots::Count(5)).unwrap();
+    let brute = Searcher::brute(&device, points, metric, 64).unwrap().unwrap();
+    let clusters = Searcher::clusters(&device, &list, 128).unwrap().unwrap();
+    let pivots = Searcher::pivots(&device, (points, metric), table.pivots(), 64).unwrap().unwrap();
+    let radii = barrientos::learn_radii(index, 8).unwrap();
+    for (searcher, methods) in [
+        (&brute, &[Method::Brute, Method::Sort][..]),
+        (&clusters, &[Method::Clusters, Method::ClustersDecreasing]),
+        (&pivots, &[Method::Pivots, Method::PivotsShared, Method::Brute]),
+    ] {
+        for &method in methods {
+            for radius in [0.0, radius, 2.0 * radius] {
+                let (found, _) = searcher.range(queries, radius, method).unwrap().unwrap();
+                for (found, expected) in
+                    found.iter().zip(index.within_many(queries, radius, threads()))
+                {
+                    assert_eq!(found, &expected.unwrap(), "{name} {method:?} {radius}");
+                }
+            }
+            for k in [1u32, 8, 32] {
+                let radii = if k == 1 { Radii { first: 0.0, step: radius } } else { radii };
+                let (found, seconds) =
+                    searcher.nearest(queries, k, method, radii).unwrap().unwrap();
+                assert_eq!(found.len(), queries.len());
+                for (found, expected) in
+                    found.iter().zip(index.nearest_many(queries, k as usize, threads()))
+                {
+                    assert_eq!(found, &expected.unwrap(), "{name} {method:?} k={k}");
+                }
+                println!("{name} {method:?} k={k}: {seconds:.6} s");
+            }
+        }
+    }
+    assert!(brute.range(queries, radius, Method::Clusters).unwrap().is_none());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn barrientos_on_vectors_and_words() {
+    let (points, queries) = clustered(4_000, 300, 5);
+    compare_papers("vectors", &BruteForce::new(points, Euclidean).unwrap(), &queries, 0.7);
+    let (points, queries) = (whole(2_000, 3, 1), whole(100, 3, 2));
+    compare_papers("ties", &BruteForce::new(points, Euclidean).unwrap(), &queries, 1.0);
+    let (points, queries) = (words(2_000, "abcdeñ", 9, 1), words(200, "abcdeñx", 9, 2));
+    compare_papers("words", &BruteForce::new(points, Edit).unwrap(), &queries, 1.0);
+    let (points, queries) = (words(20, "ab", 3, 1), words(20, "ab", 4, 2));
+    compare_papers("few words", &BruteForce::new(points, Edit).unwrap(), &queries, 1.0);
+    let one = Vectors::from(vec![[1.0f32, 2.0]]);
+    compare_papers("one", &BruteForce::new(one.clone(), Euclidean).unwrap(), &one, 1.0);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn cordeiro_on_vectors() {
+    for (count, dimension, queries) in
+        [(3_000, 20, 40), (5_000, 133, 3), (300, 784, 1_200), (1, 3, 2), (10_000, 3, 2_500)]
+    {
+        for points in [gaussian(count, dimension, 1), whole(count, dimension, 2)] {
+            let queries = gaussian(queries, dimension, 3);
+            let index = BruteForce::new(points.clone(), Euclidean).unwrap();
+            let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
+            for k in [1u32, 32, 128] {
+                let expected = index.nearest_many(&queries, k as usize, threads());
+                for method in [cordeiro::Method::Ppk, cordeiro::Method::Ppb, cordeiro::Method::Sbq]
+                {
+                    if method == cordeiro::Method::Ppk && queries.len() > 100 {
+                        continue;
+                    }
+                    let (found, seconds) = searcher.nearest(&queries, k, method).unwrap().unwrap();
+                    for (found, expected) in found.iter().zip(&expected) {
+                        assert_eq!(
+                            found,
+                            expected.as_ref().unwrap(),
+                            "{method:?} {count}x{dimension} k={k}"
+                        );
+                    }
+                    println!("{method:?} {count}x{dimension} k={k}: {seconds:.6} s");
+                }
+            }
+        }
+    }
 }

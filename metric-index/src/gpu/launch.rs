@@ -16,7 +16,7 @@ pub(super) const COLS: u32 = 128;
 /// The greatest number of blocks in y.
 const GRID_Y: u32 = 65_535;
 /// Coordinates of a step of `filter.cu`.
-const TERMS: u32 = 32;
+pub(super) const TERMS: u32 = 32;
 /// Bytes of a step, of a point or a query.
 const STEP_BYTES: usize = 64;
 /// The most places of a launch of `filter.cu`: the number of a place and a query are 32 bits.
@@ -44,8 +44,8 @@ pub(super) struct Kernels {
     manhattan: [Kernel; 2],
     chebyshev: [Kernel; 2],
     select: Kernel,
-    rank: Kernel,
     measure_all: Kernel,
+    order: Kernel,
     pub(super) gather: Kernel,
 }
 
@@ -89,9 +89,9 @@ impl Kernels {
             prepare_queries: prepare.kernel("prepare_queries", 0)?,
             prepare_scan: prepare.kernel("prepare_scan", 0)?,
             filters: [
-                filter("filter_8", (64, 8), 128, 6, 8)?,
-                filter("filter_16", (64, 16), 128, 6, 8)?,
-                filter("filter_32", (64, 32), 128, 6, 6)?,
+                filter("filter_8", (64, 8), 128, 10, 4)?,
+                filter("filter_16", (64, 16), 128, 10, 4)?,
+                filter("filter_32", (64, 32), 128, 8, 4)?,
                 filter("filter_64", (128, 64), 256, 4, 2)?,
                 filter("filter_128", (128, 128), 128, 3, 2)?,
                 filter("filter_128_long", (128, 128), 128, 4, 2)?,
@@ -101,8 +101,8 @@ impl Kernels {
             manhattan: [scan.kernel("manhattan_4", 0)?, scan.kernel("manhattan_64", 0)?],
             chebyshev: [scan.kernel("chebyshev_4", 0)?, scan.kernel("chebyshev_64", 0)?],
             select: select.kernel("select", most - SELECT_STATIC_BYTES)?,
-            rank: select.kernel("rank", most - SELECT_STATIC_BYTES)?,
             measure_all: select.kernel("measure_all", 0)?,
+            order: select.kernel("order", most - SELECT_STATIC_BYTES)?,
             gather: gather.kernel("gather", SORTED as usize * 8)?,
         })
     }
@@ -111,7 +111,7 @@ impl Kernels {
 /// Neighbors of a range query that the GPU sorts.
 pub(super) const SORTED: u32 = 4096;
 
-/// An upper bound of the static shared memory of `select` and `rank`, in bytes.
+/// An upper bound of the static shared memory of `select` and `order`, in bytes.
 pub(super) const SELECT_STATIC_BYTES: usize = 1_280;
 
 /// A candidate of a query (`Candidate` of kernels/candidates.cuh).
@@ -183,7 +183,8 @@ pub(super) struct Halves {
     /// The greatest error of rounding, and the greatest length.
     pub(super) greatest: CudaSlice<f32>,
     pub(super) scale: f64,
-    pub(super) stride: u32,
+    /// Steps of [`TERMS`] coordinates.
+    pub(super) steps: u32,
     pub(super) is_angular: bool,
 }
 
@@ -249,10 +250,10 @@ pub(super) fn prepare_points(
     let mut launch = kernels.prepare_points.launch_on(stream);
     launch.pointer(&points.values).value(&points.count).value(&points.dimension).value(&step);
     launch.pointer(&halves.center).value(&halves.scale).value(&is_angular);
-    launch.pointer(&mut halves.places).pointer(&mut halves.squares).value(&halves.stride);
+    launch.pointer(&mut halves.places).pointer(&mut halves.squares).value(&halves.steps);
     launch.pointer(&mut halves.greatest);
     #[expect(unsafe_code, reason = "the launcher of `prepare_points`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; `places` has `stride` values for each point,
+    // SAFETY: the arguments are those of the kernel, in order and type; `places` has `steps` times `TERMS` values for each point,
     // `squares` one, `greatest` two.
     unsafe {
         launch.launch(config((points.count.div_ceil(8).clamp(1, LOOPING), 1), THREADS, 0))
@@ -308,7 +309,7 @@ pub(super) fn prepare_queries(
     launch.pointer(&batch.values).value(&count).value(&dimension);
     launch.pointer(&halves.center).value(&halves.scale).value(&is_angular);
     launch.pointer(&halves.greatest).value(&radius);
-    launch.pointer(&mut batch.halves).value(&halves.stride).pointer(&mut batch.states);
+    launch.pointer(&mut batch.halves).value(&halves.steps).pointer(&mut batch.states);
     #[expect(unsafe_code, reason = "the launcher of `prepare_queries`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `halves` has room for `padded` queries, the other
     // buffers for `count`.
@@ -344,11 +345,12 @@ pub(super) fn filter(
     count: u32,
     batch: &mut Batch,
 ) -> Launched {
-    let steps = halves.stride.div_ceil(TERMS);
+    let steps = halves.steps;
     let blocks_of = |filter: &Filter, shared: usize| {
         (kernels.shared_per_multiprocessor / (shared + FILTER_STATIC_BYTES)).min(filter.blocks)
     };
-    let fits = |filter: &Filter| blocks_of(filter, filter.shared(Some(steps))) >= 2;
+    // Not at the cost of blocks.
+    let fits = |filter: &Filter| blocks_of(filter, filter.shared(Some(steps))) == filter.blocks;
     let [narrower @ .., with_all, with_some] = &kernels.filters;
     let narrow = narrower.iter().find(|filter| count <= filter.cols);
     let filter = narrow.unwrap_or(if fits(with_all) { with_all } else { with_some });
@@ -364,11 +366,9 @@ pub(super) fn filter(
         launch.pointer(&halves.places).pointer(&halves.squares).value(&first).value(&end);
         launch.pointer(&batch.halves).pointer(&batch.states).pointer(&mut batch.counts);
         launch.value(&count).pointer(&mut batch.candidates).value(&batch.room);
-        launch.value(&halves.stride).value(&all).value(&resident);
+        launch.value(&halves.steps).value(&all).value(&resident);
         let tiles = (end - first).div_ceil(filter.rows);
-        // Blocks with as many tiles as others.
-        let of_block = tiles.div_ceil((blocks / columns).max(1));
-        let grid = (columns, tiles.div_ceil(of_block));
+        let grid = (columns, (blocks / columns).clamp(1, tiles));
         #[expect(unsafe_code, reason = "the launcher of `filter`")]
         // SAFETY: the arguments are those of the kernel, in order and type; places are padded to `ROWS`, queries to
         // `COLS`; if all places are candidates, there are at most `room` of them; the shared memory is what `resident`
@@ -430,26 +430,6 @@ pub(super) fn select(
     }
 }
 
-/// `rank`: the k nearest of the candidates.
-pub(super) fn rank(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    points: &PointRows,
-    (count, k, given): (u32, u32, u32),
-    batch: &mut Batch,
-) -> Launched {
-    let mut launch = kernels.rank.launch_on(stream);
-    launch.value(points).pointer(&batch.values).pointer(&batch.lengths);
-    launch.pointer(&mut batch.states).pointer(&batch.counts).pointer(&batch.candidates);
-    launch.value(&batch.room).value(&k).value(&given).pointer(&mut batch.neighbors);
-    #[expect(unsafe_code, reason = "the launcher of `rank`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; shared memory has `room` keys, a power of two, and
-    // `neighbors` k for each query.
-    unsafe {
-        launch.launch(config((count, 1), THREADS, batch.room as usize * 8))
-    }
-}
-
 /// `measure_all`: the exact distances of all candidates, in their places.
 pub(super) fn measure_all(
     kernels: &Kernels,
@@ -458,6 +438,9 @@ pub(super) fn measure_all(
     count: u32,
     batch: &mut Batch,
 ) -> Launched {
+    /// Blocks of a query where there are few.
+    const BLOCKS: u32 = 16;
+    let blocks = (8 * kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
     let mut launch = kernels.measure_all.launch_on(stream);
     launch.value(points).pointer(&batch.values).pointer(&batch.lengths);
     launch.pointer(&mut batch.states).pointer(&batch.counts).pointer(&mut batch.candidates);
@@ -465,7 +448,25 @@ pub(super) fn measure_all(
     #[expect(unsafe_code, reason = "the launcher of `measure_all`")]
     // SAFETY: the arguments are those of the kernel, in order and type; the batch has `count` queries.
     unsafe {
-        launch.launch(config((count, 1), THREADS, 0))
+        launch.launch(config((count, blocks), THREADS, 0))
+    }
+}
+
+/// `order`: the k nearest of what `measure_all` gives.
+pub(super) fn order(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    (count, k): (u32, u32),
+    batch: &mut Batch,
+) -> Launched {
+    let mut launch = kernels.order.launch_on(stream);
+    launch.pointer(&batch.states).pointer(&batch.counts).pointer(&batch.candidates);
+    launch.value(&batch.room).value(&k).pointer(&mut batch.neighbors);
+    #[expect(unsafe_code, reason = "the launcher of `order`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; shared memory has `room` keys, a power of two, and
+    // `neighbors` k for each query.
+    unsafe {
+        launch.launch(config((count, 1), THREADS, batch.room as usize * 8))
     }
 }
 

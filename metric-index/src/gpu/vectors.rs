@@ -1,7 +1,7 @@
 //! Vectors on a GPU, and their search by a filter and exact distances.
 //!
 //! ```text
-//! queries ─▶ prepare ─▶ filter a part of the points ─▶ select ─▶ … ─▶ rank or measure ─▶ neighbors
+//! queries ─▶ prepare ─▶ filter a part of the points ─▶ select ─▶ … ─▶ measure ─▶ order or gather ─▶ neighbors
 //!            slack      values at most the threshold   lower it        exact distances
 //! ```
 //!
@@ -16,7 +16,9 @@ use gpu_runtime::{
 };
 
 use super::engine::{Engine, Found};
-use super::launch::{self, Batch, COLS, Halves, Kernels, Launched, Part, PointRows, ROWS, Vectors};
+use super::launch::{
+    self, Batch, COLS, Halves, Kernels, Launched, Part, PointRows, ROWS, TERMS, Vectors,
+};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
@@ -186,15 +188,15 @@ impl Engine<[f32]> for VectorEngine {
         }
         let filter = if is_tensor {
             let scale = scale_of(most);
-            let stride = dimension.next_multiple_of(8);
+            let steps = dimension.div_ceil(TERMS);
             let padded = count.next_multiple_of(ROWS) as usize;
             let mut halves = Halves {
-                places: zeros(&stream, padded * stride as usize, doing)?,
+                places: zeros(&stream, padded * (steps * TERMS) as usize, doing)?,
                 squares: zeros(&stream, padded, doing)?,
                 center,
                 greatest: zeros(&stream, 2, doing)?,
                 scale,
-                stride,
+                steps,
                 is_angular,
             };
             launch::prepare_points(&kernels, &stream, &points_there, step, &mut halves)
@@ -254,7 +256,9 @@ impl Engine<[f32]> for VectorEngine {
     fn bytes_of<S: Points<Point = [f32]>>(points: &S, formula: Formula) -> usize {
         let dimension = if points.is_empty() { 0 } else { points.point(0).len() };
         let copy = match formula {
-            Formula::Euclidean | Formula::Angular => 2 * dimension.next_multiple_of(8) + 12,
+            Formula::Euclidean | Formula::Angular => {
+                2 * dimension.next_multiple_of(TERMS as usize) + 12
+            }
             _ => 4 * dimension,
         };
         points.len() * (4 * dimension + copy)
@@ -298,7 +302,7 @@ impl VectorEngine {
         let queries = queries.next_multiple_of(COLS);
         let (count, dimension) = (queries as usize, self.points.dimension as usize);
         let stream = &lane.stream;
-        let stride = dimension.next_multiple_of(8);
+        let stride = dimension.next_multiple_of(TERMS as usize);
         lane.batch = Some(Batch {
             values: zeros(stream, count * dimension, doing)?,
             halves: zeros(stream, count * stride, doing)?,
@@ -458,14 +462,11 @@ impl VectorEngine {
             let part = Part { first: start, end, all: at == 0 };
             self.part(stream, part, count, batch)?;
             let asked = (count, k, if at == 0 { end } else { 0 });
-            if at + 1 < ends.len() {
-                launch::select(&self.kernels, stream, asked, batch)?;
-            } else {
-                launch::rank(&self.kernels, stream, &self.rows, asked, batch)?;
-            }
+            launch::select(&self.kernels, stream, asked, batch)?;
             start = end;
         }
-        Ok(())
+        launch::measure_all(&self.kernels, stream, &self.rows, count, batch)?;
+        launch::order(&self.kernels, stream, (count, k), batch)
     }
 }
 

@@ -100,7 +100,7 @@ fn set_of(codes: &[u8]) -> u32 {
 
 /// The codes of characters.
 #[derive(Debug)]
-struct Codes {
+pub struct Codes {
     /// Of the characters of 16 bits.
     near: Vec<u8>,
     others: HashMap<char, u8>,
@@ -110,7 +110,7 @@ struct Codes {
 
 impl Codes {
     /// The codes of the characters of some words, the most frequent first.
-    fn of<S: Points<Point = str>>(points: &S, count: u32) -> Self {
+    pub(super) fn of<S: Points<Point = str>>(points: &S, count: u32) -> Self {
         let mut frequencies: HashMap<char, u64> = HashMap::new();
         for point in 0..count {
             for character in points.point(point).chars() {
@@ -133,11 +133,25 @@ impl Codes {
         codes
     }
 
-    fn get(&self, character: char) -> u8 {
+    pub(super) fn get(&self, character: char) -> u8 {
         match self.near.get(character as usize) {
             Some(&code) => code,
             None => self.others.get(&character).copied().unwrap_or(UNKNOWN),
         }
+    }
+
+    /// The codes of a query; `None` if it has more than `longest` characters, or one whose code others share.
+    pub(super) fn of_query(&self, text: &str, longest: usize) -> Option<Vec<u8>> {
+        let mut codes = Vec::with_capacity(text.len().min(longest));
+        for character in text.chars() {
+            let code = self.get(character);
+            // Two rare characters may be different.
+            if codes.len() == longest || (code == RARE && self.is_shared) {
+                return None;
+            }
+            codes.push(code);
+        }
+        Some(codes)
     }
 }
 
@@ -291,15 +305,7 @@ fn batches(asked: &[Asked], most: usize) -> impl Iterator<Item = &[Asked]> {
 impl WordEngine {
     /// `None` if the GPU cannot answer the query.
     fn asked(&self, query: u32, text: &str, radius: u32) -> Option<Asked> {
-        let mut codes = Vec::with_capacity(text.len().min(LONGEST));
-        for character in text.chars() {
-            let code = self.codes.get(character);
-            // Two rare characters may be different.
-            if codes.len() == LONGEST || (code == RARE && self.codes.is_shared) {
-                return None;
-            }
-            codes.push(code);
-        }
+        let codes = self.codes.of_query(text, LONGEST)?;
         let set = set_of(&codes);
         Some(Asked { query, codes, set, radius })
     }

@@ -206,6 +206,19 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     }
 }
 
+impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
+    /// The centers, the covering radii, where buckets end, and the points of all buckets.
+    pub(crate) fn parts(&self) -> (Vec<u32>, Vec<f32>, Vec<u32>, &[u32]) {
+        let clusters = || self.clusters.iter();
+        (
+            clusters().map(|cluster| cluster.center).collect(),
+            clusters().map(|cluster| cluster.radius).collect(),
+            clusters().map(|cluster| cluster.end).collect(),
+            &self.bucket,
+        )
+    }
+}
+
 impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
     type Points = S;
     type Metric = M;

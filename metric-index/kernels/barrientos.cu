@@ -1,0 +1,469 @@
+// The kernels of Barrientos 2011, chapter 4: range queries and nearest neighbors by brute force, List of Clusters and SSS-Index. A block
+// answers a query; its threads share the points.
+
+// What all kernels for range queries give: the number of neighbors of each query, and up to `room` of them.
+struct Answers {
+    unsigned* counts;
+    unsigned long long* found;
+    unsigned room;
+};
+
+__device__ inline void report(const Answers& answers, unsigned query, float distance, unsigned point) {
+    const unsigned to = atomicAdd(&answers.counts[query], 1);
+    if (to < answers.room) {
+        answers.found[size_t(query) * answers.room + to] = key_of(distance, point);
+    }
+}
+
+// A List of Clusters: the points of the space are the centers, then the buckets in order.
+struct Clusters {
+    const float* radii;
+    // The bucket of cluster c is from ends[c - 1] to ends[c] after the centers.
+    const unsigned* ends;
+    // The cluster of each point of a bucket.
+    const unsigned* cluster_of;
+    // The numbers of the points.
+    const unsigned* points;
+    unsigned count;
+};
+
+// An SSS-Index: the points of the space are those of the store; distances of point x from pivot p are at p * count + x.
+struct Pivots {
+    const unsigned* pivots;
+    const float* distances;
+    unsigned count;
+};
+
+// Algorithm 11.
+template <unsigned METRIC, typename Space>
+__device__ void range_brute(const Space& space, float radius, const Answers& answers) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const auto query = load(space, blockIdx.x, shared);
+    for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
+        const float d = distance<METRIC>(space, query, j);
+        if (d <= radius) {
+            report(answers, blockIdx.x, d, j);
+        }
+    }
+}
+
+// Algorithm 12. Shared memory: the query, then a bit for each cluster.
+template <unsigned METRIC, typename Space>
+__device__ void range_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, float radius,
+                               const Answers& answers) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ unsigned last;
+    unsigned* search = reinterpret_cast<unsigned*>(shared + query_bytes(space));
+    const auto query = load(space, blockIdx.x, shared);
+    for (unsigned j = threadIdx.x; j < (clusters.count + 31) / 32; j += blockDim.x) {
+        search[j] = 0;
+    }
+    if (threadIdx.x == 0) {
+        last = clusters.count;
+    }
+    __syncthreads();
+    for (unsigned j = threadIdx.x; j < clusters.count && j <= *static_cast<volatile unsigned*>(&last); j += blockDim.x) {
+        const float d = distance<METRIC>(space, query, j);
+        if (d <= radius) {
+            report(answers, blockIdx.x, d, clusters.points[j]);
+        }
+        if (gap(bounds, d, clusters.radii[j]) <= radius) {
+            atomicOr(&search[j / 32], 1u << j % 32);
+        }
+        // Later points are outside of this ball: none is within the radius if the query's ball is inside.
+        if (gap(bounds, clusters.radii[j], d) > radius) {
+            atomicMin(&last, j);
+        }
+    }
+    __syncthreads();
+    const unsigned end = clusters.count ? clusters.ends[min(last, clusters.count - 1)] : 0;
+    for (unsigned j = threadIdx.x; j < end; j += blockDim.x) {
+        const unsigned cluster = clusters.cluster_of[j];
+        if (search[cluster / 32] >> cluster % 32 & 1) {
+            const float d = distance<METRIC>(space, query, clusters.count + j);
+            if (d <= radius) {
+                report(answers, blockIdx.x, d, clusters.points[clusters.count + j]);
+            }
+        }
+    }
+}
+
+// Algorithm 13: a point is excluded by the pivots one after another, by one thread. Shared memory: the query, then its distances
+// from the pivots.
+template <unsigned METRIC, typename Space>
+__device__ void range_pivots(const Space& space, const Pivots& pivots, const Bounds& bounds, float radius,
+                             const Answers& answers) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    float* from_pivots = reinterpret_cast<float*>(shared + query_bytes(space));
+    const auto query = load(space, blockIdx.x, shared);
+    for (unsigned j = threadIdx.x; j < pivots.count; j += blockDim.x) {
+        from_pivots[j] = distance<METRIC>(space, query, pivots.pivots[j]);
+    }
+    __syncthreads();
+    for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
+        bool excluded = false;
+        for (unsigned p = 0; p < pivots.count && !excluded; p++) {
+            const float of_point = pivots.distances[size_t(p) * space.count + j];
+            excluded = gap(bounds, of_point, from_pivots[p]) > radius || gap(bounds, from_pivots[p], of_point) > radius;
+        }
+        if (!excluded) {
+            const float d = distance<METRIC>(space, query, j);
+            if (d <= radius) {
+                report(answers, blockIdx.x, d, j);
+            }
+        }
+    }
+}
+
+// The same with the pivots of a point shared by the threads of a warp (section 4.1.3, distribution by pivots).
+template <unsigned METRIC, typename Space>
+__device__ void range_pivots_shared(const Space& space, const Pivots& pivots, const Bounds& bounds, float radius,
+                                    const Answers& answers) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    float* from_pivots = reinterpret_cast<float*>(shared + query_bytes(space));
+    const auto query = load(space, blockIdx.x, shared);
+    for (unsigned j = threadIdx.x; j < pivots.count; j += blockDim.x) {
+        from_pivots[j] = distance<METRIC>(space, query, pivots.pivots[j]);
+    }
+    __syncthreads();
+    const unsigned lane = threadIdx.x % 32;
+    for (unsigned j = threadIdx.x / 32; j < space.count; j += blockDim.x / 32) {
+        bool excluded = false;
+        for (unsigned p = lane; p < pivots.count && !excluded; p += 32) {
+            const float of_point = pivots.distances[size_t(p) * space.count + j];
+            excluded = gap(bounds, of_point, from_pivots[p]) > radius || gap(bounds, from_pivots[p], of_point) > radius;
+        }
+        if (__ballot_sync(~0u, excluded) == 0 && lane == 0) {
+            const float d = distance<METRIC>(space, query, j);
+            if (d <= radius) {
+                report(answers, blockIdx.x, d, j);
+            }
+        }
+    }
+}
+
+// The distances of all points from each query: what the search by sorting sorts (section 4.2.1).
+template <unsigned METRIC, typename Space>
+__device__ void all_distances(const Space& space, unsigned long long* keys) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const auto query = load(space, blockIdx.y, shared);
+    for (unsigned j = blockIdx.x * blockDim.x + threadIdx.x; j < space.count; j += gridDim.x * blockDim.x) {
+        keys[size_t(blockIdx.y) * space.count + j] = key_of(distance<METRIC>(space, query, j), j);
+    }
+}
+
+// A heap of the `k` least keys: the greatest is at the root. Entry i of a heap is at i * step.
+struct Heap {
+    unsigned long long* keys;
+    unsigned step;
+    unsigned size;
+    unsigned k;
+};
+
+__device__ inline void insert(Heap& heap, unsigned long long key) {
+    unsigned at;
+    if (heap.size < heap.k) {
+        at = heap.size++;
+        while (at > 0 && heap.keys[(at - 1) / 2 * heap.step] < key) {
+            heap.keys[at * heap.step] = heap.keys[(at - 1) / 2 * heap.step];
+            at = (at - 1) / 2;
+        }
+    } else if (heap.k > 0 && key < heap.keys[0]) {
+        at = 0;
+        for (;;) {
+            unsigned child = 2 * at + 1;
+            if (child >= heap.size) {
+                break;
+            }
+            if (child + 1 < heap.size && heap.keys[(child + 1) * heap.step] > heap.keys[child * heap.step]) {
+                child++;
+            }
+            if (heap.keys[child * heap.step] <= key) {
+                break;
+            }
+            heap.keys[at * heap.step] = heap.keys[child * heap.step];
+            at = child;
+        }
+    } else {
+        return;
+    }
+    heap.keys[at * heap.step] = key;
+}
+
+// A search with heaps.
+struct HeapSearch {
+    // K * threads keys a block: column t is the heap of thread t.
+    unsigned long long* heaps;
+    // The queries of the launch; the block takes `queries[blockIdx.x]`.
+    const unsigned* queries;
+    // k for each query; as many as the blocks' queries have.
+    unsigned long long* neighbors;
+    // Queries that have found fewer than k within the first radius.
+    unsigned* pending;
+    unsigned* pending_count;
+    float first;
+    float step;
+    unsigned k;
+    // 0: with the first radius only; 1: until k are found.
+    unsigned launch;
+};
+
+// Algorithm 14: the heaps of all threads into those of a warp, in shared memory, then into that of its first thread.
+// Gives the number of neighbors to all threads.
+__device__ unsigned reduce(const HeapSearch& search, const Heap& own, unsigned* sizes, unsigned long long* warp_heaps) {
+    __shared__ unsigned total;
+    sizes[threadIdx.x] = own.size;
+    __syncthreads();
+    const unsigned long long* heaps = search.heaps + size_t(blockIdx.x) * blockDim.x * search.k;
+    if (threadIdx.x < 32) {
+        Heap heap = {warp_heaps + threadIdx.x, 32, 0, search.k};
+        for (unsigned j = threadIdx.x; j < blockDim.x; j += 32) {
+            for (unsigned i = 0; i < sizes[j]; i++) {
+                insert(heap, heaps[size_t(i) * blockDim.x + j]);
+            }
+        }
+        // No thread reads the sizes any more.
+        __syncwarp();
+        sizes[threadIdx.x] = heap.size;
+        __syncwarp();
+        if (threadIdx.x == 0) {
+            for (unsigned j = 1; j < 32; j++) {
+                for (unsigned i = 0; i < sizes[j]; i++) {
+                    insert(heap, warp_heaps[i * 32 + j]);
+                }
+            }
+            total = heap.size;
+        }
+    }
+    __syncthreads();
+    return total;
+}
+
+// Writes the neighbors, nearest first, if there are enough or no radius can give more.
+__device__ void finish(const HeapSearch& search, unsigned found, unsigned long long* warp_heaps) {
+    const unsigned query = search.queries[blockIdx.x];
+    if (threadIdx.x == 0) {
+        // The heap of the first thread, taken apart.
+        Heap heap = {warp_heaps, 32, found, search.k};
+        for (unsigned left = found; left > 0; left--) {
+            search.neighbors[size_t(query) * search.k + left - 1] = heap.keys[0];
+            const unsigned long long last = heap.keys[(left - 1) * 32];
+            heap.size = left - 1;
+            heap.k = left - 1;
+            if (left > 1) {
+                // The last sinks from the root.
+                heap.keys[0] = NO_KEY;
+                insert(heap, last);
+            }
+        }
+        for (unsigned i = found; i < search.k; i++) {
+            search.neighbors[size_t(query) * search.k + i] = NO_KEY;
+        }
+    }
+}
+
+// The radius after one that found too few; infinite once it exceeds all distances.
+__device__ inline float widened(float radius, float step) {
+    const float next = radius + step;
+    // A step that is lost in rounding would never end.
+    return next > radius ? next : __int_as_float(0x7F800000);
+}
+
+__device__ inline void leave(const HeapSearch& search) {
+    if (threadIdx.x == 0) {
+        search.pending[atomicAdd(search.pending_count, 1)] = search.queries[blockIdx.x];
+    }
+}
+
+// Algorithm 15. Shared memory: the query, the distances of the centers, the sizes of heaps, the heaps of a warp.
+template <unsigned METRIC, typename Space>
+__device__ void nearest_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, const HeapSearch& search) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ unsigned last;
+    unsigned long long* warp_heaps = reinterpret_cast<unsigned long long*>(shared + query_bytes(space));
+    float* from_centers = reinterpret_cast<float*>(warp_heaps + 32 * search.k);
+    unsigned* sizes = reinterpret_cast<unsigned*>(from_centers + clusters.count);
+    const auto query = load(space, search.queries[blockIdx.x], shared);
+    for (unsigned i = threadIdx.x; i < clusters.count; i += blockDim.x) {
+        from_centers[i] = distance<METRIC>(space, query, i);
+    }
+    unsigned long long* heaps = search.heaps + size_t(blockIdx.x) * blockDim.x * search.k;
+    float radius = search.first;
+    for (;;) {
+        if (threadIdx.x == 0) {
+            last = clusters.count;
+        }
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < clusters.count; i += blockDim.x) {
+            if (gap(bounds, clusters.radii[i], from_centers[i]) > radius) {
+                atomicMin(&last, i);
+            }
+        }
+        __syncthreads();
+        Heap own = {heaps + threadIdx.x, blockDim.x, 0, search.k};
+        const unsigned end = clusters.count ? clusters.ends[min(last, clusters.count - 1)] : 0;
+        for (unsigned i = threadIdx.x; i < end; i += blockDim.x) {
+            const unsigned cluster = clusters.cluster_of[i];
+            if (gap(bounds, from_centers[cluster], clusters.radii[cluster]) <= radius) {
+                const float d = distance<METRIC>(space, query, clusters.count + i);
+                if (d <= radius) {
+                    insert(own, key_of(d, clusters.points[clusters.count + i]));
+                }
+            }
+        }
+        for (unsigned i = threadIdx.x; i < clusters.count; i += blockDim.x) {
+            if (from_centers[i] <= radius) {
+                insert(own, key_of(from_centers[i], clusters.points[i]));
+            }
+        }
+        const unsigned found = reduce(search, own, sizes, warp_heaps);
+        if (found >= min(search.k, space.count) || isinf(radius)) {
+            finish(search, found, warp_heaps);
+            return;
+        }
+        if (search.launch == 0) {
+            leave(search);
+            return;
+        }
+        radius = widened(radius, search.step);
+        __syncthreads();
+    }
+}
+
+// The decreasing radius of figure 4.3: infinite at first, then the distance of the farthest of k that a thread has found.
+template <unsigned METRIC, typename Space>
+__device__ void nearest_clusters_decreasing(const Space& space, const Clusters& clusters, const Bounds& bounds,
+                                            const HeapSearch& search) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ unsigned radius_bits;
+    unsigned long long* warp_heaps = reinterpret_cast<unsigned long long*>(shared + query_bytes(space));
+    float* from_centers = reinterpret_cast<float*>(warp_heaps + 32 * search.k);
+    unsigned* sizes = reinterpret_cast<unsigned*>(from_centers + clusters.count);
+    const auto query = load(space, search.queries[blockIdx.x], shared);
+    if (threadIdx.x == 0) {
+        radius_bits = 0x7F800000;
+    }
+    __syncthreads();
+    Heap own = {search.heaps + size_t(blockIdx.x) * blockDim.x * search.k + threadIdx.x, blockDim.x, 0, search.k};
+    const auto found = [&](float d, unsigned point) {
+        insert(own, key_of(d, point));
+        if (own.size == search.k) {
+            atomicMin(&radius_bits, __float_as_uint(distance_in(own.keys[0])));
+        }
+    };
+    const auto radius = [&]() { return __uint_as_float(*static_cast<volatile unsigned*>(&radius_bits)); };
+    for (unsigned i = threadIdx.x; i < clusters.count; i += blockDim.x) {
+        from_centers[i] = distance<METRIC>(space, query, i);
+        if (from_centers[i] <= radius()) {
+            found(from_centers[i], clusters.points[i]);
+        }
+    }
+    __syncthreads();
+    const unsigned end = clusters.count ? clusters.ends[clusters.count - 1] : 0;
+    for (unsigned i = threadIdx.x; i < end; i += blockDim.x) {
+        const unsigned cluster = clusters.cluster_of[i];
+        if (gap(bounds, from_centers[cluster], clusters.radii[cluster]) <= radius()) {
+            const float d = distance<METRIC>(space, query, clusters.count + i);
+            if (d <= radius()) {
+                found(d, clusters.points[clusters.count + i]);
+            }
+        }
+    }
+    const unsigned count = reduce(search, own, sizes, warp_heaps);
+    finish(search, count, warp_heaps);
+}
+
+// Algorithm 16. Shared memory: the query, the heaps of a warp, the distances of the pivots, the sizes of heaps.
+template <unsigned METRIC, typename Space>
+__device__ void nearest_pivots(const Space& space, const Pivots& pivots, const Bounds& bounds, const HeapSearch& search) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned long long* warp_heaps = reinterpret_cast<unsigned long long*>(shared + query_bytes(space));
+    float* from_pivots = reinterpret_cast<float*>(warp_heaps + 32 * search.k);
+    unsigned* sizes = reinterpret_cast<unsigned*>(from_pivots + pivots.count);
+    const auto query = load(space, search.queries[blockIdx.x], shared);
+    for (unsigned i = threadIdx.x; i < pivots.count; i += blockDim.x) {
+        from_pivots[i] = distance<METRIC>(space, query, pivots.pivots[i]);
+    }
+    __syncthreads();
+    unsigned long long* heaps = search.heaps + size_t(blockIdx.x) * blockDim.x * search.k;
+    float radius = search.first;
+    for (;;) {
+        Heap own = {heaps + threadIdx.x, blockDim.x, 0, search.k};
+        for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
+            bool excluded = false;
+            for (unsigned p = 0; p < pivots.count && !excluded; p++) {
+                const float of_point = pivots.distances[size_t(p) * space.count + j];
+                excluded = gap(bounds, of_point, from_pivots[p]) > radius || gap(bounds, from_pivots[p], of_point) > radius;
+            }
+            if (!excluded) {
+                const float d = distance<METRIC>(space, query, j);
+                if (d <= radius) {
+                    insert(own, key_of(d, j));
+                }
+            }
+        }
+        const unsigned found = reduce(search, own, sizes, warp_heaps);
+        if (found >= min(search.k, space.count) || isinf(radius)) {
+            finish(search, found, warp_heaps);
+            return;
+        }
+        if (search.launch == 0) {
+            leave(search);
+            return;
+        }
+        radius = widened(radius, search.step);
+        __syncthreads();
+    }
+}
+
+// Brute force with the same heaps, for comparison.
+template <unsigned METRIC, typename Space>
+__device__ void nearest_brute(const Space& space, const HeapSearch& search) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned long long* warp_heaps = reinterpret_cast<unsigned long long*>(shared + query_bytes(space));
+    unsigned* sizes = reinterpret_cast<unsigned*>(warp_heaps + 32 * search.k);
+    const auto query = load(space, search.queries[blockIdx.x], shared);
+    Heap own = {search.heaps + size_t(blockIdx.x) * blockDim.x * search.k + threadIdx.x, blockDim.x, 0, search.k};
+    for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
+        insert(own, key_of(distance<METRIC>(space, query, j), j));
+    }
+    const unsigned found = reduce(search, own, sizes, warp_heaps);
+    finish(search, found, warp_heaps);
+}
+
+#define KERNELS(NAME, METRIC, SPACE)                                                                                    \
+    extern "C" __global__ void range_brute_##NAME(SPACE space, float radius, Answers answers) {                         \
+        range_brute<METRIC>(space, radius, answers);                                                                    \
+    }                                                                                                                   \
+    extern "C" __global__ void range_clusters_##NAME(SPACE space, Clusters clusters, Bounds bounds, float radius,       \
+                                                     Answers answers) {                                                 \
+        range_clusters<METRIC>(space, clusters, bounds, radius, answers);                                               \
+    }                                                                                                                   \
+    extern "C" __global__ void range_pivots_##NAME(SPACE space, Pivots pivots, Bounds bounds, float radius,             \
+                                                   Answers answers) {                                                   \
+        range_pivots<METRIC>(space, pivots, bounds, radius, answers);                                                   \
+    }                                                                                                                   \
+    extern "C" __global__ void range_pivots_shared_##NAME(SPACE space, Pivots pivots, Bounds bounds, float radius,      \
+                                                          Answers answers) {                                            \
+        range_pivots_shared<METRIC>(space, pivots, bounds, radius, answers);                                            \
+    }                                                                                                                   \
+    extern "C" __global__ void all_distances_##NAME(SPACE space, unsigned long long* keys) {                            \
+        all_distances<METRIC>(space, keys);                                                                             \
+    }                                                                                                                   \
+    extern "C" __global__ void nearest_clusters_##NAME(SPACE space, Clusters clusters, Bounds bounds,                   \
+                                                       HeapSearch search) {                                             \
+        nearest_clusters<METRIC>(space, clusters, bounds, search);                                                      \
+    }                                                                                                                   \
+    extern "C" __global__ void nearest_clusters_decreasing_##NAME(SPACE space, Clusters clusters, Bounds bounds,        \
+                                                                  HeapSearch search) {                                  \
+        nearest_clusters_decreasing<METRIC>(space, clusters, bounds, search);                                           \
+    }                                                                                                                   \
+    extern "C" __global__ void nearest_pivots_##NAME(SPACE space, Pivots pivots, Bounds bounds, HeapSearch search) {    \
+        nearest_pivots<METRIC>(space, pivots, bounds, search);                                                          \
+    }                                                                                                                   \
+    extern "C" __global__ void nearest_brute_##NAME(SPACE space, HeapSearch search) {                                   \
+        nearest_brute<METRIC>(space, search);                                                                           \
+    }
+
+KERNELS(euclidean, EUCLIDEAN, VectorSpace)
+KERNELS(edit, EUCLIDEAN, WordSpace)

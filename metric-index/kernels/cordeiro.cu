@@ -1,0 +1,203 @@
+// The kernels of Cordeiro 2023: a warp a distance, the K nearest of a block in shared memory, the farthest of them by a reduction of a
+// warp.
+
+constexpr unsigned WARPS = 8;
+
+struct Rows {
+    // `dimension` values each.
+    const float* values;
+    unsigned count;
+    unsigned dimension;
+};
+
+// The Euclidean distance of two vectors by a warp. Each lane computes a term of 32; then lane l adds the terms of the CPU's sum l % 8, in
+// the CPU's order.
+__device__ inline float warp_distance(const float* query, const float* point, unsigned dimension) {
+    const unsigned lane = threadIdx.x % 32;
+    double sum = 0;
+    for (unsigned first = 0; first < dimension; first += 32) {
+        const unsigned i = first + lane;
+        const double difference = i < dimension ? static_cast<double>(query[i]) - point[i] : 0;
+        const double square = difference * difference;
+        // Terms i, i + 8, i + 16 and i + 24 belong to the same sum, in this order.
+#pragma unroll
+        for (unsigned turn = 0; turn < 4; turn++) {
+            sum += __shfl_sync(~0u, square, turn * 8 + lane % 8);
+        }
+    }
+    sum += __shfl_xor_sync(~0u, sum, 4);
+    sum += __shfl_xor_sync(~0u, sum, 2);
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    return static_cast<float>(sqrt(sum));
+}
+
+// The farthest of the neighbors, and where it is, by a warp.
+__device__ inline void farthest(const unsigned long long* neighbors, unsigned k, unsigned long long& key, unsigned& at) {
+    key = 0;
+    at = 0;
+    for (unsigned i = threadIdx.x % 32; i < k; i += 32) {
+        if (neighbors[i] >= key) {
+            key = neighbors[i];
+            at = i;
+        }
+    }
+    for (unsigned apart = 16; apart > 0; apart /= 2) {
+        const unsigned long long other = __shfl_xor_sync(~0u, key, apart);
+        const unsigned other_at = __shfl_xor_sync(~0u, at, apart);
+        if (other > key || (other == key && other_at < at)) {
+            key = other;
+            at = other_at;
+        }
+    }
+}
+
+// Algorithm 2. With `of_block` > 0, block b answers the queries from b * of_block on, each from all points; with 0, all blocks
+// answer the first query, each from its part of the points. Neighbors: k for each query, or for each block. Shared memory: the query,
+// then k keys.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    knn_kernel(Rows points, const float* queries, unsigned of_block, unsigned k, unsigned long long* neighbors) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ unsigned lock;
+    __shared__ unsigned long long far_key;
+    __shared__ unsigned far_at;
+    float* query = reinterpret_cast<float*>(shared);
+    unsigned long long* own = reinterpret_cast<unsigned long long*>(shared + (points.dimension * 4 + 15) / 16 * 16);
+    const unsigned first = of_block ? blockIdx.x * of_block : 0, last = of_block ? first + of_block : 1;
+    const unsigned long long parts = of_block ? 1 : gridDim.x, part = of_block ? 0 : blockIdx.x;
+    const unsigned begin = static_cast<unsigned>(points.count * part / parts);
+    const unsigned end = static_cast<unsigned>(points.count * (part + 1) / parts);
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (unsigned q = first; q < last; q++) {
+        for (unsigned i = threadIdx.x; i < points.dimension; i += blockDim.x) {
+            query[i] = queries[size_t(q) * points.dimension + i];
+        }
+        for (unsigned i = threadIdx.x; i < k; i += blockDim.x) {
+            own[i] = ~0ull;
+        }
+        if (threadIdx.x == 0) {
+            lock = 0;
+            far_key = ~0ull;
+            far_at = 0;
+        }
+        __syncthreads();
+        for (unsigned p = begin + warp; p < end; p += WARPS) {
+            const float distance = warp_distance(query, points.values + size_t(p) * points.dimension, points.dimension);
+            const unsigned long long key = static_cast<unsigned long long>(__float_as_uint(distance)) << 32 | p;
+            // Warps are not in step, as those of the paper are by a barrier a distance: one at a time changes the neighbors.
+            if (key >= *static_cast<volatile unsigned long long*>(&far_key)) {
+                continue;
+            }
+            if (lane == 0) {
+                while (atomicCAS(&lock, 0, 1) != 0) {
+                }
+            }
+            __syncwarp();
+            __threadfence_block();
+            if (key < *static_cast<volatile unsigned long long*>(&far_key)) {
+                if (lane == 0) {
+                    *static_cast<volatile unsigned long long*>(&own[*static_cast<volatile unsigned*>(&far_at)]) = key;
+                }
+                __syncwarp();
+                __threadfence_block();
+                unsigned long long far;
+                unsigned at;
+                farthest(own, k, far, at);
+                if (lane == 0) {
+                    *static_cast<volatile unsigned*>(&far_at) = at;
+                    *static_cast<volatile unsigned long long*>(&far_key) = far;
+                }
+            }
+            __threadfence_block();
+            __syncwarp();
+            if (lane == 0) {
+                atomicExch(&lock, 0);
+            }
+            __syncwarp();
+        }
+        __syncthreads();
+        unsigned long long* to = neighbors + size_t(of_block ? q : blockIdx.x) * k;
+        for (unsigned i = threadIdx.x; i < k; i += blockDim.x) {
+            to[i] = own[i];
+        }
+        __syncthreads();
+    }
+}
+
+// Algorithm 3: the k least of the keys of each query, sorted. Shared memory: `size` keys, a power of two of at least k. A block a query.
+extern "C" __global__ void __launch_bounds__(256)
+    k_selection(const unsigned long long* keys, unsigned length, unsigned k, unsigned size, unsigned long long* neighbors) {
+    extern __shared__ unsigned long long selected[];
+    __shared__ unsigned long long of_warps[WARPS];
+    __shared__ unsigned places[WARPS];
+    __shared__ unsigned long long largest;
+    __shared__ unsigned largest_at, taken;
+    const unsigned long long* own = keys + size_t(blockIdx.x) * length;
+    for (unsigned i = threadIdx.x; i < size; i += blockDim.x) {
+        selected[i] = i < min(k, length) ? own[i] : ~0ull;
+    }
+    const auto reduce = [&]() {
+        unsigned long long key = 0;
+        unsigned at = 0;
+        for (unsigned i = threadIdx.x; i < k; i += blockDim.x) {
+            if (selected[i] >= key) {
+                key = selected[i];
+                at = i;
+            }
+        }
+        for (unsigned apart = 16; apart > 0; apart /= 2) {
+            const unsigned long long other = __shfl_xor_sync(~0u, key, apart);
+            const unsigned other_at = __shfl_xor_sync(~0u, at, apart);
+            if (other > key) {
+                key = other;
+                at = other_at;
+            }
+        }
+        if (threadIdx.x % 32 == 0) {
+            of_warps[threadIdx.x / 32] = key;
+            places[threadIdx.x / 32] = at;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            unsigned best = 0;
+            for (unsigned w = 1; w < WARPS; w++) {
+                best = of_warps[w] > of_warps[best] ? w : best;
+            }
+            largest = of_warps[best];
+            largest_at = places[best];
+            taken = 0;
+        }
+        __syncthreads();
+    };
+    __syncthreads();
+    reduce();
+    for (unsigned from = k; from < length; from += blockDim.x) {
+        const unsigned i = from + threadIdx.x;
+        unsigned long long key = i < length ? own[i] : ~0ull;
+        // One thread at a time puts its key in the place of the largest; then that is found again.
+        while (__syncthreads_or(key < largest)) {
+            if (key < largest && atomicCAS(&taken, 0, 1) == 0) {
+                selected[largest_at] = key;
+                key = ~0ull;
+            }
+            __syncthreads();
+            reduce();
+        }
+    }
+    for (unsigned length2 = 2; length2 <= size; length2 *= 2) {
+        for (unsigned apart = length2 / 2; apart > 0; apart /= 2) {
+            __syncthreads();
+            for (unsigned i = threadIdx.x; i < size; i += blockDim.x) {
+                const unsigned other = i ^ apart;
+                if (other > i && (selected[i] > selected[other]) == ((i & length2) == 0)) {
+                    const unsigned long long key = selected[i];
+                    selected[i] = selected[other];
+                    selected[other] = key;
+                }
+            }
+        }
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < k; i += blockDim.x) {
+        neighbors[size_t(blockIdx.x) * k + i] = selected[i];
+    }
+}

@@ -1,0 +1,83 @@
+// A stable sort of the keys of many segments of the same length, eight bits at a time from the lowest: for the search by sorting, and
+// for trees that are built level by level.
+
+constexpr unsigned RADIX_THREADS = 256;
+// Keys of a block.
+constexpr unsigned RADIX_KEYS = 4096;
+
+// How many keys of each block have each digit: of digit d, block b of segment s at ((s * 256) + d) * blocks + b.
+extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
+    radix_count(const unsigned long long* keys, unsigned length, unsigned shift, unsigned* counts) {
+    __shared__ unsigned bins[256];
+    bins[threadIdx.x] = 0;
+    __syncthreads();
+    const unsigned start = blockIdx.x * RADIX_KEYS, end = min(length, start + RADIX_KEYS);
+    for (unsigned i = start + threadIdx.x; i < end; i += RADIX_THREADS) {
+        atomicAdd(&bins[keys[size_t(blockIdx.y) * length + i] >> shift & 255], 1);
+    }
+    __syncthreads();
+    counts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x] = bins[threadIdx.x];
+}
+
+// The sums of the counts before each, of a segment. A block a segment.
+extern "C" __global__ void __launch_bounds__(RADIX_THREADS) radix_scan(unsigned* counts, unsigned per_segment) {
+    __shared__ unsigned sums[RADIX_THREADS];
+    unsigned* own = counts + size_t(blockIdx.x) * per_segment;
+    unsigned before = 0;
+    for (unsigned from = 0; from < per_segment; from += RADIX_THREADS) {
+        const unsigned i = from + threadIdx.x;
+        const unsigned value = i < per_segment ? own[i] : 0;
+        sums[threadIdx.x] = value;
+        __syncthreads();
+        for (unsigned apart = 1; apart < RADIX_THREADS; apart *= 2) {
+            const unsigned other = threadIdx.x >= apart ? sums[threadIdx.x - apart] : 0;
+            __syncthreads();
+            sums[threadIdx.x] += other;
+            __syncthreads();
+        }
+        if (i < per_segment) {
+            own[i] = before + sums[threadIdx.x] - value;
+        }
+        before += sums[RADIX_THREADS - 1];
+        __syncthreads();
+    }
+}
+
+// Each key to its place: after the keys of lower digits, of the same digit in earlier blocks, and before it in this one.
+extern "C" __global__ void __launch_bounds__(RADIX_THREADS)
+    radix_scatter(const unsigned long long* keys, unsigned length, unsigned shift, const unsigned* starts, unsigned long long* to) {
+    __shared__ unsigned next[256];
+    __shared__ unsigned of_warps[RADIX_THREADS / 32][256];
+    next[threadIdx.x] = starts[(size_t(blockIdx.y) * 256 + threadIdx.x) * gridDim.x + blockIdx.x];
+    const unsigned start = blockIdx.x * RADIX_KEYS, end = min(length, start + RADIX_KEYS);
+    const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (unsigned from = start; from < end; from += RADIX_THREADS) {
+        for (unsigned i = 0; i < RADIX_THREADS / 32; i++) {
+            of_warps[i][threadIdx.x] = 0;
+        }
+        __syncthreads();
+        const unsigned i = from + threadIdx.x;
+        const bool is_in = i < end;
+        const unsigned long long key = is_in ? keys[size_t(blockIdx.y) * length + i] : 0;
+        const unsigned digit = is_in ? key >> shift & 255 : 256;
+        const unsigned same = __match_any_sync(~0u, digit);
+        const unsigned rank = __popc(same & ((1u << lane) - 1));
+        if (is_in && rank == 0) {
+            of_warps[warp][digit] = __popc(same);
+        }
+        __syncthreads();
+        // The warps before, of each digit: a thread a digit.
+        unsigned before = next[threadIdx.x];
+        for (unsigned w = 0; w < RADIX_THREADS / 32; w++) {
+            const unsigned own = of_warps[w][threadIdx.x];
+            of_warps[w][threadIdx.x] = before;
+            before += own;
+        }
+        next[threadIdx.x] = before;
+        __syncthreads();
+        if (is_in) {
+            to[size_t(blockIdx.y) * length + of_warps[warp][digit] + rank] = key;
+        }
+        __syncthreads();
+    }
+}

@@ -3,6 +3,7 @@
 //! `cargo bench --bench cuda -- PART...`, where a part is one of
 //!
 //! * `full`: the whole test set, device time and host-to-host time, fused
+//! * `several`: the whole test set on 1, 2, ... GPUs, host to host
 //! * `paper`: 10,000 queries, every algorithm of the paper
 //! * `small`: 1 to 4,096 queries
 //! * `dump DIR`: writes the rows of the whole set for `benches/gpu_rivals/rivals.py`
@@ -21,7 +22,9 @@ use std::time::Instant;
 
 use classify::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
 use classify::matrix::{Csr, CsrBuilder};
-use classify::search::{Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Request, Search};
+use classify::search::{
+    Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Request, Search, SeveralGpus,
+};
 use classify::threads::Threads;
 use gpu_runtime::Device;
 use rayon::prelude::*;
@@ -31,7 +34,7 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 fn main() -> Outcome<()> {
     let parts: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     if parts.is_empty() {
-        println!("cuda: name what to measure: full, paper, small, scaling");
+        println!("cuda: name what to measure: full, several, paper, small, scaling");
         return Ok(());
     }
     let device = match Device::open_best() {
@@ -44,8 +47,9 @@ fn main() -> Outcome<()> {
     let info = device.info();
     println!("{}, {} multiprocessors, CUDA {}", info.name, info.multiprocessors, info.driver);
     let has = |part: &str| parts.iter().any(|p| p == part);
-    let test = if has("full") || has("dump") { DOCUMENTS - TRAINING } else { 10_000 };
-    if has("full") || has("paper") || has("small") || has("dump") {
+    let test =
+        if has("full") || has("several") || has("dump") { DOCUMENTS - TRAINING } else { 10_000 };
+    if has("full") || has("several") || has("paper") || has("small") || has("dump") {
         let start = Instant::now();
         let rows = rcv1_like_rows(TRAINING, test, 0);
         let some = first(&rows.test, 10_000);
@@ -68,6 +72,9 @@ fn main() -> Outcome<()> {
         }
         if has("paper") {
             paper(&device, &rows.training, &some)?;
+        }
+        if has("several") {
+            several(&rows.training, &rows.test)?;
         }
         if has("small") {
             small(&device, &rows.training, &some)?;
@@ -117,7 +124,7 @@ fn device_time(engine: &Cuda, queries: &Csr, neighbors: usize, runs: usize) -> O
     Ok(median(seconds[1..].to_vec()))
 }
 
-fn host_time(engine: &Cuda, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
+fn host_time(engine: &dyn Search, queries: &Csr, neighbors: usize, runs: usize) -> Outcome<f64> {
     let (mut lists, mut times) = (NeighborLists::default(), Vec::new());
     for _ in 0..=runs {
         let start = Instant::now();
@@ -142,6 +149,24 @@ fn full(device: &Device, training: &Arc<Csr>, queries: &Csr, adds: f64) -> Outco
     }
     let seconds = host_time(&fused, queries, 30, 9)?;
     println!("fused, k = 30: host to host {:.2} ms (lists used again)", seconds * 1e3);
+    Ok(())
+}
+
+fn several(training: &Arc<Csr>, queries: &Csr) -> Outcome<()> {
+    let devices: Vec<Device> = gpu_runtime::devices()?
+        .iter()
+        .map(|info| Device::open(info.ordinal))
+        .collect::<Result<_, _>>()?;
+    let options = CudaOptions { fall_back: false, ..CudaOptions::new(CudaEngine::Fused) };
+    let mut one = None;
+    for gpus in 1..=devices.len() {
+        let threads = Threads::available()?;
+        let engine = SeveralGpus::engine(training, &devices[..gpus], options, &threads)?;
+        let seconds = host_time(&*engine, queries, 30, 9)?;
+        let speedup = *one.get_or_insert(seconds) / seconds;
+        let milliseconds = seconds * 1e3;
+        println!("{gpus} GPUs, k = 30: host to host {milliseconds:.2} ms, {speedup:.2} x one");
+    }
     Ok(())
 }
 

@@ -37,7 +37,7 @@ mod stop;
 
 pub use crate::dense::VectorsView;
 pub use allow::{Allow, RowLists, RowRange, RowSet};
-pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory};
+pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory, SeveralGpus};
 pub use dense::{Dense, DenseIndex, learn_scale};
 pub use engines::{EngineKind, Engines};
 pub use exhaustive::Exhaustive;

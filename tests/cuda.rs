@@ -11,7 +11,7 @@ use classify::matrix::{Csr, CsrBuilder};
 use classify::random::Random;
 use classify::search::{
     Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Neighbor, NeighborLists,
-    Report, Request, Search, SearchError, Stop,
+    Report, Request, Search, SearchError, SeveralGpus, Stop,
 };
 use classify::threads::Threads;
 use gpu_runtime::Device;
@@ -375,4 +375,92 @@ fn a_stopped_search_gives_nothing() {
     stop.stop();
     assert!(matches!(engine.search(&request, &mut lists), Err(SearchError::Stopped)));
     assert!(lists.is_empty());
+}
+
+/// The same GPU twice or three times stands for several; on a machine with several, all of them.
+#[test]
+#[ignore = "needs a GPU"]
+fn several_gpus_give_the_answers_of_one() {
+    let training = random(3, 3_000, 14, 300, small_integer);
+    let queries = random(5, 2_000, 14, 300, small_integer);
+    let oracle = exhaustive(&training);
+    let filters = Filters::new(training.rows(), queries.rows());
+    let fused = CudaOptions { fall_back: false, ..CudaOptions::new(CudaEngine::Fused) };
+    let threads = Threads::available().unwrap();
+    let mut devices = vec![Device::open(0).unwrap(); 3];
+    let all = gpu_runtime::devices().unwrap();
+    for (device, info) in devices.iter_mut().zip(&all) {
+        *device = Device::open(info.ordinal).unwrap();
+    }
+    let mut lists = NeighborLists::default();
+    for gpus in 1..=3 {
+        // Small batches; and rows that do not fit, which are dealt.
+        for options in [
+            fused,
+            CudaOptions { chunk: Some(100), ..fused },
+            CudaOptions { memory: Some(1 << 16), ..fused },
+        ] {
+            let engine =
+                SeveralGpus::engine(&training, &devices[..gpus], options, &threads).unwrap();
+            for allow in filters.all() {
+                for k in [1, 30, 5_000] {
+                    let request =
+                        Request::new(&*queries, NonZeroUsize::new(k).unwrap()).among(allow);
+                    let (expected, _) = answer(&oracle, &request, &mut lists);
+                    let (found, report) = answer(&*engine, &request, &mut lists);
+                    assert!(found == expected, "{gpus} GPUs, {options:?}, k = {k}");
+                    assert_eq!(report.fast + report.fell_back, queries.rows() as u64);
+                }
+            }
+        }
+    }
+    println!("{} GPUs on this machine", all.len());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn dense_vectors_on_a_gpu() {
+    use classify::dense::{Kernel, Metric, Vectors};
+    use classify::search::{Dense, DenseIndex};
+    let threads = Threads::available().unwrap();
+    let mut random = Random::new(9);
+    let mut vectors = |rows: usize, dimension: usize, steps: usize| {
+        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+        let value = |_| random.below(steps) as f32 - (steps / 2) as f32;
+        let values: Vec<f32> = (0..rows * dimension).map(value).collect();
+        Vectors::new(dimension, values).unwrap()
+    };
+    let mut lists = NeighborLists::default();
+    for (rows, dimension, steps, most) in
+        [(20_000, 40, 1_000, 0), (3_000, 3, 4, 300), (50, 8, 9, 300)]
+    {
+        let (training, queries) = (vectors(rows, dimension, steps), vectors(300, dimension, steps));
+        for metric in [Metric::Angular, Metric::Euclidean, Metric::Manhattan] {
+            let training = if metric == Metric::Angular {
+                let mut values = training.values().to_vec();
+                for row in values.chunks_exact_mut(dimension) {
+                    let length = row.iter().map(|x| x * x).sum::<f32>().sqrt();
+                    for x in row {
+                        *x /= length.max(1e-9);
+                    }
+                }
+                Arc::new(Vectors::new(dimension, values).unwrap())
+            } else {
+                Arc::new(training.clone())
+            };
+            let kernel = Kernel { metric, scale: 3.0 };
+            let cpu = Dense::new(Arc::clone(&training), kernel, DenseIndex::Auto, threads.clone())
+                .unwrap();
+            let gpu = Dense::new(training, kernel, DenseIndex::Auto, threads.clone()).unwrap();
+            let gpu = gpu.on_gpus(&[Device::open(0).unwrap()], false).unwrap();
+            for k in [1, 10, 100, 30_000] {
+                let request = Request::new(queries.view(), NonZeroUsize::new(k).unwrap());
+                let (expected, _) = answer(&cpu, &request, &mut lists);
+                let (found, report) = answer(&gpu, &request, &mut lists);
+                assert!(found == expected, "{rows} x {dimension}, {metric:?}, k = {k}");
+                println!("{rows} x {dimension}, {metric:?}, k = {k}: {report:?}");
+                assert!(k > 1_000 || report.fell_back <= most, "{report:?}");
+            }
+        }
+    }
 }

@@ -8,6 +8,7 @@
 
 use std::fmt::Write;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Instant;
 
 use metric_index::Question;
@@ -45,10 +46,10 @@ fn main() -> Outcome<()> {
         }
         let (count, dimension) = shape.split_once('x').ok_or("POINTSxDIMENSION")?;
         let (count, dimension) = (count.parse()?, dimension.parse()?);
-        let index = BruteForce::new(normal(count, dimension, 1)?, Euclidean)?;
+        let index = Arc::new(BruteForce::new(normal(count, dimension, 1)?, Euclidean)?);
         let start = Instant::now();
         let search =
-            GpuSearch::new(std::slice::from_ref(&device), &index)?.ok_or("not on this GPU")?;
+            GpuSearch::new(std::slice::from_ref(&device), index)?.ok_or("not on this GPU")?;
         println!("{shape}: copied in {:.2} s", start.elapsed().as_secs_f64());
         for k in [32, 128] {
             let mut line = format!("{shape:>12} k={k:<4}");
@@ -78,8 +79,8 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     // Every ninth word with a letter changed, or as it is.
     let (_, queries) = held_out(text.lines().map(str::trim), 10_000, 0);
     let start = Instant::now();
-    let index = BruteForce::new(&words, Edit)?;
-    let search = GpuSearch::new(std::slice::from_ref(device), &index)?.ok_or("not on this GPU")?;
+    let index = Arc::new(BruteForce::new(&words, Edit)?);
+    let search = GpuSearch::new(std::slice::from_ref(device), index)?.ok_or("not on this GPU")?;
     println!("{} words: copied in {:.2} s", words.len(), start.elapsed().as_secs_f64());
     let ranges = [1.0, 2.0, 3.0].map(Question::Within);
     for question in ranges.into_iter().chain([1, 10, 32].map(Question::Nearest)) {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use array_file::output::{Output, OutputError, OutputProblem, Outputs};
@@ -11,6 +12,7 @@ use clap::{Args, Parser, ValueEnum};
 use metric_index::Question;
 use metric_index::collector::{AnyCollector, Nearest, Within};
 use metric_index::error::Error;
+use metric_index::gpu::{GpuError, OnGpu};
 use metric_index::index::{AnyIndex, Index, Kind, Progress};
 use metric_index::metric::{Edit, Metric, check};
 use metric_index::neighbor::Neighbor;
@@ -20,11 +22,15 @@ use metric_index::stored::{
 };
 use metric_index::strategy::{Options, Run, Strategy, run as answer};
 
+use device::DeviceFlag;
 use input::{Data, Format, Input};
 use metric::VectorMetric;
 
+mod cordeiro;
+mod device;
 mod input;
 mod metric;
+mod multi_gpu;
 mod online;
 mod stats;
 mod thesis;
@@ -61,6 +67,10 @@ enum Bench {
     Thesis(thesis::Thesis),
     /// Queries that arrive one at a time: throughput and latency against the size of batches
     Online(online::Online),
+    /// The tables of Cordeiro 2023: exact nearest neighbors of vectors on a GPU
+    Cordeiro(cordeiro::Cordeiro),
+    /// One GPU and several: throughput with all points on each, and with the points dealt
+    MultiGpu(multi_gpu::MultiGpu),
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +115,10 @@ struct Search {
     /// faster]
     #[arg(long, value_enum)]
     strategy: Option<StrategyName>,
+    /// Where to search: cpu, by the index; cuda (the GPU with the most free memory), cuda:N or cuda:all, by brute force.
+    /// Answers never depend on it
+    #[arg(long, value_name = "WHERE", default_value = "cpu")]
+    device: DeviceFlag,
     /// The format of the answers
     #[arg(long, value_enum, default_value_t = To::Jsonl)]
     to: To,
@@ -201,6 +215,11 @@ impl Failure {
         Self { code: 2, error: anyhow::Error::msg(text) }
     }
 
+    /// A GPU that was asked for and is not there, or fails.
+    fn gpu(error: GpuError) -> Self {
+        Self { code: 5, error: error.into() }
+    }
+
     fn input(text: String) -> Self {
         Self { code: 3, error: anyhow::Error::msg(text) }
     }
@@ -288,6 +307,8 @@ impl Program {
             Command::Stats(stats) => stats.run(talk),
             Command::Bench(Bench::Thesis(thesis)) => thesis.run(talk),
             Command::Bench(Bench::Online(online)) => online.run(talk),
+            Command::Bench(Bench::Cordeiro(cordeiro)) => cordeiro.run(talk),
+            Command::Bench(Bench::MultiGpu(multi_gpu)) => multi_gpu.run(talk),
         }
     }
 }
@@ -392,7 +413,7 @@ impl Search {
                 let metric = of_words(metric)?;
                 let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
                 let text = |point: &str| Some(point.to_owned());
-                self.answer(&index, &queries, question, text, out)
+                self.answer(index, &queries, question, text, (out, talk))
             }
             ("vectors of F32", Data::Vectors(queries)) => {
                 let metric = of_vectors(metric)?;
@@ -406,7 +427,7 @@ impl Search {
                 }
                 let none = |_: &[f32]| None;
                 let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
-                self.answer(&index, &queries, question, none, out)
+                self.answer(index, &queries, question, none, (out, talk))
             }
             (points, _) => {
                 let path = self.queries.path().display();
@@ -417,22 +438,34 @@ impl Search {
         }
     }
 
-    fn answer<I: Index>(
+    fn answer<I: Index + Send>(
         &self,
-        index: &I,
+        index: I,
         queries: &I::Points,
         question: Question,
         text: impl Fn(&<I::Points as Points>::Point) -> Option<String>,
-        mut out: Output,
-    ) -> Outcome {
+        (mut out, talk): (Output, Talk),
+    ) -> Outcome
+    where
+        <I::Points as Points>::Point: OnGpu,
+    {
         let threads = self.threads.unwrap_or_else(all_cores);
-        let (answers, measures) = if self.measures || self.strategy.is_some() {
+        let index = Arc::new(index);
+        let devices = self.device.open(talk)?;
+        let (answers, measures) = if !devices.is_empty() {
+            if self.measures || self.strategy.is_some() {
+                let text =
+                    "--measures and --strategy are of searches on the CPU, not with --device cuda";
+                return Err(Failure::usage(text.to_owned()));
+            }
+            (device::answers(&devices, &index, queries, question, threads, talk)?, None)
+        } else if self.measures || self.strategy.is_some() {
             let strategy = self.strategy.unwrap_or(StrategyName::Local).into();
             let ask = |_| match question {
                 Question::Within(radius) => AnyCollector::Within(Within::new(radius)),
                 Question::Nearest(k) => AnyCollector::Nearest(Nearest::new(k)),
             };
-            let run = answer(index, queries, ask, &Options::new(strategy, threads));
+            let run = answer(&*index, queries, ask, &Options::new(strategy, threads));
             let Run { answers, measures } = run.map_err(refused)?;
             (answers, self.measures.then_some(measures))
         } else {

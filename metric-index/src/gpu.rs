@@ -4,16 +4,18 @@
 //!
 //! ```
 //! use std::num::NonZero;
+//! use std::sync::Arc;
 //! use metric_index::Question;
 //! use metric_index::gpu::{Device, GpuSearch};
 //! use metric_index::index::BruteForce;
 //! use metric_index::metric::Euclidean;
 //! use metric_index::points::Vectors;
 //!
-//! let index = BruteForce::new(Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]), Euclidean)?;
+//! let points = Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]);
+//! let index = Arc::new(BruteForce::new(points, Euclidean)?);
 //! // Does nothing without a GPU.
 //! if let Ok(device) = Device::open_best() {
-//!     let search = GpuSearch::new(&[device], &index)?.ok_or("not on this GPU")?;
+//!     let search = GpuSearch::new(&[device], index)?.ok_or("not on this GPU")?;
 //!     let queries = Vectors::from(vec![[3.0f32, 3.0]]);
 //!     let found = search.answer(&queries, Question::Nearest(1), NonZero::<usize>::MIN);
 //!     assert_eq!(found.answers[0].as_ref().map(|near| near[0].point), Ok(1));
@@ -23,7 +25,7 @@
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 pub use gpu_runtime::{Device, DeviceInfo, GpuError, devices};
@@ -99,11 +101,11 @@ pub struct Answers {
 
 /// Points on GPUs, with an index of them on the CPU, which answers what the GPUs cannot.
 #[derive(Debug)]
-pub struct GpuSearch<'a, I: Index>
+pub struct GpuSearch<I: Index>
 where
     <I::Points as Points>::Point: OnGpu,
 {
-    index: &'a I,
+    index: Arc<I>,
     formula: Formula,
     layout: Layout,
     shards: Vec<Shard<<<I::Points as Points>::Point as OnGpu>::Engine>>,
@@ -122,7 +124,7 @@ struct Shard<E> {
     engine: Option<E>,
 }
 
-impl<'a, I: Index> GpuSearch<'a, I>
+impl<I: Index + Send> GpuSearch<I>
 where
     <I::Points as Points>::Point: OnGpu,
 {
@@ -131,7 +133,7 @@ where
     ///
     /// # Errors
     /// If a GPU fails.
-    pub fn new(devices: &[Device], index: &'a I) -> Result<Option<Self>, GpuError> {
+    pub fn new(devices: &[Device], index: Arc<I>) -> Result<Option<Self>, GpuError> {
         Self::with_layout(devices, index, Layout::Replicated, usize::MAX)
     }
 
@@ -142,7 +144,7 @@ where
     /// If a GPU fails.
     pub fn with_layout(
         devices: &[Device],
-        index: &'a I,
+        index: Arc<I>,
         layout: Layout,
         memory: usize,
     ) -> Result<Option<Self>, GpuError> {

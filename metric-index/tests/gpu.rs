@@ -7,6 +7,7 @@
 )]
 
 use std::num::NonZero;
+use std::sync::Arc;
 
 use metric_index::Question;
 use metric_index::generate::{Random, clustered, held_out};
@@ -22,6 +23,10 @@ fn threads() -> NonZero<usize> {
     std::thread::available_parallelism().unwrap()
 }
 
+fn brute<S: Points, M: Metric<S::Point>>(points: S, metric: M) -> Arc<BruteForce<S, M>> {
+    Arc::new(BruteForce::new(points, metric).unwrap())
+}
+
 fn device() -> Device {
     Device::open_best().expect(NEEDS)
 }
@@ -34,11 +39,16 @@ struct Report {
 }
 
 /// Asks the GPU and the CPU.
-fn compare<I: Index>(name: &str, index: &I, queries: &I::Points, questions: &[Question]) -> Report
+fn compare<I: Index + Send>(
+    name: &str,
+    index: &Arc<I>,
+    queries: &I::Points,
+    questions: &[Question],
+) -> Report
 where
     <I::Points as Points>::Point: OnGpu,
 {
-    let search = GpuSearch::new(&[device()], index).unwrap().expect(name);
+    let search = GpuSearch::new(&[device()], Arc::clone(index)).unwrap().expect(name);
     let mut all = Report::default();
     for &question in questions {
         let found = search.answer(queries, question, threads());
@@ -96,7 +106,7 @@ fn whole(count: usize, dimension: usize, seed: u64) -> Vectors<f32> {
 fn every_kernel_on_a_small_case() {
     for (name, metric) in FORMULAS {
         let points = gaussian(5_000, 19, 1);
-        let index = BruteForce::new(points, metric).unwrap();
+        let index = brute(points, metric);
         for queries in [3, 40, 200] {
             let queries = gaussian(queries, 19, 2);
             let radius = if name == "angular" { 0.8 } else { 2.5 };
@@ -112,7 +122,7 @@ fn every_kernel_on_a_small_case() {
 fn vectors_of_many_shapes() {
     let (points, queries) = clustered(120_000, 2_000, 7);
     for (name, metric) in FORMULAS {
-        let index = BruteForce::new(&points, metric).unwrap();
+        let index = brute(&points, metric);
         let queries = &queries;
         let radius = if name == "angular" { 0.1 } else { 0.9 };
         let questions = [1, 10, 100, 1_000]
@@ -127,7 +137,7 @@ fn vectors_of_many_shapes() {
     {
         let points = gaussian(count, dimension, 3);
         for (name, metric) in FORMULAS {
-            let index = BruteForce::new(&points, metric).unwrap();
+            let index = brute(&points, metric);
             let queries = gaussian(500, dimension, 4);
             let report = compare(name, &index, &&queries, &[Question::Nearest(32)]);
             println!("{count} x {dimension}: {report:?}");
@@ -143,7 +153,7 @@ fn ties_duplicates_and_what_is_no_query() {
         let mut points: Vec<[f32; 4]> = whole(10_000, 4, 5).values().as_chunks::<4>().0.to_vec();
         points.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let points = Vectors::from(points);
-        let index = BruteForce::new(points, metric).unwrap();
+        let index = brute(points, metric);
         let mut queries = whole(100, 4, 6).values().to_vec();
         queries.extend([f32::NAN, 0.0, 1.0, 2.0]);
         queries.extend([f32::INFINITY, 0.0, 1.0, 2.0]);
@@ -165,20 +175,15 @@ fn ties_duplicates_and_what_is_no_query() {
         compare(name, &index, &queries, &questions);
         // All the same point; points of another size; one point far away.
         let same = Vectors::new([1.0f32, 2.0, 3.0].repeat(9_000), 3).unwrap();
-        compare(
-            name,
-            &BruteForce::new(&same, metric).unwrap(),
-            &&same,
-            &[Question::Nearest(3)][..1],
-        );
+        compare(name, &brute(&same, metric), &&same, &[Question::Nearest(3)][..1]);
         for scale in [1e-25f32, 1e-12, 1e12, 1e17] {
             let scaled = |seed| {
                 let values = gaussian(3_000, 5, seed).values().iter().map(|x| x * scale).collect();
                 Vectors::new(values, 5).unwrap()
             };
             let (points, queries) = (scaled(1), scaled(2));
-            let index = BruteForce::new(&points, metric).unwrap();
-            if let Some(search) = GpuSearch::new(&[device()], &index).unwrap() {
+            let index = brute(&points, metric);
+            if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
                 assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()));
             }
@@ -186,11 +191,11 @@ fn ties_duplicates_and_what_is_no_query() {
         let mut far = gaussian(3_000, 5, 8).values().to_vec();
         far[..5].fill(1e9);
         let far = Vectors::new(far, 5).unwrap();
-        compare(name, &BruteForce::new(&far, metric).unwrap(), &&far, &[Question::Nearest(3)]);
+        compare(name, &brute(&far, metric), &&far, &[Question::Nearest(3)]);
     }
     let cubic = Minkowski::new(3.0).unwrap();
-    let index = BruteForce::new(gaussian(10, 2, 1), cubic).unwrap();
-    assert!(GpuSearch::new(&[device()], &index).unwrap().is_none());
+    let index = brute(gaussian(10, 2, 1), cubic);
+    assert!(GpuSearch::new(&[device()], Arc::clone(&index)).unwrap().is_none());
 }
 
 /// Words of an alphabet, of up to so many characters.
@@ -224,13 +229,13 @@ fn words_of_many_kinds() {
             ["", "zzz", "a", "\u{10FFFF}\0", &"a".repeat(65), &"b".repeat(64), &"a".repeat(33)];
         queries.extend(more.map(str::to_owned));
         let queries: Strings = queries.into_iter().collect();
-        compare(name, &BruteForce::new(points, Edit).unwrap(), &queries, &questions);
+        compare(name, &brute(points, Edit), &queries, &questions);
     }
     let few: Strings = ["casa", "cosa", ""].into_iter().collect();
-    compare("few", &BruteForce::new(&few, Edit).unwrap(), &&few, &questions);
+    compare("few", &brute(&few, Edit), &&few, &questions);
     let text = include_str!("gpu.rs");
     let (points, queries) = held_out(text.split(|c: char| !c.is_alphanumeric()), 300, 1);
-    compare("source", &BruteForce::new(points, Edit).unwrap(), &queries, &questions);
+    compare("source", &brute(points, Edit), &queries, &questions);
 }
 
 /// The same device twice stands for two GPUs; little memory for points that do not fit.
@@ -238,10 +243,10 @@ fn words_of_many_kinds() {
 #[ignore = "needs a GPU"]
 fn several_gpus_and_more_points_than_memory() {
     let (points, queries) = clustered(30_001, 3_000, 3);
-    let index = BruteForce::new(points, Euclidean).unwrap();
+    let index = brute(points, Euclidean);
     let devices = [device(), device(), device()];
     for question in [Question::Nearest(1), Question::Nearest(40), Question::Within(0.9)] {
-        let expected = GpuSearch::new(&devices[..1], &index).unwrap().unwrap();
+        let expected = GpuSearch::new(&devices[..1], Arc::clone(&index)).unwrap().unwrap();
         let expected = expected.answer(&queries, question, threads());
         assert_eq!(expected.fell_back, 0);
         for gpus in 1..=3 {
@@ -250,9 +255,10 @@ fn several_gpus_and_more_points_than_memory() {
                 (Layout::Sharded, usize::MAX, gpus),
                 (Layout::Replicated, 800_000, 6),
             ] {
-                let search = GpuSearch::with_layout(&devices[..gpus], &index, layout, memory)
-                    .unwrap()
-                    .unwrap();
+                let search =
+                    GpuSearch::with_layout(&devices[..gpus], Arc::clone(&index), layout, memory)
+                        .unwrap()
+                        .unwrap();
                 assert_eq!(search.parts(), parts);
                 let found = search.answer(&queries, question, threads());
                 assert_eq!(found.answers, expected.answers, "{gpus} {layout:?} {parts}");
@@ -261,10 +267,12 @@ fn several_gpus_and_more_points_than_memory() {
         }
     }
     let words = words(5_000, "abcdef", 9, 1);
-    let index = BruteForce::new(&words, Edit).unwrap();
+    let index = brute(&words, Edit);
     for layout in [Layout::Replicated, Layout::Sharded] {
         for memory in [usize::MAX, 60_000] {
-            let search = GpuSearch::with_layout(&devices, &index, layout, memory).unwrap().unwrap();
+            let search = GpuSearch::with_layout(&devices, Arc::clone(&index), layout, memory)
+                .unwrap()
+                .unwrap();
             for question in [Question::Nearest(5), Question::Within(2.0)] {
                 let found = search.answer(&&words, question, threads());
                 let expected = match question {
@@ -306,7 +314,7 @@ fn real_points() {
     for (name, points) in [("letter", Some(letter)), ("final8", Some(final8)), ("t10k", images)] {
         let Some(points) = points else { continue };
         for (formula, metric) in FORMULAS {
-            let index = BruteForce::new(&points, metric).unwrap();
+            let index = brute(&points, metric);
             let report =
                 compare(&format!("{name} {formula}"), &index, &&points, &[Question::Nearest(10)]);
             println!("{name} {formula}: {report:?}");
@@ -316,7 +324,7 @@ fn real_points() {
     for (name, queries) in [("dna.txt", 2_000), ("spanish-words.txt", 10_000)] {
         let text = read(name);
         let (points, queries) = held_out(text.lines().map(str::trim), queries, 0);
-        let index = BruteForce::new(points, Edit).unwrap();
+        let index = brute(points, Edit);
         let questions = [Question::Within(1.0), Question::Within(3.0), Question::Nearest(10)];
         asked += compare(name, &index, &queries, &questions).fast;
     }
@@ -336,12 +344,12 @@ where
     let list =
         ListOfClusters::build(points.clone(), metric.clone(), ClusterSize::Points(32)).unwrap();
     let table = SssIndex::build(points.clone(), metric.clone(), Pivots::Count(5)).unwrap();
-    let brute = Searcher::brute(&device, points, metric, 64).unwrap().unwrap();
+    let plain = Searcher::brute(&device, points, metric, 64).unwrap().unwrap();
     let clusters = Searcher::clusters(&device, &list, 128).unwrap().unwrap();
     let pivots = Searcher::pivots(&device, (points, metric), table.pivots(), 64).unwrap().unwrap();
     let radii = barrientos::learn_radii(index, 8).unwrap();
     for (searcher, methods) in [
-        (&brute, &[Method::Brute, Method::Sort][..]),
+        (&plain, &[Method::Brute, Method::Sort][..]),
         (&clusters, &[Method::Clusters, Method::ClustersDecreasing]),
         (&pivots, &[Method::Pivots, Method::PivotsShared, Method::Brute]),
     ] {
@@ -368,22 +376,22 @@ where
             }
         }
     }
-    assert!(brute.range(queries, radius, Method::Clusters).unwrap().is_none());
+    assert!(plain.range(queries, radius, Method::Clusters).unwrap().is_none());
 }
 
 #[test]
 #[ignore = "needs a GPU"]
 fn barrientos_on_vectors_and_words() {
     let (points, queries) = clustered(4_000, 300, 5);
-    compare_papers("vectors", &BruteForce::new(points, Euclidean).unwrap(), &queries, 0.7);
+    compare_papers("vectors", &*brute(points, Euclidean), &queries, 0.7);
     let (points, queries) = (whole(2_000, 3, 1), whole(100, 3, 2));
-    compare_papers("ties", &BruteForce::new(points, Euclidean).unwrap(), &queries, 1.0);
+    compare_papers("ties", &*brute(points, Euclidean), &queries, 1.0);
     let (points, queries) = (words(2_000, "abcdeñ", 9, 1), words(200, "abcdeñx", 9, 2));
-    compare_papers("words", &BruteForce::new(points, Edit).unwrap(), &queries, 1.0);
+    compare_papers("words", &*brute(points, Edit), &queries, 1.0);
     let (points, queries) = (words(20, "ab", 3, 1), words(20, "ab", 4, 2));
-    compare_papers("few words", &BruteForce::new(points, Edit).unwrap(), &queries, 1.0);
+    compare_papers("few words", &*brute(points, Edit), &queries, 1.0);
     let one = Vectors::from(vec![[1.0f32, 2.0]]);
-    compare_papers("one", &BruteForce::new(one.clone(), Euclidean).unwrap(), &one, 1.0);
+    compare_papers("one", &*brute(one.clone(), Euclidean), &one, 1.0);
 }
 
 #[test]
@@ -394,7 +402,7 @@ fn cordeiro_on_vectors() {
     {
         for points in [gaussian(count, dimension, 1), whole(count, dimension, 2)] {
             let queries = gaussian(queries, dimension, 3);
-            let index = BruteForce::new(points.clone(), Euclidean).unwrap();
+            let index = brute(points.clone(), Euclidean);
             let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
             for k in [1u32, 32, 128] {
                 let expected = index.nearest_many(&queries, k as usize, threads());

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::Args;
-use classify::search::{DenseIndex, EngineKind, Engines};
+use classify::search::{CudaEngine, DenseIndex, EngineKind, Engines};
 use classify::threads::Threads;
 use gpu_runtime::{Device, GpuError};
 
@@ -14,8 +14,8 @@ use super::progress::Talk;
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Searching")]
 pub(crate) struct Searching {
-    /// Where to search: auto (a GPU if one works), cpu, cuda (the GPU with the most free memory) or
-    /// cuda:N; results do not depend on it
+    /// Where to search: auto (a GPU if one works), cpu, cuda (the GPU with the most free memory),
+    /// cuda:N or cuda:all (every GPU); results do not depend on it
     #[arg(long, value_name = "WHERE", default_value = "auto")]
     device: DeviceArgument,
     /// The search engine: inverted or exhaustive on the CPU; fused on a GPU, or the algorithms of
@@ -23,7 +23,7 @@ pub(crate) struct Searching {
     /// grid-ldg[:…] without textures [default: inverted or fused]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
-    /// The index over dense vectors, on the CPU: auto, brute-force, kd-tree, vp-tree, lc, sss-index, sss-tree, egnat or m-tree, with
+    /// The index over dense vectors on the CPU (a GPU needs none): auto, brute-force, kd-tree, vp-tree, lc, sss-index, sss-tree, egnat or m-tree, with
     /// parameters as `metric-index` has them
     #[arg(long, value_name = "INDEX", default_value_t = DenseIndex::Auto)]
     index: DenseIndex,
@@ -35,6 +35,7 @@ enum DeviceArgument {
     Auto,
     Cpu,
     Cuda(Option<usize>),
+    AllGpus,
 }
 
 impl FromStr for DeviceArgument {
@@ -45,11 +46,12 @@ impl FromStr for DeviceArgument {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(None)),
+            "cuda:all" => Ok(Self::AllGpus),
             _ => text
                 .strip_prefix("cuda:")
                 .and_then(|ordinal| ordinal.parse().ok())
                 .map(|ordinal| Self::Cuda(Some(ordinal)))
-                .ok_or_else(|| "expected auto, cpu, cuda or cuda:N".to_owned()),
+                .ok_or_else(|| "expected auto, cpu, cuda, cuda:N or cuda:all".to_owned()),
         }
     }
 }
@@ -83,12 +85,13 @@ impl Searching {
                 let message = format!("--engine {engine} runs on a GPU, not with --device cpu");
                 return Err(Failure::Usage(message));
             }
-            (DeviceArgument::Cuda(_), Some(false)) => {
+            (DeviceArgument::Cuda(_) | DeviceArgument::AllGpus, Some(false)) => {
                 let engine = self.engine.unwrap_or(EngineKind::Inverted);
                 let message = format!("--engine {engine} runs on the CPU, not with --device cuda");
                 return Err(Failure::Usage(message));
             }
             (DeviceArgument::Cpu, _) | (DeviceArgument::Auto, Some(false)) => return Ok(on_cpu()),
+            (DeviceArgument::AllGpus, _) => return self.all_gpus(threads, talk),
             (DeviceArgument::Cuda(Some(ordinal)), _) => Device::open(ordinal),
             (DeviceArgument::Cuda(None), _) | (DeviceArgument::Auto, Some(true)) => {
                 Device::open_best()
@@ -110,5 +113,24 @@ impl Searching {
             return Ok(on_cpu());
         };
         Ok(Engines::cuda(engine, device, threads))
+    }
+
+    /// Every GPU that works.
+    fn all_gpus(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
+        let mut devices = Vec::new();
+        for info in gpu_runtime::devices().map_err(Failure::Gpu)? {
+            match info.check().and_then(|()| Device::open(info.ordinal)) {
+                Ok(device) => devices.push(device),
+                Err(error) => talk.say(&format!("{error}; continuing without it")),
+            }
+        }
+        if devices.is_empty() {
+            return Err(Failure::Gpu(GpuError::NoDevice));
+        }
+        let engine = match self.engine {
+            Some(EngineKind::Cuda(engine)) => engine,
+            _ => CudaEngine::Fused,
+        };
+        Ok(Engines::several_gpus(engine, devices, threads))
     }
 }

@@ -33,12 +33,14 @@ mod batch;
 mod lane;
 mod launch;
 mod part;
+mod several;
 mod tile;
 
 use batch::{room, share};
 use lane::Lane;
 use launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels, WARP};
 use part::{Needs, Part};
+pub use several::SeveralGpus;
 
 /// Queries sent to the GPU together, so that copies of some overlap with the search of others.
 const CHUNK: usize = 32_768;

@@ -7,8 +7,10 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use metric_index::Question;
 use metric_index::collector::{Answer, Collector};
 use metric_index::error::Error;
+use metric_index::gpu::{Device, GpuSearch};
 use metric_index::index::{AnyIndex, Index, KdTree, Kind, search};
 use metric_index::metric::{Euclidean, Manhattan};
 use metric_index::neighbor::Neighbor as Near;
@@ -67,8 +69,8 @@ impl FromStr for DenseIndex {
     }
 }
 
-/// The engine for dense vectors, on the CPU. Its queries are [`QueryRows::Dense`]; the similarity is that of a [`Kernel`].
-/// It has one way to answer, so its [`Report`] counts every query as fast.
+/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`]; the similarity is that of a [`Kernel`].
+/// On the CPU it has one way to answer, so its [`Report`] counts every query as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -93,6 +95,7 @@ pub struct Dense {
     skips_zeros: bool,
     /// The rows that are not zero, if zero vectors are left out and there are some.
     nonzero: Option<RowSet>,
+    gpus: Option<OnGpus>,
     threads: Threads,
 }
 
@@ -104,8 +107,14 @@ impl fmt::Debug for Dense {
 
 /// An index for a metric. Angles are distances of unit vectors.
 enum Space {
-    Euclidean(AnyIndex<Rows, Euclidean>),
-    Manhattan(AnyIndex<Rows, Manhattan>),
+    Euclidean(Arc<AnyIndex<Rows, Euclidean>>),
+    Manhattan(Arc<AnyIndex<Rows, Manhattan>>),
+}
+
+/// The rows on GPUs.
+enum OnGpus {
+    Euclidean(GpuSearch<AnyIndex<Rows, Euclidean>>),
+    Manhattan(GpuSearch<AnyIndex<Rows, Manhattan>>),
 }
 
 /// Training rows as points, without a copy.
@@ -165,16 +174,17 @@ impl Dense {
             Ok(match kernel.metric {
                 Metric::Angular | Metric::Euclidean => {
                     let kind = chosen(index, &points, Euclidean)?;
-                    Space::Euclidean(kind.build(points.clone(), Euclidean)?)
+                    Space::Euclidean(Arc::new(kind.build(points.clone(), Euclidean)?))
                 }
                 Metric::Manhattan => {
                     let kind = chosen(index, &points, Manhattan)?;
-                    Space::Manhattan(kind.build(points.clone(), Manhattan)?)
+                    Space::Manhattan(Arc::new(kind.build(points.clone(), Manhattan)?))
                 }
             })
         };
         let index = threads.run(build).map_err(failed)?;
-        let engine = Self { rows, kernel, index, skips_zeros: false, nonzero: None, threads };
+        let (skips_zeros, nonzero, gpus) = (false, None, None);
+        let engine = Self { rows, kernel, index, skips_zeros, nonzero, gpus, threads };
         let is_angular = kernel.metric == Metric::Angular;
         Ok(if is_angular { engine.without_zeros() } else { engine })
     }
@@ -192,6 +202,74 @@ impl Dense {
         Self { skips_zeros: true, nonzero, ..self }
     }
 
+    /// Copies the rows to GPUs, which then answer requests without filters. Without GPUs, or if they cannot search such rows, the
+    /// engine stays on the CPU.
+    ///
+    /// # Errors
+    /// If a GPU fails and `fall_back` is not set.
+    pub fn on_gpus(self, devices: &[Device], fall_back: bool) -> Result<Self, SearchError> {
+        let gpus = match &self.index {
+            Space::Euclidean(index) => GpuSearch::new(devices, Arc::clone(index))
+                .map(|search| search.map(OnGpus::Euclidean)),
+            Space::Manhattan(index) => GpuSearch::new(devices, Arc::clone(index))
+                .map(|search| search.map(OnGpus::Manhattan)),
+        };
+        match gpus {
+            Ok(gpus) => Ok(Self { gpus, ..self }),
+            Err(error) if fall_back => {
+                tracing::warn!("{error}; searching dense vectors on the CPU");
+                Ok(self)
+            }
+            Err(error) => Err(SearchError::Engine(Arc::new(error))),
+        }
+    }
+
+    /// Answers queries on GPUs; `None` where it is not known that the rows found are the nearest by similarity: several
+    /// distances may have the same.
+    fn gpu_answers(
+        &self,
+        gpus: &OnGpus,
+        points: &QueryPoints<'_>,
+        k: usize,
+    ) -> Vec<Option<Vec<Neighbor>>> {
+        /// More neighbors than are asked for, so that those of the same similarity are among them.
+        const MORE: usize = 16;
+        let asked = k.saturating_add(MORE).min(self.rows.rows());
+        let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
+        let question = Question::Nearest(asked);
+        let found = match gpus {
+            OnGpus::Euclidean(search) => search.answer(points, question, threads),
+            OnGpus::Manhattan(search) => search.answer(points, question, threads),
+        };
+        for error in &found.failed {
+            tracing::warn!("{error}; continuing without this GPU");
+        }
+        let answer = |(query, near): (usize, Result<Vec<Near>, Error>)| {
+            let near = near.ok()?;
+            let number = u32::try_from(query).expect("a piece of the queries");
+            if self.skips_zeros && is_zero(points.point(number)) {
+                return Some(Vec::new());
+            }
+            let least = near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
+            let is_all = near.len() == self.rows.rows();
+            let similar = near.into_iter().map(|near| Neighbor {
+                row: near.point,
+                similarity: self.kernel.similarity(near.distance),
+            });
+            let mut similar: Vec<Neighbor> = similar
+                .filter(|near| near.similarity > 0.0)
+                .filter(|near| self.nonzero.as_ref().is_none_or(|rows| rows.contains(near.row)))
+                .collect();
+            similar.sort_unstable();
+            similar.truncate(k);
+            // Rows that were not found are no more similar than the last that was.
+            let is_sure =
+                similar.len() == k && similar.last().is_some_and(|near| near.similarity > least);
+            (is_all || is_sure || least <= 0.0).then_some(similar)
+        };
+        found.answers.into_iter().enumerate().map(answer).collect()
+    }
+
     /// The kind of its index.
     pub fn kind(&self) -> &'static str {
         match &self.index {
@@ -200,7 +278,11 @@ impl Dense {
         }
     }
 
-    fn find(&self, request: &Request<'_>, found: &mut NeighborLists) -> Result<u64, SearchError> {
+    fn find(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
         let expected = self.rows.dimension();
         let queries: VectorsView<'_> = match request.rows {
             QueryRows::Dense(rows) if rows.dimension() == expected => rows,
@@ -219,6 +301,7 @@ impl Dense {
         found.reset(queries.rows(), request.k.get().min(self.rows.rows()))?;
         let mut values = Vec::new();
         let mut first = 0;
+        let mut report = Report::default();
         let mut slots = found.slots();
         for piece in queries.values().chunks(self.piece(request.stop) * expected) {
             request.stop.check()?;
@@ -229,36 +312,57 @@ impl Dense {
                 values.chunks_exact_mut(expected).for_each(normalize);
             }
             let points = QueryPoints { dimension: expected, values: &values };
-            let nearest = |query: u32| Nearest {
-                k: request.k.get(),
-                kernel: &self.kernel,
-                allow: &request.allow,
-                query: first + query as usize,
-                nonzero: self.nonzero.as_ref(),
-                radius: if self.skips_zeros && is_zero(points.point(query)) {
-                    -1.0
-                } else {
-                    self.kernel.radius(0.0)
-                },
-                found: BinaryHeap::new(),
+            let mut left: Vec<u32> = (0..).take(count).collect();
+            // GPUs do not know filters.
+            if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
+                left.clear();
+                for (query, answer) in
+                    self.gpu_answers(gpus, &points, request.k.get()).iter().enumerate()
+                {
+                    match answer {
+                        Some(list) => slots.set(first + query, list),
+                        None => left.push(u32::try_from(query).expect("a piece of the queries")),
+                    }
+                }
+                report.fast += (count - left.len()) as u64;
+                report.fell_back += left.len() as u64;
+            } else {
+                report.fast += count as u64;
+            }
+            let nearest = |at: u32| {
+                let query = left[at as usize];
+                Nearest {
+                    k: request.k.get(),
+                    kernel: &self.kernel,
+                    allow: &request.allow,
+                    query: first + query as usize,
+                    nonzero: self.nonzero.as_ref(),
+                    radius: if self.skips_zeros && is_zero(points.point(query)) {
+                        -1.0
+                    } else {
+                        self.kernel.radius(0.0)
+                    },
+                    found: BinaryHeap::new(),
+                }
             };
             let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
+            let of_left = Subset::new(points, left.clone());
             let answers = match &self.index {
-                Space::Euclidean(index) => index.answer_many(&points, threads, nearest),
-                Space::Manhattan(index) => index.answer_many(&points, threads, nearest),
+                Space::Euclidean(index) => index.answer_many(&of_left, threads, nearest),
+                Space::Manhattan(index) => index.answer_many(&of_left, threads, nearest),
             };
-            for (query, answer) in (first..).zip(answers) {
+            for (&query, answer) in left.iter().zip(answers) {
                 let similarity = |near: Near| Neighbor {
                     row: near.point,
                     similarity: self.kernel.similarity(near.distance),
                 };
                 let list: Vec<Neighbor> =
                     answer.map_err(failed)?.into_iter().map(similarity).collect();
-                slots.set(query, &list);
+                slots.set(first + query as usize, &list);
             }
             first += count;
         }
-        Ok(queries.rows() as u64)
+        Ok(report)
     }
 
     /// How many queries are searched at a time: enough to be efficient, but few where a search may be stopped.
@@ -266,7 +370,7 @@ impl Dense {
         /// Values that are compared in about a tenth of a second on one thread.
         const STEP: usize = 1 << 31;
         if std::ptr::eq(stop, &raw const NEVER) {
-            return 1 << 14;
+            return if self.gpus.is_some() { 1 << 17 } else { 1 << 14 };
         }
         (STEP / self.rows.values().len().max(1)).clamp(16, 1 << 12)
     }
@@ -283,8 +387,7 @@ impl Search for Dense {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         let outcome = self.find(request, found);
-        let fast = whole_or_none(outcome, found)?;
-        Ok(Report { fast, fell_back: 0 })
+        whole_or_none(outcome, found)
     }
 }
 

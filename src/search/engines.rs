@@ -8,8 +8,8 @@ use gpu_runtime::Device;
 
 use super::cuda::Failed;
 use super::{
-    Cuda, CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, Search,
-    SearchError,
+    CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, Search,
+    SearchError, SeveralGpus,
 };
 use crate::dense::DensePart;
 use crate::matrix::Csr;
@@ -111,7 +111,8 @@ impl FromStr for EngineKind {
 #[derive(Clone)]
 pub struct Engines {
     kind: EngineKind,
-    device: Option<Device>,
+    /// The GPUs; none for engines of the CPU.
+    devices: Vec<Device>,
     /// The index over dense vectors.
     index: DenseIndex,
     threads: Threads,
@@ -131,7 +132,7 @@ impl Engines {
         let kind = EngineKind::Inverted;
         Self {
             kind,
-            device: None,
+            devices: Vec::new(),
             index: DenseIndex::Auto,
             threads: threads.clone(),
             fall_back: true,
@@ -145,9 +146,13 @@ impl Engines {
 
     /// A GPU engine. If the GPU fails, the CPU takes over and a `tracing` warning is emitted.
     pub fn cuda(engine: CudaEngine, device: Device, threads: &Threads) -> Self {
-        let kind = EngineKind::Cuda(engine);
-        let (device, threads) = (Some(device), threads.clone());
-        Self { kind, device, index: DenseIndex::Auto, threads, fall_back: true }
+        Self::several_gpus(engine, vec![device], threads)
+    }
+
+    /// A GPU engine on several GPUs; without any, the engine of the CPU. If one fails, the others take over, then the CPU.
+    pub fn several_gpus(engine: CudaEngine, devices: Vec<Device>, threads: &Threads) -> Self {
+        let (kind, threads) = (EngineKind::Cuda(engine), threads.clone());
+        Self { kind, devices, index: DenseIndex::Auto, threads, fall_back: true }
     }
 
     /// Makes a GPU failure an error instead of falling back to the CPU: for measurements.
@@ -162,14 +167,16 @@ impl Engines {
         Self { index, ..self }
     }
 
-    /// Creates an engine over the dense vectors of a model; it runs on the CPU.
+    /// Creates an engine over the dense vectors of a model. On GPUs, the CPU answers requests with filters, such as those of
+    /// leave-one-out tuning.
     ///
     /// # Errors
-    /// If the vectors cannot be indexed.
+    /// If the vectors cannot be indexed, or a GPU fails and falling back to the CPU is disabled.
     pub fn dense(&self, part: &DensePart) -> Result<Arc<dyn Search>, SearchError> {
         let (rows, threads) = (Arc::clone(part.vectors()), self.threads.clone());
         let engine = Dense::new(rows, part.spec().kernel(), self.index, threads)?;
-        Ok(Arc::new(if part.skips_zeros() { engine.without_zeros() } else { engine }))
+        let engine = if part.skips_zeros() { engine.without_zeros() } else { engine };
+        Ok(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?))
     }
 
     /// The threads.
@@ -179,23 +186,23 @@ impl Engines {
 
     /// Whether a GPU searches.
     pub fn is_gpu(&self) -> bool {
-        self.device.is_some()
+        !self.devices.is_empty()
     }
 
     /// The engine and where it runs, for messages.
     pub fn describe(&self) -> String {
-        match &self.device {
-            Some(device) => {
-                let info = device.info();
-                format!("{} on GPU {} ({})", self.kind, info.ordinal, info.name)
-            }
-            None => format!("{} on the CPU ({} threads)", self.kind, self.threads.count()),
-        }
+        let Some(first) = self.devices.first() else {
+            return format!("{} on the CPU ({} threads)", self.kind, self.threads.count());
+        };
+        let ordinals = self.devices.iter().map(|device| device.info().ordinal.to_string());
+        let ordinals = ordinals.collect::<Vec<_>>().join(", ");
+        let gpus = if self.devices.len() == 1 { "GPU" } else { "GPUs" };
+        format!("{} on {gpus} {ordinals} ({})", self.kind, first.info().name)
     }
 
     /// How many queries to pass to an engine at a time to keep it busy.
     pub fn batch(&self) -> usize {
-        if self.is_gpu() { 16_384 } else { 4_096 }
+        if self.is_gpu() { 16_384 * self.devices.len() } else { 4_096 }
     }
 
     /// Creates an engine over training rows.
@@ -204,13 +211,12 @@ impl Engines {
     /// If a weight is not finite, or the GPU fails and falling back to the CPU is disabled.
     pub fn engine(&self, training: &Arc<Csr>) -> Result<Arc<dyn Search>, SearchError> {
         let (training, threads) = (Arc::clone(training), self.threads.clone());
-        Ok(match (self.kind, &self.device) {
-            (EngineKind::Cuda(engine), Some(device)) => {
+        Ok(match (self.kind, &*self.devices) {
+            (EngineKind::Cuda(engine), [_, ..]) => {
                 let fall_back = self.fall_back;
                 let options = CudaOptions { fall_back, ..CudaOptions::new(engine) };
-                let (rows, device) = (Arc::clone(&training), device.clone());
-                match Cuda::make(rows, device, options, threads.clone()) {
-                    Ok(engine) => Arc::new(engine),
+                match SeveralGpus::make(&training, &self.devices, options, &threads) {
+                    Ok(engine) => engine,
                     // For instance, its kernels could not be loaded.
                     Err(Failed::Gpu(error)) if fall_back => {
                         tracing::warn!("{error}; continuing on the CPU");
@@ -221,7 +227,7 @@ impl Engines {
             }
             (EngineKind::Exhaustive, _) => Arc::new(Exhaustive::new(training, threads)?),
             // Without a device there is no engine of a GPU.
-            (EngineKind::Inverted, _) | (EngineKind::Cuda(_), None) => {
+            (EngineKind::Inverted, _) | (EngineKind::Cuda(_), []) => {
                 Arc::new(Inverted::new(training, threads)?)
             }
         })

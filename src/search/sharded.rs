@@ -1,5 +1,6 @@
 //! One engine made of several, each over a part of the training rows.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use super::allow::OwnedAllow;
@@ -105,14 +106,32 @@ impl Sharded {
     ) -> Result<Report, SearchError> {
         let queries = request.rows.rows();
         request.allow.check(queries, self.rows)?;
-        let mut report = Report::default();
-        let mut all: Vec<Vec<Neighbor>> = vec![Vec::new(); queries];
-        let mut part = NeighborLists::default();
-        for (map, shard) in &self.shards {
+        let of_shard = |map: &RowMap, shard: &Arc<dyn Search>| {
             let count = shard.rows();
             let place = |row| map.below(row, count);
             let owned = OwnedAllow::for_part(&request.allow, count, |row| map.whole(row), place);
-            report += shard.search(&request.among(owned.view()), &mut part)?;
+            let mut part = NeighborLists::default();
+            let report = shard.search(&request.among(owned.view()), &mut part)?;
+            Ok::<_, SearchError>((report, part))
+        };
+        // Each on a thread of its own: shards may be on different machines or GPUs.
+        let parts = std::thread::scope(|scope| {
+            let of_shard = &of_shard;
+            let searching: Vec<_> = self
+                .shards
+                .iter()
+                .map(|(map, shard)| scope.spawn(move || of_shard(map, shard)))
+                .collect();
+            let found = searching
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            found.collect::<Vec<_>>()
+        });
+        let mut report = Report::default();
+        let mut all: Vec<Vec<Neighbor>> = vec![Vec::new(); queries];
+        for ((map, _), part) in self.shards.iter().zip(parts) {
+            let (of_part, part) = part?;
+            report += of_part;
             for (all, own) in all.iter_mut().zip(part.iter()) {
                 let whole = |near: &Neighbor| Neighbor { row: map.whole(near.row), ..*near };
                 all.extend(own.iter().map(whole));

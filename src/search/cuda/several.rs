@@ -1,0 +1,254 @@
+//! Several GPUs: each has all training rows and takes batches of queries, or, where they do not fit, some of the rows.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gpu_runtime::{Device, GpuError, Pinned};
+
+use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence};
+use crate::matrix::{Csr, CsrBuilder, row};
+use crate::search::request::Queries;
+use crate::search::{
+    NeighborLists, Report, Request, RowMap, Search, SearchError, Sharded, whole_or_none,
+};
+use crate::threads::Threads;
+
+/// GPUs that have all training rows each. The answers are those of one GPU. If a GPU fails, the others do its work; the last
+/// one that is left is mended as [`Cuda`] is.
+#[derive(Debug)]
+pub struct SeveralGpus {
+    engines: Vec<Cuda>,
+    /// Whether each has failed.
+    failed: Vec<AtomicBool>,
+}
+
+impl SeveralGpus {
+    /// An engine over training rows on several GPUs: all rows on each if they fit, else each has some.
+    ///
+    /// # Errors
+    /// As [`Cuda::new`], or if there is no GPU.
+    pub fn engine(
+        training: &Arc<Csr>,
+        devices: &[Device],
+        options: CudaOptions,
+        threads: &Threads,
+    ) -> Result<Arc<dyn Search>, SearchError> {
+        Ok(Self::make(training, devices, options, threads)?)
+    }
+
+    pub(in crate::search) fn make(
+        training: &Arc<Csr>,
+        devices: &[Device],
+        options: CudaOptions,
+        threads: &Threads,
+    ) -> Result<Arc<dyn Search>, Failed> {
+        let load = |rows: &Arc<Csr>, device: &Device| {
+            Cuda::make(Arc::clone(rows), device.clone(), options, threads.clone())
+        };
+        let engines: Vec<Result<Cuda, Failed>> = std::thread::scope(|scope| {
+            let loading: Vec<_> =
+                devices.iter().map(|device| scope.spawn(move || load(training, device))).collect();
+            let loaded = loading.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            loaded.collect()
+        });
+        let mut engines = engines.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if engines.len() == 1 {
+            return Ok(Arc::new(engines.remove(0)));
+        }
+        if engines.is_empty() {
+            return Err(GpuError::NoDevice.into());
+        }
+        let is_resident = |engine: &Cuda| matches!(engine.loaded().rows, Residence::Resident(_));
+        if engines.iter().all(is_resident) {
+            let failed = engines.iter().map(|_| AtomicBool::new(false)).collect();
+            return Ok(Arc::new(Self { engines, failed }));
+        }
+        // Room for the rows of each.
+        drop(engines);
+        let mut shards: Vec<(RowMap, Arc<dyn Search>)> = Vec::new();
+        for (range, device) in ranges(training, devices.len()).into_iter().zip(devices) {
+            let ends = training.indptr();
+            let ends = &ends.raw_storage()[range.start..=range.end];
+            let entries = usize::try_from(ends[range.len()] - ends[0]).expect("in memory");
+            let mut rows = CsrBuilder::with_capacity(range.len(), entries);
+            for number in range.clone() {
+                let (terms, weights) = row(&training.view(), number);
+                rows.push_row(terms.iter().copied().zip(weights.iter().copied()));
+            }
+            let rows = Arc::new(rows.build(training.cols()));
+            let first = u32::try_from(range.start).expect("row numbers are checked");
+            shards.push((RowMap::From(first), Arc::new(load(&rows, device)?)));
+        }
+        Ok(Arc::new(Sharded::new(shards)?))
+    }
+
+    /// Searches with the GPUs that have not failed. Gives an error and the number of the GPU that failed.
+    fn find(
+        &self,
+        working: &[usize],
+        queries: &Queries<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, (usize, Failed)> {
+        let first = working[0];
+        let lead = &self.engines[first];
+        let (count, k) = (queries.rows.rows(), queries.k.min(lead.training.rows()));
+        let grow = |memory: &mut Pinned<u64>, length| memory.get(length).map(|_| ());
+        let pinned = found.reset_in(count, k, || Pinned::new(&lead.device), grow);
+        if pinned.is_err() {
+            found.reset(count, k).map_err(|error| (first, error.into()))?;
+        }
+        if k == 0 {
+            queries.check_finite(&lead.threads).map_err(|error| (first, error.into()))?;
+            return Ok(Report { fast: count as u64, fell_back: 0 });
+        }
+        let loaded: Vec<(usize, Arc<Loaded>)> =
+            working.iter().map(|&number| (number, self.engines[number].loaded())).collect();
+        for (number, loaded) in &loaded {
+            match &loaded.rows {
+                Residence::Resident(_) => {}
+                Residence::Gone(error) => return Err((*number, error.clone().into())),
+                Residence::Streamed(_) => return Err((*number, GpuError::NoDevice.into())),
+            }
+        }
+        let Residence::Resident(part) = &loaded[0].1.rows else { unreachable!("checked above") };
+        // Enough batches for all.
+        let mut chunks = lead.chunks(part, loaded[0].1.budget, queries, k);
+        let least = working.len() * LANES;
+        if chunks.len() < least {
+            let size = count.div_ceil(least).max(SMALLEST);
+            let finer = |chunk: Range<usize>| {
+                let end = chunk.end;
+                chunk.step_by(size).map(move |start| start..end.min(start + size))
+            };
+            chunks = chunks.into_iter().flat_map(finer).collect();
+        }
+        let mut rest = found.slots();
+        let mut work = Vec::new();
+        for chunk in chunks {
+            let (now, later) = rest.split_at(chunk.len());
+            work.push((chunk, now));
+            rest = later;
+        }
+        // The next piece of work is the last in the list.
+        work.reverse();
+        let work = Mutex::new(work);
+        let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let fell_back = AtomicU64::new(0);
+        let drive = |number: usize, loaded: &Loaded| -> Result<(), (usize, Failed)> {
+            let engine = &self.engines[number];
+            let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
+            let with = |error: Failed| (number, error);
+            let lane = engine.lanes.take(|| super::Lane::new(&engine.device));
+            let mut lane = lane.map_err(|error| with(error.into()))?;
+            while let Some((chunk, mut places)) = next() {
+                queries.stop.check().map_err(|error| with(error.into()))?;
+                let open = engine
+                    .search_chunk(part, &mut lane, queries, chunk, k, &mut places)
+                    .map_err(with)?;
+                fell_back.fetch_add(open as u64, Ordering::Relaxed);
+            }
+            engine.lanes.put(lane);
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let lanes = loaded.iter().flat_map(|(number, loaded)| {
+                (0..LANES).map(move |_| (*number, Arc::clone(loaded)))
+            });
+            let drive = &drive;
+            let driven: Vec<_> =
+                lanes.map(|(number, loaded)| scope.spawn(move || drive(number, &loaded))).collect();
+            let ended = driven
+                .into_iter()
+                .map(|lane| lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            // Wait for all; the first failure is returned.
+            ended.fold(Ok(()), Result::and)
+        })?;
+        let fell_back = fell_back.into_inner();
+        Ok(Report { fast: count as u64 - fell_back, fell_back })
+    }
+}
+
+/// The fewest queries of a batch that is made smaller so that all GPUs have one.
+const SMALLEST: usize = 256;
+
+/// Rows in as many ranges, with about as many entries each.
+fn ranges(training: &Csr, parts: usize) -> Vec<Range<usize>> {
+    let indptr = training.indptr();
+    let ends = indptr.raw_storage();
+    let entries = training.nnz() as u64;
+    let mut start = 0;
+    (1..=parts as u64)
+        .map(|part| {
+            let until = entries * part / parts as u64;
+            let end = if part == parts as u64 {
+                training.rows()
+            } else {
+                ends[1..].partition_point(|&end| end <= until).max(start)
+            };
+            let range = start..end;
+            start = end;
+            range
+        })
+        .collect()
+}
+
+impl Search for SeveralGpus {
+    fn rows(&self) -> u32 {
+        self.engines[0].count
+    }
+
+    fn search(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let mut sparse = None;
+        let lead = &self.engines[0];
+        let queries = request.queries((lead.count, lead.training.cols()), &mut sparse);
+        let queries = whole_or_none(queries, found)?;
+        loop {
+            let is_working = |number: &usize| !self.failed[*number].load(Ordering::Relaxed);
+            let working: Vec<usize> = (0..self.engines.len()).filter(is_working).collect();
+            match *working {
+                // The last GPU, or the CPU in its place.
+                [] => return lead.search(request, found),
+                [last] => return self.engines[last].search(request, found),
+                _ => {}
+            }
+            match self.find(&working, &queries, found) {
+                Ok(report) => return Ok(report),
+                Err((number, Failed::Gpu(error))) => {
+                    if !lead.options.fall_back {
+                        return whole_or_none(Err(Failed::Gpu(error).into()), found);
+                    }
+                    tracing::warn!("{error}; continuing on the other GPUs");
+                    self.failed[number].store(true, Ordering::Relaxed);
+                }
+                Err((_, failed)) => return whole_or_none(Err(failed.into()), found),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_hold_all_rows() {
+        let mut rows = CsrBuilder::default();
+        for length in [0u32, 5, 1, 1, 0, 9, 2, 0] {
+            rows.push_row((0..length).map(|column| (column, 1.0)));
+        }
+        let rows = rows.build(9);
+        for parts in 1..12 {
+            let ranges = ranges(&rows, parts);
+            assert_eq!(ranges.len(), parts);
+            assert!(ranges.into_iter().flatten().eq(0..8), "{parts}");
+        }
+        assert_eq!(ranges(&rows, 2), [0..5, 5..8]);
+    }
+}

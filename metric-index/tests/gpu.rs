@@ -115,6 +115,26 @@ fn every_kernel_on_a_small_case() {
             assert_eq!(report.fell_back, 0, "{name}");
         }
     }
+    let index = brute(words(2_000, "abcdefgh", 12, 1), Edit);
+    let queries = words(40, "abcdefghi", 40, 2);
+    let questions = [Question::Nearest(5), Question::Within(1.0), Question::Within(4.0)];
+    assert_eq!(compare("words", &index, &queries, &questions).fell_back, 0);
+}
+
+/// Those of the papers.
+#[test]
+#[ignore = "needs a GPU"]
+fn every_kernel_of_the_papers_on_a_small_case() {
+    let (points, queries) = (gaussian(300, 7, 1), gaussian(9, 7, 2));
+    compare_papers("vectors", &*brute(points.clone(), Euclidean), &queries, 1.0);
+    let (points_of_words, few) = (words(300, "abcd", 7, 1), words(9, "abcde", 7, 2));
+    compare_papers("words", &*brute(points_of_words, Edit), &few, 1.0);
+    let expected = brute(points.clone(), Euclidean).nearest_many(&queries, 9, threads());
+    let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
+    for method in [cordeiro::Method::Ppk, cordeiro::Method::Ppb, cordeiro::Method::Sbq] {
+        let (found, _) = searcher.nearest(&queries, 9, method).unwrap().unwrap();
+        assert!(found.into_iter().map(Ok).eq(expected.iter().cloned()), "{method:?}");
+    }
 }
 
 #[test]

@@ -15,12 +15,18 @@ use metric_index::points::{Points, Subset};
 use metric_index::strategy::{Arrivals, Measures, Options, Strategy, run, run_distributed};
 use serde::Serialize;
 
+use super::device::DeviceFlag;
 use super::{Failure, Outcome, Talk, all_cores, refused, start_threads};
 
+mod gpu;
 mod report;
 
 #[derive(Debug, Args)]
 pub(super) struct Thesis {
+    /// The experiments of chapter 4 on a GPU instead, cuda or cuda:N: range queries and nearest neighbors by the thesis's kernels and by
+    /// this program's own, and throughput against the size of batches
+    #[arg(long, value_name = "WHERE", default_value = "cpu")]
+    device: DeviceFlag,
     /// A file of words, one a line; some are held out and half of those changed by a letter, as queries [default:
     /// vectors only]
     #[arg(long, value_name = "FILE")]
@@ -177,7 +183,9 @@ impl Thesis {
             let words = self.words.as_ref().map(|_| "words");
             let vectors = (self.vectors > 0).then_some("vectors");
             for space in words.into_iter().chain(vectors) {
-                for figure in report::figures() {
+                let on_gpu = (self.device != DeviceFlag::Cpu).then_some("4.3.3");
+                let of_chapter_3 = report::figures().filter(|_| on_gpu.is_none());
+                for figure in on_gpu.into_iter().chain(of_chapter_3) {
                     let name = format!("{figure}-{space}.svg");
                     let output = files.open(&folder.join(&name))?;
                     figures.push((name, output));
@@ -192,6 +200,15 @@ impl Thesis {
         if self.queries == 0 || (self.words.is_none() && self.vectors == 0) {
             let text = "nothing to measure: give --words or --vectors, and --queries from 1";
             return Err(Failure::usage(text.to_owned()));
+        }
+        if self.device != DeviceFlag::Cpu {
+            let devices = self.device.open(talk)?;
+            let [device] = &*devices else {
+                let text = "--device cuda or cuda:N: one GPU is measured";
+                return Err(Failure::usage(text.to_owned()));
+            };
+            let outputs = self.outputs()?;
+            return gpu::run(&self, device, talk, outputs);
         }
         let outputs = self.outputs()?;
         let threads = self.threads.unwrap_or_else(all_cores);

@@ -1,6 +1,7 @@
 // The kernels of Cordeiro 2023: a warp a distance, the K nearest of a block in shared memory, the farthest of them by a reduction of a
 // warp.
 
+// Warps of `k_selection`.
 constexpr unsigned WARPS = 8;
 
 struct Rows {
@@ -13,16 +14,27 @@ struct Rows {
 // The Euclidean distance of two vectors by a warp. Each lane computes a term of 32; then lane l adds the terms of the CPU's sum l % 8, in
 // the CPU's order.
 __device__ inline float warp_distance(const float* query, const float* point, unsigned dimension) {
+    constexpr unsigned AHEAD = 4;
     const unsigned lane = threadIdx.x % 32;
     double sum = 0;
-    for (unsigned first = 0; first < dimension; first += 32) {
-        const unsigned i = first + lane;
-        const double difference = i < dimension ? static_cast<double>(query[i]) - point[i] : 0;
-        const double square = difference * difference;
-        // Terms i, i + 8, i + 16 and i + 24 belong to the same sum, in this order.
+    for (unsigned first = 0; first < dimension; first += 32 * AHEAD) {
+        float x[AHEAD], y[AHEAD];
 #pragma unroll
-        for (unsigned turn = 0; turn < 4; turn++) {
-            sum += __shfl_sync(~0u, square, turn * 8 + lane % 8);
+        for (unsigned ahead = 0; ahead < AHEAD; ahead++) {
+            // Zeros beyond the end change nothing.
+            const unsigned i = first + 32 * ahead + lane;
+            x[ahead] = i < dimension ? query[i] : 0;
+            y[ahead] = i < dimension ? point[i] : 0;
+        }
+#pragma unroll
+        for (unsigned ahead = 0; ahead < AHEAD; ahead++) {
+            const double difference = static_cast<double>(x[ahead]) - y[ahead];
+            const double square = difference * difference;
+            // Terms i, i + 8, i + 16 and i + 24 belong to the same sum, in this order.
+#pragma unroll
+            for (unsigned turn = 0; turn < 4; turn++) {
+                sum += __shfl_sync(~0u, square, turn * 8 + lane % 8);
+            }
         }
     }
     sum += __shfl_xor_sync(~0u, sum, 4);
@@ -54,7 +66,7 @@ __device__ inline void farthest(const unsigned long long* neighbors, unsigned k,
 // Algorithm 2. With `of_block` > 0, block b answers the queries from b * of_block on, each from all points; with 0, all blocks
 // answer the first query, each from its part of the points. Neighbors: k for each query, or for each block. Shared memory: the query,
 // then k keys.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
+extern "C" __global__ void __launch_bounds__(1024)
     knn_kernel(Rows points, const float* queries, unsigned of_block, unsigned k, unsigned long long* neighbors) {
     extern __shared__ __align__(16) unsigned char shared[];
     __shared__ unsigned lock;
@@ -80,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
             far_at = 0;
         }
         __syncthreads();
-        for (unsigned p = begin + warp; p < end; p += WARPS) {
+        for (unsigned p = begin + warp; p < end; p += blockDim.x / 32) {
             const float distance = warp_distance(query, points.values + size_t(p) * points.dimension, points.dimension);
             const unsigned long long key = static_cast<unsigned long long>(__float_as_uint(distance)) << 32 | p;
             // Warps are not in step, as those of the paper are by a barrier a distance: one at a time changes the neighbors.

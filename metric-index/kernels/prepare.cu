@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // which together bound the difference of the computed v of two points that must not change places. 2^-130 covers what underflows.
 extern "C" __global__ void __launch_bounds__(128)
     prepare_queries(const float* queries, unsigned count, unsigned dimension, const float* center, double scale, unsigned is_angular,
-                    const float* greatest, float radius, unsigned short* halves, unsigned steps, Query* states) {
+                    const float* greatest, float radius, unsigned short* halves, unsigned steps, Query* states, unsigned* counts) {
     __shared__ double sums[3][4];
     const unsigned query = blockIdx.x;
     const float* vector = queries + size_t(query) * dimension;
@@ -153,6 +153,7 @@ extern "C" __global__ void __launch_bounds__(128)
     if (threadIdx.x != 0 || query >= count) {
         return;
     }
+    counts[query] = 0;
     const auto total = [&](unsigned of) { return sums[of][0] + sums[of][1] + sums[of][2] + sums[of][3]; };
     square = total(0);
     error = sqrt(total(1)) * (1 + 1e-9);
@@ -179,11 +180,12 @@ extern "C" __global__ void __launch_bounds__(128)
 
 // Queries for `scan.cu`: their values are distances in f32, wrong by at most (d + 8) 2^-23 of the distance.
 extern "C" __global__ void __launch_bounds__(128)
-    prepare_scan(const float* queries, unsigned count, unsigned dimension, float radius, Query* states) {
+    prepare_scan(const float* queries, unsigned count, unsigned dimension, float radius, Query* states, unsigned* counts) {
     const unsigned query = blockIdx.x * 128 + threadIdx.x;
     if (query >= count) {
         return;
     }
+    counts[query] = 0;
     bool fits = true;
     for (unsigned i = 0; i < dimension; i++) {
         // What is not a number is not below.

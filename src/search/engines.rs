@@ -32,7 +32,7 @@ pub enum EngineKind {
     Exhaustive,
     /// [`Inverted`], on the CPU.
     Inverted,
-    /// [`Cuda`], on a GPU.
+    /// [`Cuda`](super::Cuda), on a GPU.
     Cuda(CudaEngine),
 }
 

@@ -115,9 +115,12 @@ impl Searcher {
         start.record(stream).map_err(&failed)?;
         let points = (&self.values, self.count, self.dimension);
         if whole > 0 {
-            let grid = (whole / of_block, of_block, k);
+            let threads =
+                if method == Method::Ppb { launch::MOST_THREADS } else { launch::THREADS };
+            let grid = (whole / of_block, threads);
             let mut to = unsorted.slice_mut(..);
-            launch::knn(&self.kernels, stream, points, &there.slice(..), grid, &mut to)
+            let all = there.slice(..);
+            launch::knn(&self.kernels, stream, points, &all, grid, (of_block, k), &mut to)
                 .map_err(&failed)?;
             let mut to = neighbors.slice_mut(..of_k(whole));
             launch::selection(&self.kernels, stream, &unsorted, (whole, k, k), &mut to)
@@ -128,7 +131,8 @@ impl Searcher {
             let list = of_k(blocks);
             let first = (query - whole) as usize * list;
             let mut to = parts.slice_mut(first..first + list);
-            launch::knn(&self.kernels, stream, points, &own, (blocks, 0, k), &mut to)
+            let grid = (blocks, launch::THREADS);
+            launch::knn(&self.kernels, stream, points, &own, grid, (0, k), &mut to)
                 .map_err(&failed)?;
         }
         if rest > 0 {

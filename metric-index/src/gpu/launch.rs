@@ -310,6 +310,7 @@ pub(super) fn prepare_queries(
     launch.pointer(&halves.center).value(&halves.scale).value(&is_angular);
     launch.pointer(&halves.greatest).value(&radius);
     launch.pointer(&mut batch.halves).value(&halves.steps).pointer(&mut batch.states);
+    launch.pointer(&mut batch.counts);
     #[expect(unsafe_code, reason = "the launcher of `prepare_queries`")]
     // SAFETY: the arguments are those of the kernel, in order and type; `halves` has room for `padded` queries, the other
     // buffers for `count`.
@@ -328,7 +329,7 @@ pub(super) fn prepare_scan(
 ) -> Launched {
     let mut launch = kernels.prepare_scan.launch_on(stream);
     launch.pointer(&batch.values).value(&count).value(&dimension).value(&radius);
-    launch.pointer(&mut batch.states);
+    launch.pointer(&mut batch.states).pointer(&mut batch.counts);
     #[expect(unsafe_code, reason = "the launcher of `prepare_scan`")]
     // SAFETY: the arguments are those of the kernel, in order and type; the batch has `count` queries.
     unsafe {

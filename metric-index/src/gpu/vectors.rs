@@ -419,7 +419,6 @@ impl VectorEngine {
         batch: &mut Batch,
     ) -> Launched {
         let shape = (count, self.points.dimension);
-        stream.memset_zeros(&mut batch.counts)?;
         if self.points.lengths.is_some() {
             let Batch { values, lengths, .. } = batch;
             launch::measure_lengths(&self.kernels, stream, values, shape, lengths)?;

@@ -8,8 +8,10 @@ use gpu_runtime::{
 
 use super::super::launch::{Launched, config};
 
-/// Threads of a block: `32 * WARPS`.
+/// Threads of a block of `k_selection`, `32 * WARPS`, and of `knn_kernel` where many share a multiprocessor.
 pub(super) const THREADS: u32 = 256;
+/// Threads of a block of `knn_kernel` that answers queries alone.
+pub(super) const MOST_THREADS: u32 = 1024;
 /// An upper bound of the static shared memory of these kernels, in bytes.
 const STATIC_BYTES: usize = 256;
 
@@ -64,7 +66,8 @@ pub(super) fn knn(
     stream: &Arc<CudaStream>,
     (points, count, dimension): (&CudaSlice<f32>, u32, u32),
     queries: &CudaView<'_, f32>,
-    (blocks, of_block, k): (u32, u32, u32),
+    (blocks, threads): (u32, u32),
+    (of_block, k): (u32, u32),
     neighbors: &mut CudaViewMut<'_, u64>,
 ) -> Launched {
     let points = Rows { values: points.device_ptr(stream).0, count, dimension };
@@ -77,7 +80,7 @@ pub(super) fn knn(
     // SAFETY: the arguments are those of the kernel, in order and type; there are queries and room for neighbors, as
     // asserted.
     unsafe {
-        launch.launch(config((blocks, 1), THREADS, knn_bytes(dimension, k)))
+        launch.launch(config((blocks, 1), threads, knn_bytes(dimension, k)))
     }
 }
 

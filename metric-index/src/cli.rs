@@ -29,6 +29,7 @@ use metric::VectorMetric;
 mod cordeiro;
 mod device;
 mod input;
+mod karelis;
 mod metric;
 mod multi_gpu;
 mod online;
@@ -69,6 +70,8 @@ enum Bench {
     Online(online::Online),
     /// The tables of Cordeiro 2023: exact nearest neighbors of vectors on a GPU
     Cordeiro(cordeiro::Cordeiro),
+    /// The figures of Karelis 2020: trees built and searched on a GPU
+    Karelis(karelis::Karelis),
     /// One GPU and several: throughput with all points on each, and with the points dealt
     MultiGpu(multi_gpu::MultiGpu),
 }
@@ -308,6 +311,7 @@ impl Program {
             Command::Bench(Bench::Thesis(thesis)) => thesis.run(talk),
             Command::Bench(Bench::Online(online)) => online.run(talk),
             Command::Bench(Bench::Cordeiro(cordeiro)) => cordeiro.run(talk),
+            Command::Bench(Bench::Karelis(karelis)) => karelis.run(talk),
             Command::Bench(Bench::MultiGpu(multi_gpu)) => multi_gpu.run(talk),
         }
     }

@@ -40,6 +40,7 @@ use crate::points::{Points, Subset};
 pub mod barrientos;
 pub mod cordeiro;
 mod engine;
+pub mod karelis;
 mod launch;
 mod vectors;
 mod words;

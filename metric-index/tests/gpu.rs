@@ -12,10 +12,13 @@ use std::sync::Arc;
 use metric_index::Question;
 use metric_index::generate::{Random, clustered, held_out};
 use metric_index::gpu::barrientos::{self, Radii};
-use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu, cordeiro};
-use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters, Pivots, SssIndex};
+use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu, cordeiro, karelis};
+use metric_index::index::{
+    BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, SssIndex, VpTree,
+};
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
 use metric_index::points::{Points, Strings, Vectors};
+use metric_index::stored::save;
 
 const NEEDS: &str = "needs a GPU";
 
@@ -440,6 +443,55 @@ fn cordeiro_on_vectors() {
                         );
                     }
                     println!("{method:?} {count}x{dimension} k={k}: {seconds:.6} s");
+                }
+            }
+        }
+    }
+}
+
+/// Trees that are built on the GPU are those of the CPU, to the byte of their files; so are their answers.
+#[test]
+#[ignore = "needs a GPU"]
+fn karelis_builds_the_trees_of_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = |tree: &dyn Fn(&std::path::Path)| {
+        let path = folder.path().join("tree");
+        tree(&path);
+        std::fs::read(path).unwrap()
+    };
+    let device = device();
+    for (count, dimension) in
+        [(0, 3), (1, 3), (17, 2), (257, 4), (5_000, 20), (70_000, 8), (3_000, 1)]
+    {
+        for points in [gaussian(count, dimension, 1), whole(count, dimension, 2)] {
+            let points =
+                if count == 0 { Vectors::new(Vec::new(), dimension).unwrap() } else { points };
+            let queries = gaussian(300, dimension, 3);
+            let vp = VpTree::build(points.clone(), Euclidean).unwrap();
+            let (own, seconds) = karelis::build_vp_tree(&device, points.clone()).unwrap().unwrap();
+            assert!(
+                bytes(&|path| save(&vp, path).unwrap()) == bytes(&|path| save(&own, path).unwrap()),
+                "VP-tree of {count} x {dimension}"
+            );
+            println!("VP-tree of {count} x {dimension}: {seconds:.6} s");
+            let kd = KdTree::build(points.clone(), Euclidean).unwrap();
+            let (own, seconds) = karelis::build_kd_tree(&device, points.clone()).unwrap().unwrap();
+            assert!(
+                bytes(&|path| save(&kd, path).unwrap()) == bytes(&|path| save(&own, path).unwrap()),
+                "KD-tree of {count} x {dimension}"
+            );
+            println!("KD-tree of {count} x {dimension}: {seconds:.6} s");
+            let on_gpu = [
+                karelis::TreeSearch::of_vp_tree(&device, &vp).unwrap(),
+                karelis::TreeSearch::of_kd_tree(&device, &kd).unwrap(),
+            ];
+            for k in [1u32, 10, 64] {
+                let expected = vp.nearest_many(&queries, k as usize, threads());
+                for search in &on_gpu {
+                    let found = search.nearest(&queries, k).unwrap().unwrap();
+                    for (found, expected) in found.neighbors.iter().zip(&expected) {
+                        assert_eq!(Ok(found), expected.as_ref(), "{count} x {dimension}, k = {k}");
+                    }
                 }
             }
         }

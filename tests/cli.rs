@@ -128,8 +128,12 @@ fn without_a_gpu_the_cpu_searches_and_asking_for_one_is_a_clear_error() {
     for cpu in [&["--device", "cpu"][..], &["--engine", "exhaustive"]] {
         assert_eq!(without_times(&with(cpu).out), without_times(&with(&["-q"]).out));
     }
-    for asked in [&["--device", "cuda"][..], &["--device", "cuda:3"], &["--engine", "grid:64x128"]]
-    {
+    for asked in [
+        &["--device", "cuda"][..],
+        &["--device", "cuda:3"],
+        &["--device", "cuda:all"],
+        &["--engine", "grid:64x128"],
+    ] {
         let run = with(asked);
         assert_eq!(run.code, 5, "{asked:?}: {}", run.err);
         assert!(run.err.contains("NVIDIA driver"), "{}", run.err);

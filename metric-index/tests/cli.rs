@@ -540,3 +540,34 @@ fn standard_output_that_is_closed_or_full() {
         }
     }
 }
+
+/// A GPU that is asked for and is not there: exit code 5, with the reason, and nothing on standard output.
+#[test]
+fn without_a_gpu() {
+    let folder = with_files();
+    out(folder.path(), &["build", "words.txt", "-o", "words.index"]);
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_metric-index"));
+        // No GPU, also where there is one.
+        command.current_dir(folder.path()).args(arguments).env("CUDA_VISIBLE_DEVICES", "");
+        command.output().unwrap()
+    };
+    let knn = ["knn", "words.index", "words.txt", "-k", "2"];
+    let cpu = command(&[&knn[..], &["--device", "cpu"]].concat());
+    assert_eq!(cpu.stdout, command(&knn).stdout);
+    for device in ["cuda", "cuda:0", "cuda:all"] {
+        let found = command(&[&knn[..], &["--device", device]].concat());
+        let text = String::from_utf8_lossy(&found.stderr).into_owned();
+        assert_eq!(found.status.code(), Some(5), "{device}: {text}");
+        assert!(text.contains("GPU") || text.contains("driver"), "{text}");
+        assert!(found.stdout.is_empty());
+    }
+    for bench in ["cordeiro", "karelis", "multi-gpu"] {
+        assert_eq!(command(&["bench", bench]).status.code(), Some(5), "{bench}");
+    }
+    assert_eq!(command(&["bench", "thesis", "--device", "cuda"]).status.code(), Some(5));
+    assert_eq!(command(&[&knn[..], &["--device", "gpu"]].concat()).status.code(), Some(2));
+    let text = String::from_utf8_lossy(&command(&[&knn[..], &["--device", "gpu"]].concat()).stderr)
+        .into_owned();
+    assert!(text.contains("cuda:all"), "{text}");
+}

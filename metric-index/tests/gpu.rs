@@ -402,6 +402,50 @@ where
     assert!(plain.range(queries, radius, Method::Clusters).unwrap().is_none());
 }
 
+/// 1-Stage on one GPU, which stands for several.
+#[test]
+#[ignore = "needs a GPU"]
+fn barrientos_on_several_gpus() {
+    use barrientos::{Method, OneStage};
+    fn compare<S: Points + Clone, M: Metric<S::Point> + Copy>(
+        points: &S,
+        queries: &S,
+        metric: M,
+        radius: f32,
+    ) where
+        S::Point: barrientos::InColumns,
+    {
+        let index = BruteForce::new(points.clone(), metric).unwrap();
+        let list = ListOfClusters::build(points.clone(), metric, ClusterSize::Points(32)).unwrap();
+        let radii = barrientos::learn_radii(&index, 8).unwrap();
+        let devices = vec![device(); 4];
+        for gpus in [1, 2, 4] {
+            let clusters = OneStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
+            let pivots =
+                OneStage::pivots(&devices[..gpus], (points, &metric), 3, 64).unwrap().unwrap();
+            for (search, method) in [(&clusters, Method::Clusters), (&pivots, Method::Pivots)] {
+                let (found, _) = search.range(queries, radius, method).unwrap().unwrap();
+                for (found, expected) in
+                    found.iter().zip(index.within_many(queries, radius, threads()))
+                {
+                    assert_eq!(found, &expected.unwrap(), "{method:?} on {gpus} GPUs");
+                }
+                for k in [1, 8, 40] {
+                    let (found, _) = search.nearest(queries, k, method, radii).unwrap().unwrap();
+                    let expected = index.nearest_many(queries, k as usize, threads());
+                    for (found, expected) in found.iter().zip(expected) {
+                        assert_eq!(found, &expected.unwrap(), "{method:?} k={k} on {gpus} GPUs");
+                    }
+                }
+            }
+        }
+    }
+    let (points, queries) = clustered(3_000, 200, 5);
+    compare(&points, &queries, Euclidean, 0.8);
+    compare(&whole(500, 3, 1), &whole(50, 3, 2), Euclidean, 1.0);
+    compare(&words(1_500, "abcde", 8, 1), &words(100, "abcdef", 8, 2), Edit, 2.0);
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn barrientos_on_vectors_and_words() {

@@ -11,10 +11,11 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use metric_index::Question;
 use metric_index::generate::held_out;
+use metric_index::gpu::barrientos::{Method, OneStage, learn_radii};
 use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
-use metric_index::index::{BruteForce, Index};
+use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
-use metric_index::points::Points;
+use metric_index::points::{Points, Strings};
 
 use super::cordeiro::normal;
 use super::device::DeviceFlag;
@@ -70,7 +71,7 @@ impl MultiGpu {
             let (points, few) = held_out(words, self.queries.get().min(10_000), self.seed);
             // As many as are asked for, again and again.
             let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
-            let queries: metric_index::points::Strings =
+            let queries: Strings =
                 (0..self.queries.get()).map(|at| few.point(number(at))).collect();
             let index = Arc::new(BruteForce::new(points, Edit).map_err(refused)?);
             for radius in [1.0, 2.0, 3.0] {
@@ -86,6 +87,11 @@ impl MultiGpu {
             }
             let what = format!("{} words, 10 nearest", index.len());
             self.measure(&what, &devices, &index, &queries, Question::Nearest(10), &mut all)?;
+            let size = ClusterSize::Points(32);
+            let list = ListOfClusters::build(index.points(), Edit, size).map_err(refused)?;
+            for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
+                self.one_stage(&devices, &list, &queries, question, &mut all)?;
+            }
         }
         let shape = super::cordeiro::shape_of(&self.shape);
         let (count, dimension) = shape.ok_or_else(|| {
@@ -157,6 +163,65 @@ impl MultiGpu {
                     kernel_speedup: kernel_one / kernel,
                 });
             }
+        }
+        Ok(())
+    }
+}
+
+impl MultiGpu {
+    /// The List of Clusters of Barrientos 2012, 1-Stage.
+    fn one_stage(
+        &self,
+        devices: &[Device],
+        list: &ListOfClusters<&Strings, Edit>,
+        queries: &Strings,
+        question: Question,
+        all: &mut Vec<Measured>,
+    ) -> Outcome {
+        /// Threads of a block.
+        const THREADS: u32 = 128;
+        let none = || Failure::input("the List of Clusters does not take such words".to_owned());
+        let (what, radii) = match question {
+            Question::Within(radius) => (format!("radius {radius}"), None),
+            Question::Nearest(k) => {
+                (format!("{k} nearest"), Some(learn_radii(list, k).map_err(refused)?))
+            }
+        };
+        let mut one: Option<(f64, f64)> = None;
+        for gpus in 1..=devices.len() {
+            let search = OneStage::clusters(&devices[..gpus], list, THREADS);
+            let search = search.map_err(Failure::gpu)?.ok_or_else(none)?;
+            let mut times = Vec::new();
+            for _ in 0..=self.runs.get() {
+                let start = Instant::now();
+                let found = match (question, radii) {
+                    (Question::Nearest(k), Some(radii)) => {
+                        let k = u32::try_from(k).unwrap_or(u32::MAX);
+                        search.nearest(queries, k, Method::Clusters, radii)
+                    }
+                    (Question::Nearest(_), None) => Ok(None),
+                    (Question::Within(radius), _) => {
+                        search.range(queries, radius, Method::Clusters)
+                    }
+                };
+                let (_, seconds) = found.map_err(Failure::gpu)?.ok_or_else(none)?;
+                times.push((start.elapsed().as_secs_f64() * 1e3, seconds * 1e3));
+            }
+            // The first run warms up.
+            times.remove(0);
+            times.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let (host, kernel) = times[times.len() / 2];
+            let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
+            all.push(Measured {
+                what: format!("{} words, {what}", list.len()),
+                gpus,
+                layout: "List of Clusters, 1-Stage",
+                queries: queries.len(),
+                host_milliseconds: host,
+                kernel_milliseconds: kernel,
+                host_speedup: host_one / host,
+                kernel_speedup: kernel_one / kernel,
+            });
         }
         Ok(())
     }

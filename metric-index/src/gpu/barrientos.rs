@@ -263,8 +263,28 @@ impl Searcher {
         list: &ListOfClusters<S, M>,
         threads: u32,
     ) -> Result<Option<Self>, GpuError> {
-        let (centers, radii, ends, bucket) = list.parts();
-        let order: Vec<u32> = centers.iter().chain(bucket).copied().collect();
+        Self::share_of_clusters(device, list, threads, (0, 1))
+    }
+
+    /// The clusters `first`, `first + step`, … of a List of Clusters: those of a GPU of several, in their order, so that a cluster that
+    /// holds the query's ball still excludes the later ones.
+    fn share_of_clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+        device: &Device,
+        list: &ListOfClusters<S, M>,
+        threads: u32,
+        (first, step): (usize, usize),
+    ) -> Result<Option<Self>, GpuError> {
+        let (all_centers, all_radii, all_ends, all_buckets) = list.parts();
+        let (mut centers, mut radii, mut ends, mut bucket) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for cluster in (first..all_centers.len()).step_by(step) {
+            let start = cluster.checked_sub(1).map_or(0, |before| all_ends[before]);
+            centers.push(all_centers[cluster]);
+            radii.push(all_radii[cluster]);
+            bucket.extend_from_slice(&all_buckets[start as usize..all_ends[cluster] as usize]);
+            ends.push(u32::try_from(bucket.len()).expect("not more than points"));
+        }
+        let order: Vec<u32> = centers.iter().chain(&bucket).copied().collect();
         let Some(mut searcher) =
             Self::upload(device, (list.points(), list.metric()), &order, threads)?
         else {
@@ -607,6 +627,126 @@ impl Searcher {
         end.record(stream).map_err(&failed)?;
         let nearest = stream.clone_dtoh(&neighbors).map_err(&failed)?;
         Ok((nearest, f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3))
+    }
+}
+
+/// The *1-Stage* search of Barrientos 2012 (section VII): clusters, or points with their pivots, are dealt to several GPUs, each
+/// answers every query, and the answers are merged.
+#[derive(Debug)]
+pub struct OneStage {
+    /// Searchers, and for those whose points are numbered anew the number of the first.
+    shares: Vec<(Searcher, Option<u32>)>,
+}
+
+impl OneStage {
+    /// A List of Clusters on several GPUs. `None` as [`Searcher::clusters`], or without GPUs.
+    ///
+    /// # Errors
+    /// If a GPU fails.
+    ///
+    /// # Panics
+    /// As [`Searcher::brute`].
+    pub fn clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+        devices: &[Device],
+        list: &ListOfClusters<S, M>,
+        threads: u32,
+    ) -> Result<Option<Self>, GpuError> {
+        let mut shares = Vec::new();
+        for (gpu, device) in devices.iter().enumerate() {
+            let share = (gpu, devices.len());
+            let Some(searcher) = Searcher::share_of_clusters(device, list, threads, share)? else {
+                return Ok(None);
+            };
+            shares.push((searcher, None));
+        }
+        Ok((!shares.is_empty()).then_some(Self { shares }))
+    }
+
+    /// An SSS-Index on several GPUs, each with so many pivots among its own points. `None` as [`Searcher::pivots`], or without GPUs.
+    ///
+    /// # Errors
+    /// If a GPU fails.
+    ///
+    /// # Panics
+    /// As [`Searcher::brute`].
+    pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+        devices: &[Device],
+        (points, metric): (&S, &M),
+        pivots: u32,
+        threads: u32,
+    ) -> Result<Option<Self>, GpuError> {
+        let mut shares = Vec::new();
+        for (gpu, device) in devices.iter().enumerate() {
+            let share = Subset::every(points, gpu, devices.len());
+            let most = u32::try_from(share.len()).expect("fewer than 2^32 points");
+            let pivots: Vec<u32> = (0..pivots.min(most)).collect();
+            let own = Searcher::pivots(device, (&share, metric), &pivots, threads)?;
+            let Some(searcher) = own else { return Ok(None) };
+            shares.push((searcher, Some(u32::try_from(gpu).expect("a few"))));
+        }
+        Ok((!shares.is_empty()).then_some(Self { shares }))
+    }
+
+    /// As [`Searcher::range`]; the time is that of the GPU that took longest.
+    ///
+    /// # Errors
+    /// If a GPU fails.
+    ///
+    /// # Panics
+    /// As [`Searcher::range`].
+    pub fn range<Q: Points<Point: InColumns>>(
+        &self,
+        queries: &Q,
+        radius: f32,
+        method: Method,
+    ) -> Result<Option<Timed>, GpuError> {
+        self.merged(usize::MAX, |searcher| searcher.range(queries, radius, method))
+    }
+
+    /// As [`Searcher::nearest`]; the time is that of the GPU that took longest.
+    ///
+    /// # Errors
+    /// If a GPU fails.
+    ///
+    /// # Panics
+    /// As [`Searcher::nearest`].
+    pub fn nearest<Q: Points<Point: InColumns>>(
+        &self,
+        queries: &Q,
+        k: u32,
+        method: Method,
+        radii: Radii,
+    ) -> Result<Option<Timed>, GpuError> {
+        self.merged(k as usize, |searcher| searcher.nearest(queries, k, method, radii))
+    }
+
+    /// Asks all GPUs at the same time, and merges what they find.
+    fn merged(
+        &self,
+        k: usize,
+        ask: impl Fn(&Searcher) -> Result<Option<Timed>, GpuError> + Sync,
+    ) -> Result<Option<Timed>, GpuError> {
+        let shares: Vec<&(Searcher, Option<u32>)> = self.shares.iter().collect();
+        let found = super::together(&shares, |(searcher, _)| ask(searcher));
+        let (mut all, mut slowest) = (Vec::new(), 0f64);
+        let step = u32::try_from(self.shares.len()).expect("a few");
+        for (found, (_, first)) in found.into_iter().zip(&self.shares) {
+            let Some((answers, seconds)) = found? else { return Ok(None) };
+            slowest = slowest.max(seconds);
+            all.resize_with(answers.len(), Vec::new);
+            for (all, answer) in all.iter_mut().zip(answers) {
+                let number = |near: Neighbor| match first {
+                    Some(first) => Neighbor { point: first + near.point * step, ..near },
+                    None => near,
+                };
+                all.extend(answer.into_iter().map(number));
+            }
+        }
+        for answer in &mut all {
+            answer.sort_unstable();
+            answer.truncate(k);
+        }
+        Ok(Some((all, slowest)))
     }
 }
 

@@ -96,7 +96,9 @@ extern "C" __global__ void __launch_bounds__(1024)
             const float distance = warp_distance(query, points.values + size_t(p) * points.dimension, points.dimension);
             const unsigned long long key = static_cast<unsigned long long>(__float_as_uint(distance)) << 32 | p;
             // Warps are not in step, as those of the paper are by a barrier a distance: one at a time changes the neighbors.
-            if (key >= *static_cast<volatile unsigned long long*>(&far_key)) {
+            // One lane looks, so that all go the same way.
+            const unsigned long long far_now = *static_cast<volatile unsigned long long*>(&far_key);
+            if (key >= __shfl_sync(~0u, far_now, 0)) {
                 continue;
             }
             if (lane == 0) {
@@ -105,7 +107,8 @@ extern "C" __global__ void __launch_bounds__(1024)
             }
             __syncwarp();
             __threadfence_block();
-            if (key < *static_cast<volatile unsigned long long*>(&far_key)) {
+            const unsigned long long far_then = *static_cast<volatile unsigned long long*>(&far_key);
+            if (key < __shfl_sync(~0u, far_then, 0)) {
                 if (lane == 0) {
                     *static_cast<volatile unsigned long long*>(&own[*static_cast<volatile unsigned*>(&far_at)]) = key;
                 }

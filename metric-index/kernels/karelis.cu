@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
     __shared__ unsigned own[256];
     const unsigned first = blockIdx.x * TREE_THREADS * 8, last = min(count, first + TREE_THREADS * 8) - 1;
     // Most blocks are in one node.
-    const bool is_one = node_at(node_of, first) == node_at(node_of, last);
+    const bool is_one = node_at(node_of, first) == node_at(node_of, last) && node_at(node_of, first) != NO_NODE;
     own[threadIdx.x] = 0;
     __syncthreads();
     for (unsigned place = first + threadIdx.x; place <= last; place += TREE_THREADS) {
@@ -140,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(TREE_THREADS)
         atomicAdd(is_one ? &own[digit] : &digits[size_t(node) * 256 + digit], 1);
     }
     __syncthreads();
-    if (is_one && node_at(node_of, first) != NO_NODE && own[threadIdx.x] > 0) {
+    if (is_one && own[threadIdx.x] > 0) {
         atomicAdd(&digits[size_t(node_at(node_of, first)) * 256 + threadIdx.x], own[threadIdx.x]);
     }
 }

@@ -505,7 +505,7 @@ fn karelis_builds_the_trees_of_the_cpu() {
     };
     let device = device();
     for (count, dimension) in
-        [(0, 3), (1, 3), (17, 2), (257, 4), (5_000, 20), (70_000, 8), (3_000, 1)]
+        [(0, 3), (1, 3), (17, 2), (257, 4), (5_000, 20), (70_000, 8), (3_000, 1), (131_700, 2)]
     {
         for points in [gaussian(count, dimension, 1), whole(count, dimension, 2)] {
             let points =

@@ -96,6 +96,8 @@ pub struct Dense {
     /// The rows that are not zero, if zero vectors are left out and there are some.
     nonzero: Option<RowSet>,
     gpus: Option<OnGpus>,
+    /// Whether the CPU takes over if a GPU fails.
+    fall_back: bool,
     threads: Threads,
 }
 
@@ -110,6 +112,9 @@ enum Space {
     Euclidean(Arc<AnyIndex<Rows, Euclidean>>),
     Manhattan(Arc<AnyIndex<Rows, Manhattan>>),
 }
+
+/// The neighbors of each query, where they are known.
+type Lists = Vec<Option<Vec<Neighbor>>>;
 
 /// The rows on GPUs.
 enum OnGpus {
@@ -184,7 +189,8 @@ impl Dense {
         };
         let index = threads.run(build).map_err(failed)?;
         let (skips_zeros, nonzero, gpus) = (false, None, None);
-        let engine = Self { rows, kernel, index, skips_zeros, nonzero, gpus, threads };
+        let fall_back = true;
+        let engine = Self { rows, kernel, index, skips_zeros, nonzero, gpus, fall_back, threads };
         let is_angular = kernel.metric == Metric::Angular;
         Ok(if is_angular { engine.without_zeros() } else { engine })
     }
@@ -215,7 +221,7 @@ impl Dense {
                 .map(|search| search.map(OnGpus::Manhattan)),
         };
         match gpus {
-            Ok(gpus) => Ok(Self { gpus, ..self }),
+            Ok(gpus) => Ok(Self { gpus, fall_back, ..self }),
             Err(error) if fall_back => {
                 tracing::warn!("{error}; searching dense vectors on the CPU");
                 Ok(self)
@@ -224,14 +230,14 @@ impl Dense {
         }
     }
 
-    /// Answers queries on GPUs; `None` where it is not known that the rows found are the nearest by similarity: several
+    /// Answers queries on GPUs, and says how many of them the CPU answered; `None` where it is not known that the rows found are the nearest by similarity: several
     /// distances may have the same.
     fn gpu_answers(
         &self,
         gpus: &OnGpus,
         points: &QueryPoints<'_>,
         k: usize,
-    ) -> Vec<Option<Vec<Neighbor>>> {
+    ) -> Result<(Lists, usize), SearchError> {
         /// More neighbors than are asked for, so that those of the same similarity are among them.
         const MORE: usize = 16;
         let asked = k.saturating_add(MORE).min(self.rows.rows());
@@ -242,8 +248,12 @@ impl Dense {
             OnGpus::Manhattan(search) => search.answer(points, question, threads),
         };
         for error in &found.failed {
+            if !self.fall_back {
+                return Err(SearchError::Engine(Arc::new(error.clone())));
+            }
             tracing::warn!("{error}; continuing without this GPU");
         }
+        let by_cpu = found.fell_back;
         let answer = |(query, near): (usize, Result<Vec<Near>, Error>)| {
             let near = near.ok()?;
             let number = u32::try_from(query).expect("a piece of the queries");
@@ -267,7 +277,7 @@ impl Dense {
                 similar.len() == k && similar.last().is_some_and(|near| near.similarity > least);
             (is_all || is_sure || least <= 0.0).then_some(similar)
         };
-        found.answers.into_iter().enumerate().map(answer).collect()
+        Ok((found.answers.into_iter().enumerate().map(answer).collect(), by_cpu))
     }
 
     /// The kind of its index.
@@ -316,16 +326,17 @@ impl Dense {
             // GPUs do not know filters.
             if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
                 left.clear();
-                for (query, answer) in
-                    self.gpu_answers(gpus, &points, request.k.get()).iter().enumerate()
-                {
+                let (answers, by_cpu) = self.gpu_answers(gpus, &points, request.k.get())?;
+                for (query, answer) in answers.iter().enumerate() {
                     match answer {
                         Some(list) => slots.set(first + query, list),
                         None => left.push(u32::try_from(query).expect("a piece of the queries")),
                     }
                 }
-                report.fast += (count - left.len()) as u64;
-                report.fell_back += left.len() as u64;
+                // Those that the CPU answered at once, and those that are left to it.
+                let fell_back = (by_cpu + left.len()).min(count);
+                report.fast += (count - fell_back) as u64;
+                report.fell_back += fell_back as u64;
             } else {
                 report.fast += count as u64;
             }

@@ -69,6 +69,9 @@ impl MultiGpu {
                 .map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
             let words = text.lines().map(str::trim);
             let (points, few) = held_out(words, self.queries.get().min(10_000), self.seed);
+            if few.is_empty() {
+                return Err(Failure::input(format!("{}: no words in it", file.display())));
+            }
             // As many as are asked for, again and again.
             let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
             let queries: Strings =

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gpu_runtime::{CudaSlice, CudaStream, Device, GpuError, Pinned};
 
-use super::vectors::{neighbors_of, zeros};
+use super::vectors::{are_finite, neighbors_of, zeros};
 use super::words::Codes;
 use crate::index::{Index, ListOfClusters};
 use crate::metric::{Formula, Metric};
@@ -499,6 +499,10 @@ impl Searcher {
                 continue;
             }
             let keys = stream.clone_dtoh(&found).map_err(&failed)?;
+            let own = keys.chunks(room as usize).zip(&counts);
+            if !own.clone().all(|(keys, &count)| are_finite(&keys[..count as usize])) {
+                return Ok(None);
+            }
             let answer = |(keys, &count): (&[u64], &u32)| {
                 let mut near = neighbors_of(&keys[..count as usize]).to_vec();
                 near.sort_unstable();
@@ -544,6 +548,9 @@ impl Searcher {
                 self.by_heaps(&space, &by, some, k, radii)?
             };
             seconds += time;
+            if !are_finite(&keys) {
+                return Ok(None);
+            }
             let near = |keys: &[u64]| {
                 let found = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
                 neighbors_of(&keys[..found]).to_vec()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gpu_runtime::{CudaSlice, CudaStream, Device, GpuError};
 
 use super::barrientos::Timed;
-use super::vectors::{neighbors_of, zeros};
+use super::vectors::{are_finite, neighbors_of, zeros};
 use crate::points::{Points, Vectors};
 
 mod launch;
@@ -66,7 +66,7 @@ impl Searcher {
     }
 
     /// The k nearest points of each query, and the time of the kernels in seconds. `None` if the queries have another dimension or are
-    /// not finite, or the k nearest do not fit into shared memory.
+    /// not finite, a distance is infinite, or the k nearest do not fit into shared memory.
     ///
     /// # Errors
     /// If the GPU fails.
@@ -142,6 +142,9 @@ impl Searcher {
         }
         end.record(stream).map_err(&failed)?;
         let keys = stream.clone_dtoh(&neighbors).map_err(&failed)?;
+        if !are_finite(&keys) {
+            return Ok(None);
+        }
         let answers = keys.chunks(k as usize).map(|keys| neighbors_of(keys).to_vec()).collect();
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
         Ok(Some((answers, seconds)))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, GpuError};
 
-use super::vectors::{neighbors_of, zeros};
+use super::vectors::{are_finite, neighbors_of, zeros};
 use crate::error::Error;
 use crate::index::{Index, KdTree, VpTree, check};
 use crate::metric::Euclidean;
@@ -70,6 +70,11 @@ pub fn build_vp_tree(
     let (mut order, mut above) = (order, above);
     order.truncate(count as usize);
     above.truncate(count as usize);
+    let is_finite = above.iter().chain(sides.as_flattened()).all(|distance| distance.is_finite());
+    if !is_finite {
+        // The CPU says of which point.
+        return Ok(VpTree::build(points, Euclidean).map(|tree| (tree, seconds)));
+    }
     let tree = VpTree::assembled(points, Euclidean, (order, above), &sides, leaf);
     Ok(Ok((tree, seconds)))
 }
@@ -342,7 +347,7 @@ impl TreeSearch {
     }
 
     /// The k nearest points of each query; all-kNN if the queries are the points. `None` if the queries have another dimension or are not
-    /// finite, or there are more of them than 2^32 / k.
+    /// finite, a distance is infinite, or there are more of them than 2^32 / k.
     ///
     /// # Errors
     /// If the GPU fails.
@@ -385,6 +390,9 @@ impl TreeSearch {
         end.record(stream).map_err(&failed)?;
         let keys = stream.clone_dtoh(&neighbors).map_err(&failed)?;
         let visited = stream.clone_dtoh(&visited).map_err(&failed)?;
+        if !are_finite(&keys) {
+            return Ok(None);
+        }
         let neighbors = keys.chunks(k as usize).map(|keys| neighbors_of(keys).to_vec()).collect();
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
         Ok(Some(Searched { neighbors, visited, seconds }))

@@ -34,6 +34,10 @@ const FEW: u32 = 64;
 const GROWTH: u32 = 8;
 /// The fewest candidates for which a query has room.
 const LEAST_ROOM: u32 = 4096;
+/// Unit vectors whose coordinates are nearer to each other are left to the CPU: there the rounding of unit vectors counts.
+const LEAST_SPREAD: f64 = 1e-6;
+/// The most candidates of a batch: their places are 32-bit numbers.
+pub(super) const MOST_FOUND: usize = 1 << 31;
 /// Candidates of the first part.
 const FIRST: u32 = 2048;
 /// Values that are copied to the GPU at a time.
@@ -183,6 +187,9 @@ impl Engine<[f32]> for VectorEngine {
             .map_err(doing.failed())?;
         let most = stream.clone_dtoh(&greatest).map_err(doing.failed())?[0];
         let most = f64::from(most);
+        if is_angular && most != 0.0 && most < LEAST_SPREAD {
+            return Ok(None);
+        }
         if most != 0.0 && !(1.0 / GREATEST..GREATEST).contains(&most) {
             return Ok(None);
         }
@@ -243,11 +250,17 @@ impl Engine<[f32]> for VectorEngine {
             let mut more = More::default();
             for numbers in left.chunks(most) {
                 let asked = Asked { queries, numbers, first: range.start, question };
-                self.batch(&mut lane, &asked, room, &mut found, &mut more)?;
+                let done = self.batch(&mut lane, &asked, room, &mut found, &mut more);
+                if done.is_err() {
+                    // The caller may drop the points: nothing may still read them. What this says is no news.
+                    let _ = lane.stream.synchronize();
+                }
+                done?;
             }
             // Only the answers of range queries have no limit.
             left = more.queries;
-            room = more.room.next_power_of_two();
+            let Some(more) = more.room.checked_next_power_of_two() else { break };
+            room = more;
         }
         self.lanes.put(lane);
         Ok(found)
@@ -286,9 +299,10 @@ impl VectorEngine {
             return Ok(lane.queries as usize);
         }
         let own = lane.batch.as_ref().map_or(0, |batch| batch.candidates.len() * 8);
-        let of_query = room as usize * 8 + self.points.dimension as usize * 6 + 64;
+        // Candidates, and neighbors, which are a quarter of them at most.
+        let of_query = room as usize * 10 + self.points.dimension as usize * 6 + 64;
         let free = self.device.free()? + own;
-        let most = (free / 2 / of_query).min(BATCH as usize);
+        let most = (free / 2 / of_query).min(BATCH as usize).min(MOST_FOUND / room as usize);
         Ok(if most >= COLS as usize { most / COLS as usize * COLS as usize } else { 0 })
     }
 
@@ -483,6 +497,11 @@ struct Asked<'a, Q> {
 struct More {
     queries: Vec<u32>,
     room: u32,
+}
+
+/// Whether all distances are finite: the CPU refuses others.
+pub(super) fn are_finite(keys: &[u64]) -> bool {
+    keys.iter().all(|&key| key == u64::MAX || key >> 32 < u64::from(f32::INFINITY.to_bits()))
 }
 
 /// A key has the bits of a distance above the number of a point: in memory a neighbor, where the lower half comes first, as on all

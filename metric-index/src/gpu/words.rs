@@ -11,7 +11,7 @@ use gpu_runtime::{CudaEvent, CudaSlice, CudaStream, Device, GpuError, Pinned, Po
 use rayon::prelude::*;
 
 use super::engine::{Engine, Found};
-use super::vectors::{neighbors_of, zeros};
+use super::vectors::{MOST_FOUND, neighbors_of, zeros};
 use crate::Question;
 use crate::metric::Formula;
 use crate::points::Points;
@@ -41,7 +41,7 @@ const SECOND_RADIUS: u32 = 3;
 /// A radius beyond all distances. Twice of it is a number, too.
 const FARTHEST: u32 = 1 << 20;
 /// Distances that are counted one by one.
-const MOST_BINS: u32 = 1024;
+const MOST_BINS: u32 = 512;
 /// More queries or neighbors than this are prepared and copied by several threads.
 const MANY: usize = 4096;
 /// Up to this many queries, answers are copied before it is known how long they are.
@@ -253,7 +253,12 @@ impl Engine<str> for WordEngine {
             let mut left = Vec::new();
             let mut more_room = 0;
             for batch in batches(&asked, self.queries_of_batch(&lane, asked.len(), room)?) {
-                let counts = self.batch(&mut lane, batch, room, first, k, &mut found)?;
+                let counts = self.batch(&mut lane, batch, room, first, k, &mut found);
+                if counts.is_err() {
+                    // The caller may drop the words: nothing may still read them. What this says is no news.
+                    let _ = lane.stream.synchronize();
+                }
+                let counts = counts?;
                 let mut too_few = Vec::new();
                 for (asked, count) in batch.iter().zip(counts) {
                     let again = || Asked { codes: asked.codes.clone(), ..*asked };
@@ -277,7 +282,8 @@ impl Engine<str> for WordEngine {
                 }
             }
             asked = left;
-            room = more_room.max(LEAST_ROOM).next_power_of_two();
+            let Some(more) = more_room.max(LEAST_ROOM).checked_next_power_of_two() else { break };
+            room = more;
             if !asked.is_empty() && self.queries_of_batch(&lane, asked.len(), room)? == 0 {
                 // The CPU answers them.
                 break;
@@ -313,10 +319,10 @@ impl WordEngine {
     fn queries_of_batch(&self, lane: &Lane, queries: usize, room: u32) -> Result<usize, GpuError> {
         // To ask for free memory takes longer than a few queries.
         if lane.buffer.len() / 4 >= queries * (room as usize + LONGEST) {
-            return Ok(BATCH);
+            return Ok(BATCH.min(MOST_FOUND / room as usize));
         }
         let free = self.device.free()? + lane.buffer.len() * 4;
-        Ok((free / 2 / (room as usize * 8)).min(BATCH))
+        Ok((free / 2 / (room as usize * 8)).min(BATCH).min(MOST_FOUND / room as usize))
     }
 
     /// The radii with which queries find k words; returns the greatest number of words that one finds.
@@ -378,7 +384,10 @@ impl WordEngine {
         let words = found_at + 2 * asked.len() * room as usize;
         let Lane { stream, buffer, .. } = lane;
         if buffer.len() < words {
-            *buffer = stream.alloc_zeros(words.next_power_of_two()).map_err(&failed)?;
+            // A large buffer is as large as was planned, and never beside the one before.
+            let length = if words < 1 << 24 { words.next_power_of_two() } else { words };
+            *buffer = stream.alloc_zeros(1).map_err(&failed)?;
+            *buffer = stream.alloc_zeros(length).map_err(&failed)?;
         }
         stream.memcpy_htod(&*packed, &mut buffer.slice_mut(..found_at)).map_err(&failed)?;
         let is_short = asked.iter().all(|asked| asked.codes.len() <= SHORT);

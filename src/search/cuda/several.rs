@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gpu_runtime::{Device, GpuError, Pinned};
 
-use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence};
+use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
 use crate::matrix::{Csr, CsrBuilder, row};
 use crate::search::request::Queries;
 use crate::search::{
@@ -114,8 +114,9 @@ impl SeveralGpus {
             }
         }
         let Residence::Resident(part) = &loaded[0].1.rows else { unreachable!("checked above") };
-        // Enough batches for all.
-        let mut chunks = lead.chunks(part, loaded[0].1.budget, queries, k);
+        // Enough batches for all, and none too large for one.
+        let budget = loaded.iter().map(|(_, loaded)| loaded.budget).min().unwrap_or(0);
+        let mut chunks = lead.chunks(part, budget, queries, k);
         let least = working.len() * LANES;
         if chunks.len() < least {
             let size = count.div_ceil(least).max(SMALLEST);
@@ -209,6 +210,7 @@ impl Search for SeveralGpus {
         let lead = &self.engines[0];
         let queries = request.queries((lead.count, lead.training.cols()), &mut sparse);
         let queries = whole_or_none(queries, found)?;
+        let mut tries = 0;
         loop {
             let is_working = |number: &usize| !self.failed[*number].load(Ordering::Relaxed);
             let working: Vec<usize> = (0..self.engines.len()).filter(is_working).collect();
@@ -220,6 +222,14 @@ impl Search for SeveralGpus {
             }
             match self.find(&working, &queries, found) {
                 Ok(report) => return Ok(report),
+                // With less memory it may go on.
+                Err((number, Failed::Gpu(error)))
+                    if error.is_out_of_memory()
+                        && tries < TRIES
+                        && self.engines[number].shrink(&error).is_ok() =>
+                {
+                    tries += 1;
+                }
                 Err((number, Failed::Gpu(error))) => {
                     if !lead.options.fall_back {
                         return whole_or_none(Err(Failed::Gpu(error).into()), found);

@@ -60,6 +60,9 @@ pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> 
             flags.queries.min(10_000),
             flags.seed,
         );
+        if few.is_empty() {
+            return Err(Failure::input(format!("{}: no words in it", path.display())));
+        }
         // As many as are asked for, again and again.
         let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
         let queries: Strings = (0..flags.queries).map(|at| few.point(number(at))).collect();

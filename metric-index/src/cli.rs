@@ -64,7 +64,8 @@ enum Command {
 
 #[derive(Debug, clap::Subcommand)]
 enum Bench {
-    /// The experiments of Barrientos 2011, chapter 3: strategies of several threads, and indexes
+    /// The experiments of Barrientos 2011: chapter 3, strategies of several threads and indexes; with --device cuda,
+    /// chapter 4, searches on a GPU
     Thesis(thesis::Thesis),
     /// Queries that arrive one at a time: throughput and latency against the size of batches
     Online(online::Online),

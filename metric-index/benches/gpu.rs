@@ -21,6 +21,8 @@ use rayon::prelude::*;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
+/// Queries of words that are asked one at a time.
+const ALONE: u32 = 1_000;
 /// Runs of which the median is taken.
 const RUNS: usize = 7;
 
@@ -85,7 +87,19 @@ fn words(device: &Device, text: &str) -> Outcome<()> {
     let ranges = [1.0, 2.0, 3.0].map(Question::Within);
     for question in ranges.into_iter().chain([1, 10, 32].map(Question::Nearest)) {
         let mut line = format!("{:>14}, microseconds a query:", format!("{question:?}"));
-        for count in [1, 32, 1_000, queries.len()] {
+        // One at a time.
+        let (mut times, mut found) = (Vec::new(), 0);
+        for query in 0..ALONE {
+            let one = Subset::new(&queries, vec![query]);
+            let start = Instant::now();
+            let report = search.answer(&one, question, NonZero::<usize>::MIN);
+            times.push(start.elapsed().as_secs_f64());
+            assert_eq!(report.fell_back, 0, "the CPU answered");
+            found += report.answers.iter().flatten().map(Vec::len).sum::<usize>();
+        }
+        times.sort_by(f64::total_cmp);
+        write!(line, "  1: {:.3} ({found})", times[times.len() / 2] * 1e6)?;
+        for count in [32, 1_000, queries.len()] {
             let queries = Subset::new(&queries, (0..u32::try_from(count)?).collect());
             let mut times = Vec::new();
             let mut found = 0;

@@ -47,6 +47,41 @@ __device__ void range_brute(const Space& space, float radius, const Answers& ans
     }
 }
 
+// The points of buckets up to `end` whose cluster is searched, by all threads: `found` gets those within the radius.
+template <unsigned METRIC, typename Space, typename Query, typename Searched, typename Radius, typename Report>
+__device__ void search_buckets(const Space& space, const Query& query, const Clusters& clusters, unsigned end,
+                               const Searched& searched, const Radius& radius, const Report& found) {
+    for (unsigned j = threadIdx.x; j < end; j += blockDim.x) {
+        if (searched(clusters.cluster_of[j])) {
+            const float d = distance<METRIC>(space, query, clusters.count + j);
+            if (d <= radius()) {
+                found(d, clusters.points[clusters.count + j]);
+            }
+        }
+    }
+}
+
+// The points that no pivot excludes, by all threads: `found` gets those within the radius. Point j of the table is point
+// `first + j` of the space.
+template <unsigned METRIC, typename Space, typename Query, typename Report>
+__device__ void search_table(const Space& space, const Query& query, const Pivots& pivots, unsigned first, const Bounds& bounds,
+                             const float* from_pivots, float radius, const Report& found) {
+    const unsigned count = space.count - first;
+    for (unsigned j = threadIdx.x; j < count; j += blockDim.x) {
+        bool excluded = false;
+        for (unsigned p = 0; p < pivots.count && !excluded; p++) {
+            const float of_point = pivots.distances[size_t(p) * count + j];
+            excluded = gap(bounds, of_point, from_pivots[p]) > radius || gap(bounds, from_pivots[p], of_point) > radius;
+        }
+        if (!excluded) {
+            const float d = distance<METRIC>(space, query, first + j);
+            if (d <= radius) {
+                found(d, j);
+            }
+        }
+    }
+}
+
 // Algorithm 12. Shared memory: the query, then a bit for each cluster.
 template <unsigned METRIC, typename Space>
 __device__ void range_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, float radius,
@@ -77,15 +112,9 @@ __device__ void range_clusters(const Space& space, const Clusters& clusters, con
     }
     __syncthreads();
     const unsigned end = clusters.count ? clusters.ends[min(last, clusters.count - 1)] : 0;
-    for (unsigned j = threadIdx.x; j < end; j += blockDim.x) {
-        const unsigned cluster = clusters.cluster_of[j];
-        if (search[cluster / 32] >> cluster % 32 & 1) {
-            const float d = distance<METRIC>(space, query, clusters.count + j);
-            if (d <= radius) {
-                report(answers, blockIdx.x, d, clusters.points[clusters.count + j]);
-            }
-        }
-    }
+    search_buckets<METRIC>(
+        space, query, clusters, end, [&](unsigned cluster) { return search[cluster / 32] >> cluster % 32 & 1; },
+        [&]() { return radius; }, [&](float d, unsigned point) { report(answers, blockIdx.x, d, point); });
 }
 
 // Algorithm 13: a point is excluded by the pivots one after another, by one thread. Shared memory: the query, then its distances
@@ -100,19 +129,8 @@ __device__ void range_pivots(const Space& space, const Pivots& pivots, const Bou
         from_pivots[j] = distance<METRIC>(space, query, pivots.pivots[j]);
     }
     __syncthreads();
-    for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
-        bool excluded = false;
-        for (unsigned p = 0; p < pivots.count && !excluded; p++) {
-            const float of_point = pivots.distances[size_t(p) * space.count + j];
-            excluded = gap(bounds, of_point, from_pivots[p]) > radius || gap(bounds, from_pivots[p], of_point) > radius;
-        }
-        if (!excluded) {
-            const float d = distance<METRIC>(space, query, j);
-            if (d <= radius) {
-                report(answers, blockIdx.x, d, j);
-            }
-        }
-    }
+    search_table<METRIC>(space, query, pivots, 0, bounds, from_pivots, radius,
+                         [&](float d, unsigned point) { report(answers, blockIdx.x, d, point); });
 }
 
 // The same with the pivots of a point shared by the threads of a warp (section 4.1.3, distribution by pivots).
@@ -264,15 +282,10 @@ __device__ void nearest_clusters(const Space& space, const Clusters& clusters, c
         __syncthreads();
         Heap own = {heaps + threadIdx.x, blockDim.x, 0, search.k};
         const unsigned end = clusters.count ? clusters.ends[min(last, clusters.count - 1)] : 0;
-        for (unsigned i = threadIdx.x; i < end; i += blockDim.x) {
-            const unsigned cluster = clusters.cluster_of[i];
-            if (gap(bounds, from_centers[cluster], clusters.radii[cluster]) <= radius) {
-                const float d = distance<METRIC>(space, query, clusters.count + i);
-                if (d <= radius) {
-                    insert(own, key_of(d, clusters.points[clusters.count + i]));
-                }
-            }
-        }
+        search_buckets<METRIC>(
+            space, query, clusters, end,
+            [&](unsigned cluster) { return gap(bounds, from_centers[cluster], clusters.radii[cluster]) <= radius; },
+            [&]() { return radius; }, [&](float d, unsigned point) { insert(own, key_of(d, point)); });
         for (unsigned i = threadIdx.x; i < clusters.count; i += blockDim.x) {
             if (from_centers[i] <= radius) {
                 insert(own, key_of(from_centers[i], clusters.points[i]));
@@ -322,15 +335,9 @@ __device__ void nearest_clusters_decreasing(const Space& space, const Clusters& 
     }
     __syncthreads();
     const unsigned end = clusters.count ? clusters.ends[clusters.count - 1] : 0;
-    for (unsigned i = threadIdx.x; i < end; i += blockDim.x) {
-        const unsigned cluster = clusters.cluster_of[i];
-        if (gap(bounds, from_centers[cluster], clusters.radii[cluster]) <= radius()) {
-            const float d = distance<METRIC>(space, query, clusters.count + i);
-            if (d <= radius()) {
-                found(d, clusters.points[clusters.count + i]);
-            }
-        }
-    }
+    search_buckets<METRIC>(
+        space, query, clusters, end,
+        [&](unsigned cluster) { return gap(bounds, from_centers[cluster], clusters.radii[cluster]) <= radius(); }, radius, found);
     const unsigned count = reduce(search, own, sizes, warp_heaps);
     finish(search, count, warp_heaps);
 }
@@ -351,19 +358,8 @@ __device__ void nearest_pivots(const Space& space, const Pivots& pivots, const B
     float radius = search.first;
     for (;;) {
         Heap own = {heaps + threadIdx.x, blockDim.x, 0, search.k};
-        for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
-            bool excluded = false;
-            for (unsigned p = 0; p < pivots.count && !excluded; p++) {
-                const float of_point = pivots.distances[size_t(p) * space.count + j];
-                excluded = gap(bounds, of_point, from_pivots[p]) > radius || gap(bounds, from_pivots[p], of_point) > radius;
-            }
-            if (!excluded) {
-                const float d = distance<METRIC>(space, query, j);
-                if (d <= radius) {
-                    insert(own, key_of(d, j));
-                }
-            }
-        }
+        search_table<METRIC>(space, query, pivots, 0, bounds, from_pivots, radius,
+                             [&](float d, unsigned point) { insert(own, key_of(d, point)); });
         const unsigned found = reduce(search, own, sizes, warp_heaps);
         if (found >= min(search.k, space.count) || isinf(radius)) {
             finish(search, found, warp_heaps);
@@ -389,6 +385,131 @@ __device__ void nearest_brute(const Space& space, const HeapSearch& search) {
     for (unsigned j = threadIdx.x; j < space.count; j += blockDim.x) {
         insert(own, key_of(distance<METRIC>(space, query, j), j));
     }
+    const unsigned found = reduce(search, own, sizes, warp_heaps);
+    finish(search, found, warp_heaps);
+}
+
+// The *2-Stage* search of Barrientos 2012, section VII-A. Every GPU has all centers (or pivots) first, then its own points; a
+// query's GPU says in the first stage what the others need to know of it, in words of 32 bits.
+struct Stage {
+    // The queries of the launch; the block takes `queries[blockIdx.x]`.
+    const unsigned* queries;
+    // `width` words for each query of the launch.
+    unsigned* said;
+    unsigned width;
+};
+
+// The first stage of a List of Clusters: a bit for each cluster that has to be searched. Shared memory: the query, then those bits.
+template <unsigned METRIC, typename Space>
+__device__ void mark_clusters(const Space& space, const Clusters& clusters, const Bounds& bounds, float radius,
+                              const Stage& stage) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ unsigned last;
+    unsigned* search = reinterpret_cast<unsigned*>(shared + query_bytes(space));
+    const auto query = load(space, stage.queries[blockIdx.x], shared);
+    for (unsigned j = threadIdx.x; j < stage.width; j += blockDim.x) {
+        search[j] = 0;
+    }
+    if (threadIdx.x == 0) {
+        last = clusters.count;
+    }
+    __syncthreads();
+    for (unsigned j = threadIdx.x; j < clusters.count && j <= *static_cast<volatile unsigned*>(&last); j += blockDim.x) {
+        const float d = distance<METRIC>(space, query, j);
+        if (gap(bounds, d, clusters.radii[j]) <= radius) {
+            atomicOr(&search[j / 32], 1u << j % 32);
+        }
+        if (gap(bounds, clusters.radii[j], d) > radius) {
+            atomicMin(&last, j);
+        }
+    }
+    __syncthreads();
+    for (unsigned j = threadIdx.x; j < stage.width; j += blockDim.x) {
+        // A cluster after the last has been marked by a thread that did not know of it yet.
+        const unsigned after = last >= j * 32 + 31 ? ~0u : last < j * 32 ? 0 : ~0u >> (31 - last % 32);
+        stage.said[size_t(blockIdx.x) * stage.width + j] = search[j] & after;
+    }
+}
+
+// The first stage of an SSS-Index: the distances from the pivots. Shared memory: the query.
+template <unsigned METRIC, typename Space>
+__device__ void measure_pivots(const Space& space, const Stage& stage) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const auto query = load(space, stage.queries[blockIdx.x], shared);
+    for (unsigned j = threadIdx.x; j < stage.width; j += blockDim.x) {
+        stage.said[size_t(blockIdx.x) * stage.width + j] = __float_as_uint(distance<METRIC>(space, query, j));
+    }
+}
+
+// The second stage of a List of Clusters. The center of a cluster stands in its bucket, too.
+template <unsigned METRIC, typename Space, typename Query, typename Report>
+__device__ void search_marked(const Space& space, const Query& query, const Clusters& clusters, const Stage& stage, float radius,
+                              const Report& found) {
+    const unsigned* search = stage.said + size_t(blockIdx.x) * stage.width;
+    const unsigned end = clusters.count ? clusters.ends[clusters.count - 1] : 0;
+    search_buckets<METRIC>(
+        space, query, clusters, end, [&](unsigned cluster) { return search[cluster / 32] >> cluster % 32 & 1; },
+        [&]() { return radius; }, found);
+}
+
+// The second stage of an SSS-Index. Shared memory after the query: the distances from the pivots.
+template <unsigned METRIC, typename Space, typename Query, typename Report>
+__device__ void search_measured(const Space& space, const Query& query, const Pivots& pivots, const Bounds& bounds,
+                                const Stage& stage, float radius, float* from_pivots, const Report& found) {
+    for (unsigned i = threadIdx.x; i < stage.width; i += blockDim.x) {
+        from_pivots[i] = __uint_as_float(stage.said[size_t(blockIdx.x) * stage.width + i]);
+    }
+    __syncthreads();
+    search_table<METRIC>(space, query, pivots, pivots.count, bounds, from_pivots, radius,
+                         [&](float d, unsigned point) { found(d, pivots.pivots[point]); });
+}
+
+template <unsigned METRIC, typename Space>
+__device__ void range_marked(const Space& space, const Clusters& clusters, const Stage& stage, float radius,
+                             const Answers& answers) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const unsigned number = stage.queries[blockIdx.x];
+    const auto query = load(space, number, shared);
+    search_marked<METRIC>(space, query, clusters, stage, radius,
+                          [&](float d, unsigned point) { report(answers, number, d, point); });
+}
+
+template <unsigned METRIC, typename Space>
+__device__ void range_measured(const Space& space, const Pivots& pivots, const Bounds& bounds, const Stage& stage, float radius,
+                               const Answers& answers) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    const unsigned number = stage.queries[blockIdx.x];
+    const auto query = load(space, number, shared);
+    search_measured<METRIC>(space, query, pivots, bounds, stage, radius, reinterpret_cast<float*>(shared + query_bytes(space)),
+                            [&](float d, unsigned point) { report(answers, number, d, point); });
+}
+
+// Shared memory: the query, the heaps of a warp, the sizes of heaps.
+template <unsigned METRIC, typename Space>
+__device__ void nearest_marked(const Space& space, const Clusters& clusters, const Stage& stage, const HeapSearch& search) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned long long* warp_heaps = reinterpret_cast<unsigned long long*>(shared + query_bytes(space));
+    unsigned* sizes = reinterpret_cast<unsigned*>(warp_heaps + 32 * search.k);
+    const auto query = load(space, stage.queries[blockIdx.x], shared);
+    Heap own = {search.heaps + size_t(blockIdx.x) * blockDim.x * search.k + threadIdx.x, blockDim.x, 0, search.k};
+    search_marked<METRIC>(space, query, clusters, stage, search.first,
+                          [&](float d, unsigned point) { insert(own, key_of(d, point)); });
+    const unsigned found = reduce(search, own, sizes, warp_heaps);
+    finish(search, found, warp_heaps);
+}
+
+// Shared memory: the query, the heaps of a warp, the distances of the pivots, the sizes of heaps.
+template <unsigned METRIC, typename Space>
+__device__ void nearest_measured(const Space& space, const Pivots& pivots, const Bounds& bounds, const Stage& stage,
+                                 const HeapSearch& search) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned long long* warp_heaps = reinterpret_cast<unsigned long long*>(shared + query_bytes(space));
+    float* from_pivots = reinterpret_cast<float*>(warp_heaps + 32 * search.k);
+    unsigned* sizes = reinterpret_cast<unsigned*>(from_pivots + pivots.count);
+    const auto query = load(space, stage.queries[blockIdx.x], shared);
+    Heap own = {search.heaps + size_t(blockIdx.x) * blockDim.x * search.k + threadIdx.x, blockDim.x, 0, search.k};
+    search_measured<METRIC>(space, query, pivots, bounds, stage, search.first, from_pivots,
+                            [&](float d, unsigned point) { insert(own, key_of(d, point)); });
     const unsigned found = reduce(search, own, sizes, warp_heaps);
     finish(search, found, warp_heaps);
 }
@@ -425,6 +546,28 @@ __device__ void nearest_brute(const Space& space, const HeapSearch& search) {
     }                                                                                                                   \
     extern "C" __global__ void nearest_brute_##NAME(SPACE space, HeapSearch search) {                                   \
         nearest_brute<METRIC>(space, search);                                                                           \
+    }                                                                                                                   \
+    extern "C" __global__ void mark_clusters_##NAME(SPACE space, Clusters clusters, Bounds bounds, float radius,        \
+                                                    Stage stage) {                                                      \
+        mark_clusters<METRIC>(space, clusters, bounds, radius, stage);                                                  \
+    }                                                                                                                   \
+    extern "C" __global__ void measure_pivots_##NAME(SPACE space, Stage stage) {                                        \
+        measure_pivots<METRIC>(space, stage);                                                                           \
+    }                                                                                                                   \
+    extern "C" __global__ void range_marked_##NAME(SPACE space, Clusters clusters, Stage stage, float radius,           \
+                                                   Answers answers) {                                                   \
+        range_marked<METRIC>(space, clusters, stage, radius, answers);                                                  \
+    }                                                                                                                   \
+    extern "C" __global__ void range_measured_##NAME(SPACE space, Pivots pivots, Bounds bounds, Stage stage,            \
+                                                     float radius, Answers answers) {                                   \
+        range_measured<METRIC>(space, pivots, bounds, stage, radius, answers);                                          \
+    }                                                                                                                   \
+    extern "C" __global__ void nearest_marked_##NAME(SPACE space, Clusters clusters, Stage stage, HeapSearch search) {  \
+        nearest_marked<METRIC>(space, clusters, stage, search);                                                         \
+    }                                                                                                                   \
+    extern "C" __global__ void nearest_measured_##NAME(SPACE space, Pivots pivots, Bounds bounds, Stage stage,          \
+                                                       HeapSearch search) {                                             \
+        nearest_measured<METRIC>(space, pivots, bounds, stage, search);                                                 \
     }
 
 KERNELS(euclidean, EUCLIDEAN, VectorSpace)

@@ -120,6 +120,7 @@ extern "C" __global__ void __launch_bounds__(256)
 //                                                       2^-23 of the greatest of 17
 //   2^-23 (N^2 + |q| N)                                 |x|^2/2 and the difference, rounded
 //   2^-22 (|q| + N)^2 / 2                               distances that are the same f32
+//   r (|q| + N + r), r = 2^-48 scale                    unit vectors, rounded in f64 here and where distances are measured
 //
 // which together bound the difference of the computed v of two points that must not change places. 2^-130 covers what underflows.
 extern "C" __global__ void __launch_bounds__(128)
@@ -160,9 +161,11 @@ extern "C" __global__ void __launch_bounds__(128)
     unfit = total(2);
     const double length = sqrt(square) * (1 + 1e-9), of_points = greatest[1], of_rounding = greatest[0];
     const double wide = (length + error) * (of_points + of_rounding) + of_points * of_points / 2;
+    const double of_units = is_angular ? 0x1p-48 * scale : 0;
     const double slack = error * of_points + (length + error) * of_rounding + (dimension + 32) * 0x1p-22 * wide +
                          0x1p-23 * (of_points * of_points + length * of_points) +
-                         0x1p-23 * (length + of_points) * (length + of_points) + 0x1p-130;
+                         0x1p-23 * (length + of_points) * (length + of_points) + of_units * (length + of_points + of_units) +
+                         0x1p-130;
     Query state = {__int_as_float(0x7F800000), __double2float_ru(2 * slack * (1 + 1e-6)), 0, ANSWERED};
     if (radius >= 0) {
         double reach = radius * (1 + 1e-6) + 1e-8 * is_angular;

@@ -165,6 +165,60 @@ extern "C" __global__ void __launch_bounds__(WORD_THREADS)
     within<unsigned long long>(words, queries, counts, found, room, chunk);
 }
 
+// A query that comes with the launch, so that no copy is waited for.
+struct OneQuery {
+    unsigned char codes[64];
+    unsigned length, set, radius;
+};
+
+// The words within the radius of one query, a thread a word. answer: in the host's memory, how many they are, then up to `room` of
+// them. state: two zeros, which stay.
+template <typename Bits>
+__device__ void within_of_one(const Words& words, const OneQuery& query, unsigned* state, unsigned long long* answer, unsigned room) {
+    __shared__ Bits places[CODES];
+    const unsigned place = blockIdx.x * WORD_THREADS + threadIdx.x;
+    bool near = false;
+    if (place < words.count) {
+        const unsigned set = words.sets[place], length = words.lengths[place];
+        const unsigned apart = length > query.length ? length - query.length : query.length - length;
+        near = apart <= query.radius && __popc(set ^ query.set) <= 2 * query.radius;
+    }
+    static_assert(WORD_THREADS == CODES, "a thread a code");
+    places[threadIdx.x] = 0;
+    if (__syncthreads_or(near)) {
+        if (threadIdx.x < query.length && query.codes[threadIdx.x] != 255) {
+            atomicOr(&places[query.codes[threadIdx.x]], Bits(1) << threadIdx.x);
+        }
+        __syncthreads();
+        const unsigned distance = near ? edit_distance(words, place, places, query.length) : ~0u;
+        if (distance <= query.radius) {
+            const unsigned to = atomicAdd(&state[0], 1);
+            if (to < room) {
+                answer[1 + to] = static_cast<unsigned long long>(__float_as_uint(static_cast<float>(distance))) << 32 | words.points[place];
+            }
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        __threadfence();
+        if (atomicAdd(&state[1], 1) == gridDim.x - 1) {
+            // The last block.
+            answer[0] = atomicExch(&state[0], 0);
+            atomicExch(&state[1], 0);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(WORD_THREADS)
+    words_within_one_32(Words words, OneQuery query, unsigned* state, unsigned long long* answer, unsigned room) {
+    within_of_one<unsigned>(words, query, state, answer, room);
+}
+
+extern "C" __global__ void __launch_bounds__(WORD_THREADS)
+    words_within_one_64(Words words, OneQuery query, unsigned* state, unsigned long long* answer, unsigned room) {
+    within_of_one<unsigned long long>(words, query, state, answer, room);
+}
+
 // How many words are at each distance from each query, up to the last of `bins`, which counts all beyond.
 template <typename Bits>
 __device__ void distances(const Words& words, const WordQueries& queries, unsigned* histograms, unsigned bins, unsigned chunk) {

@@ -17,7 +17,7 @@ use metric_index::index::{
     BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, SssIndex, VpTree,
 };
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
-use metric_index::points::{Points, Strings, Vectors};
+use metric_index::points::{Points, Strings, Subset, Vectors};
 use metric_index::stored::save;
 
 const NEEDS: &str = "needs a GPU";
@@ -71,6 +71,16 @@ where
                 answer.as_ref().map(bits).map_err(|error| format!("{error:?}")),
                 expected.as_ref().map(bits).map_err(|error| format!("{error:?}")),
                 "{name}, {question:?}, query {query}"
+            );
+        }
+        // One at a time.
+        for query in 0..u32::try_from(queries.len().min(10)).unwrap() {
+            let one = Subset::new(queries, vec![query]);
+            let found = search.answer(&one, question, threads());
+            assert_eq!(
+                format!("{:?}", found.answers[0]),
+                format!("{:?}", expected[query as usize]),
+                "{name}, {question:?}, query {query} alone"
             );
         }
         println!("{name}, {question:?}: {} of {} fell back", found.fell_back, answers.len());
@@ -209,6 +219,21 @@ fn ties_duplicates_and_what_is_no_query() {
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
                 assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()));
+            }
+        }
+        // Unit vectors that are hardly apart.
+        for spread in [1e-3f32, 1e-6, 1e-8, 1e-11, 1e-15, 1e-20] {
+            let near = |seed| {
+                let mut values: Vec<f32> =
+                    gaussian(3_000, 5, seed).values().iter().map(|x| x * spread).collect();
+                values.chunks_mut(5).for_each(|vector| vector[0] = 1.0);
+                Vectors::new(values, 5).unwrap()
+            };
+            let (points, queries) = (near(1), near(2));
+            let index = brute(&points, metric);
+            if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
+                let found = search.answer(&&queries, Question::Nearest(7), threads());
+                assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()), "{spread}");
             }
         }
         let mut far = gaussian(3_000, 5, 8).values().to_vec();
@@ -402,11 +427,11 @@ where
     assert!(plain.range(queries, radius, Method::Clusters).unwrap().is_none());
 }
 
-/// 1-Stage on one GPU, which stands for several.
+/// 1-Stage and 2-Stage on one GPU, which stands for several.
 #[test]
 #[ignore = "needs a GPU"]
 fn barrientos_on_several_gpus() {
-    use barrientos::{Method, OneStage};
+    use barrientos::{Method, OneStage, Radii, TwoStage};
     fn compare<S: Points + Clone, M: Metric<S::Point> + Copy>(
         points: &S,
         queries: &S,
@@ -438,12 +463,39 @@ fn barrientos_on_several_gpus() {
                     }
                 }
             }
+            let clusters = TwoStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
+            let pivots = [5, 0, 17];
+            let pivots = TwoStage::pivots(&devices[..gpus], (points, &metric), &pivots, 64)
+                .unwrap()
+                .unwrap();
+            for (search, name) in [(&clusters, "clusters"), (&pivots, "pivots")] {
+                for radius in [0.0, radius, 2.0 * radius] {
+                    let (found, _) = search.range(queries, radius).unwrap().unwrap();
+                    let expected = index.within_many(queries, radius, threads());
+                    assert_eq!(found.len(), queries.len());
+                    for (found, expected) in found.iter().zip(expected) {
+                        assert_eq!(found, &expected.unwrap(), "2-Stage, {name} on {gpus} GPUs");
+                    }
+                }
+                let zero = Radii { first: 0.0, step: radius / 4.0 };
+                for (k, radii) in [(1, radii), (8, radii), (40, radii), (8, zero)] {
+                    let (found, _) = search.nearest(queries, k, radii).unwrap().unwrap();
+                    let expected = index.nearest_many(queries, k as usize, threads());
+                    assert_eq!(found.len(), queries.len());
+                    for (found, expected) in found.iter().zip(expected) {
+                        let expected = expected.unwrap();
+                        assert_eq!(found, &expected, "2-Stage, {name} k={k} on {gpus} GPUs");
+                    }
+                }
+            }
         }
     }
     let (points, queries) = clustered(3_000, 200, 5);
     compare(&points, &queries, Euclidean, 0.8);
     compare(&whole(500, 3, 1), &whole(50, 3, 2), Euclidean, 1.0);
     compare(&words(1_500, "abcde", 8, 1), &words(100, "abcdef", 8, 2), Edit, 2.0);
+    // Fewer queries than GPUs, and k beyond the points.
+    compare(&words(30, "abc", 4, 1), &words(2, "abc", 4, 2), Edit, 1.0);
 }
 
 #[test]

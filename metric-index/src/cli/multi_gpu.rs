@@ -11,7 +11,8 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use metric_index::Question;
 use metric_index::generate::held_out;
-use metric_index::gpu::barrientos::{Method, OneStage, learn_radii};
+use metric_index::gpu::barrientos::{Method, OneStage, Radii, TwoStage, learn_radii};
+
 use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
 use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
 use metric_index::metric::{Edit, Euclidean};
@@ -93,7 +94,7 @@ impl MultiGpu {
             let size = ClusterSize::Points(32);
             let list = ListOfClusters::build(index.points(), Edit, size).map_err(refused)?;
             for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
-                self.one_stage(&devices, &list, &queries, question, &mut all)?;
+                self.stages(&devices, &list, &queries, question, &mut all)?;
             }
         }
         let shape = super::cordeiro::shape_of(&self.shape);
@@ -172,8 +173,8 @@ impl MultiGpu {
 }
 
 impl MultiGpu {
-    /// The List of Clusters of Barrientos 2012, 1-Stage.
-    fn one_stage(
+    /// The List of Clusters of Barrientos 2012, 1-Stage and 2-Stage.
+    fn stages(
         &self,
         devices: &[Device],
         list: &ListOfClusters<&Strings, Edit>,
@@ -185,46 +186,61 @@ impl MultiGpu {
         const THREADS: u32 = 128;
         let none = || Failure::input("the List of Clusters does not take such words".to_owned());
         let (what, radii) = match question {
-            Question::Within(radius) => (format!("radius {radius}"), None),
+            Question::Within(radius) => {
+                (format!("radius {radius}"), Radii { first: radius, step: 0.0 })
+            }
             Question::Nearest(k) => {
-                (format!("{k} nearest"), Some(learn_radii(list, k).map_err(refused)?))
+                (format!("{k} nearest"), learn_radii(list, k).map_err(refused)?)
             }
         };
-        let mut one: Option<(f64, f64)> = None;
-        for gpus in 1..=devices.len() {
-            let search = OneStage::clusters(&devices[..gpus], list, THREADS);
-            let search = search.map_err(Failure::gpu)?.ok_or_else(none)?;
-            let mut times = Vec::new();
-            for _ in 0..=self.runs.get() {
-                let start = Instant::now();
-                let found = match (question, radii) {
-                    (Question::Nearest(k), Some(radii)) => {
-                        let k = u32::try_from(k).unwrap_or(u32::MAX);
-                        search.nearest(queries, k, Method::Clusters, radii)
-                    }
-                    (Question::Nearest(_), None) => Ok(None),
-                    (Question::Within(radius), _) => {
-                        search.range(queries, radius, Method::Clusters)
-                    }
-                };
-                let (_, seconds) = found.map_err(Failure::gpu)?.ok_or_else(none)?;
-                times.push((start.elapsed().as_secs_f64() * 1e3, seconds * 1e3));
+        let few = |k| u32::try_from(k).unwrap_or(u32::MAX);
+        for (layout, is_one) in
+            [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
+        {
+            let mut one: Option<(f64, f64)> = None;
+            for gpus in 1..=devices.len() {
+                let devices = &devices[..gpus];
+                let one_stage = is_one.then(|| OneStage::clusters(devices, list, THREADS));
+                let two_stage = (!is_one).then(|| TwoStage::clusters(devices, list, THREADS));
+                let one_stage = one_stage.transpose().map_err(Failure::gpu)?.flatten();
+                let two_stage = two_stage.transpose().map_err(Failure::gpu)?.flatten();
+                let mut times = Vec::new();
+                for _ in 0..=self.runs.get() {
+                    let start = Instant::now();
+                    let found = match (&one_stage, &two_stage, question) {
+                        (Some(search), _, Question::Nearest(k)) => {
+                            search.nearest(queries, few(k), Method::Clusters, radii)
+                        }
+                        (Some(search), _, Question::Within(radius)) => {
+                            search.range(queries, radius, Method::Clusters)
+                        }
+                        (None, Some(search), Question::Nearest(k)) => {
+                            search.nearest(queries, few(k), radii)
+                        }
+                        (None, Some(search), Question::Within(radius)) => {
+                            search.range(queries, radius)
+                        }
+                        (None, None, _) => Ok(None),
+                    };
+                    let (_, seconds) = found.map_err(Failure::gpu)?.ok_or_else(none)?;
+                    times.push((start.elapsed().as_secs_f64() * 1e3, seconds * 1e3));
+                }
+                // The first run warms up.
+                times.remove(0);
+                times.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let (host, kernel) = times[times.len() / 2];
+                let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
+                all.push(Measured {
+                    what: format!("{} words, {what}", list.len()),
+                    gpus,
+                    layout,
+                    queries: queries.len(),
+                    host_milliseconds: host,
+                    kernel_milliseconds: kernel,
+                    host_speedup: host_one / host,
+                    kernel_speedup: kernel_one / kernel,
+                });
             }
-            // The first run warms up.
-            times.remove(0);
-            times.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let (host, kernel) = times[times.len() / 2];
-            let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
-            all.push(Measured {
-                what: format!("{} words, {what}", list.len()),
-                gpus,
-                layout: "List of Clusters, 1-Stage",
-                queries: queries.len(),
-                host_milliseconds: host,
-                kernel_milliseconds: kernel,
-                host_speedup: host_one / host,
-                kernel_speedup: kernel_one / kernel,
-            });
         }
         Ok(())
     }

@@ -18,12 +18,20 @@ use crate::neighbor::Neighbor;
 use crate::points::{Points, Subset};
 use crate::prune::Bounds;
 
+mod columns;
 mod launch;
+mod one_stage;
+mod two_stage;
 
+pub use columns::InColumns;
+#[doc(hidden)]
+pub use columns::{Columns, Like, Rows};
+pub use one_stage::OneStage;
+pub use two_stage::TwoStage;
+
+use columns::WORD_BYTES;
 use launch::{By, Clusters, Errors, HeapSearch, Kernels, Space, VectorSpace, WordSpace, address};
 
-/// Bytes of a query of words: its length, then its characters.
-const WORD_BYTES: usize = 65;
 /// The most queries of a launch of a search that keeps all distances.
 const SORTED_AT_ONCE: u32 = 64;
 /// The most queries of a launch of a search with heaps.
@@ -136,101 +144,6 @@ struct StoredPivots {
 /// The answers to queries, and the time of the kernels in seconds.
 pub type Timed = (Vec<Vec<Neighbor>>, f64);
 
-/// Points that these searches take.
-pub trait InColumns {
-    /// Points in an order, in columns; `None` if they are not taken.
-    #[doc(hidden)]
-    fn columns<S: Points<Point = Self>>(points: &S, order: &[u32]) -> Option<Columns>;
-
-    /// Queries; `None` if one is not taken.
-    #[doc(hidden)]
-    fn rows<S: Points<Point = Self>>(queries: &S, like: &Like<'_>) -> Option<Rows>;
-}
-
-/// Points in columns.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Columns {
-    Vectors { values: Vec<f32>, dimension: u32 },
-    Words { characters: Vec<u8>, lengths: Vec<u8>, longest: u32, codes: Box<Codes> },
-}
-
-/// What queries have to be like.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Like<'a> {
-    Vectors(u32),
-    Words(&'a Codes),
-}
-
-/// Queries, one after another.
-#[doc(hidden)]
-#[derive(Debug)]
-pub enum Rows {
-    Vectors(Vec<f32>),
-    Words(Vec<u8>),
-}
-
-impl InColumns for [f32] {
-    fn columns<S: Points<Point = [f32]>>(points: &S, order: &[u32]) -> Option<Columns> {
-        let dimension = order.first().map_or(0, |&first| points.point(first).len());
-        let mut values = vec![0.0; order.len() * dimension];
-        for (place, &number) in order.iter().enumerate() {
-            let point = points.point(number);
-            if point.len() != dimension {
-                return None;
-            }
-            for (i, &value) in point.iter().enumerate() {
-                values[i * order.len() + place] = value;
-            }
-        }
-        Some(Columns::Vectors { values, dimension: u32::try_from(dimension).ok()? })
-    }
-
-    fn rows<S: Points<Point = [f32]>>(queries: &S, like: &Like<'_>) -> Option<Rows> {
-        let Like::Vectors(dimension) = *like else { return None };
-        let mut values = Vec::with_capacity(queries.len() * dimension as usize);
-        for query in 0..u32::try_from(queries.len()).ok()? {
-            let query = queries.point(query);
-            let is_taken = query.len() == dimension as usize && query.iter().all(|x| x.is_finite());
-            is_taken.then(|| values.extend_from_slice(query))?;
-        }
-        Some(Rows::Vectors(values))
-    }
-}
-
-impl InColumns for str {
-    fn columns<S: Points<Point = Self>>(points: &S, order: &[u32]) -> Option<Columns> {
-        let codes = Codes::of(points, u32::try_from(points.len()).ok()?);
-        let word = |&number: &u32| -> Vec<u8> {
-            points.point(number).chars().map(|character| codes.get(character)).collect()
-        };
-        let words: Vec<Vec<u8>> = order.iter().map(word).collect();
-        let lengths = words.iter().map(|word| u8::try_from(word.len()).ok());
-        let lengths: Vec<u8> = lengths.collect::<Option<_>>()?;
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        let mut characters = vec![0; usize::from(longest) * words.len()];
-        for (place, word) in words.iter().enumerate() {
-            for (i, &code) in word.iter().enumerate() {
-                characters[i * words.len() + place] = code;
-            }
-        }
-        let (longest, codes) = (longest.into(), Box::new(codes));
-        Some(Columns::Words { characters, lengths, longest, codes })
-    }
-
-    fn rows<S: Points<Point = Self>>(queries: &S, like: &Like<'_>) -> Option<Rows> {
-        let Like::Words(codes) = like else { return None };
-        let mut rows = vec![0; queries.len() * WORD_BYTES];
-        for (query, row) in (0..).zip(rows.chunks_mut(WORD_BYTES)) {
-            let own = codes.of_query(queries.point(query), WORD_BYTES - 1)?;
-            row[0] = u8::try_from(own.len()).ok()?;
-            row[1..=own.len()].copy_from_slice(&own);
-        }
-        Some(Rows::Words(rows))
-    }
-}
-
 impl Searcher {
     /// Points without anything that excludes them; `None` if they are not taken. A block has `threads` threads, a multiple of 32 up
     /// to 1,024.
@@ -285,24 +198,33 @@ impl Searcher {
             ends.push(u32::try_from(bucket.len()).expect("not more than points"));
         }
         let order: Vec<u32> = centers.iter().chain(&bucket).copied().collect();
-        let Some(mut searcher) =
-            Self::upload(device, (list.points(), list.metric()), &order, threads)?
-        else {
+        Self::of_clusters(device, (list.points(), list.metric()), &order, (&radii, &ends), threads)
+    }
+
+    /// Clusters of given radii: `order` has their centers, then their buckets, which end at `ends`.
+    fn of_clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
+        device: &Device,
+        points: (&S, &M),
+        order: &[u32],
+        (radii, ends): (&[f32], &[u32]),
+        threads: u32,
+    ) -> Result<Option<Self>, GpuError> {
+        let Some(mut searcher) = Self::upload(device, points, order, threads)? else {
             return Ok(None);
         };
-        let mut cluster_of = Vec::with_capacity(bucket.len());
+        let mut cluster_of = Vec::with_capacity(order.len() - radii.len());
         let mut start = 0;
-        for (cluster, &end) in (0u32..).zip(&ends) {
+        for (cluster, &end) in (0u32..).zip(ends) {
             cluster_of.extend((start..end).map(|_| cluster));
             start = end;
         }
         let (device, stream) = (&searcher.device, &searcher.stream);
         searcher.clusters = Some(StoredClusters {
             count: u32::try_from(radii.len()).expect("not more than points"),
-            radii: copied(device, stream, &radii)?,
-            ends: copied(device, stream, &ends)?,
+            radii: copied(device, stream, radii)?,
+            ends: copied(device, stream, ends)?,
             cluster_of: copied(device, stream, &cluster_of)?,
-            points: copied(device, stream, &order)?,
+            points: copied(device, stream, order)?,
         });
         Ok(Some(searcher))
     }
@@ -465,8 +387,6 @@ impl Searcher {
         radius: f32,
         method: Method,
     ) -> Result<Option<Timed>, GpuError> {
-        let (failed, stream) =
-            (self.device.doing("answering range queries").failed(), &self.stream);
         let (Some(by), Some(rows)) = (self.by(method), self.rows(queries)?) else {
             return Ok(None);
         };
@@ -475,6 +395,21 @@ impl Searcher {
         if space.query_bytes() + by.range_bytes() > self.kernels.shared || count == 0 {
             return Ok((count == 0).then(|| (Vec::new(), 0.0)));
         }
+        let asked = (count, self.threads, radius);
+        self.gathered(count, |there| {
+            let by = (&space, &by, &self.errors);
+            launch::range(&self.kernels, &self.stream, by, asked, there)
+        })
+    }
+
+    /// The neighbors that a launch reports for so many queries, sorted. It is launched again with more room if there are more.
+    fn gathered(
+        &self,
+        count: u32,
+        launch: impl Fn(&launch::Found) -> launch::Launched,
+    ) -> Result<Option<Timed>, GpuError> {
+        let (failed, stream) =
+            (self.device.doing("answering range queries").failed(), &self.stream);
         let mut room = 1024u32.min(self.count.max(1));
         loop {
             let mut counts = zeros::<u32>(stream, count as usize, self.device.doing("counting"))?;
@@ -488,9 +423,7 @@ impl Searcher {
                 neighbors: address(stream, &found),
                 room,
             };
-            let asked = (count, self.threads, radius);
-            launch::range(&self.kernels, stream, (&space, &by, &self.errors), asked, &there)
-                .map_err(&failed)?;
+            launch(&there).map_err(&failed)?;
             end.record(stream).map_err(&failed)?;
             let counts = stream.clone_dtoh(&counts).map_err(&failed)?;
             let most = counts.iter().copied().max().unwrap_or(0);
@@ -508,7 +441,7 @@ impl Searcher {
                 near.sort_unstable();
                 near
             };
-            let answers = keys.chunks(room as usize).zip(&counts).map(answer).collect();
+            let answers = own.map(answer).collect();
             let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
             return Ok(Some((answers, seconds)));
         }
@@ -533,8 +466,11 @@ impl Searcher {
         };
         let k = k.min(self.count);
         let shared = self.space(&rows, 0).query_bytes() + by.heap_bytes(k, self.threads);
-        if shared > self.kernels.shared || k == 0 {
+        if shared > self.kernels.shared {
             return Ok(None);
+        }
+        if k == 0 {
+            return Ok(Some((vec![Vec::new(); queries.len()], 0.0)));
         }
         let count = u32::try_from(queries.len()).expect("fewer than 2^32 queries");
         let at_once = if method == Method::Sort { SORTED_AT_ONCE } else { HEAPS_AT_ONCE };
@@ -551,11 +487,7 @@ impl Searcher {
             if !are_finite(&keys) {
                 return Ok(None);
             }
-            let near = |keys: &[u64]| {
-                let found = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
-                neighbors_of(&keys[..found]).to_vec()
-            };
-            answers.extend(keys.chunks(k as usize).map(near));
+            answers.extend(keys.chunks(k as usize).map(nearest_of));
         }
         Ok(Some((answers, seconds)))
     }
@@ -637,124 +569,10 @@ impl Searcher {
     }
 }
 
-/// The *1-Stage* search of Barrientos 2012 (section VII): clusters, or points with their pivots, are dealt to several GPUs, each
-/// answers every query, and the answers are merged.
-#[derive(Debug)]
-pub struct OneStage {
-    /// Searchers, and for those whose points are numbered anew the number of the first.
-    shares: Vec<(Searcher, Option<u32>)>,
-}
-
-impl OneStage {
-    /// A List of Clusters on several GPUs. `None` as [`Searcher::clusters`], or without GPUs.
-    ///
-    /// # Errors
-    /// If a GPU fails.
-    ///
-    /// # Panics
-    /// As [`Searcher::brute`].
-    pub fn clusters<S: Points<Point: InColumns>, M: Metric<S::Point>>(
-        devices: &[Device],
-        list: &ListOfClusters<S, M>,
-        threads: u32,
-    ) -> Result<Option<Self>, GpuError> {
-        let mut shares = Vec::new();
-        for (gpu, device) in devices.iter().enumerate() {
-            let share = (gpu, devices.len());
-            let Some(searcher) = Searcher::share_of_clusters(device, list, threads, share)? else {
-                return Ok(None);
-            };
-            shares.push((searcher, None));
-        }
-        Ok((!shares.is_empty()).then_some(Self { shares }))
-    }
-
-    /// An SSS-Index on several GPUs, each with so many pivots among its own points. `None` as [`Searcher::pivots`], or without GPUs.
-    ///
-    /// # Errors
-    /// If a GPU fails.
-    ///
-    /// # Panics
-    /// As [`Searcher::brute`].
-    pub fn pivots<S: Points<Point: InColumns>, M: Metric<S::Point>>(
-        devices: &[Device],
-        (points, metric): (&S, &M),
-        pivots: u32,
-        threads: u32,
-    ) -> Result<Option<Self>, GpuError> {
-        let mut shares = Vec::new();
-        for (gpu, device) in devices.iter().enumerate() {
-            let share = Subset::every(points, gpu, devices.len());
-            let most = u32::try_from(share.len()).expect("fewer than 2^32 points");
-            let pivots: Vec<u32> = (0..pivots.min(most)).collect();
-            let own = Searcher::pivots(device, (&share, metric), &pivots, threads)?;
-            let Some(searcher) = own else { return Ok(None) };
-            shares.push((searcher, Some(u32::try_from(gpu).expect("a few"))));
-        }
-        Ok((!shares.is_empty()).then_some(Self { shares }))
-    }
-
-    /// As [`Searcher::range`]; the time is that of the GPU that took longest.
-    ///
-    /// # Errors
-    /// If a GPU fails.
-    ///
-    /// # Panics
-    /// As [`Searcher::range`].
-    pub fn range<Q: Points<Point: InColumns>>(
-        &self,
-        queries: &Q,
-        radius: f32,
-        method: Method,
-    ) -> Result<Option<Timed>, GpuError> {
-        self.merged(usize::MAX, |searcher| searcher.range(queries, radius, method))
-    }
-
-    /// As [`Searcher::nearest`]; the time is that of the GPU that took longest.
-    ///
-    /// # Errors
-    /// If a GPU fails.
-    ///
-    /// # Panics
-    /// As [`Searcher::nearest`].
-    pub fn nearest<Q: Points<Point: InColumns>>(
-        &self,
-        queries: &Q,
-        k: u32,
-        method: Method,
-        radii: Radii,
-    ) -> Result<Option<Timed>, GpuError> {
-        self.merged(k as usize, |searcher| searcher.nearest(queries, k, method, radii))
-    }
-
-    /// Asks all GPUs at the same time, and merges what they find.
-    fn merged(
-        &self,
-        k: usize,
-        ask: impl Fn(&Searcher) -> Result<Option<Timed>, GpuError> + Sync,
-    ) -> Result<Option<Timed>, GpuError> {
-        let shares: Vec<&(Searcher, Option<u32>)> = self.shares.iter().collect();
-        let found = super::together(&shares, |(searcher, _)| ask(searcher));
-        let (mut all, mut slowest) = (Vec::new(), 0f64);
-        let step = u32::try_from(self.shares.len()).expect("a few");
-        for (found, (_, first)) in found.into_iter().zip(&self.shares) {
-            let Some((answers, seconds)) = found? else { return Ok(None) };
-            slowest = slowest.max(seconds);
-            all.resize_with(answers.len(), Vec::new);
-            for (all, answer) in all.iter_mut().zip(answers) {
-                let number = |near: Neighbor| match first {
-                    Some(first) => Neighbor { point: first + near.point * step, ..near },
-                    None => near,
-                };
-                all.extend(answer.into_iter().map(number));
-            }
-        }
-        for answer in &mut all {
-            answer.sort_unstable();
-            answer.truncate(k);
-        }
-        Ok(Some((all, slowest)))
-    }
+/// The neighbors before the keys that stand for none.
+fn nearest_of(keys: &[u64]) -> Vec<Neighbor> {
+    let found = keys.iter().position(|&key| key == u64::MAX).unwrap_or(keys.len());
+    neighbors_of(&keys[..found]).to_vec()
 }
 
 /// Queries on the GPU.

@@ -34,8 +34,6 @@ const FEW: u32 = 64;
 const GROWTH: u32 = 8;
 /// The fewest candidates for which a query has room.
 const LEAST_ROOM: u32 = 4096;
-/// Unit vectors whose coordinates are nearer to each other are left to the CPU: there the rounding of unit vectors counts.
-const LEAST_SPREAD: f64 = 1e-6;
 /// The most candidates of a batch: their places are 32-bit numbers.
 pub(super) const MOST_FOUND: usize = 1 << 31;
 /// Candidates of the first part.
@@ -187,9 +185,6 @@ impl Engine<[f32]> for VectorEngine {
             .map_err(doing.failed())?;
         let most = stream.clone_dtoh(&greatest).map_err(doing.failed())?[0];
         let most = f64::from(most);
-        if is_angular && most != 0.0 && most < LEAST_SPREAD {
-            return Ok(None);
-        }
         if most != 0.0 && !(1.0 / GREATEST..GREATEST).contains(&most) {
             return Ok(None);
         }

@@ -14,11 +14,12 @@ use super::engine::{Engine, Found};
 use super::vectors::{MOST_FOUND, neighbors_of, zeros};
 use crate::Question;
 use crate::metric::Formula;
+use crate::neighbor::Neighbor;
 use crate::points::Points;
 
 mod launch;
 
-use launch::{Kernels, Queries, Stored, Words};
+use launch::{Kernels, OneQuery, Queries, Stored, Words};
 
 /// Words that are stored together.
 const LANES: usize = 32;
@@ -69,6 +70,8 @@ struct Lane {
     neighbors: Pinned<u64>,
     /// See [`Queries`].
     buffer: CudaSlice<u32>,
+    /// Two zeros: the counters of a search for one query.
+    state: CudaSlice<u32>,
 }
 
 impl Lane {
@@ -80,6 +83,7 @@ impl Lane {
             packed: Pinned::new(device),
             neighbors: Pinned::new(device),
             buffer: zeros(&stream, 1, doing)?,
+            state: zeros(&stream, 2, doing)?,
             stream,
         })
     }
@@ -300,6 +304,11 @@ impl Engine<str> for WordEngine {
     }
 }
 
+/// Whether a batch is one query that is answered without copies.
+fn is_alone(queries: usize, room: u32) -> bool {
+    queries == 1 && room == LEAST_ROOM
+}
+
 /// Queries of up to 32 characters, then others, in batches.
 fn batches(asked: &[Asked], most: usize) -> impl Iterator<Item = &[Asked]> {
     let short = asked.partition_point(|asked| asked.codes.len() <= SHORT);
@@ -317,7 +326,10 @@ impl WordEngine {
     }
 
     fn queries_of_batch(&self, lane: &Lane, queries: usize, room: u32) -> Result<usize, GpuError> {
-        // To ask for free memory takes longer than a few queries.
+        // To ask for free memory takes longer than a few queries; one needs none.
+        if is_alone(queries, room) {
+            return Ok(1);
+        }
         if lane.buffer.len() / 4 >= queries * (room as usize + LONGEST) {
             return Ok(BATCH.min(MOST_FOUND / room as usize));
         }
@@ -394,6 +406,34 @@ impl WordEngine {
         Ok(Queries::new(stream, buffer, (asked.len(), characters), room, is_short))
     }
 
+    /// Asks one query: gives how many words it has found and, if these are enough and not too many, its answer. A launch is all that
+    /// is waited for.
+    fn alone(
+        &self,
+        lane: &mut Lane,
+        asked: &Asked,
+        k: Option<usize>,
+    ) -> Result<(u32, Option<Vec<Neighbor>>), GpuError> {
+        let failed = self.device.doing("answering a query").failed();
+        let length = u32::try_from(asked.codes.len()).expect("up to 64 characters");
+        let mut query =
+            OneQuery { codes: [0; 64], length, set: asked.set, radius: asked.radius.min(FARTHEST) };
+        query.codes[..asked.codes.len()].copy_from_slice(&asked.codes);
+        let Lane { stream, neighbors, state, .. } = lane;
+        let answer = neighbors.get(1 + LEAST_ROOM as usize)?;
+        launch::within_one(&self.kernels, stream, &self.words, &query, state, answer)
+            .map_err(&failed)?;
+        stream.synchronize().map_err(&failed)?;
+        let count = u32::try_from(answer[0]).expect("not more than words");
+        if count > LEAST_ROOM || k.is_some_and(|k| (count as usize) < k) {
+            return Ok((count, None));
+        }
+        let mut near = neighbors_of(&answer[1..=count as usize]).to_vec();
+        near.sort_unstable();
+        near.truncate(k.unwrap_or(usize::MAX));
+        Ok((count, Some(near)))
+    }
+
     /// Asks some queries; gives how many words each has found. Those with enough and not too many are answered.
     fn batch(
         &self,
@@ -405,6 +445,13 @@ impl WordEngine {
         found: &mut Found,
     ) -> Result<Vec<u32>, GpuError> {
         let failed = self.device.doing("answering queries").failed();
+        if is_alone(asked.len(), room) {
+            let (count, near) = self.alone(lane, &asked[0], k)?;
+            if near.is_some() {
+                found.answers[(asked[0].query - first) as usize] = near;
+            }
+            return Ok(vec![count]);
+        }
         let queries = self.pack(lane, asked, room)?;
         let Lane { stream, start, end, buffer, neighbors, .. } = lane;
         let is_few = asked.len() <= FEW;

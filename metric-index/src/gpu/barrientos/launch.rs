@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Kernel, Launch};
 
-use super::super::launch::{Launched, config};
+pub(super) use super::super::launch::Launched;
+use super::super::launch::config;
 
 /// Keys of a block of `radix.cu`.
 const RADIX_KEYS: u32 = 4096;
@@ -22,6 +23,12 @@ pub(super) struct Kernels {
     nearest_clusters: Kernel,
     nearest_clusters_decreasing: Kernel,
     nearest_pivots: Kernel,
+    mark_clusters: Kernel,
+    measure_pivots: Kernel,
+    range_marked: Kernel,
+    range_measured: Kernel,
+    nearest_marked: Kernel,
+    nearest_measured: Kernel,
     radix: Radix,
     /// The most shared memory of a block that is left to them.
     pub(super) shared: usize,
@@ -46,6 +53,12 @@ impl Kernels {
             nearest_clusters: kernel("nearest_clusters")?,
             nearest_clusters_decreasing: kernel("nearest_clusters_decreasing")?,
             nearest_pivots: kernel("nearest_pivots")?,
+            mark_clusters: kernel("mark_clusters")?,
+            measure_pivots: kernel("measure_pivots")?,
+            range_marked: kernel("range_marked")?,
+            range_measured: kernel("range_measured")?,
+            nearest_marked: kernel("nearest_marked")?,
+            nearest_measured: kernel("nearest_measured")?,
             radix: Radix::load(device)?,
             shared,
         })
@@ -125,6 +138,15 @@ pub(super) struct HeapSearch {
     pub(super) launch: u32,
 }
 
+/// `Stage` of kernels/barrientos.cu.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Stage {
+    pub(super) queries: u64,
+    pub(super) said: u64,
+    pub(super) width: u32,
+}
+
 macro_rules! arguments {
     ($($name:ident: $fields:literal),*) => {$(
         #[expect(unsafe_code, reason = "a kernel's argument")]
@@ -141,7 +163,8 @@ arguments!(
     Pivots: "two pointers and a u32",
     Errors: "two f64",
     Found: "two pointers and a u32",
-    HeapSearch: "five pointers, two f32 and two u32"
+    HeapSearch: "five pointers, two f32 and two u32",
+    Stage: "two pointers and a u32"
 );
 
 /// The points and the queries of a launch.
@@ -267,6 +290,119 @@ pub(super) fn nearest(
     #[expect(unsafe_code, reason = "the launcher of algorithms 15 and 16")]
     // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
     // are large enough, and shared memory has room for the query, what excludes, and the heaps of a warp.
+    unsafe {
+        launch.launch(config((queries, 1), threads, shared))
+    }
+}
+
+/// What excludes points in a search of two stages, with the words that the first stage says of a query.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Staged {
+    Clusters(Clusters),
+    Pivots(Pivots),
+}
+
+impl Staged {
+    /// Words of 32 bits that the first stage says of a query.
+    pub(super) fn width(&self) -> u32 {
+        match self {
+            Self::Clusters(clusters) => clusters.count.div_ceil(32),
+            Self::Pivots(pivots) => pivots.count,
+        }
+    }
+
+    /// Bytes of shared memory of a stage, without those of the query.
+    pub(super) fn bytes(&self) -> usize {
+        4 * self.width() as usize
+    }
+
+    /// The same of the second stage of a search with heaps.
+    pub(super) fn heap_bytes(&self, k: u32, threads: u32) -> usize {
+        match self {
+            Self::Clusters(_) => By::Nothing.heap_bytes(k, threads),
+            Self::Pivots(pivots) => By::Pivots(*pivots).heap_bytes(k, threads),
+        }
+    }
+}
+
+/// The first stage of Barrientos 2012, section VII-A. A block of `threads` a query.
+pub(super) fn first_stage(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    (space, by, errors): (&Space, &Staged, &Errors),
+    (queries, threads, radius): (u32, u32, f32),
+    stage: &Stage,
+) -> Launched {
+    let kernel = match by {
+        Staged::Clusters(_) => &kernels.mark_clusters,
+        Staged::Pivots(_) => &kernels.measure_pivots,
+    };
+    let mut launch = kernel.launch_on(stream);
+    space.push(&mut launch);
+    if let Staged::Clusters(clusters) = by {
+        launch.value(clusters).value(errors).value(&radius);
+    }
+    launch.value(stage);
+    let shared = space.query_bytes() + by.bytes();
+    #[expect(unsafe_code, reason = "the launcher of a first stage")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
+    // are large enough, and shared memory has room for the query and a bit for each cluster.
+    unsafe {
+        launch.launch(config((queries, 1), threads, shared))
+    }
+}
+
+/// The second stage of range queries. A block of `threads` a query.
+pub(super) fn second_range(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    (space, by, errors): (&Space, &Staged, &Errors),
+    (queries, threads, radius): (u32, u32, f32),
+    (stage, found): (&Stage, &Found),
+) -> Launched {
+    let kernel = match by {
+        Staged::Clusters(_) => &kernels.range_marked,
+        Staged::Pivots(_) => &kernels.range_measured,
+    };
+    let mut launch = kernel.launch_on(stream);
+    space.push(&mut launch);
+    match by {
+        Staged::Clusters(clusters) => launch.value(clusters),
+        Staged::Pivots(pivots) => launch.value(pivots).value(errors),
+    };
+    launch.value(stage).value(&radius).value(found);
+    let shared = space.query_bytes() + by.bytes();
+    #[expect(unsafe_code, reason = "the launcher of a second stage")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
+    // are large enough, and shared memory has room for the query and its distances from the pivots.
+    unsafe {
+        launch.launch(config((queries, 1), threads, shared))
+    }
+}
+
+/// The second stage of nearest neighbors within the radius `search.first`. A block of `threads` a query.
+pub(super) fn second_nearest(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    (space, by, errors): (&Space, &Staged, &Errors),
+    (queries, threads): (u32, u32),
+    (stage, search): (&Stage, &HeapSearch),
+) -> Launched {
+    let kernel = match by {
+        Staged::Clusters(_) => &kernels.nearest_marked,
+        Staged::Pivots(_) => &kernels.nearest_measured,
+    };
+    let mut launch = kernel.launch_on(stream);
+    space.push(&mut launch);
+    match by {
+        Staged::Clusters(clusters) => launch.value(clusters),
+        Staged::Pivots(pivots) => launch.value(pivots).value(errors),
+    };
+    launch.value(stage).value(search);
+    let shared = space.query_bytes() + by.heap_bytes(search.k, threads);
+    #[expect(unsafe_code, reason = "the launcher of a second stage")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the addresses are of buffers of the caller that
+    // are large enough, and shared memory has room for the query, its distances from the pivots, and the heaps of a warp.
     unsafe {
         launch.launch(config((queries, 1), threads, shared))
     }

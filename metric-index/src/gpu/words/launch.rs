@@ -23,6 +23,7 @@ fn chunk_of(queries: &Queries) -> u32 {
 #[derive(Debug)]
 pub(super) struct Kernels {
     within: [Kernel; 2],
+    within_one: [Kernel; 2],
     distances: [Kernel; 2],
     pub(super) gather: Kernel,
 }
@@ -33,6 +34,10 @@ impl Kernels {
         let select = device.load(include_str!("../../../kernels/ptx/gather.ptx"))?;
         Ok(Self {
             within: [words.kernel("words_within_32", 0)?, words.kernel("words_within_64", 0)?],
+            within_one: [
+                words.kernel("words_within_one_32", 0)?,
+                words.kernel("words_within_one_64", 0)?,
+            ],
             distances: [
                 words.kernel("word_distances_32", 0)?,
                 words.kernel("word_distances_64", 0)?,
@@ -180,6 +185,44 @@ pub(super) fn within(
     // checks.
     unsafe {
         launch.launch(config(grid, THREADS, 0))
+    }
+}
+
+/// `OneQuery` of kernels/words.cu.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct OneQuery {
+    pub(super) codes: [u8; 64],
+    pub(super) length: u32,
+    pub(super) set: u32,
+    pub(super) radius: u32,
+}
+
+#[expect(unsafe_code, reason = "a kernel's argument")]
+// SAFETY: the fields are those of `OneQuery`, in order and in size: 64 bytes and three u32.
+unsafe impl DeviceRepr for OneQuery {}
+
+/// `words_within_one_32` and `words_within_one_64`: how many words are within the radius of a query, then the first of them. They
+/// are written to pinned memory, which must stay until the stream has been synchronized.
+pub(super) fn within_one(
+    kernels: &Kernels,
+    stream: &Arc<CudaStream>,
+    words: &Words,
+    query: &OneQuery,
+    state: &mut CudaSlice<u32>,
+    answer: &mut [u64],
+) -> Launched {
+    assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
+    let [short, long] = &kernels.within_one;
+    // The GPU reads and writes pinned memory at the host's address.
+    let here = answer.as_mut_ptr().expose_provenance() as u64;
+    let room = u32::try_from(answer.len() - 1).expect("room for a few neighbors");
+    let mut launch = if query.length <= 32 { short } else { long }.launch_on(stream);
+    launch.value(words).value(query).pointer(state).value(&here).value(&room);
+    #[expect(unsafe_code, reason = "the launcher of `words_within_one`")]
+    // SAFETY: the arguments are those of the kernel, in order and type; the answer has room for the number and `room` neighbors.
+    unsafe {
+        launch.launch(config((words.count.div_ceil(THREADS), 1), THREADS, 0))
     }
 }
 

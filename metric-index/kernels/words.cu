@@ -171,8 +171,8 @@ struct OneQuery {
     unsigned length, set, radius;
 };
 
-// The words within the radius of one query, a thread a word. answer: in the host's memory, how many they are, then up to `room` of
-// them. state: two zeros, which stay.
+// The words within the radius of one query, a thread a word. answer: in the host's memory, how many they are, which is written last,
+// then up to `room` of them. state: two zeros, which stay.
 template <typename Bits>
 __device__ void within_of_one(const Words& words, const OneQuery& query, unsigned* state, unsigned long long* answer, unsigned room) {
     __shared__ Bits places[CODES];
@@ -200,11 +200,14 @@ __device__ void within_of_one(const Words& words, const OneQuery& query, unsigne
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        __threadfence();
+        // The words of this block are in the host's memory before the block counts as done.
+        __threadfence_system();
         if (atomicAdd(&state[1], 1) == gridDim.x - 1) {
             // The last block.
-            answer[0] = atomicExch(&state[0], 0);
+            const unsigned count = atomicExch(&state[0], 0);
             atomicExch(&state[1], 0);
+            __threadfence_system();
+            *static_cast<volatile unsigned long long*>(answer) = count;
         }
     }
 }

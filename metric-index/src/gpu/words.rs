@@ -423,7 +423,7 @@ impl WordEngine {
         let answer = neighbors.get(1 + LEAST_ROOM as usize)?;
         launch::within_one(&self.kernels, stream, &self.words, &query, state, answer)
             .map_err(&failed)?;
-        stream.synchronize().map_err(&failed)?;
+        launch::wait(stream, answer).map_err(&failed)?;
         let count = u32::try_from(answer[0]).expect("not more than words");
         if count > LEAST_ROOM || k.is_some_and(|k| (count as usize) < k) {
             return Ok((count, None));

@@ -1,6 +1,7 @@
 //! The launchers of `kernels/words.cu`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Kernel};
 
@@ -14,6 +15,8 @@ const CHUNK: u32 = 4096;
 const FEW: u32 = 256;
 /// Words of a block for few queries.
 const SMALL_CHUNK: u32 = 512;
+/// For how long the answer to one query is looked for in memory before the driver is asked.
+const LOOKING: Duration = Duration::from_micros(200);
 
 fn chunk_of(queries: &Queries) -> u32 {
     if queries.count <= FEW { SMALL_CHUNK } else { CHUNK }
@@ -203,7 +206,7 @@ pub(super) struct OneQuery {
 unsafe impl DeviceRepr for OneQuery {}
 
 /// `words_within_one_32` and `words_within_one_64`: how many words are within the radius of a query, then the first of them. They
-/// are written to pinned memory, which must stay until the stream has been synchronized.
+/// are written to pinned memory, the number last; see [`wait`].
 pub(super) fn within_one(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
@@ -214,6 +217,7 @@ pub(super) fn within_one(
 ) -> Launched {
     assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
     let [short, long] = &kernels.within_one;
+    answer[0] = u64::MAX;
     // The GPU reads and writes pinned memory at the host's address.
     let here = answer.as_mut_ptr().expose_provenance() as u64;
     let room = u32::try_from(answer.len() - 1).expect("room for a few neighbors");
@@ -224,6 +228,24 @@ pub(super) fn within_one(
     unsafe {
         launch.launch(config((words.count.div_ceil(THREADS), 1), THREADS, 0))
     }
+}
+
+/// Waits for the number of words that [`within_one`] writes. To look at the memory is faster than to ask the driver, which is
+/// asked if that takes long or the kernel fails.
+pub(super) fn wait(stream: &CudaStream, answer: &mut [u64]) -> Launched {
+    let start = Instant::now();
+    while start.elapsed() < LOOKING {
+        #[expect(unsafe_code, reason = "the GPU writes it at the same time")]
+        // SAFETY: a pointer to a value that is there; on machines with these GPUs, a value of 64 bits is written at once.
+        let count = unsafe { std::ptr::read_volatile(&raw const answer[0]) };
+        if count != u64::MAX {
+            // What was written before is seen, too.
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            return Ok(());
+        }
+        std::hint::spin_loop();
+    }
+    stream.synchronize()
 }
 
 /// `word_distances_32` and `word_distances_64`: how many words are at each distance.

@@ -1,8 +1,9 @@
 //! CPU time per query of the search engines over the rows of a model.
 //!
-//! `cargo bench --bench search -- MODEL TRAIN_ROWS K [RUNS [ENGINE…]]`: searches the first
-//! `TRAIN_ROWS` rows, with the others as queries. Prints one JSON object per run: `{"engine": …,
-//! "cpu_us": …, "wall_us": …}`. `benches/rivals.py` compares it with other libraries.
+//! `cargo bench --bench search -- MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE…]]`: searches the first `TRAIN_ROWS` rows, with the
+//! others, or so many of them, as queries. An engine is `inverted/THREADS[/BLOCK_ROWS]`, `exhaustive/THREADS`, or `alone`, which asks
+//! `inverted` one query at a time. Prints one JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py`
+//! compares it with other libraries.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -13,16 +14,17 @@ use std::time::Instant;
 
 use classify::matrix::{Csr, CsrBuilder};
 use classify::model::Model;
-use classify::search::{Exhaustive, Inverted, NeighborLists, Request, Search};
+use classify::search::{Exhaustive, Inverted, NeighborLists, Report, Request, Search};
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let [model, train_rows, k, rest @ ..] = arguments.as_slice() else {
-        println!("search: give MODEL TRAIN_ROWS K [RUNS [ENGINE...]] to measure");
+        println!("search: give MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE...]] to measure");
         return Ok(());
     };
+    let (train_rows, count) = train_rows.split_once('+').unwrap_or((train_rows, ""));
     let (train_rows, k): (usize, NonZeroUsize) = (train_rows.parse()?, k.parse()?);
     let runs: usize = rest.first().map_or(Ok(3), |runs| runs.parse())?;
     let engines: Vec<&str> = match rest.get(1..) {
@@ -31,7 +33,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let model = Model::open(Path::new(model))?;
     let training = part(&model, 0..train_rows);
-    let queries = part(&model, train_rows..model.rows().rows());
+    let all = model.rows().rows();
+    let last = if count.is_empty() { all } else { train_rows + count.parse::<usize>()? };
+    let queries = part(&model, train_rows..last.min(all));
     let mut found = NeighborLists::default();
     for _ in 0..runs {
         for &name in &engines {
@@ -43,14 +47,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 "exhaustive" => Arc::new(Exhaustive::new(training, threads)?),
                 _ => Arc::new(Inverted::with_block_rows(training, threads, block.parse()?)?),
             };
+            let one = if kind == "alone" { 1 } else { queries.rows() };
+            let pieces: Vec<Arc<Csr>> = (0..queries.rows())
+                .step_by(one)
+                .map(|first| rows_of(&queries, first..(first + one).min(queries.rows())))
+                .collect();
             let (wall, cpu) = (Instant::now(), cpu_seconds());
-            let _ = engine.search(&Request::new(&*queries, k), &mut found)?;
+            let mut report = Report::default();
+            for queries in &pieces {
+                report += engine.search(&Request::new(&**queries, k), &mut found)?;
+            }
             let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-            let scale = 1e6 / found.len() as f64;
+            let scale = 1e6 / queries.rows() as f64;
             println!(
-                "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}}}",
+                "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}, \"fell_back\": {}}}",
                 cpu * scale,
-                wall * scale
+                wall * scale,
+                report.fell_back
             );
         }
     }
@@ -64,6 +77,15 @@ fn part(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {
         builder.push_row(terms.iter().copied().zip(weights.iter().copied()));
     }
     Arc::new(builder.build(model.rows().cols()))
+}
+
+fn rows_of(queries: &Csr, rows: std::ops::Range<usize>) -> Arc<Csr> {
+    let mut builder = CsrBuilder::default();
+    for row in rows {
+        let row = queries.outer_view(row).expect("a row");
+        builder.push_row(row.indices().iter().copied().zip(row.data().iter().copied()));
+    }
+    Arc::new(builder.build(queries.cols()))
 }
 
 /// The CPU time of this process.

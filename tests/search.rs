@@ -468,6 +468,74 @@ fn similarities_end_at_the_largest_number() {
     }
 }
 
+/// Rows of words whose frequencies are those of a language: term t is in a share of about 1 / (t + 1) of the rows.
+fn language(seed: u64, count: usize, terms: u32) -> Rows {
+    let mut random = Random::new(seed);
+    let mut next = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    let words = f64::from(terms).ln();
+    (0..count)
+        .map(|_| {
+            let mut row = BTreeMap::new();
+            for _ in 0..(20.0 + 60.0 * next()) as usize {
+                let term = ((next() * words).exp() as u32 - 1).min(terms - 1);
+                *row.entry(term).or_insert(0.0) += f64::from(term + 2).ln() / 10.0;
+            }
+            let length = row.values().map(|w: &f64| w * w).sum::<f64>().sqrt();
+            row.into_iter().map(|(term, weight)| (term, (weight / length) as f32)).collect()
+        })
+        .collect()
+}
+
+/// Batches, with terms that many rows contain and that few contain, in blocks of all sizes.
+#[test]
+fn batches_of_a_language() {
+    const TERMS: u32 = 70_000;
+    let rows = language(1, 3_000, TERMS);
+    let (training, queries) =
+        (matrix(&rows, TERMS as usize), matrix(&language(2, 150, TERMS), TERMS as usize));
+    for k in [1, 30, 600, 3_000] {
+        agree_fast(&training, &queries, k).unwrap();
+    }
+    // A query of each length, and one alone.
+    let some: Rows = rows.iter().take(17).map(|row| row[..row.len() / 3].to_vec()).collect();
+    agree_fast(&training, &matrix(&some, TERMS as usize), 30).unwrap();
+    agree_fast(&training, &matrix(&some[..1].to_vec(), TERMS as usize), 30).unwrap();
+}
+
+/// Queries with negative weights for training rows without, in one request and after another.
+#[test]
+fn negative_weights_of_queries_only() {
+    let (training, mut rows) = (matrix(&language(3, 2_000, 500), 500), language(4, 60, 500));
+    agree_fast(&training, &matrix(&rows, 500), 10).unwrap();
+    for row in rows.iter_mut().step_by(3) {
+        row.iter_mut().step_by(4).for_each(|(_, weight)| *weight = -*weight);
+    }
+    agree_fast(&training, &matrix(&rows, 500), 10).unwrap();
+    let engine = inverted(&training, 700, 1);
+    let signed = matrix(&rows, 500);
+    let request = Request::new(&*signed, one());
+    let expected = answer(&oracle(&training), &request).0;
+    assert_eq!(answer(&engine, &request).0, expected);
+    assert_eq!(answer(&engine, &Request::new(&*training, one())).1.fell_back, 0);
+    assert_eq!(answer(&engine, &request).0, expected);
+}
+
+/// Rows of so many terms that the errors of 16 bits add up.
+#[test]
+fn rows_of_many_terms() {
+    const TERMS: u32 = 100_000;
+    let row = |every: u32, from: u32| -> Vec<(u32, f32)> {
+        let terms = (from..TERMS).step_by(every as usize);
+        terms.map(|term| (term, 1.0 / (1.0 + (term % 97) as f32))).collect()
+    };
+    let mut rows: Rows = (1..40).map(|every| row(every, every / 2)).collect();
+    rows.push(vec![(99_999, 1.0)]);
+    let training = matrix(&rows, TERMS as usize);
+    for k in [1, 5, 40] {
+        agree(&training, &training, k).unwrap();
+    }
+}
+
 #[test]
 fn shards_hold_every_row_once() {
     let shard = |rows: usize| -> Arc<dyn Search> {

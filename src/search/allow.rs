@@ -197,33 +197,38 @@ impl<'a> Allow<'a> {
     }
 
     /// Sets the scores of disallowed rows to 0. `scores` are those of the rows from `first_row` on.
-    pub(super) fn clear_denied(&self, query: usize, first_row: u32, scores: &mut [f32]) {
+    pub(super) fn clear_denied<T: Copy + Default>(
+        &self,
+        query: usize,
+        first_row: u32,
+        scores: &mut [T],
+    ) {
         let rows = u32::try_from(scores.len()).expect("row numbers are 32-bit");
         let local = |row: u32| row.clamp(first_row, first_row + rows) - first_row;
         if let Some(ranges) = self.ranges {
             let RowRange { start, end } = ranges[query];
             if start < end {
-                scores[local(start) as usize..local(end) as usize].fill(0.0);
+                scores[local(start) as usize..local(end) as usize].fill(T::default());
             }
         }
         if let Some(lists) = self.lists {
             let list = lists.of(query);
             let start = list.partition_point(|&row| row < first_row);
             for &row in list[start..].iter().take_while(|&&row| row - first_row < rows) {
-                scores[(row - first_row) as usize] = 0.0;
+                scores[(row - first_row) as usize] = T::default();
             }
         }
         if let Some(only) = self.only {
             for (row, score) in (first_row..).zip(&mut *scores) {
                 if !only.contains(row) {
-                    *score = 0.0;
+                    *score = T::default();
                 }
             }
         }
         if let Some(Groups { of_rows, of_queries }) = self.groups {
             let own = of_queries[query];
             for (&group, score) in of_rows[first_row as usize..].iter().zip(scores) {
-                *score = if group == own { 0.0 } else { *score };
+                *score = if group == own { T::default() } else { *score };
             }
         }
     }

@@ -1,39 +1,37 @@
-//! The CPU engine: an inverted index in blocks of rows, accumulators in cache, exact results.
+//! The CPU engine: an inverted index in blocks of rows, sums of 16 bits in cache, exact results.
 //!
-//! The training rows are cut into blocks. A block stores frequent terms densely and the others as
-//! posting lists: for each term, the rows that contain it and their weights. For a batch of
-//! queries, each query gets one `f32` accumulator per row of a block. The products of the frequent
-//! terms are added first, a strip of rows at a time in registers, then the postings of the other
-//! terms. Rows that may be among the best `k` are collected and finally rescored by the formula of
-//! [`super`].
+//! The training rows are cut into blocks. A block has the *postings* of each term: the rows that contain it, with its weights in fixed
+//! point. Terms that many rows contain are the *head*; a block has them row by row, too. Each query gets a sum of 16 bits for each row
+//! of a block. For a batch of queries, the products of the head are added first, for all queries at once: a weight of a row is
+//! multiplied with the factors of [`LANES`] queries. Then the postings of each query's other terms are added. Few queries take the
+//! postings of all their terms. Rows that may be among the best `k` are collected, and at last their similarities are computed by the
+//! formula of [`super`].
 //!
 //! # Why the results are exact
 //!
-//! Let s be the similarity of a row and a its accumulator: a sum of at most n nonzero products,
-//! each product and each addition rounded to `f32`, so that |a − s| ≤ e with e = γₙ Σ|products|, γₙ
-//! = n u / (1 − n u), u = 2⁻²⁴ (Higham 2002, §3.1), in whatever order the products are added.
-//! Σ|products| is at most the product of the rows' lengths, and equals s if no weight is negative.
-//! `Bound` takes the tighter of the two, with a margin for the rounding of the similarity. If T is
-//! at most the k-th largest accumulator, at least k rows have s ≥ T − e. So every row in the result
-//! has s ≥ T − e too, and its accumulator is at least T − 2e: all such rows are collected.
+//! Let m be the largest absolute weight of a term in the training rows, and X the largest number of 16 bits. A weight w becomes x = X w /
+//! m, rounded; a weight q of the query becomes the factor f = q m A 65536 / X, rounded, where A makes the largest possible sum fit: it is
+//! at most A times the product of the query's length and that of the longest row (Cauchy–Schwarz), or A Σ |q| m, and two for each
+//! product. The product is x f / 65536, rounded down: A q w, off by at most r = |f's rounding error| + (|f| + 1) / 131072 for the
+//! roundings of f and x, and 1 for the last. Products of postings are 1 larger. So the sum of a row is at least A s − l and at most A s +
+//! h, where s is its similarity and l + h ≤ Σ (1 + 2 r) over the terms that it can have in common with the query: the *band*. If T is at
+//! most the k-th largest sum, k rows have A s ≥ T − h, so every row in the result has that, too, and a sum of at least T − h − l. All
+//! rows with such sums are collected. To the band 0.1 is added, which is more than the rounding of similarities to `f32` and of all this.
 //!
-//! A product below the normal range of `f32` has an additional error of up to half the smallest
-//! subnormal number; additions there are exact. n times this error is added for a query whose
-//! products can be that small.
+//! Rows with a sum of 0 are not collected. That is right if T is above the band, or if all terms were added by postings and no weight is
+//! negative: then a row with a common term has a sum of at least 1. A query of a batch for which it is not right is answered once more
+//! by postings. Where that is of no use, all similarities of the query are computed, and the [`Report`] counts it: with negative weights
+//! and a threshold within the band, for similarities that may be below 1e-30 or above 1e37, and if a row and the query may have
+//! thousands of terms in common.
 //!
-//! Where this does not hold, all similarities of the query are computed, and the [`Report`] counts
-//! it. That happens if sums can leave the range of `f32`, or if the threshold is so low that a row
-//! of similarity above 0 may have an accumulator of 0.
-//!
-//! The sums of rows that the request does not allow are cleared before rows are collected, so these
-//! rows are neither returned nor raise the threshold.
+//! The sums of rows that the request does not allow are cleared before rows are collected, so these rows are neither returned nor raise
+//! the threshold.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
-use super::exhaustive::{self, Allowed};
 use super::lists::Slots;
 use super::{
     Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
@@ -42,35 +40,41 @@ use super::{
 use crate::matrix::{Csr, CsrView, row};
 use crate::threads::Threads;
 
-mod block;
-mod bound;
+mod fixed;
+mod index;
+mod kernels;
 
-use block::{Block, Head, STRIP, SplitQuery, group_maxima};
-use bound::{Bound, Range};
+use fixed::{Fixed, Range, Scaled};
+use index::{Block, Index, List, stride};
+use kernels::LANES;
 
-/// Rows per block: the 64 KiB of accumulators of a query fit a second-level cache.
+/// Rows per block: the 32 KiB of sums of a query fit a first-level cache.
 const BLOCK_ROWS: usize = 16_384;
 /// The largest number of rows that 16-bit row numbers can distinguish.
 const MAX_BLOCK_ROWS: usize = 65_536;
-/// Queries processed together per block: their accumulators fit a second-level cache.
-const BATCH: usize = 16;
-/// The number of groups of accumulators; the k-th largest group maximum is a threshold.
-const GROUPS: usize = 512;
+/// Fewer queries than this are answered by postings only.
+const FEW: usize = 16;
+/// The fewest groups of sums; the k-th largest maximum of the groups is a threshold.
+const LEAST_GROUPS: usize = 512;
+/// The most groups.
+const MOST_GROUPS: usize = 8192;
 
 /// The engine with an inverted index.
 #[derive(Debug)]
 pub struct Inverted {
     training: Arc<Csr>,
     rows: u32,
-    head: Head,
-    blocks: Vec<Block>,
-    range: Range,
+    cuts: Vec<usize>,
+    /// If no training weight is negative.
+    unsigned: Option<Index<u16>>,
+    /// For negative weights: of the training rows, or of a query that was asked.
+    signed: OnceLock<Index<i16>>,
     threads: Threads,
 }
 
 impl Inverted {
-    /// Indexes training rows. The index takes about twelve bytes per non-zero, and four bytes per
-    /// term for each block.
+    /// Indexes training rows. The index takes about six bytes per non-zero, and four bytes per term for each block; as much again
+    /// once a query has a negative weight.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -91,13 +95,14 @@ impl Inverted {
     ) -> Result<Self, SearchError> {
         let view = training.view();
         let count = check_training(&view, &threads)?;
-        let head = Head::new(&view);
         let cuts = cuts(&view, rows.clamp(1, MAX_BLOCK_ROWS));
-        let blocks = threads.run(|| {
-            cuts.par_windows(2).map(|cut| Block::new(&view, cut[0]..cut[1], &head)).collect()
-        });
-        let range = Range::of(&view);
-        Ok(Self { rows: count, training, head, blocks, range, threads })
+        let range = threads.run(|| range(&view));
+        let (unsigned, signed) = if range.negative {
+            (None, OnceLock::from(threads.run(|| Index::new(&view, range, &cuts))))
+        } else {
+            (Some(threads.run(|| Index::new(&view, range, &cuts))), OnceLock::new())
+        };
+        Ok(Self { rows: count, training, cuts, unsigned, signed, threads })
     }
 
     fn find(
@@ -106,13 +111,31 @@ impl Inverted {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
+        let negative = || queries.rows.data().par_chunks(1 << 16).any(has_negative);
+        if let Some(index) = self.unsigned.as_ref().filter(|_| !self.threads.run(negative)) {
+            return self.find_in(index, queries, found);
+        }
+        let view = self.training.view();
+        let index = || self.threads.run(|| Index::new(&view, range(&view), &self.cuts));
+        self.find_in(self.signed.get_or_init(index), queries, found)
+    }
+
+    fn find_in<T: Fixed>(
+        &self,
+        index: &Index<T>,
+        queries: &Queries<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
         let count = queries.rows.rows();
         found.reset(count, queries.k.min(self.training.rows()))?;
         let fell_back = AtomicU64::new(0);
+        // All threads get work, if there is enough.
+        let batch = count.div_ceil(self.threads.count()).clamp(1, LANES);
+        let engine = Engine { index, training: self.training.view(), queries };
         self.threads.run(|| {
-            let batches = found.slots().par_chunks(BATCH).enumerate();
-            batches.try_for_each_init(Work::default, |work, (batch, places)| {
-                let slow = self.batch(queries, batch * BATCH, places, work)?;
+            let batches = found.slots().par_chunks(batch).enumerate();
+            batches.try_for_each_init(Work::default, |work, (number, places)| {
+                let slow = engine.batch(number * batch, batch, places, work)?;
                 fell_back.fetch_add(slow, Ordering::Relaxed);
                 Ok::<(), SearchError>(())
             })
@@ -120,79 +143,22 @@ impl Inverted {
         let fell_back = fell_back.into_inner();
         Ok(Report { fast: count as u64 - fell_back, fell_back })
     }
+}
 
-    /// Answers the queries from `first` on, one per slot. Returns how many fell back.
-    fn batch(
-        &self,
-        queries: &Queries<'_>,
-        first: usize,
-        mut places: Slots<'_>,
-        work: &mut Work,
-    ) -> Result<u64, SearchError> {
-        let last = (first + BATCH).min(queries.rows.rows());
-        let mut states: Vec<State<'_>> =
-            (first..last).map(|query| State::new(self, queries, query)).collect();
-        let most_rows = self.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
-        let stride = most_rows.next_multiple_of(STRIP);
-        let mut sums = std::mem::take(&mut work.sums);
-        sums.resize(BATCH * stride, 0.0);
-        for block in &self.blocks {
-            queries.stop.check()?;
-            let split: Vec<&SplitQuery> = states.iter().map(|state| &state.split).collect();
-            block.add_head(&split, &mut sums, stride);
-            for (state, sums) in states.iter_mut().zip(sums.chunks_mut(stride)) {
-                let sums = &mut sums[..block.rows];
-                block.add_tail(&state.split, sums);
-                queries.allow.clear_denied(state.number, block.first_row, sums);
-                state.collect(block, sums, work);
-            }
-        }
-        work.sums = sums;
-        let mut fell_back = 0;
-        for (place, state) in states.into_iter().enumerate() {
-            queries.stop.check()?;
-            let (number, query) = (state.number, state.query);
-            if let Some(neighbors) = self.finish(state, work) {
-                places.set(place, &neighbors);
-                continue;
-            }
-            let allowed = Allowed { allow: &queries.allow, query: number };
-            let training = self.training.view();
-            places.set(place, &exhaustive::nearest(&training, query, queries.k, allowed));
-            fell_back += 1;
-        }
-        Ok(fell_back)
-    }
+fn has_negative(weights: &[f32]) -> bool {
+    weights.iter().any(|&weight| weight < 0.0)
+}
 
-    /// Rescores the candidates of a query by the formula; `None` if its bound did not hold.
-    fn finish(&self, mut state: State<'_>, work: &mut Work) -> Option<Vec<Neighbor>> {
-        let bound = state.bound.filter(|bound| bound.holds(state.threshold))?;
-        let training = self.training.view();
-        let cut = bound.cut(state.threshold);
-        state.candidates.retain(|candidate| candidate.similarity >= cut);
-        let (terms, weights) = state.query;
-        work.query.resize(training.cols(), 0.0);
-        for (&term, &weight) in terms.iter().zip(weights) {
-            work.query[term as usize] = weight;
-        }
-        let mut neighbors = state.candidates;
-        for candidate in &mut neighbors {
-            let (terms, weights) = row(&training, candidate.row as usize);
-            let mut sum = 0.0;
-            for (&term, &weight) in terms.iter().zip(weights) {
-                // A term that the query lacks adds 0, which does not change the sum.
-                sum += f64::from(work.query[term as usize]) * f64::from(weight);
-            }
-            candidate.similarity = rounded(sum);
-        }
-        for &term in terms {
-            work.query[term as usize] = 0.0;
-        }
-        neighbors.retain(|neighbor| neighbor.similarity > 0.0);
-        neighbors.sort_unstable();
-        neighbors.truncate(state.wanted);
-        Some(neighbors)
-    }
+/// The range of all rows. Call it on the thread pool that should do the work.
+fn range(training: &CsrView<'_>) -> Range {
+    // Pieces so large that their ranges are small beside them.
+    let rows = training.rows();
+    let pieces =
+        (training.nnz() / (4 * training.cols() + 1)).clamp(1, rayon::current_num_threads());
+    let size = rows.div_ceil(pieces).max(1);
+    let pieces = (0..rows.div_ceil(size).max(1)).into_par_iter();
+    let of_piece = |piece: usize| Range::of(training, piece * size..((piece + 1) * size).min(rows));
+    pieces.map(of_piece).reduce_with(|a, b| a.join(&b)).expect("a piece at least")
 }
 
 impl Search for Inverted {
@@ -238,85 +204,273 @@ fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     cuts
 }
 
+type Row<'a> = (&'a [u32], &'a [f32]);
+
 /// The buffers of a thread.
-struct Work {
-    /// The accumulators of a batch in a block.
-    sums: Vec<f32>,
-    maxima: Box<[f32; GROUPS]>,
+#[derive(Debug, Default)]
+struct Work<T> {
+    /// The sums of a batch in a block.
+    sums: Vec<T>,
+    /// The factors of the head terms.
+    factors: Vec<[T; LANES]>,
+    /// The postings of a query in a block, and of the next.
+    lists: Vec<List<T>>,
+    next: Vec<List<T>>,
+    maxima: Vec<T>,
+    scores: Vec<T>,
     /// The query as a dense row.
     query: Vec<f32>,
-    scores: Vec<f32>,
+    /// A bit for each term that the query has.
+    present: Vec<u64>,
+    /// The terms and weights of a row that the query has, too.
+    common: Vec<(u32, f32)>,
 }
 
-impl Default for Work {
-    fn default() -> Self {
-        let maxima = Box::new([0.0; GROUPS]);
-        Self { sums: Vec::new(), maxima, query: Vec::new(), scores: Vec::new() }
-    }
-}
-
-/// The state of a query as it passes through the blocks.
-struct State<'a> {
+/// A query as it passes through the blocks.
+struct State<'a, T> {
     /// Its number in the request.
     number: usize,
-    query: (&'a [u32], &'a [f32]),
-    split: SplitQuery,
+    query: Row<'a>,
+    /// `None`: 16 bits are not enough for it.
+    scaled: Option<Scaled<T>>,
     /// The number of rows to find.
     wanted: usize,
-    /// Rows that may be in the result; `similarity` holds the accumulator until the end.
-    candidates: Vec<Neighbor>,
-    /// At most the `wanted`-th largest accumulator so far; 0 until there are that many.
-    threshold: f32,
-    /// `None`: all similarities must be computed.
-    bound: Option<Bound>,
+    /// The sums and the rows that may be in the result.
+    candidates: Vec<(T, u32)>,
+    /// At most the `wanted`-th largest sum so far; 0 until there are that many.
+    threshold: T,
 }
 
-impl<'a> State<'a> {
-    fn new(engine: &Inverted, queries: &Queries<'a>, number: usize) -> Self {
+impl<'a, T: Fixed> State<'a, T> {
+    fn new(index: &Index<T>, queries: &Queries<'a>, number: usize) -> Self {
         let query = row(&queries.rows, number);
-        let bound = Bound::new(&engine.range, query);
-        let split = SplitQuery::new(query, &engine.head);
-        let wanted = queries.k;
-        Self { number, query, split, wanted, candidates: Vec::new(), threshold: 0.0, bound }
+        let scaled = Scaled::new(&index.range, query, |term| index.column(term).is_some());
+        let (wanted, threshold) = (queries.k, T::default());
+        Self { number, query, scaled, wanted, candidates: Vec::new(), threshold }
+    }
+
+    /// The factors of the terms that do not belong to the head.
+    fn tail(&self) -> &[(u32, T)] {
+        self.scaled.as_ref().map_or(&[], |scaled| &scaled.factors[..scaled.tail])
+    }
+
+    /// Whether no row of the result has been left out for its sum of 0.
+    fn is_complete(&self, by_postings: bool) -> bool {
+        let Some(scaled) = &self.scaled else { return false };
+        by_postings && !T::SIGNED
+            || scaled.factors.is_empty()
+            || scaled.cut(self.threshold) >= T::ONE
     }
 
     /// Collects the rows of a block that may be in the result.
-    fn collect(&mut self, block: &Block, sums: &[f32], work: &mut Work) {
-        let Some(bound) = self.bound else { return };
-        group_maxima(sums, &mut *work.maxima);
-        if self.threshold == 0.0 && self.wanted <= GROUPS {
-            work.scores.clear();
-            work.scores.extend_from_slice(&*work.maxima);
-            self.threshold = nth_largest(&mut work.scores, self.wanted);
+    fn collect(&mut self, block: &Block<T>, sums: &[T], work: (&mut Vec<T>, &mut Vec<T>)) {
+        let (Some(scaled), (maxima, scores)) = (&self.scaled, work) else { return };
+        if self.threshold == T::default() {
+            let groups = self.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
+            maxima.resize(groups, T::default());
+            T::group_maxima(sums, maxima);
+            self.threshold = nth_largest(maxima, self.wanted);
         }
-        let cut = bound.cut(self.threshold).max(f32::MIN_POSITIVE);
-        for group in 0..GROUPS {
-            if work.maxima[group] < cut {
-                continue;
-            }
-            for local in (group..sums.len()).step_by(GROUPS) {
-                let sum = sums[local];
-                if sum >= cut {
-                    let row = block.first_row
-                        + u32::try_from(local).expect("a block has fewer than 2³² rows");
-                    self.candidates.push(Neighbor { row, similarity: sum });
-                }
-            }
-        }
-        if self.candidates.len() >= self.wanted {
-            work.scores.clear();
-            work.scores.extend(self.candidates.iter().map(|candidate| candidate.similarity));
-            self.threshold = self.threshold.max(nth_largest(&mut work.scores, self.wanted));
-            let cut = bound.cut(self.threshold);
-            self.candidates.retain(|candidate| candidate.similarity >= cut);
+        let before = self.candidates.len();
+        T::at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
+            let row = u32::try_from(local).expect("a block has at most 65,536 rows");
+            self.candidates.push((sums[local], block.first_row + row));
+        });
+        if self.candidates.len() > before && self.candidates.len() >= self.wanted {
+            scores.clear();
+            scores.extend(self.candidates.iter().map(|&(sum, _)| sum));
+            self.threshold = self.threshold.max(nth_largest(scores, self.wanted));
+            let cut = scaled.cut(self.threshold);
+            self.candidates.retain(|&(sum, _)| sum >= cut);
         }
     }
 }
 
-/// The `n`-th largest score, counted from 1; 0 if there are fewer.
-fn nth_largest(scores: &mut [f32], n: usize) -> f32 {
-    if n > scores.len() {
-        return 0.0;
+/// The `n`-th largest value, counted from 1; 0 if there are fewer above 0.
+fn nth_largest<T: Fixed>(values: &[T], n: usize) -> T {
+    let (mut low, mut high) = (0u16, T::nearest(T::MAX).bits());
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if T::count_at_least(values, T::of_bits(middle)) >= n {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
     }
-    *scores.select_nth_unstable_by(n - 1, |a, b| b.total_cmp(a)).1
+    T::of_bits(low)
+}
+
+/// A search.
+#[derive(Debug)]
+struct Engine<'a, T> {
+    index: &'a Index<T>,
+    training: CsrView<'a>,
+    queries: &'a Queries<'a>,
+}
+
+impl<'a, T: Fixed> Engine<'a, T> {
+    /// Answers the queries from `first` on, at most `most`, one per slot. Returns for how many all similarities were computed.
+    fn batch(
+        &self,
+        first: usize,
+        most: usize,
+        mut places: Slots<'_>,
+        work: &mut Work<T>,
+    ) -> Result<u64, SearchError> {
+        let last = (first + most).min(self.queries.rows.rows());
+        let state = |query| State::new(self.index, self.queries, query);
+        let mut states: Vec<State<'_, T>> = (first..last).map(state).collect();
+        let rows = self.index.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
+        let stride = stride(rows);
+        let is_batch = states.len() >= FEW;
+        if is_batch {
+            self.by_head(&mut states, stride, work)?;
+        }
+        let mut fell_back = 0;
+        for (place, state) in states.iter_mut().enumerate() {
+            self.queries.stop.check()?;
+            let is_done = is_batch && state.is_complete(false);
+            if !is_done {
+                self.by_postings(state, stride, work)?;
+            }
+            let neighbors = if is_done || state.is_complete(true) {
+                self.rescore(state, work)
+            } else {
+                fell_back += 1;
+                self.all_rows(state, work)
+            };
+            places.set(place, &neighbors);
+        }
+        Ok(fell_back)
+    }
+
+    /// Collects candidates of a batch.
+    fn by_head(
+        &self,
+        states: &mut [State<'a, T>],
+        stride: usize,
+        work: &mut Work<T>,
+    ) -> Result<(), SearchError> {
+        let Work { sums, factors, lists, next, maxima, scores, .. } = work;
+        factors.clear();
+        factors.resize(self.index.columns, [T::default(); LANES]);
+        for (lane, state) in states.iter().enumerate() {
+            let head = state.scaled.iter().flat_map(|scaled| &scaled.factors[scaled.tail..]);
+            for &(term, factor) in head {
+                let column = self.index.column(term).expect("a term of the head");
+                factors[column][lane] = factor;
+            }
+        }
+        sums.resize(LANES * stride, T::default());
+        for block in &self.index.blocks {
+            self.queries.stop.check()?;
+            block.set_head(factors, sums, stride);
+            block.lists(states.first().map_or(&[], State::tail), lists);
+            for (query, sums) in (0..states.len()).zip(sums.chunks_mut(stride)) {
+                // While the postings of this query are added, those of the next are on their way.
+                block.lists(states.get(query + 1).map_or(&[], State::tail), next);
+                let (state, sums) = (&mut states[query], &mut sums[..block.rows]);
+                block.add(lists, sums);
+                std::mem::swap(lists, next);
+                self.queries.allow.clear_denied(state.number, block.first_row, sums);
+                state.collect(block, sums, (maxima, scores));
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects candidates of a query.
+    fn by_postings(
+        &self,
+        state: &mut State<'a, T>,
+        stride: usize,
+        work: &mut Work<T>,
+    ) -> Result<(), SearchError> {
+        let Work { sums, lists, maxima, scores, .. } = work;
+        sums.resize(sums.len().max(stride), T::default());
+        state.threshold = T::default();
+        state.candidates.clear();
+        for block in &self.index.blocks {
+            self.queries.stop.check()?;
+            let Some(scaled) = &state.scaled else { break };
+            let sums = &mut sums[..block.rows];
+            sums.fill(T::default());
+            block.lists(&scaled.factors, lists);
+            block.add(lists, sums);
+            self.queries.allow.clear_denied(state.number, block.first_row, sums);
+            state.collect(block, sums, (maxima, scores));
+        }
+        Ok(())
+    }
+
+    /// Asks for a row to be brought into the cache.
+    fn prefetch(&self, number: u32) {
+        let (terms, weights) = row(&self.training, number as usize);
+        for line in (0..terms.len()).step_by(16) {
+            kernels::prefetch(terms, line);
+            kernels::prefetch(weights, line);
+        }
+    }
+
+    /// The nearest of the candidates by the formula.
+    fn rescore(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
+        /// Rows that are on their way while another is read.
+        const AHEAD: usize = 4;
+        let candidates = &state.candidates;
+        candidates.iter().take(AHEAD).for_each(|&(_, row)| self.prefetch(row));
+        let rows = candidates.iter().enumerate().map(|(at, &(_, row))| {
+            if let Some(&(_, later)) = candidates.get(at + AHEAD) {
+                self.prefetch(later);
+            }
+            row
+        });
+        self.nearest(state, rows, work)
+    }
+
+    /// The nearest of all rows.
+    fn all_rows(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
+        let allow = &self.queries.allow;
+        let rows = (0..).zip(0..self.training.rows()).map(|(row, _)| row);
+        self.nearest(state, rows.filter(|&row| allow.allows(state.number, row)), work)
+    }
+
+    fn nearest(
+        &self,
+        state: &State<'a, T>,
+        rows: impl Iterator<Item = u32>,
+        work: &mut Work<T>,
+    ) -> Vec<Neighbor> {
+        let Work { query, present, common, .. } = work;
+        let (terms, weights) = state.query;
+        query.resize(self.training.cols(), 0.0);
+        present.resize(self.training.cols() / 64 + 1, 0);
+        for (&term, &weight) in terms.iter().zip(weights) {
+            query[term as usize] = weight;
+            present[term as usize / 64] |= 1 << (term % 64);
+        }
+        let scored = rows.map(|number| {
+            let (terms, weights) = row(&self.training, number as usize);
+            common.resize(common.len().max(terms.len() + 1), (0, 0.0));
+            // The terms that the query has, too; without a branch, which could not be foreseen.
+            let (common, present) = (&mut common[..=terms.len()], &**present);
+            let mut count = 0;
+            for (&term, &weight) in terms.iter().zip(weights) {
+                common[count] = (term, weight);
+                count += (present[term as usize / 64] >> (term % 64) & 1) as usize;
+            }
+            let mut sum = 0.0;
+            for &(term, weight) in &common[..count] {
+                sum += f64::from(query[term as usize]) * f64::from(weight);
+            }
+            Neighbor { row: number, similarity: rounded(sum) }
+        });
+        let mut neighbors: Vec<_> = scored.filter(|near| near.similarity > 0.0).collect();
+        for &term in terms {
+            query[term as usize] = 0.0;
+            present[term as usize / 64] = 0;
+        }
+        neighbors.sort_unstable();
+        neighbors.truncate(state.wanted);
+        neighbors
+    }
 }

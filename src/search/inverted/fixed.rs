@@ -1,0 +1,231 @@
+//! Sums in fixed point: 16 bits a row, and how far they can be from the similarity. The proof is in [`super`].
+
+use std::fmt::Debug;
+
+use super::kernels::{self, Head, LANES};
+use crate::matrix::{CsrView, row};
+
+/// A number of 16 bits that sums and weights are stored in: `u16` if no weight is negative, else `i16`.
+pub(super) trait Fixed: Copy + Ord + Default + Debug + Send + Sync + 'static {
+    /// The largest number.
+    const MAX: f64;
+    /// The largest product of a weight and a factor.
+    const LARGEST_SUM: f64;
+    const ONE: Self;
+    const SIGNED: bool;
+
+    /// The nearest number.
+    fn nearest(value: f64) -> Self;
+    fn value(self) -> f64;
+    fn bits(self) -> u16;
+    fn of_bits(bits: u16) -> Self;
+    /// The product with a factor, without its lower 16 bits.
+    fn times(self, factor: Self) -> Self;
+    fn plus(self, other: Self) -> Self;
+
+    /// See [`kernels`].
+    fn head_products(head: Head<'_>, factors: &[[Self; LANES]], sums: &mut [Self], stride: usize);
+    fn group_maxima(sums: &[Self], maxima: &mut [Self]);
+    fn count_at_least(values: &[Self], least: Self) -> usize;
+    fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize));
+}
+
+macro_rules! fixed {
+    ($number:ident, $wide:ident, $largest_sum:expr, $signed:expr) => {
+        impl Fixed for $number {
+            const MAX: f64 = $number::MAX as f64;
+            const LARGEST_SUM: f64 = $largest_sum;
+            const ONE: Self = 1;
+            const SIGNED: bool = $signed;
+
+            #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+            #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]
+            fn nearest(value: f64) -> Self {
+                // Above 0, to truncate is to round down: no call of a function that rounds.
+                let least = f64::from($number::MIN);
+                let above = value.clamp(least, <Self as Fixed>::MAX) - least + 0.5;
+                (above as i32 + i32::from($number::MIN)) as $number
+            }
+
+            fn value(self) -> f64 {
+                f64::from(self)
+            }
+
+            fn bits(self) -> u16 {
+                bytemuck::cast(self)
+            }
+
+            fn of_bits(bits: u16) -> Self {
+                bytemuck::cast(bits)
+            }
+
+            #[inline(always)]
+            fn times(self, factor: Self) -> Self {
+                ($wide::from(self) * $wide::from(factor) >> 16) as $number
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            fn head_products(
+                head: Head<'_>,
+                factors: &[[Self; LANES]],
+                sums: &mut [Self],
+                stride: usize,
+            ) {
+                kernels::$number::head_products(head, factors, sums, stride);
+            }
+
+            fn group_maxima(sums: &[Self], maxima: &mut [Self]) {
+                kernels::$number::group_maxima(sums, maxima);
+            }
+
+            fn count_at_least(values: &[Self], least: Self) -> usize {
+                kernels::$number::count_at_least(values, least)
+            }
+
+            fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize)) {
+                kernels::$number::at_least(sums, least, found);
+            }
+        }
+    };
+}
+
+fixed!(u16, u32, 65_533.0, false);
+// A factor has 15 bits, and so has a weight.
+fixed!(i16, i32, 16_382.0, true);
+
+/// The training weights, as far as sums depend on them.
+#[derive(Debug)]
+pub(super) struct Range {
+    /// The largest Euclidean length of a row.
+    length: f64,
+    /// The largest absolute weight of each term.
+    pub(super) largest: Vec<f32>,
+    /// In how many rows each term is.
+    pub(super) frequencies: Vec<u32>,
+    pub(super) negative: bool,
+    /// The largest number of entries of a row.
+    longest_row: usize,
+}
+
+impl Range {
+    pub(super) fn of(training: &CsrView<'_>, rows: std::ops::Range<usize>) -> Self {
+        let columns = training.cols();
+        let mut range = Self {
+            length: 0.0,
+            largest: vec![0.0; columns],
+            frequencies: vec![0; columns],
+            negative: false,
+            longest_row: 0,
+        };
+        for index in rows {
+            let (terms, weights) = row(training, index);
+            let mut squares = 0.0;
+            for (&term, &weight) in terms.iter().zip(weights) {
+                squares += f64::from(weight) * f64::from(weight);
+                let term = term as usize;
+                range.frequencies[term] += 1;
+                range.largest[term] = range.largest[term].max(weight.abs());
+                range.negative |= weight < 0.0;
+            }
+            range.length = range.length.max(squares.sqrt());
+            range.longest_row = range.longest_row.max(terms.len());
+        }
+        range
+    }
+
+    /// The range of the rows of both.
+    pub(super) fn join(mut self, other: &Self) -> Self {
+        self.length = self.length.max(other.length);
+        self.negative |= other.negative;
+        self.longest_row = self.longest_row.max(other.longest_row);
+        for (own, &other) in self.largest.iter_mut().zip(&other.largest) {
+            *own = own.max(other);
+        }
+        for (own, &other) in self.frequencies.iter_mut().zip(&other.frequencies) {
+            *own += other;
+        }
+        self
+    }
+
+    /// A training weight of a term in fixed point.
+    pub(super) fn weight<T: Fixed>(&self, term: u32, weight: f32) -> T {
+        let largest = self.largest[term as usize];
+        T::nearest(if largest > 0.0 {
+            f64::from(weight) / f64::from(largest) * T::MAX
+        } else {
+            0.0
+        })
+    }
+}
+
+/// A query in fixed point.
+#[derive(Debug)]
+pub(super) struct Scaled<T> {
+    /// The terms that the training rows have, with what their weights are multiplied with; those of the head come last.
+    pub(super) factors: Vec<(u32, T)>,
+    /// The number of those that do not belong to the head.
+    pub(super) tail: usize,
+    /// Rows whose sum is less by this much than that of `k` others are not among the nearest `k`.
+    pub(super) band: f64,
+}
+
+impl<T: Fixed> Scaled<T> {
+    /// `None` if similarities may be too large, too small or of too many products for 16 bits.
+    pub(super) fn new(
+        range: &Range,
+        (terms, weights): (&[u32], &[f32]),
+        is_head: impl Fn(u32) -> bool,
+    ) -> Option<Self> {
+        let common = || {
+            let all = terms.iter().zip(weights);
+            all.map(|(&term, &weight)| (term, f64::from(weight), range.largest[term as usize]))
+                .filter(|&(_, weight, largest)| weight != 0.0 && largest > 0.0)
+        };
+        let (mut squares, mut most, mut count) = (0.0, 0.0, 0);
+        for (_, weight, largest) in common() {
+            squares += weight * weight;
+            most += weight.abs() * f64::from(largest);
+            count += 1;
+        }
+        if count == 0 {
+            return Some(Self { factors: Vec::new(), tail: 0, band: 0.0 });
+        }
+        let largest_sum = (squares.sqrt() * range.length).min(most) * (1.0 + 1e-9);
+        let products = count.min(range.longest_row) as f64;
+        let room = T::LARGEST_SUM - 2.0 * products;
+        if !(1e-30..1e37).contains(&largest_sum) || room < T::LARGEST_SUM / 2.0 {
+            return None;
+        }
+        // What the similarity 1 becomes, and how much of that a product loses with its lower half.
+        let scale = room / largest_sum;
+        let factor_scale = scale * 65_536.0 / T::MAX;
+        let mut factors = vec![(0, T::default()); count];
+        let (mut tail, mut head, mut band, mut widest) = (0, count, 0.0, 0f64);
+        for (term, weight, largest) in common() {
+            let exact = weight * f64::from(largest) * factor_scale;
+            let factor = T::nearest(exact);
+            let rounding =
+                (exact - factor.value()).abs() + 0.5 * (factor.value().abs() + 1.0) / 65_536.0;
+            band += 1.0 + 2.0 * rounding;
+            widest = widest.max(1.0 + 2.0 * rounding);
+            if is_head(term) {
+                head -= 1;
+                factors[head] = (term, factor);
+            } else {
+                factors[tail] = (term, factor);
+                tail += 1;
+            }
+        }
+        // Similarities are rounded to f32 twice, and all this to f64.
+        Some(Self { factors, tail, band: f64::min(band, widest * products) + 0.1 })
+    }
+
+    /// The least sum of a row that may be among the nearest, if `threshold` is at most the k-th largest sum.
+    pub(super) fn cut(&self, threshold: T) -> T {
+        T::nearest((threshold.value() - self.band).floor())
+    }
+}

@@ -1,0 +1,201 @@
+//! Training rows in fixed point: by term, and the frequent terms of each row.
+
+use std::marker::PhantomData;
+use std::ops::Range as Span;
+
+use rayon::prelude::*;
+
+use super::fixed::{Fixed, Range};
+use super::kernels::{self, Head, LANES, WINDOW};
+use crate::matrix::{CsrView, row};
+
+/// A term belongs to the head if at least this share of the rows contains it: multiplying its weights with the factors of all queries of
+/// a batch, zeros too, is then cheaper than adding its postings for the queries that contain it.
+const HEAD_SHARE: f64 = 0.02;
+/// The most terms of the head: the factors of a batch of queries fit a second-level cache.
+const HEAD_TERMS: usize = 1024;
+/// The column of a term that does not belong to the head.
+const NONE: u16 = u16::MAX;
+
+/// Training rows in blocks.
+#[derive(Debug)]
+pub(super) struct Index<T> {
+    pub(super) range: Range,
+    /// The column of each term in the head, or `NONE`.
+    column: Vec<u16>,
+    pub(super) columns: usize,
+    pub(super) blocks: Vec<Block<T>>,
+}
+
+/// Some rows.
+#[derive(Debug)]
+pub(super) struct Block<T> {
+    pub(super) first_row: u32,
+    pub(super) rows: usize,
+    /// Term `t` has the postings `offsets[t]..offsets[t + 1]`.
+    offsets: Vec<u32>,
+    /// A row, counted from the first, in the upper half; a weight in the lower.
+    postings: Vec<u32>,
+    head: HeadRows,
+    numbers: PhantomData<T>,
+}
+
+impl<T: Fixed> Index<T> {
+    /// Call it on the thread pool that should do the work.
+    pub(super) fn new(training: &CsrView<'_>, range: Range, cuts: &[usize]) -> Self {
+        let least = (training.rows() as f64 * HEAD_SHARE).max(1.0);
+        let frequencies = &range.frequencies;
+        let mut head: Vec<usize> =
+            (0..frequencies.len()).filter(|&term| f64::from(frequencies[term]) >= least).collect();
+        head.sort_by_key(|&term| (std::cmp::Reverse(frequencies[term]), term));
+        head.truncate(HEAD_TERMS);
+        let mut column = vec![NONE; frequencies.len()];
+        for (number, &term) in (0..).zip(&head) {
+            column[term] = number;
+        }
+        let columns = head.len();
+        let blocks =
+            cuts.par_windows(2).map(|cut| Block::new(training, &range, &column, cut[0]..cut[1]));
+        let blocks = blocks.collect();
+        Self { range, column, columns, blocks }
+    }
+
+    /// The column of a term of the head.
+    pub(super) fn column(&self, term: u32) -> Option<usize> {
+        Some(self.column[term as usize]).filter(|&column| column != NONE).map(usize::from)
+    }
+}
+
+/// See [`Head`].
+#[derive(Debug)]
+struct HeadRows {
+    order: Vec<u8>,
+    starts: Vec<u32>,
+    entries: Vec<u32>,
+}
+
+impl HeadRows {
+    fn new<T: Fixed>(
+        training: &CsrView<'_>,
+        range: &Range,
+        column: &[u16],
+        rows: Span<usize>,
+    ) -> Self {
+        let of_row = |index: usize| {
+            let (terms, weights) = row(training, index);
+            let all = terms.iter().zip(weights);
+            all.filter(|&(&term, _)| column[term as usize] != NONE)
+        };
+        let (mut order, mut starts, mut entries) = (Vec::new(), vec![0], Vec::new());
+        for first in rows.clone().step_by(WINDOW) {
+            let rows = first..rows.end.min(first + WINDOW);
+            let lengths = rows.zip(0u8..).map(|(index, at)| (of_row(index).count(), at));
+            let mut window: Vec<(usize, u8)> = lengths.collect();
+            window.sort_unstable();
+            for (_, at) in window {
+                order.push(at);
+                entries.extend(of_row(first + usize::from(at)).map(|(&term, &weight)| {
+                    let weight: T = range.weight(term, weight);
+                    u32::from(column[term as usize]) << 16 | u32::from(weight.bits())
+                }));
+                starts.push(narrow(entries.len()));
+            }
+        }
+        Self { order, starts, entries }
+    }
+
+    fn view(&self) -> Head<'_> {
+        Head { order: &self.order, starts: &self.starts, entries: &self.entries }
+    }
+}
+
+/// Blocks are cut below 2^32 postings.
+fn narrow(n: usize) -> u32 {
+    u32::try_from(n).expect("blocks are cut below 2^32 postings")
+}
+
+impl<T: Fixed> Block<T> {
+    fn new(training: &CsrView<'_>, range: &Range, column: &[u16], rows: Span<usize>) -> Self {
+        let mut offsets = vec![0u32; training.cols() + 1];
+        let head = HeadRows::new::<T>(training, range, column, rows.clone());
+        for index in rows.clone() {
+            for &term in row(training, index).0 {
+                offsets[term as usize + 1] += 1;
+            }
+        }
+        for term in 1..offsets.len() {
+            offsets[term] += offsets[term - 1];
+        }
+        let mut postings = vec![0u32; offsets.last().map_or(0, |&end| end as usize)];
+        let mut next = offsets.clone();
+        for (local, index) in (0..=u32::from(u16::MAX)).zip(rows.clone()) {
+            let (terms, weights) = row(training, index);
+            for (&term, &weight) in terms.iter().zip(weights) {
+                let weight: T = range.weight(term, weight);
+                let next = &mut next[term as usize];
+                postings[*next as usize] = local << 16 | u32::from(weight.bits());
+                *next += 1;
+            }
+        }
+        Self {
+            first_row: narrow(rows.start),
+            rows: rows.len(),
+            offsets,
+            postings,
+            head,
+            numbers: PhantomData,
+        }
+    }
+
+    /// Sets the sums of each query to the products of the head.
+    pub(super) fn set_head(&self, factors: &[[T; LANES]], sums: &mut [T], stride: usize) {
+        T::head_products(self.head.view(), factors, sums, stride);
+    }
+
+    /// Where the postings of some terms are; they are on their way into the cache then.
+    pub(super) fn lists(&self, factors: &[(u32, T)], lists: &mut Vec<List<T>>) {
+        lists.clear();
+        lists.extend(factors.iter().map(|&(term, factor)| {
+            let term = term as usize;
+            let (start, end) = (self.offsets[term], self.offsets[term + 1]);
+            // A processor fetches the rest of a long list by itself.
+            for line in (start..end.min(start + 512)).step_by(16) {
+                kernels::prefetch(&self.postings, line as usize);
+            }
+            List { start, end, factor }
+        }));
+    }
+
+    /// Adds the products of some lists, and 1 for each, so that a row with one of their terms has a sum above 0 if no weight is
+    /// negative.
+    pub(super) fn add(&self, lists: &[List<T>], sums: &mut [T]) {
+        assert!(sums.len() >= self.rows, "a sum for each row");
+        for &List { start, end, factor } in lists {
+            #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+            for &posting in &self.postings[start as usize..end as usize] {
+                let product = T::of_bits(posting as u16).times(factor).plus(T::ONE);
+                #[expect(
+                    unsafe_code,
+                    reason = "a check for each posting takes a quarter of the time"
+                )]
+                // SAFETY: `new` made the postings from rows of the block, and there is a sum for each of them.
+                let sum = unsafe { sums.get_unchecked_mut((posting >> 16) as usize) };
+                *sum = sum.plus(product);
+            }
+        }
+    }
+}
+
+/// The postings of a term in a block, and the factor of its weights.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List<T> {
+    start: u32,
+    end: u32,
+    factor: T,
+}
+
+/// The distance from the sums of a query to those of the next, for blocks of up to so many rows: whole windows, and a cache line more, so
+/// that the same rows of all queries are not in the same place of a cache.
+pub(super) fn stride(rows: usize) -> usize {
+    rows.next_multiple_of(WINDOW) + 32
+}

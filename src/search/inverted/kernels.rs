@@ -1,0 +1,477 @@
+//! The inner loops, for the vector units that a processor has.
+
+#![expect(
+    clippy::inline_always,
+    reason = "a call would cost as much as the work, or lack the processor's features"
+)]
+
+use multiversion::multiversion;
+
+/// Queries whose products with a row are added at a time.
+pub(super) const LANES: usize = 64;
+/// Rows and queries whose sums change places at a time.
+const TILE: usize = 8;
+/// Rows whose sums are made before they are written.
+pub(super) const WINDOW: usize = 64;
+/// Sums that are compared at a time.
+const MASKED: usize = 64;
+
+/// The frequent terms of rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'a> {
+    /// For each row of a window, which of them it is: those with similar numbers of entries stand together, so that a processor
+    /// foresees where they end.
+    pub(super) order: &'a [u8],
+    /// The entries of the row that stands at `i` are `entries[starts[i]..starts[i + 1]]`.
+    pub(super) starts: &'a [u32],
+    /// A column in the upper half, a weight in the lower.
+    pub(super) entries: &'a [u32],
+}
+
+macro_rules! kernels {
+    ($number:ident, $wide:ident, $multiply_avx2:ident, $multiply_avx512:ident, $at_least_avx512:ident) => {
+        pub(super) mod $number {
+            use super::*;
+
+            /// Sets the sums of up to `LANES` queries to the products of the frequent terms of each row. `factors[c]` has those of
+            /// column `c` for each query. The sums of query `q` begin at `q · stride`, and there is room for whole windows.
+            pub(in super::super) fn head_products(
+                head: Head<'_>,
+                factors: &[[$number; LANES]],
+                sums: &mut [$number],
+                stride: usize,
+            ) {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    if is_x86_feature_detected!("avx512bw") {
+                        #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
+                        // SAFETY: checked.
+                        unsafe {
+                            return head_avx512(head, factors, sums, stride);
+                        }
+                    }
+                    if is_x86_feature_detected!("avx2") {
+                        #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+                        // SAFETY: checked.
+                        unsafe {
+                            return head_avx2(head, factors, sums, stride);
+                        }
+                    }
+                }
+                head_portable(head, factors, sums, stride);
+            }
+
+            /// With NEON, or whatever the compiler makes of it.
+            pub(super) fn head_portable(
+                head: Head<'_>,
+                factors: &[[$number; LANES]],
+                sums: &mut [$number],
+                stride: usize,
+            ) {
+                let of_row = |entries: &[u32]| {
+                    let mut lanes = [0 as $number; LANES];
+                    for &entry in entries {
+                        let weight = $wide::from(bytemuck::cast::<u16, $number>(weight_of(entry)));
+                        for (lane, &factor) in lanes.iter_mut().zip(&factors[column_of(entry)]) {
+                            let product = (weight * $wide::from(factor) >> 16) as $number;
+                            *lane = lane.wrapping_add(product);
+                        }
+                    }
+                    bytemuck::cast(lanes)
+                };
+                windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            pub(super) fn head_avx2(
+                head: Head<'_>,
+                factors: &[[$number; LANES]],
+                sums: &mut [$number],
+                stride: usize,
+            ) {
+                use std::arch::x86_64::{
+                    __m256i, _mm256_add_epi16, _mm256_set1_epi16, $multiply_avx2,
+                };
+                let of_row = |entries: &[u32]| {
+                    let mut lanes = [_mm256_set1_epi16(0); LANES / 16];
+                    for &entry in entries {
+                        let weight = _mm256_set1_epi16(bytemuck::cast(weight_of(entry)));
+                        let column: [__m256i; LANES / 16] =
+                            bytemuck::cast(factors[column_of(entry)]);
+                        for (lane, factor) in lanes.iter_mut().zip(column) {
+                            *lane = _mm256_add_epi16(*lane, $multiply_avx2(weight, factor));
+                        }
+                    }
+                    bytemuck::cast(lanes)
+                };
+                windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw")]
+            pub(super) fn head_avx512(
+                head: Head<'_>,
+                factors: &[[$number; LANES]],
+                sums: &mut [$number],
+                stride: usize,
+            ) {
+                use std::arch::x86_64::{
+                    __m512i, _mm512_add_epi16, _mm512_set1_epi16, $multiply_avx512,
+                };
+                let of_row = |entries: &[u32]| {
+                    let mut lanes = [_mm512_set1_epi16(0); LANES / 32];
+                    for &entry in entries {
+                        let weight = _mm512_set1_epi16(bytemuck::cast(weight_of(entry)));
+                        let column: [__m512i; LANES / 32] =
+                            bytemuck::cast(factors[column_of(entry)]);
+                        for (lane, factor) in lanes.iter_mut().zip(column) {
+                            *lane = _mm512_add_epi16(*lane, $multiply_avx512(weight, factor));
+                        }
+                    }
+                    bytemuck::cast(lanes)
+                };
+                windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
+            }
+
+            /// `maxima[g]` = the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
+            #[multiversion(targets(
+                "x86_64+avx512f+avx512bw+avx512vl",
+                "x86_64+avx2",
+                "aarch64+neon"
+            ))]
+            pub(in super::super) fn group_maxima(sums: &[$number], maxima: &mut [$number]) {
+                maxima.fill(0);
+                for chunk in sums.chunks(maxima.len()) {
+                    for (max, &sum) in maxima.iter_mut().zip(chunk) {
+                        *max = if sum > *max { sum } else { *max };
+                    }
+                }
+            }
+
+            /// Calls `found` with the place of each sum that is at least `least`, in order.
+            pub(in super::super) fn at_least(
+                sums: &[$number],
+                least: $number,
+                mut found: impl FnMut(usize),
+            ) {
+                let mut report = |first: usize, mut mask: u64| {
+                    while mask != 0 {
+                        found(first + mask.trailing_zeros() as usize);
+                        mask &= mask - 1;
+                    }
+                };
+                let (whole, rest) = sums.as_chunks::<MASKED>();
+                #[cfg(target_arch = "x86_64")]
+                let has_avx512 = is_x86_feature_detected!("avx512bw");
+                #[cfg(not(target_arch = "x86_64"))]
+                let has_avx512 = false;
+                for (number, sums) in whole.iter().enumerate() {
+                    let mask = if has_avx512 {
+                        mask_avx512(sums, least)
+                    } else {
+                        mask_portable(sums, least)
+                    };
+                    report(number * MASKED, mask);
+                }
+                let last = |mask, (at, &sum)| mask | u64::from(sum >= least) << at;
+                report(whole.len() * MASKED, rest.iter().enumerate().fold(0, last));
+            }
+
+            /// A bit for each sum that is at least `least`.
+            #[multiversion(targets("x86_64+avx2", "aarch64+neon"))]
+            pub(super) fn mask_portable(sums: &[$number; MASKED], least: $number) -> u64 {
+                let mut any = false;
+                for &sum in sums {
+                    any |= sum >= least;
+                }
+                if !any {
+                    return 0;
+                }
+                let mut mask = 0;
+                for (at, &sum) in sums.iter().enumerate() {
+                    mask |= u64::from(sum >= least) << at;
+                }
+                mask
+            }
+
+            /// The same. Call it only where there is AVX-512.
+            #[inline(always)]
+            fn mask_avx512(sums: &[$number; MASKED], least: $number) -> u64 {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    use std::arch::x86_64::{__m512i, _mm512_set1_epi16, $at_least_avx512};
+                    #[target_feature(enable = "avx512f,avx512bw")]
+                    #[inline]
+                    fn mask(sums: &[$number; MASKED], least: $number) -> u64 {
+                        let [low, high]: [__m512i; 2] = bytemuck::cast(*sums);
+                        let least = _mm512_set1_epi16(bytemuck::cast(least));
+                        u64::from($at_least_avx512(low, least))
+                            | u64::from($at_least_avx512(high, least)) << 32
+                    }
+                    #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
+                    // SAFETY: the caller has asked for it.
+                    unsafe {
+                        mask(sums, least)
+                    }
+                }
+                #[cfg(not(target_arch = "x86_64"))]
+                mask_portable(sums, least)
+            }
+
+            /// How many values are at least `least`.
+            #[multiversion(targets(
+                "x86_64+avx512f+avx512bw+avx512vl",
+                "x86_64+avx2",
+                "aarch64+neon"
+            ))]
+            pub(in super::super) fn count_at_least(values: &[$number], least: $number) -> usize {
+                let mut all = 0;
+                for chunk in values.chunks(1 << 15) {
+                    // As wide as the values, and no overflow in a chunk.
+                    let mut count = 0u16;
+                    for &value in chunk {
+                        count += u16::from(value >= least);
+                    }
+                    all += usize::from(count);
+                }
+                all
+            }
+        }
+    };
+}
+
+kernels!(u16, u32, _mm256_mulhi_epu16, _mm512_mulhi_epu16, _mm512_cmpge_epu16_mask);
+kernels!(i16, i32, _mm256_mulhi_epi16, _mm512_mulhi_epi16, _mm512_cmpge_epi16_mask);
+
+/// The column of an entry of the head.
+#[inline(always)]
+fn column_of(entry: u32) -> usize {
+    (entry >> 16) as usize
+}
+
+/// The bits of its weight.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+fn weight_of(entry: u32) -> u16 {
+    entry as u16
+}
+
+/// Writes the sums of each row, which `of_row` makes for all queries, to where those of each query are.
+#[inline(always)]
+fn windows(
+    Head { starts, entries, order }: Head<'_>,
+    of_row: impl Fn(&[u32]) -> [u16; LANES],
+    sums: &mut [u16],
+    stride: usize,
+) {
+    let mut window = [[0; LANES]; WINDOW];
+    for (first, order) in (0..).step_by(WINDOW).zip(order.chunks(WINDOW)) {
+        for (at, &place) in (first..).zip(order) {
+            let own = &entries[starts[at] as usize..starts[at + 1] as usize];
+            window[usize::from(place) % WINDOW] = of_row(own);
+        }
+        for query in (0..LANES).step_by(TILE) {
+            for row in (0..WINDOW).step_by(TILE) {
+                let mut tile = [[0; TILE]; TILE];
+                for (from, to) in window[row..row + TILE].iter().zip(&mut tile) {
+                    to.copy_from_slice(&from[query..query + TILE]);
+                }
+                for (query, own) in (query..).zip(transposed(tile)) {
+                    sums[query * stride + first + row..][..TILE].copy_from_slice(&own);
+                }
+            }
+        }
+    }
+}
+
+/// Asks for the value at a place, if there is one, to be brought into the cache.
+#[inline(always)]
+pub(super) fn prefetch<V>(values: &[V], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(value) = values.get(at) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[expect(unsafe_code, reason = "takes a pointer")]
+        // SAFETY: it changes nothing but the cache.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (values, at);
+}
+
+/// Rows become columns.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
+    use std::arch::x86_64::{
+        __m128i, _mm_unpackhi_epi16, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi16,
+        _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+    };
+
+    /// Pairs of 16, 32 and 64 bits are brought together.
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn columns(r: [__m128i; TILE]) -> [__m128i; TILE] {
+        let a = [
+            _mm_unpacklo_epi16(r[0], r[1]),
+            _mm_unpacklo_epi16(r[2], r[3]),
+            _mm_unpacklo_epi16(r[4], r[5]),
+            _mm_unpacklo_epi16(r[6], r[7]),
+            _mm_unpackhi_epi16(r[0], r[1]),
+            _mm_unpackhi_epi16(r[2], r[3]),
+            _mm_unpackhi_epi16(r[4], r[5]),
+            _mm_unpackhi_epi16(r[6], r[7]),
+        ];
+        let b = [
+            _mm_unpacklo_epi32(a[0], a[1]),
+            _mm_unpacklo_epi32(a[2], a[3]),
+            _mm_unpackhi_epi32(a[0], a[1]),
+            _mm_unpackhi_epi32(a[2], a[3]),
+            _mm_unpacklo_epi32(a[4], a[5]),
+            _mm_unpacklo_epi32(a[6], a[7]),
+            _mm_unpackhi_epi32(a[4], a[5]),
+            _mm_unpackhi_epi32(a[6], a[7]),
+        ];
+        [
+            _mm_unpacklo_epi64(b[0], b[1]),
+            _mm_unpackhi_epi64(b[0], b[1]),
+            _mm_unpacklo_epi64(b[2], b[3]),
+            _mm_unpackhi_epi64(b[2], b[3]),
+            _mm_unpacklo_epi64(b[4], b[5]),
+            _mm_unpackhi_epi64(b[4], b[5]),
+            _mm_unpacklo_epi64(b[6], b[7]),
+            _mm_unpackhi_epi64(b[6], b[7]),
+        ]
+    }
+
+    #[expect(unsafe_code, reason = "a function for processors with SSE2")]
+    // SAFETY: every x86-64 processor has it.
+    let columns = unsafe { columns(rows.map(bytemuck::cast)) };
+    columns.map(bytemuck::cast)
+}
+
+/// Rows become columns.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
+    std::array::from_fn(|column| rows.map(|row| row[column]))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        reason = "bits, and small numbers"
+    )]
+
+    use super::*;
+
+    #[test]
+    fn rows_become_columns() {
+        let rows: [[u16; TILE]; TILE] =
+            std::array::from_fn(|row| std::array::from_fn(|column| (10 * row + column) as u16));
+        for (column, own) in transposed(rows).into_iter().enumerate() {
+            assert_eq!(own, rows.map(|row| row[column]));
+        }
+    }
+
+    /// What `head_products` should give for a row and a lane.
+    fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
+        let (mut sum, mut signed_sum) = (0u16, 0i16);
+        for &entry in entries {
+            let (weight, factor) = (weight_of(entry), factors[column_of(entry)][lane]);
+            sum = sum.wrapping_add(((u32::from(weight) * u32::from(factor)) >> 16) as u16);
+            let product = i32::from(weight as i16) * i32::from(factor as i16);
+            signed_sum = signed_sum.wrapping_add((product >> 16) as i16);
+        }
+        (sum, signed_sum)
+    }
+
+    #[test]
+    fn sums_of_products_on_every_processor() {
+        // Three columns; row r has r % 4 entries, and stands at the mirrored place of its window.
+        for rows in [0usize, 1, 7, 63, 64, 65, 200] {
+            let (mut starts, mut entries, mut order) = (vec![0u32], Vec::new(), Vec::new());
+            for row in 0..rows {
+                let window = row / WINDOW * WINDOW;
+                order.push((WINDOW.min(rows - window) - 1 - row % WINDOW) as u8);
+                entries.extend(
+                    (0..row as u32 % 4).map(|at| (at % 3) << 16 | (65_000 - 297 * row as u32)),
+                );
+                starts.push(entries.len() as u32);
+            }
+            let factor = |column: usize, lane: usize| (64_321 - 900 * lane + 7 * column) as u16;
+            let factors: Vec<[u16; LANES]> =
+                (0..3).map(|column| std::array::from_fn(|lane| factor(column, lane))).collect();
+            let signed: Vec<[i16; LANES]> =
+                factors.iter().map(|lanes| lanes.map(|factor| factor as i16)).collect();
+            let head = Head { order: &order, starts: &starts, entries: &entries };
+            let stride = rows.next_multiple_of(WINDOW) + 32;
+            let check = |sums: &[u16], signed_sums: &[i16]| {
+                for (at, own) in starts.windows(2).enumerate() {
+                    let row = at / WINDOW * WINDOW + usize::from(order[at]);
+                    for lane in 0..LANES {
+                        let place = lane * stride + row;
+                        let own = &entries[own[0] as usize..own[1] as usize];
+                        let found = (sums[place], signed_sums[place]);
+                        assert_eq!(found, expected(own, &factors, lane), "row {row} of {rows}");
+                    }
+                }
+            };
+            let (mut sums, mut signed_sums) = (vec![7; LANES * stride], vec![7; LANES * stride]);
+            u16::head_products(head, &factors, &mut sums, stride);
+            i16::head_products(head, &signed, &mut signed_sums, stride);
+            check(&sums, &signed_sums);
+            u16::head_portable(head, &factors, &mut sums, stride);
+            i16::head_portable(head, &signed, &mut signed_sums, stride);
+            check(&sums, &signed_sums);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+                // SAFETY: checked.
+                unsafe {
+                    u16::head_avx2(head, &factors, &mut sums, stride);
+                }
+                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+                // SAFETY: checked.
+                unsafe {
+                    i16::head_avx2(head, &signed, &mut signed_sums, stride);
+                }
+                check(&sums, &signed_sums);
+            }
+        }
+    }
+
+    #[test]
+    fn maxima_and_counts() {
+        let values: Vec<u16> = (0..100_000u32).map(|i| (i * 40_503 % 65_536) as u16).collect();
+        let mut maxima = [0; 48];
+        u16::group_maxima(&values, &mut maxima);
+        for (group, &max) in maxima.iter().enumerate() {
+            assert_eq!(Some(max), values.iter().skip(group).step_by(48).copied().max());
+        }
+        for least in [0, 1, 30_000, 65_535] {
+            let expected = values.iter().filter(|&&value| value >= least).count();
+            assert_eq!(u16::count_at_least(&values, least), expected);
+        }
+        i16::group_maxima(&[-5, 3, -1], &mut [1; 2]);
+        for (values, least) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
+            let mut found = Vec::new();
+            u16::at_least(values, least, |at| found.push(at));
+            let expected: Vec<_> = (0..values.len()).filter(|&at| values[at] >= least).collect();
+            assert_eq!(found, expected);
+        }
+        let (many, mut found) = ([-3i16, 4, 5].repeat(40), 0);
+        i16::at_least(&many, 4, |_| found += 1);
+        assert_eq!(found, 80);
+        for least in [0, 30_000] {
+            let sums: &[u16; MASKED] = values[..MASKED].try_into().unwrap();
+            let mask = u16::mask_portable(sums, least);
+            assert!((0..MASKED).all(|at| (mask >> at & 1 == 1) == (sums[at] >= least)));
+        }
+        assert_eq!(i16::count_at_least(&[-5, 3, -1, -1], -1), 3);
+    }
+}

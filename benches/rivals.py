@@ -1,10 +1,12 @@
 """Analysis and search beside other libraries: one thread, CPU time, medians, interleaved runs.
 
-    python3 benches/rivals.py REUTERS_FOLDER JSONL_CORPUS [--runs 5] [--json FILE]
+    python3 benches/rivals.py REUTERS_FOLDER JSONL_CORPUS [--runs 5] [--large] [--json FILE]
 
 REUTERS_FOLDER holds the Reuters-21578 SGML files: the first 17,000 of the 21,578 stories are
-searched, the others are the queries, k = 30, everybody on the same `ltc` rows. JSONL_CORPUS (may
-be zstd-compressed) is what analysis is measured on. The rivals are installed into `.venv`; a C
+searched, the others are the queries. JSONL_CORPUS (may be zstd-compressed) is what analysis is
+measured on; its last 2,048 documents are queries against the others. Rows like those of RCV1 are
+generated: 23,149 rows and 2,048 queries and, with --large, 804,158 rows and 256 queries. Everybody
+searches the same `ltc` rows, k = 10, 30 and 100. The rivals are installed into `.venv`; a C
 compiler is not needed. Of sp_matmul_rs the best of several `chunk_cols` counts.
 """
 
@@ -29,7 +31,7 @@ PACKAGES = [
     "safetensors==0.8.0",
     "zstandard",
 ]
-TRAIN_ROWS, K = 17_000, 30
+NEIGHBORS = (10, 30, 100)
 
 
 def in_venv():
@@ -82,54 +84,100 @@ def analysis(corpus, runs):
     return {"classify_s": ours, "tfidf_vectorizer_s": theirs, "bytes": size, "ratio": theirs / ours}
 
 
-def search(folder, runs):
+def train(model, *arguments):
+    """A model of documents, trained once."""
+    if not model.exists():
+        command = ["cargo", "run", "-q", "--release", "--", "train", *map(str, arguments), "-q", "-o", model]
+        subprocess.run(command, cwd=ROOT, check=True)
+    return model
+
+
+def rcv1_like():
+    folder = ROOT / "target" / "rivals-rcv1"
+    if not folder.exists():
+        command = ["cargo", "run", "-q", "--release", "--", "generate", "rcv1-like", "-q", "-o", folder]
+        subprocess.run(command, cwd=ROOT, check=True)
+    files = [folder / "lyrl2004_vectors_train.dat"]
+    files += [folder / f"lyrl2004_vectors_test_pt{part}.dat" for part in range(4)]
+    return train(ROOT / "target" / "rivals-rcv1.model", *files, "--qrels", folder / "rcv1-v2.topics.qrels")
+
+
+def rows_of(model):
     import numpy as np
     import scipy.sparse
-    import sp_matmul_rs
-    import sparse_dot_topn
     from safetensors import safe_open
-    from sklearn.neighbors import NearestNeighbors
 
-    model = ROOT / "target" / "rivals-reuters.model"
-    train = ["cargo", "run", "-q", "--release", "--", "train", folder, "--format", "reuters", "-q"]
-    subprocess.run([*train, "-o", model], cwd=ROOT, check=True)
     file = safe_open(model, "np")
-    rows = scipy.sparse.csr_matrix(
+    return scipy.sparse.csr_matrix(
         (
             file.get_tensor("rows.data"),
             file.get_tensor("rows.indices").astype(np.int32),
             file.get_tensor("rows.indptr").astype(np.int32),
         )
     )
-    training, queries = rows[:TRAIN_ROWS], rows[TRAIN_ROWS:]
+
+
+def user_cpu(work):
+    """CPU time without that of the system, which clears the memory of a dense product."""
+    start = os.times().user
+    work()
+    return os.times().user - start
+
+
+def search(name, model, train_rows, count, k, runs):
+    import sp_matmul_rs
+    import sparse_dot_topn
+    from sklearn.neighbors import NearestNeighbors
+
+    rows = rows_of(model)
+    training, queries = rows[:train_rows], rows[train_rows : train_rows + count]
     columns = training.T.tocsr()
-    nearest = NearestNeighbors(n_neighbors=K, metric="cosine", algorithm="brute").fit(training)
+    nearest = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute").fit(training)
+
+    def sp_matmul(chunk):
+        return lambda: sp_matmul_rs.sp_matmul_topn(queries, columns, k, sort=True, chunk_cols=chunk)
+
+    chunks = [size for size in (2_048, 4_096, 8_192, 16_384, 65_536, 262_144) if size < train_rows]
+    best = min([*chunks, train_rows], key=lambda chunk: cpu(sp_matmul(chunk)))
     rivals = {
-        f"sp_matmul_rs, chunk_cols {chunk}": lambda chunk=chunk: sp_matmul_rs.sp_matmul_topn(
-            queries, columns, K, sort=True, chunk_cols=chunk
-        )
-        for chunk in (2_048, 4_096, 8_192, 12_288, 17_000)
+        f"sp_matmul_rs, chunk_cols {best}": (cpu, sp_matmul(best)),
+        "sparse_dot_topn": (
+            cpu,
+            lambda: sparse_dot_topn.sp_matmul_topn(queries, columns, k, sort=True, n_threads=1),
+        ),
+        "scikit-learn brute, user time": (user_cpu, lambda: nearest.kneighbors(queries)),
     }
-    rivals["sparse_dot_topn"] = lambda: sparse_dot_topn.sp_matmul_topn(
-        queries, columns, K, sort=True
-    )
-    rivals["scikit-learn brute"] = lambda: nearest.kneighbors(queries)
-    engines = ["inverted/1", "inverted/2"]
-    times = {name: [] for name in [*rivals, *engines, "inverted/2 wall"]}
+    times = {}
     for _ in range(runs):
-        for row in bench("search", model, TRAIN_ROWS, K, 1, *engines):
-            times[row["engine"]].append(row["cpu_us"])
+        for row in bench("search", model, f"{train_rows}+{count}", k, 1, "inverted/1", "inverted/2", "alone/1"):
+            times.setdefault(row["engine"], []).append(row["cpu_us"])
             if row["engine"] == "inverted/2":
-                times["inverted/2 wall"].append(row["wall_us"])
-        for name, work in rivals.items():
-            times[name].append(cpu(work) / queries.shape[0] * 1e6)
+                times.setdefault("inverted/2 wall", []).append(row["wall_us"])
+            assert row["fell_back"] == 0, row
+        for rival, (clock, work) in rivals.items():
+            times.setdefault(rival, []).append(clock(work) / count * 1e6)
     medians = {name: statistics.median(values) for name, values in times.items()}
     ours = medians["inverted/1"]
-    print(f"\nsearch, {TRAIN_ROWS:,} rows, {queries.shape[0]:,} queries, k = {K}, CPU µs a query")
-    for name, value in medians.items():
-        print(f"  {name:34} {value:8.1f}  {value / ours:5.2f} x")
-    print(f"  two threads: {ours / medians['inverted/2 wall']:.2f} x the queries of one")
-    return medians
+    print(f"\nsearch, {name}, {train_rows:,} rows, {count:,} queries, k = {k}, CPU µs a query")
+    for rival, value in medians.items():
+        print(f"  {rival:34} {value:9.1f}  {value / ours:6.2f} x")
+    print(f"  two threads: {ours / medians['inverted/2 wall']:.2f} x the queries of one", flush=True)
+    return {"rows": name, "train_rows": train_rows, "queries": count, "k": k, "cpu_us": medians}
+
+
+def searches(reuters, corpus, large, runs):
+    target = ROOT / "target"
+    stories = train(target / "rivals-reuters.model", reuters, "--format", "reuters")
+    texts = train(target / "rivals-corpus.model", corpus)
+    all_texts = rows_of(texts).shape[0]
+    cases = [
+        ("RCV1-like", rcv1_like(), 23_149, 2_048),
+        ("Reuters-21578", stories, 17_000, 4_578),
+        (pathlib.Path(corpus).name, texts, all_texts - 2_048, 2_048),
+    ]
+    if large:
+        cases.append(("RCV1-like", rcv1_like(), 804_158, 256))
+    return [search(*case, k, runs) for case in cases for k in NEIGHBORS]
 
 
 def main():
@@ -137,6 +185,7 @@ def main():
     parser.add_argument("reuters")
     parser.add_argument("corpus")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--large", action="store_true", help="804,158 rows, too")
     parser.add_argument("--json")
     options = parser.parse_args()
     in_venv()
@@ -149,7 +198,12 @@ def main():
         "runs": options.runs,
         "packages": PACKAGES,
         "analysis": analysis(os.path.abspath(options.corpus), options.runs),
-        "search_cpu_us": search(os.path.abspath(options.reuters), options.runs),
+        "search": searches(
+            os.path.abspath(options.reuters),
+            os.path.abspath(options.corpus),
+            options.large,
+            options.runs,
+        ),
     }
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(result, indent=2) + "\n")

@@ -469,6 +469,7 @@ fn similarities_end_at_the_largest_number() {
 }
 
 /// Rows of words whose frequencies are those of a language: term t is in a share of about 1 / (t + 1) of the rows.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn language(seed: u64, count: usize, terms: u32) -> Rows {
     let mut random = Random::new(seed);
     let mut next = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+mod blocks;
 mod compressed;
 mod detect;
 mod delimited;
@@ -40,6 +41,7 @@ pub use source::encoding_for_label;
 pub use vectors_beside::VectorsBeside;
 
 use crate::printable::printable;
+use crate::threads::Threads;
 use source::Source;
 pub(crate) use source::{open_bytes, read_error};
 
@@ -298,6 +300,9 @@ pub struct ReadOptions {
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
+    /// The threads that parse files with a record a line (JSONL, fastText, plain, svmlight, LYRL2004 vectors). `None`: the thread
+    /// that reads. The documents and errors are the same. Streams that are no files are parsed by the thread that reads, as they come.
+    pub threads: Option<Threads>,
 }
 
 impl ReadOptions {
@@ -307,7 +312,27 @@ impl ReadOptions {
     }
 }
 
-type Records = Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>;
+type Records = Box<dyn Iterator<Item = Result<Record, CorpusError>> + Send>;
+
+/// A document that was read.
+struct Record {
+    document: Document,
+    /// Whether it is complete; otherwise it depends on the number of documents before it.
+    is_finished: bool,
+}
+
+impl Record {
+    /// Completes a document, if that is possible.
+    fn new(mut document: Document, options: &ReadOptions) -> Result<Self, CorpusError> {
+        if document.id.is_empty() || options.vectors_beside.is_some() {
+            return Ok(Self { document, is_finished: false });
+        }
+        if let Some(qrels) = &options.qrels {
+            document.labels = qrels.labels(&document.id);
+        }
+        Ok(Self { document: finish(document)?, is_finished: true })
+    }
+}
 
 /// Called with the name and the format of each file that is opened.
 pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
@@ -401,7 +426,7 @@ impl Corpus {
 
     fn open_next(&mut self, path: &Path) -> Result<Records, CorpusError> {
         let (format, records) = if path.as_os_str() != "-" && path.is_dir() {
-            (Format::Folders, folders::read(path, &self.options)?)
+            (Format::Folders, one_by_one(folders::read(path, &self.options)?, &self.options))
         } else {
             read_source(Source::open(path, &self.options)?, &self.options)?
         };
@@ -411,7 +436,7 @@ impl Corpus {
         Ok(records)
     }
 
-    fn advance(&mut self) -> Option<Result<Document, CorpusError>> {
+    fn advance(&mut self) -> Option<Result<Record, CorpusError>> {
         loop {
             if let Some(current) = &mut self.current {
                 match current.next() {
@@ -441,8 +466,11 @@ impl Iterator for Corpus {
             let beside = self.options.vectors_beside.as_ref()?;
             return beside.check_end(self.read).err().map(Err);
         };
-        let finished = next.and_then(|mut document| {
+        let finished = next.and_then(|Record { mut document, is_finished }| {
             self.read += 1;
+            if is_finished {
+                return Ok(document);
+            }
             if document.id.is_empty() {
                 document.id = self.read.to_string();
             }
@@ -491,18 +519,61 @@ fn read_source(
     if format == Format::Reuters && options.encoding.is_none() {
         source = source.decoded(encoding_rs::WINDOWS_1252, options.on_bad_utf8);
     }
-    let options = Arc::clone(options);
     let records: Records = match format {
-        Format::Jsonl => Box::new(jsonl::Jsonl::new(source.lines(), options)),
-        Format::Csv => Box::new(delimited::Delimited::new(source, options, None)?),
-        Format::Tsv => Box::new(delimited::Delimited::new(source, options, Some(b'\t'))?),
-        Format::FastText => Box::new(fasttext::FastText::new(source.lines(), &options)),
-        Format::Plain => Box::new(plain::Plain::new(source.lines(), &options)?),
-        Format::Svmlight => Box::new(svmlight::Svmlight::new(source.lines(), &options)),
-        Format::Reuters => Box::new(reuters::Reuters::new(source.lines(), options)),
-        Format::Lyrl2004Tokens => Box::new(lyrl2004::Tokens::new(source.lines(), &options)?),
-        Format::Lyrl2004Vectors => Box::new(lyrl2004::Vectors::new(source.lines(), &options)?),
+        Format::Jsonl => of_lines(source, options, |lines, options| {
+            Ok(jsonl::Jsonl::new(lines, Arc::clone(options)))
+        })?,
+        Format::FastText => {
+            of_lines(source, options, |lines, options| Ok(fasttext::FastText::new(lines, options)))?
+        }
+        Format::Plain => {
+            of_lines(source, options, |lines, options| plain::Plain::new(lines, options))?
+        }
+        Format::Svmlight => {
+            of_lines(source, options, |lines, options| Ok(svmlight::Svmlight::new(lines, options)))?
+        }
+        Format::Lyrl2004Vectors => {
+            of_lines(source, options, |lines, options| lyrl2004::Vectors::new(lines, options))?
+        }
+        Format::Csv => {
+            one_by_one(delimited::Delimited::new(source, Arc::clone(options), None)?, options)
+        }
+        Format::Tsv => one_by_one(
+            delimited::Delimited::new(source, Arc::clone(options), Some(b'\t'))?,
+            options,
+        ),
+        Format::Reuters => {
+            one_by_one(reuters::Reuters::new(source.lines(), Arc::clone(options)), options)
+        }
+        Format::Lyrl2004Tokens => {
+            one_by_one(lyrl2004::Tokens::new(source.lines(), options)?, options)
+        }
         Format::Folders => return Err(Problem::NotAFolder.at(&source.place())),
     };
     Ok((format, records))
+}
+
+/// The records of a format with a record a line.
+fn of_lines<R>(
+    source: Source,
+    options: &Arc<ReadOptions>,
+    open: blocks::Open<R>,
+) -> Result<Records, CorpusError>
+where
+    R: Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
+{
+    match &options.threads {
+        Some(threads) if threads.count() > 1 && source.is_file() => {
+            Ok(Box::new(blocks::InBlocks::new(source.blocks(), open, options, threads)?))
+        }
+        _ => Ok(one_by_one(open(source.lines(), options)?, options)),
+    }
+}
+
+fn one_by_one(
+    documents: impl Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
+    options: &Arc<ReadOptions>,
+) -> Records {
+    let options = Arc::clone(options);
+    Box::new(documents.map(move |document| Record::new(document?, &options)))
 }

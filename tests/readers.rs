@@ -1,7 +1,7 @@
 //! Every reader on valid input, and a table of bad inputs: what the user sees.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use classify::corpus::preset::Preset;
@@ -9,6 +9,7 @@ use classify::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
     encoding_for_label,
 };
+use classify::threads::Threads;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
     Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()
@@ -221,6 +222,83 @@ fn several_files_are_one_corpus() {
         let documents = corpus.collect::<Result<Vec<_>, _>>().unwrap();
         assert_eq!(texts(&documents), [("1", "a", vec!["x"]), ("2", "b", vec!["y"])]);
     }
+}
+
+/// Documents up to the first error, and the error.
+fn outcome(path: &Path, options: &ReadOptions) -> (Vec<Document>, Option<String>) {
+    let mut documents = Vec::new();
+    for document in Corpus::open(&[path.to_owned()], options.clone()).unwrap() {
+        match document {
+            Ok(document) => documents.push(document),
+            Err(error) => return (documents, Some(format!("{error} {error:?}"))),
+        }
+    }
+    (documents, None)
+}
+
+/// Files of several blocks: the same documents, places and errors from one thread and from three.
+#[test]
+fn threads_read_what_one_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |format: Format, n: usize| {
+        let text = "word ".repeat(n % 23);
+        match format {
+            Format::Jsonl if n % 7 == 0 => format!("{{\"text\": \"{text}\", \"label\": \"a\"}}"),
+            Format::Jsonl => {
+                format!("{{\"id\": \"d{n}\", \"text\": \"é {text}\", \"labels\": [\"a\", \"b\"]}}")
+            }
+            Format::FastText => format!("__label__a __label__b{n} {text}"),
+            Format::Plain => text,
+            Format::Svmlight => format!("a{n} 1:0.5 {}:{}", 2 + n % 50, 1.0 / (1 + n) as f32),
+            _ => format!("{n}  3:0.25 {}:0.125", 7 + n % 90),
+        }
+    };
+    let threads = Threads::new(3.try_into().unwrap()).unwrap();
+    let qrels = Arc::new(Qrels::from_bytes("q", b"x 1 1\ny 17 1\n".to_vec()).unwrap());
+    let mut read = 0;
+    for format in
+        [Format::Jsonl, Format::FastText, Format::Plain, Format::Svmlight, Format::Lyrl2004Vectors]
+    {
+        let is_plain = matches!(format, Format::Plain | Format::Lyrl2004Vectors);
+        let end = |n: usize| if n % 5 == 0 { "\r\n" } else { "\n" };
+        let mut text: String = (0..40_000).map(|n| line(format, n) + end(n)).collect();
+        text.insert_str(text.find('\n').unwrap() + 1, "\n\n");
+        let bytes = text.into_bytes();
+        let middle = bytes.len() * 2 / 3;
+        let middle = middle + bytes[middle..].iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        let with = |inserted: &[u8]| [&bytes[..middle], inserted, &bytes[middle..]].concat();
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(&bytes).unwrap();
+        let gz = gz.finish().unwrap();
+        let files = [
+            bytes.clone(),
+            bytes[..bytes.len() - 1].to_vec(),
+            b"".to_vec(),
+            with(b"\xe9 1:1\n"),
+            with(b"[1, 2\n"),
+            with(&[b"x ".repeat(400_000), b"\n".to_vec()].concat()),
+            gz[..gz.len() / 2].to_vec(),
+            gz,
+        ];
+        for (number, file) in files.iter().enumerate() {
+            let path = folder.path().join(format!("{}-{number}", format.name()));
+            std::fs::write(&path, file).unwrap();
+            let labels = if is_plain { LabelUse::Optional } else { LabelUse::Required };
+            for max_record in [None, Some(300_000)] {
+                let qrels = (number == 1).then(|| Arc::clone(&qrels));
+                let options =
+                    ReadOptions { format: Some(format), labels, max_record, qrels, ..default() };
+                let one = outcome(&path, &options);
+                let options = ReadOptions { threads: Some(threads.clone()), ..options };
+                let several = outcome(&path, &options);
+                assert_eq!(one.1, several.1, "{format} {number}");
+                assert_eq!(one.0.len(), several.0.len(), "{format} {number}");
+                assert!(one.0 == several.0, "{format} {number}");
+                read += one.0.len();
+            }
+        }
+    }
+    assert!(read > 1_000_000, "{read}");
 }
 
 #[test]

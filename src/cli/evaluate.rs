@@ -190,6 +190,7 @@ impl Evaluate {
         table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
         let mut options = self.reading.options(LabelUse::Required)?;
+        options.threads = Some(engines.threads().clone());
         self.training.analysis.fields().read_apart(&mut options);
         if let Some(PresetArgument(preset)) = self.preset {
             let [folder] = self.paths.as_slice() else {

@@ -97,6 +97,7 @@ impl Predict {
             }
             corpora => {
                 let mut read = self.reading.options(LabelUse::Optional)?;
+                read.threads = Some(threads.clone());
                 fit(&model, options.dense_share, &mut read)?;
                 Source::Corpus(open(corpora, read, talk, &progress)?)
             }

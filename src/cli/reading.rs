@@ -189,6 +189,7 @@ impl Reading {
             text_only: false,
             max_record: None,
             bytes_read: None,
+            threads: None,
         })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::source::{Source, io_error};
 use super::{
-    Content, CorpusError, Document, Format, LabelUse, Place, Problem, ReadOptions, Records, detect,
+    Content, CorpusError, Document, Format, LabelUse, Place, Problem, ReadOptions, detect,
 };
 
 /// An entry of a folder, links followed.
@@ -104,13 +104,16 @@ fn recognized(path: &Path) -> Result<bool, CorpusError> {
 
 /// The documents of a folder of label folders. The label is the name of the top folder, the
 /// identifier the path below the root.
-pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, CorpusError> {
+pub(super) fn read(
+    root: &Path,
+    options: &Arc<ReadOptions>,
+) -> Result<impl Iterator<Item = Result<Document, CorpusError>> + Send + use<>, CorpusError> {
     let mut files = Vec::new();
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
     let root = root.to_owned();
     let options = Arc::clone(options);
-    Ok(Box::new(files.into_iter().map(move |path| document(&root, &path, &options))))
+    Ok(files.into_iter().map(move |path| document(&root, &path, &options)))
 }
 
 /// The files in a folder and in those below it. `ancestors` are the folder and those that it was

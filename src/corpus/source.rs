@@ -15,6 +15,8 @@ use super::{CorpusError, OnBadUtf8, Place, Problem, ReadOptions, magic};
 use crate::limits::{self, Limited, TooLong};
 
 const BUFFER: usize = 1 << 16;
+/// The bytes of a block that one thread parses, and the rest of its last line.
+const BLOCK: usize = 1 << 18;
 
 /// A named stream of bytes, decompressed and meant to be UTF-8.
 pub(super) struct Source {
@@ -24,6 +26,8 @@ pub(super) struct Source {
     offset: u64,
     on_bad_utf8: OnBadUtf8,
     max_record: u64,
+    /// Whether all of it is there: nothing waits for more.
+    is_file: bool,
 }
 
 /// The encoding with this label: a label of the WHATWG standard, or `latin-1`.
@@ -55,9 +59,11 @@ impl Source {
             return Self::from_reader("<stdin>", Box::new(stdin), options);
         }
         let file = File::open(path).map_err(|error| io_error(path, error))?;
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let file = Counted { file, bytes: options.bytes_read.clone() };
         let file = BufReader::with_capacity(BUFFER, file);
-        Self::from_reader(&path.to_string_lossy(), Box::new(file), options)
+        let source = Self::from_reader(&path.to_string_lossy(), Box::new(file), options)?;
+        Ok(Self { is_file, ..source })
     }
 
     pub(super) fn from_reader(
@@ -75,8 +81,14 @@ impl Source {
         }
         let on_bad_utf8 = options.on_bad_utf8;
         let max_record = options.max_record.unwrap_or(limits::RECORD);
-        let mut source =
-            Self { name: Arc::clone(&name), bytes, offset: 0, on_bad_utf8, max_record };
+        let mut source = Self {
+            name: Arc::clone(&name),
+            bytes,
+            offset: 0,
+            on_bad_utf8,
+            max_record,
+            is_file: false,
+        };
         match options.encoding {
             Some(encoding) if encoding != encoding_rs::UTF_8 => {
                 source = source.decoded(encoding, options.on_bad_utf8);
@@ -157,6 +169,26 @@ impl Source {
         };
         text.shrink_to_fit();
         Ok(text)
+    }
+
+    pub(super) fn is_file(&self) -> bool {
+        self.is_file
+    }
+
+    /// The same in blocks of whole lines.
+    pub(super) fn blocks(self) -> Cutter {
+        let Self { name, bytes, offset, on_bad_utf8, max_record, .. } = self;
+        Cutter {
+            name,
+            bytes,
+            line: 0,
+            offset,
+            on_bad_utf8,
+            max_record,
+            rest: Vec::new(),
+            ended: false,
+            failed: None,
+        }
     }
 
     pub(super) fn lines(self) -> Lines {
@@ -248,6 +280,92 @@ impl Lines {
         let place = Place { source: Arc::clone(&self.name), line: Some(self.line) };
         utf8(&self.buffer, self.on_bad_utf8, offset).map(Some).map_err(|problem| problem.at(&place))
     }
+}
+
+/// Cuts a source into blocks of whole lines.
+pub(super) struct Cutter {
+    name: Arc<str>,
+    bytes: Peeked,
+    /// The lines before the next block.
+    line: u64,
+    offset: u64,
+    on_bad_utf8: OnBadUtf8,
+    max_record: u64,
+    /// The beginning of a line whose end is not in the last block.
+    rest: Vec<u8>,
+    ended: bool,
+    /// Why reading failed after the whole lines of the last block.
+    failed: Option<io::Error>,
+}
+
+impl Cutter {
+    /// The lines of the next block. A line that is longer than a record may be is cut off, but not so that it fits.
+    pub(super) fn next_block(&mut self) -> Result<Option<Lines>, CorpusError> {
+        if let Some(error) = self.failed.take() {
+            return Err(self.error(error));
+        }
+        let mut block = std::mem::take(&mut self.rest);
+        let mut searched = 0;
+        while !self.ended {
+            if block.len() >= BLOCK {
+                if let Some(last) = block[searched..].iter().rposition(|&byte| byte == b'\n') {
+                    self.rest = block.split_off(searched + last + 1);
+                    break;
+                }
+                searched = block.len();
+                if block.len() as u64 > self.max_record {
+                    break;
+                }
+            }
+            match self.bytes.fill_buf() {
+                Ok(more) => {
+                    let length = more.len();
+                    block.extend_from_slice(more);
+                    self.bytes.consume(length);
+                    self.ended = length == 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.ended = true;
+                    // The whole lines before are delivered first.
+                    let whole = block.iter().rposition(|&byte| byte == b'\n');
+                    let Some(last) = whole else { return Err(self.error(error)) };
+                    block.truncate(last + 1);
+                    self.failed = Some(error);
+                }
+            }
+        }
+        Ok((!block.is_empty()).then(|| self.lines_of(block)))
+    }
+
+    fn error(&self, error: io::Error) -> CorpusError {
+        read_error(error, &Place { source: Arc::clone(&self.name), line: Some(self.line + 1) })
+    }
+
+    fn lines_of(&mut self, block: Vec<u8>) -> Lines {
+        let (line, offset) = (self.line, self.offset);
+        #[expect(clippy::naive_bytecount, reason = "fast enough, and no crate more")]
+        let lines = block.iter().filter(|&&byte| byte == b'\n').count();
+        self.line += lines as u64;
+        self.offset += block.len() as u64;
+        Lines { line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
+    }
+
+    /// No line of this source.
+    pub(super) fn no_lines(&self) -> Lines {
+        Lines {
+            name: Arc::clone(&self.name),
+            bytes: limited(Vec::new(), self.max_record),
+            line: 0,
+            offset: self.offset,
+            on_bad_utf8: self.on_bad_utf8,
+            buffer: Vec::new(),
+        }
+    }
+}
+
+fn limited(block: Vec<u8>, max_record: u64) -> Limited<Bytes> {
+    Limited::new(Box::new(io::Cursor::new(block)), "a record", max_record)
 }
 
 /// A file that counts the bytes read from it.

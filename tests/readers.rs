@@ -227,7 +227,7 @@ fn several_files_are_one_corpus() {
 /// Documents up to the first error, and the error.
 fn outcome(path: &Path, options: &ReadOptions) -> (Vec<Document>, Option<String>) {
     let mut documents = Vec::new();
-    for document in Corpus::open(&[path.to_owned()], options.clone()).unwrap() {
+    for document in Corpus::open(&[path.to_owned()], options.clone()).expect("a file") {
         match document {
             Ok(document) => documents.push(document),
             Err(error) => return (documents, Some(format!("{error} {error:?}"))),
@@ -243,7 +243,9 @@ fn threads_read_what_one_reads() {
     let line = |format: Format, n: usize| {
         let text = "word ".repeat(n % 23);
         match format {
-            Format::Jsonl if n % 7 == 0 => format!("{{\"text\": \"{text}\", \"label\": \"a\"}}"),
+            Format::Jsonl if n.is_multiple_of(7) => {
+                format!("{{\"text\": \"{text}\", \"label\": \"a\"}}")
+            }
             Format::Jsonl => {
                 format!("{{\"id\": \"d{n}\", \"text\": \"é {text}\", \"labels\": [\"a\", \"b\"]}}")
             }
@@ -260,7 +262,7 @@ fn threads_read_what_one_reads() {
         [Format::Jsonl, Format::FastText, Format::Plain, Format::Svmlight, Format::Lyrl2004Vectors]
     {
         let is_plain = matches!(format, Format::Plain | Format::Lyrl2004Vectors);
-        let end = |n: usize| if n % 5 == 0 { "\r\n" } else { "\n" };
+        let end = |n: usize| if n.is_multiple_of(5) { "\r\n" } else { "\n" };
         let mut text: String = (0..40_000).map(|n| line(format, n) + end(n)).collect();
         text.insert_str(text.find('\n').unwrap() + 1, "\n\n");
         let bytes = text.into_bytes();

@@ -4,7 +4,7 @@
 //! point. Terms that many rows contain are the *head*; a block has them row by row, too. Each query gets a sum of 16 bits for each row
 //! of a block. For a batch of queries, the products of the head are added first, for all queries at once: a weight of a row is
 //! multiplied with the factors of [`LANES`] queries. Then the postings of each query's other terms are added. Few queries take the
-//! postings of all their terms. Rows that may be among the best `k` are collected, and at last their similarities are computed by the
+//! postings of all their terms, but columns of all rows' weights for the most frequent ones. Rows that may be among the best `k` are collected, and at last their similarities are computed by the
 //! formula of [`super`].
 //!
 //! # Why the results are exact
@@ -12,8 +12,8 @@
 //! Let m be the largest absolute weight of a term in the training rows, and X the largest number of 16 bits. A weight w becomes x = X w /
 //! m, rounded; a weight q of the query becomes the factor f = q m A 65536 / X, rounded, where A makes the largest possible sum fit: it is
 //! at most A times the product of the query's length and that of the longest row (Cauchy–Schwarz), or A Σ |q| m, and two for each
-//! product. The product is x f / 65536, rounded down: A q w, off by at most r = |f's rounding error| + (|f| + 1) / 131072 for the
-//! roundings of f and x, and 1 for the last. Products of postings are 1 larger. So the sum of a row is at least A s − l and at most A s +
+//! product. The product is x f / 65536, rounded down: A q w, off by at most r = |f's rounding error| + (|f| + 1) / 65536 for the
+//! roundings of f and x (which is 0 only if w is), and 1 for the last. Products of postings and columns are 1 larger. So the sum of a row is at least A s − l and at most A s +
 //! h, where s is its similarity and l + h ≤ Σ (1 + 2 r) over the terms that it can have in common with the query: the *band*. If T is at
 //! most the k-th largest sum, k rows have A s ≥ T − h, so every row in the result has that, too, and a sum of at least T − h − l. All
 //! rows with such sums are collected. To the band 0.1 is added, which is more than the rounding of similarities to `f32` and of all this.
@@ -28,7 +28,7 @@
 //! the threshold.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
@@ -73,7 +73,8 @@ pub struct Inverted {
 }
 
 impl Inverted {
-    /// Indexes training rows. The index takes about six bytes per non-zero, and four bytes per term for each block; as much again
+    /// Indexes training rows. The index takes about six bytes per non-zero, two per row for each term that a fifth of the rows contains,
+    /// and four per term for each block; as much again
     /// once a query has a negative weight.
     ///
     /// # Errors
@@ -134,7 +135,8 @@ impl Inverted {
         let engine = Engine { index, training: self.training.view(), queries };
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
-            batches.try_for_each_init(Work::default, |work, (number, places)| {
+            let work = || Lent { spare: &index.spare, work: index.spare() };
+            batches.try_for_each_init(work, |Lent { work, .. }, (number, places)| {
                 let slow = engine.batch(number * batch, batch, places, work)?;
                 fell_back.fetch_add(slow, Ordering::Relaxed);
                 Ok::<(), SearchError>(())
@@ -213,6 +215,9 @@ struct Work<T> {
     sums: Vec<T>,
     /// The factors of the head terms.
     factors: Vec<[T; LANES]>,
+    /// The factors of a query whose terms have postings only, and of those that have columns.
+    rare: Vec<(u32, T)>,
+    dense: Vec<(usize, T)>,
     /// The postings of a query in a block, and of the next.
     lists: Vec<List<T>>,
     next: Vec<List<T>>,
@@ -224,6 +229,19 @@ struct Work<T> {
     present: Vec<u64>,
     /// The terms and weights of a row that the query has, too.
     common: Vec<(u32, f32)>,
+}
+
+/// Buffers that go back when a thread is done.
+struct Lent<'a, T: Fixed> {
+    spare: &'a Mutex<Vec<Work<T>>>,
+    work: Work<T>,
+}
+
+impl<T: Fixed> Drop for Lent<'_, T> {
+    fn drop(&mut self) {
+        let work = std::mem::take(&mut self.work);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(work);
+    }
 }
 
 /// A query as it passes through the blocks.
@@ -386,16 +404,23 @@ impl<'a, T: Fixed> Engine<'a, T> {
         stride: usize,
         work: &mut Work<T>,
     ) -> Result<(), SearchError> {
-        let Work { sums, lists, maxima, scores, .. } = work;
+        let Work { sums, rare, dense, lists, maxima, scores, .. } = work;
         sums.resize(sums.len().max(stride), T::default());
         state.threshold = T::default();
         state.candidates.clear();
+        rare.clear();
+        dense.clear();
+        for &(term, factor) in state.scaled.iter().flat_map(|scaled| &scaled.factors) {
+            match self.index.dense_column(term) {
+                Some(column) => dense.push((column, factor)),
+                None => rare.push((term, factor)),
+            }
+        }
         for block in &self.index.blocks {
             self.queries.stop.check()?;
-            let Some(scaled) = &state.scaled else { break };
             let sums = &mut sums[..block.rows];
-            sums.fill(T::default());
-            block.lists(&scaled.factors, lists);
+            block.lists(rare, lists);
+            block.set_dense(self.index.dense, dense, sums);
             block.add(lists, sums);
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
             state.collect(block, sums, (maxima, scores));

@@ -25,6 +25,12 @@ pub(super) trait Fixed: Copy + Ord + Default + Debug + Send + Sync + 'static {
 
     /// See [`kernels`].
     fn head_products(head: Head<'_>, factors: &[[Self; LANES]], sums: &mut [Self], stride: usize);
+    fn dense_products(
+        strips: &[[Self; LANES]],
+        columns: usize,
+        factors: &[(usize, Self)],
+        sums: &mut [Self],
+    );
     fn group_maxima(sums: &[Self], maxima: &mut [Self]);
     fn count_at_least(values: &[Self], least: Self) -> usize;
     fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize));
@@ -76,6 +82,15 @@ macro_rules! fixed {
                 stride: usize,
             ) {
                 kernels::$number::head_products(head, factors, sums, stride);
+            }
+
+            fn dense_products(
+                strips: &[[Self; LANES]],
+                columns: usize,
+                factors: &[(usize, Self)],
+                sums: &mut [Self],
+            ) {
+                kernels::$number::dense_products(strips, columns, factors, sums);
             }
 
             fn group_maxima(sums: &[Self], maxima: &mut [Self]) {
@@ -151,14 +166,14 @@ impl Range {
         self
     }
 
-    /// A training weight of a term in fixed point.
+    /// A training weight of a term in fixed point: 0 only if it is 0.
     pub(super) fn weight<T: Fixed>(&self, term: u32, weight: f32) -> T {
+        if weight == 0.0 {
+            return T::default();
+        }
         let largest = self.largest[term as usize];
-        T::nearest(if largest > 0.0 {
-            f64::from(weight) / f64::from(largest) * T::MAX
-        } else {
-            0.0
-        })
+        let exact = f64::from(weight) / f64::from(largest) * T::MAX;
+        T::nearest(if exact.abs() < 1.0 { exact.signum() } else { exact })
     }
 }
 
@@ -208,8 +223,7 @@ impl<T: Fixed> Scaled<T> {
         for (term, weight, largest) in common() {
             let exact = weight * f64::from(largest) * factor_scale;
             let factor = T::nearest(exact);
-            let rounding =
-                (exact - factor.value()).abs() + 0.5 * (factor.value().abs() + 1.0) / 65_536.0;
+            let rounding = (exact - factor.value()).abs() + (factor.value().abs() + 1.0) / 65_536.0;
             band += 1.0 + 2.0 * rounding;
             widest = widest.max(1.0 + 2.0 * rounding);
             if is_head(term) {

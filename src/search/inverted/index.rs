@@ -1,10 +1,11 @@
 //! Training rows in fixed point: by term, and the frequent terms of each row.
 
-use std::marker::PhantomData;
 use std::ops::Range as Span;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
+use super::Work;
 use super::fixed::{Fixed, Range};
 use super::kernels::{self, Head, LANES, WINDOW};
 use crate::matrix::{CsrView, row};
@@ -14,6 +15,10 @@ use crate::matrix::{CsrView, row};
 const HEAD_SHARE: f64 = 0.02;
 /// The most terms of the head: the factors of a batch of queries fit a second-level cache.
 const HEAD_TERMS: usize = 1024;
+/// A term has a column of all rows' weights, too, if at least this share of the rows contains it.
+const DENSE_SHARE: f64 = 0.2;
+/// The most columns: a strip of them fits a first-level cache.
+const DENSE_TERMS: usize = 192;
 /// The column of a term that does not belong to the head.
 const NONE: u16 = u16::MAX;
 
@@ -24,7 +29,11 @@ pub(super) struct Index<T> {
     /// The column of each term in the head, or `NONE`.
     column: Vec<u16>,
     pub(super) columns: usize,
+    /// The first so many columns of the head are stored for all rows, too.
+    pub(super) dense: usize,
     pub(super) blocks: Vec<Block<T>>,
+    /// Buffers of threads that are done.
+    pub(super) spare: Mutex<Vec<Work<T>>>,
 }
 
 /// Some rows.
@@ -37,7 +46,8 @@ pub(super) struct Block<T> {
     /// A row, counted from the first, in the upper half; a weight in the lower.
     postings: Vec<u32>,
     head: HeadRows,
-    numbers: PhantomData<T>,
+    /// See [`Fixed::dense_products`].
+    strips: Vec<[T; LANES]>,
 }
 
 impl<T: Fixed> Index<T> {
@@ -54,10 +64,23 @@ impl<T: Fixed> Index<T> {
             column[term] = number;
         }
         let columns = head.len();
-        let blocks =
-            cuts.par_windows(2).map(|cut| Block::new(training, &range, &column, cut[0]..cut[1]));
-        let blocks = blocks.collect();
-        Self { range, column, columns, blocks }
+        let least = training.rows() as f64 * DENSE_SHARE;
+        let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= least);
+        let dense = dense.min(DENSE_TERMS);
+        let block = |cut: &[usize]| Block::new(training, &range, (&column, dense), cut[0]..cut[1]);
+        let blocks = cuts.par_windows(2).map(block).collect();
+        Self { range, column, columns, dense, blocks, spare: Mutex::default() }
+    }
+
+    /// The buffers of a thread.
+    pub(super) fn spare(&self) -> Work<T> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.unwrap_or_default()
+    }
+
+    /// The column of a term whose weights are stored for all rows.
+    pub(super) fn dense_column(&self, term: u32) -> Option<usize> {
+        self.column(term).filter(|&column| column < self.dense)
     }
 
     /// The column of a term of the head.
@@ -115,7 +138,12 @@ fn narrow(n: usize) -> u32 {
 }
 
 impl<T: Fixed> Block<T> {
-    fn new(training: &CsrView<'_>, range: &Range, column: &[u16], rows: Span<usize>) -> Self {
+    fn new(
+        training: &CsrView<'_>,
+        range: &Range,
+        (column, dense): (&[u16], usize),
+        rows: Span<usize>,
+    ) -> Self {
         let mut offsets = vec![0u32; training.cols() + 1];
         let head = HeadRows::new::<T>(training, range, column, rows.clone());
         for index in rows.clone() {
@@ -127,6 +155,7 @@ impl<T: Fixed> Block<T> {
             offsets[term] += offsets[term - 1];
         }
         let mut postings = vec![0u32; offsets.last().map_or(0, |&end| end as usize)];
+        let mut strips = vec![[T::default(); LANES]; rows.len().div_ceil(LANES) * dense];
         let mut next = offsets.clone();
         for (local, index) in (0..=u32::from(u16::MAX)).zip(rows.clone()) {
             let (terms, weights) = row(training, index);
@@ -135,21 +164,28 @@ impl<T: Fixed> Block<T> {
                 let next = &mut next[term as usize];
                 postings[*next as usize] = local << 16 | u32::from(weight.bits());
                 *next += 1;
+                let column = usize::from(column[term as usize]);
+                if column < dense {
+                    let local = local as usize;
+                    strips[local / LANES * dense + column][local % LANES] = weight;
+                }
             }
         }
-        Self {
-            first_row: narrow(rows.start),
-            rows: rows.len(),
-            offsets,
-            postings,
-            head,
-            numbers: PhantomData,
-        }
+        Self { first_row: narrow(rows.start), rows: rows.len(), offsets, postings, head, strips }
     }
 
     /// Sets the sums of each query to the products of the head.
     pub(super) fn set_head(&self, factors: &[[T; LANES]], sums: &mut [T], stride: usize) {
         T::head_products(self.head.view(), factors, sums, stride);
+    }
+
+    /// Sets the sums of a query to the products of some columns, and 1 for each weight that is not 0.
+    pub(super) fn set_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
+        if factors.is_empty() {
+            sums.fill(T::default());
+        } else {
+            T::dense_products(&self.strips, columns, factors, sums);
+        }
     }
 
     /// Where the postings of some terms are; they are on their way into the cache then.

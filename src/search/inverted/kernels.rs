@@ -134,6 +134,115 @@ macro_rules! kernels {
                 windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
             }
 
+            /// Sets the sums of rows to the products of the columns that a query has, and 1 for each weight that is not 0. A strip is
+            /// `LANES` rows: their weights in column 0, in column 1, …
+            pub(in super::super) fn dense_products(
+                strips: &[[$number; LANES]],
+                columns: usize,
+                factors: &[(usize, $number)],
+                sums: &mut [$number],
+            ) {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    if is_x86_feature_detected!("avx512bw") {
+                        #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
+                        // SAFETY: checked.
+                        unsafe {
+                            return dense_avx512(strips, columns, factors, sums);
+                        }
+                    }
+                    if is_x86_feature_detected!("avx2") {
+                        #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+                        // SAFETY: checked.
+                        unsafe {
+                            return dense_avx2(strips, columns, factors, sums);
+                        }
+                    }
+                }
+                dense_portable(strips, columns, factors, sums);
+            }
+
+            /// With NEON, or whatever the compiler makes of it.
+            pub(super) fn dense_portable(
+                strips: &[[$number; LANES]],
+                columns: usize,
+                factors: &[(usize, $number)],
+                sums: &mut [$number],
+            ) {
+                for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
+                    let mut lanes = [0 as $number; LANES];
+                    for &(column, factor) in factors {
+                        for (lane, &weight) in lanes.iter_mut().zip(&strip[column]) {
+                            let product =
+                                ($wide::from(weight) * $wide::from(factor) >> 16) as $number;
+                            *lane =
+                                lane.wrapping_add(product).wrapping_add($number::from(weight != 0));
+                        }
+                    }
+                    sums.copy_from_slice(&lanes[..sums.len()]);
+                }
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2")]
+            pub(super) fn dense_avx2(
+                strips: &[[$number; LANES]],
+                columns: usize,
+                factors: &[(usize, $number)],
+                sums: &mut [$number],
+            ) {
+                use std::arch::x86_64::{
+                    __m256i, _mm256_add_epi16, _mm256_cmpeq_epi16, _mm256_set1_epi16,
+                    $multiply_avx2,
+                };
+                let (zero, one) = (_mm256_set1_epi16(0), _mm256_set1_epi16(1));
+                for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
+                    let mut lanes = [zero; LANES / 16];
+                    for &(column, factor) in factors {
+                        let factor = _mm256_set1_epi16(bytemuck::cast(factor));
+                        let weights: [__m256i; LANES / 16] = bytemuck::cast(strip[column]);
+                        for (lane, weights) in lanes.iter_mut().zip(weights) {
+                            // -1 where there is no weight.
+                            let none = _mm256_cmpeq_epi16(weights, zero);
+                            let product = $multiply_avx2(weights, factor);
+                            let more = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
+                            *lane = _mm256_add_epi16(*lane, more);
+                        }
+                    }
+                    let lanes: [$number; LANES] = bytemuck::cast(lanes);
+                    sums.copy_from_slice(&lanes[..sums.len()]);
+                }
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw")]
+            pub(super) fn dense_avx512(
+                strips: &[[$number; LANES]],
+                columns: usize,
+                factors: &[(usize, $number)],
+                sums: &mut [$number],
+            ) {
+                use std::arch::x86_64::{
+                    __m512i, _mm512_add_epi16, _mm512_mask_add_epi16, _mm512_set1_epi16,
+                    _mm512_test_epi16_mask, $multiply_avx512,
+                };
+                let (zero, one) = (_mm512_set1_epi16(0), _mm512_set1_epi16(1));
+                for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
+                    let mut lanes = [zero; LANES / 32];
+                    for &(column, factor) in factors {
+                        let factor = _mm512_set1_epi16(bytemuck::cast(factor));
+                        let weights: [__m512i; LANES / 32] = bytemuck::cast(strip[column]);
+                        for (lane, weights) in lanes.iter_mut().zip(weights) {
+                            let some = _mm512_test_epi16_mask(weights, weights);
+                            *lane = _mm512_add_epi16(*lane, $multiply_avx512(weights, factor));
+                            *lane = _mm512_mask_add_epi16(*lane, some, *lane, one);
+                        }
+                    }
+                    let lanes: [$number; LANES] = bytemuck::cast(lanes);
+                    sums.copy_from_slice(&lanes[..sums.len()]);
+                }
+            }
+
             /// `maxima[g]` = the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
             #[multiversion(targets(
                 "x86_64+avx512f+avx512bw+avx512vl",
@@ -439,6 +548,63 @@ mod tests {
                 // SAFETY: checked.
                 unsafe {
                     i16::head_avx2(head, &signed, &mut signed_sums, stride);
+                }
+                check(&sums, &signed_sums);
+            }
+        }
+    }
+
+    #[test]
+    fn dense_columns_on_every_processor() {
+        const COLUMNS: usize = 3;
+        for rows in [0usize, 1, 64, 65, 200] {
+            let weight = |row: usize, column: usize| {
+                if (row + column).is_multiple_of(3) {
+                    0
+                } else {
+                    (65_000 - 297 * row + column) as u16
+                }
+            };
+            let strip = |at: usize| {
+                let (first, column) = (at / COLUMNS * LANES, at % COLUMNS);
+                std::array::from_fn(|lane| {
+                    if first + lane < rows { weight(first + lane, column) } else { 0 }
+                })
+            };
+            let strips: Vec<[u16; LANES]> =
+                (0..rows.div_ceil(LANES) * COLUMNS).map(strip).collect();
+            let signed: Vec<[i16; LANES]> = bytemuck::cast_slice(&strips).to_vec();
+            let factors = [(2, 60_000u16), (0, 999)];
+            let signed_factors = factors.map(|(column, factor)| (column, factor as i16));
+            let check = |sums: &[u16], signed_sums: &[i16]| {
+                for row in 0..rows {
+                    let own = factors
+                        .map(|(column, _)| (column as u32) << 16 | u32::from(weight(row, column)));
+                    let lanes = [[999; LANES], [0; LANES], [60_000; LANES]];
+                    let (sum, signed_sum) = expected(&own, &lanes, 0);
+                    let some = own.iter().filter(|&&entry| weight_of(entry) != 0).count() as u16;
+                    assert_eq!(sums[row], sum.wrapping_add(some), "row {row} of {rows}");
+                    assert_eq!(signed_sums[row], signed_sum.wrapping_add(some as i16), "row {row}");
+                }
+            };
+            let (mut sums, mut signed_sums) = (vec![7; rows], vec![7; rows]);
+            u16::dense_products(&strips, COLUMNS, &factors, &mut sums);
+            i16::dense_products(&signed, COLUMNS, &signed_factors, &mut signed_sums);
+            check(&sums, &signed_sums);
+            u16::dense_portable(&strips, COLUMNS, &factors, &mut sums);
+            i16::dense_portable(&signed, COLUMNS, &signed_factors, &mut signed_sums);
+            check(&sums, &signed_sums);
+            #[cfg(target_arch = "x86_64")]
+            if is_x86_feature_detected!("avx2") {
+                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+                // SAFETY: checked.
+                unsafe {
+                    u16::dense_avx2(&strips, COLUMNS, &factors, &mut sums);
+                }
+                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+                // SAFETY: checked.
+                unsafe {
+                    i16::dense_avx2(&signed, COLUMNS, &signed_factors, &mut signed_sums);
                 }
                 check(&sums, &signed_sums);
             }

@@ -4,7 +4,7 @@
 //! path ─▶ source (decompress, decode) ─▶ detect ─▶ one reader per format ─▶ Document
 //! ```
 //!
-//! A [`Corpus`] is an iterator that holds one record at a time. Every error names its [`Place`]:
+//! A [`Corpus`] is an iterator that holds one record at a time, or some blocks of them if several threads parse. Every error names its [`Place`]:
 //! the file and the line where the record begins or the problem is.
 
 use std::collections::{HashSet, VecDeque};

@@ -236,6 +236,12 @@ fn outcome(path: &Path, options: &ReadOptions) -> (Vec<Document>, Option<String>
     (documents, None)
 }
 
+fn gz_of(bytes: &[u8]) -> Vec<u8> {
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(bytes).expect("memory");
+    gz.finish().expect("memory")
+}
+
 /// Files of several blocks: the same documents, places and errors from one thread and from three.
 #[test]
 fn threads_read_what_one_reads() {
@@ -269,9 +275,7 @@ fn threads_read_what_one_reads() {
         let middle = bytes.len() * 2 / 3;
         let middle = middle + bytes[middle..].iter().position(|&byte| byte == b'\n').unwrap() + 1;
         let with = |inserted: &[u8]| [&bytes[..middle], inserted, &bytes[middle..]].concat();
-        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gz.write_all(&bytes).unwrap();
-        let gz = gz.finish().unwrap();
+        let gz = gz_of(&bytes);
         let files = [
             bytes.clone(),
             bytes[..bytes.len() - 1].to_vec(),
@@ -279,6 +283,7 @@ fn threads_read_what_one_reads() {
             with(b"\xe9 1:1\n"),
             with(b"[1, 2\n"),
             with(&[b"x ".repeat(400_000), b"\n".to_vec()].concat()),
+            [&gz_of(&[&bytes[..3_000], &b"y ".repeat(400_000)].concat())[..], b"no gzip"].concat(),
             gz[..gz.len() / 2].to_vec(),
             gz,
         ];

@@ -521,6 +521,34 @@ fn negative_weights_of_queries_only() {
     assert_eq!(answer(&engine, &request).0, expected);
 }
 
+/// Long queries in a batch: sums of terms that postings add and of terms that the head adds are off in opposite directions.
+#[test]
+fn queries_longer_than_rows() {
+    let mut rows: Rows = (0..64).map(|term| vec![(term, 1.0)]).collect();
+    let near = 0.375_066_76;
+    rows.push(vec![(0, near), (1, near), (2, 0.374_929_43)]);
+    rows.push((61..64).map(|term| (term, 0.375_051_5)).collect());
+    rows.extend((0..134).map(|at| vec![(61 + at % 3, 1.0)]));
+    let training = matrix(&rows, 64);
+    let query: Vec<(u32, f32)> = (0..64).map(|term| (term, 1.0)).collect();
+    agree(&training, &matrix(&vec![query; 16], 64), 1).unwrap();
+    // The same for many rows that are nearly as similar.
+    let mut random = Random::new(8);
+    let mut close = |terms: std::ops::Range<u32>| -> Vec<(u32, f32)> {
+        let mut weight = || 0.375 + f32::from(u8::try_from(random.below(200)).unwrap()) * 1e-6;
+        terms.map(|term| (term, weight())).collect()
+    };
+    for first in (0..60).step_by(3).cycle().take(400) {
+        rows.push(close(first..first + 3));
+        rows.push(close(61..64));
+    }
+    let training = matrix(&rows, 64);
+    let queries = (0..40).map(|_| close(0..64)).collect();
+    for k in [1, 7, 50] {
+        agree(&training, &matrix(&queries, 64), k).unwrap();
+    }
+}
+
 /// Rows of so many terms that the errors of 16 bits add up.
 #[test]
 fn rows_of_many_terms() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::source::{Cutter, Lines};
+use super::source::{BLOCK, Cutter, Lines};
 use super::{CorpusError, Document, ReadOptions, Record};
 use crate::threads::Threads;
 
@@ -44,7 +44,10 @@ impl<R: Iterator<Item = Result<Document, CorpusError>>> InBlocks<R> {
     /// Reads some blocks and parses them at the same time.
     fn parse_more(&mut self) {
         let mut blocks = Vec::new();
-        while blocks.len() < BLOCKS_OF_THREAD * self.threads.count() {
+        // Blocks of long lines are larger, so there are fewer of them.
+        let most = (BLOCKS_OF_THREAD * self.threads.count() * BLOCK) as u64;
+        let start = self.cutter.offset();
+        while self.cutter.offset() - start < most {
             match self.cutter.next_block() {
                 Ok(Some(block)) => blocks.push(block),
                 Ok(None) => {

@@ -16,7 +16,7 @@ use crate::limits::{self, Limited, TooLong};
 
 const BUFFER: usize = 1 << 16;
 /// The bytes of a block that one thread parses, and the rest of its last line.
-const BLOCK: usize = 1 << 18;
+pub(super) const BLOCK: usize = 1 << 18;
 
 /// A named stream of bytes, decompressed and meant to be UTF-8.
 pub(super) struct Source {
@@ -314,6 +314,8 @@ impl Cutter {
                 }
                 searched = block.len();
                 if block.len() as u64 > self.max_record {
+                    // Who parses this block fails there.
+                    self.ended = true;
                     break;
                 }
             }
@@ -328,14 +330,26 @@ impl Cutter {
                 Err(error) => {
                     self.ended = true;
                     // The whole lines before are delivered first.
-                    let whole = block.iter().rposition(|&byte| byte == b'\n');
-                    let Some(last) = whole else { return Err(self.error(error)) };
-                    block.truncate(last + 1);
+                    let last = block.iter().rposition(|&byte| byte == b'\n');
+                    let whole = last.map_or(0, |last| last + 1);
+                    if (block.len() - whole) as u64 > self.max_record {
+                        // The line was too long before.
+                        break;
+                    }
+                    if whole == 0 {
+                        return Err(self.error(error));
+                    }
+                    block.truncate(whole);
                     self.failed = Some(error);
                 }
             }
         }
         Ok((!block.is_empty()).then(|| self.lines_of(block)))
+    }
+
+    /// The bytes before the next block.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
     }
 
     fn error(&self, error: io::Error) -> CorpusError {

@@ -14,7 +14,8 @@
 //! at most A times the product of the query's length and that of the longest row (Cauchy–Schwarz), or A Σ |q| m, and two for each
 //! product. The product is x f / 65536, rounded down: A q w, off by at most r = |f's rounding error| + (|f| + 1) / 65536 for the
 //! roundings of f and x (which is 0 only if w is), and 1 for the last. Products of postings and columns are 1 larger. So the sum of a row is at least A s − l and at most A s +
-//! h, where s is its similarity and l + h ≤ Σ (1 + 2 r) over the terms that it can have in common with the query: the *band*. If T is at
+//! h, where s is its similarity and l + h ≤ Σ (1 + 2 r) over the terms of the query, or Σ (2 + 2 r) over as many as a row can have, if they
+//! are fewer (one row's terms may be off by h, another's by l): the *band*. If T is at
 //! most the k-th largest sum, k rows have A s ≥ T − h, so every row in the result has that, too, and a sum of at least T − h − l. All
 //! rows with such sums are collected. To the band 0.1 is added, which is more than the rounding of similarities to `f32` and of all this.
 //!
@@ -117,8 +118,13 @@ impl Inverted {
             return self.find_in(index, queries, found);
         }
         let view = self.training.view();
-        let index = || self.threads.run(|| Index::new(&view, range(&view), &self.cuts));
-        self.find_in(self.signed.get_or_init(index), queries, found)
+        if self.signed.get().is_none() {
+            // Not in `get_or_init`: a thread that waits for others must not be in there twice.
+            let index = self.threads.run(|| Index::new(&view, range(&view), &self.cuts));
+            // Another search may have been faster.
+            let _ = self.signed.set(index);
+        }
+        self.find_in(self.signed.get().expect("set above"), queries, found)
     }
 
     fn find_in<T: Fixed>(
@@ -239,6 +245,10 @@ struct Lent<'a, T: Fixed> {
 
 impl<T: Fixed> Drop for Lent<'_, T> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Half of a query may be in them.
+            return;
+        }
         let work = std::mem::take(&mut self.work);
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(work);
     }

@@ -234,8 +234,10 @@ impl<T: Fixed> Scaled<T> {
                 tail += 1;
             }
         }
+        // A row has so many of them; in a batch, one row may have terms with 1 more and another terms without.
+        let of_products = (widest + 1.0) * products;
         // Similarities are rounded to f32 twice, and all this to f64.
-        Some(Self { factors, tail, band: f64::min(band, widest * products) + 0.1 })
+        Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1 })
     }
 
     /// The least sum of a row that may be among the nearest, if `threshold` is at most the k-th largest sum.

@@ -15,6 +15,8 @@ use crate::points::{Points, Subset};
 pub struct OneStage {
     /// Searchers, and for those whose points are numbered anew the number of the first.
     shares: Vec<(Searcher, Option<u32>)>,
+    /// Among how many the points are dealt; those without points are not there.
+    step: u32,
 }
 
 impl OneStage {
@@ -30,15 +32,21 @@ impl OneStage {
         list: &ListOfClusters<S, M>,
         threads: u32,
     ) -> Result<Option<Self>, GpuError> {
+        let clusters = list.parts().0.len();
         let mut shares = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
+            if gpu > 0 && gpu >= clusters {
+                // Fewer clusters than GPUs.
+                break;
+            }
             let share = (gpu, devices.len());
             let Some(searcher) = Searcher::share_of_clusters(device, list, threads, share)? else {
                 return Ok(None);
             };
             shares.push((searcher, None));
         }
-        Ok((!shares.is_empty()).then_some(Self { shares }))
+        let step = u32::try_from(devices.len()).expect("a few");
+        Ok((!shares.is_empty()).then_some(Self { shares, step }))
     }
 
     /// An SSS-Index on several GPUs, each with so many pivots among its own points. `None` as [`Searcher::pivots`], or without GPUs.
@@ -57,13 +65,17 @@ impl OneStage {
         let mut shares = Vec::new();
         for (gpu, device) in devices.iter().enumerate() {
             let share = Subset::every(points, gpu, devices.len());
+            if gpu > 0 && share.is_empty() {
+                break;
+            }
             let most = u32::try_from(share.len()).expect("fewer than 2^32 points");
             let pivots: Vec<u32> = (0..pivots.min(most)).collect();
             let own = Searcher::pivots(device, (&share, metric), &pivots, threads)?;
             let Some(searcher) = own else { return Ok(None) };
             shares.push((searcher, Some(u32::try_from(gpu).expect("a few"))));
         }
-        Ok((!shares.is_empty()).then_some(Self { shares }))
+        let step = u32::try_from(devices.len()).expect("a few");
+        Ok((!shares.is_empty()).then_some(Self { shares, step }))
     }
 
     /// As [`Searcher::range`]; the time is that of the GPU that took longest.
@@ -108,14 +120,13 @@ impl OneStage {
         let shares: Vec<&(Searcher, Option<u32>)> = self.shares.iter().collect();
         let found = together(&shares, |(searcher, _)| ask(searcher));
         let (mut all, mut slowest) = (Vec::new(), 0f64);
-        let step = u32::try_from(self.shares.len()).expect("a few");
         for (found, (_, first)) in found.into_iter().zip(&self.shares) {
             let Some((answers, seconds)) = found? else { return Ok(None) };
             slowest = slowest.max(seconds);
             all.resize_with(answers.len(), Vec::new);
             for (all, answer) in all.iter_mut().zip(answers) {
                 let number = |near: Neighbor| match first {
-                    Some(first) => Neighbor { point: first + near.point * step, ..near },
+                    Some(first) => Neighbor { point: first + near.point * self.step, ..near },
                     None => near,
                 };
                 all.extend(answer.into_iter().map(number));

@@ -253,7 +253,9 @@ impl Asked<'_> {
         }
         let width = self.by.width();
         let doing = device.doing("allocating memory for the first stage");
-        let words = zeros::<u32>(stream, count as usize * width as usize, doing)?;
+        let length = count as usize * width as usize;
+        // The driver does not take none.
+        let words = zeros::<u32>(stream, length.max(1), doing)?;
         let numbers = copied(device, stream, &queries)?;
         let stage =
             Stage { queries: address(stream, &numbers), said: address(stream, &words), width };
@@ -262,7 +264,8 @@ impl Asked<'_> {
         let asked = (count, *threads, radius);
         launch::first_stage(kernels, stream, self.excluding(), asked, &stage).map_err(&failed)?;
         end.record(stream).map_err(&failed)?;
-        let words = stream.clone_dtoh(&words).map_err(&failed)?;
+        let mut words = stream.clone_dtoh(&words).map_err(&failed)?;
+        words.truncate(length);
         let seconds = f64::from(start.elapsed_ms(&end).map_err(&failed)?) / 1e3;
         Ok((Said { queries, words }, seconds))
     }

@@ -1,29 +1,34 @@
 //! The CPU engine: an inverted index in blocks of rows, sums of 16 bits in cache, exact results.
 //!
-//! The training rows are cut into blocks. A block has the *postings* of each term: the rows that contain it, with its weights in fixed
-//! point. Terms that many rows contain are the *head*; a block has them row by row, too. Each query gets a sum of 16 bits for each row
-//! of a block. For a batch of queries, the products of the head are added first, for all queries at once: a weight of a row is
-//! multiplied with the factors of [`LANES`] queries. Then the postings of each query's other terms are added. Few queries take the
-//! postings of all their terms, but columns of all rows' weights for the most frequent ones. Rows that may be among the best `k` are collected, and at last their similarities are computed by the
-//! formula of [`super`].
+//! The training rows are cut into blocks. A block stores the *postings* of each term: the rows that contain it, with its weights in
+//! fixed point. The terms that many rows contain are the *head*; a block also stores them row by row. Each query gets a 16-bit sum
+//! for each row of a block. For a batch of queries, the products of the head are added first, for all queries at once: a weight of
+//! a row is multiplied by the factors of [`LANES`] queries. Then the postings of each query's other terms are added. A few queries
+//! use the postings of all their terms, and for the most frequent terms columns of the weights of all rows. Rows that may be among
+//! the best `k` are collected, and finally rescored by the formula of [`super`].
 //!
 //! # Why the results are exact
 //!
-//! Let m be the largest absolute weight of a term in the training rows, and X the largest number of 16 bits. A weight w becomes x = X w /
-//! m, rounded; a weight q of the query becomes the factor f = q m A 65536 / X, rounded, where A makes the largest possible sum fit: it is
-//! at most A times the product of the query's length and that of the longest row (Cauchy–Schwarz), or A Σ |q| m, and two for each
-//! product. The product is x f / 65536, rounded down: A q w, off by at most r = |f's rounding error| + (|f| + 1) / 65536 for the
-//! roundings of f and x (which is 0 only if w is), and 1 for the last. Products of postings and columns are 1 larger. So the sum of a row is at least A s − l and at most A s +
-//! h, where s is its similarity and l + h ≤ Σ (1 + 2 r) over the terms of the query, or Σ (2 + 2 r) over as many as a row can have, if they
-//! are fewer (one row's terms may be off by h, another's by l): the *band*. If T is at
-//! most the k-th largest sum, k rows have A s ≥ T − h, so every row in the result has that, too, and a sum of at least T − h − l. All
-//! rows with such sums are collected. To the band 0.1 is added, which is more than the rounding of similarities to `f32` and of all this.
+//! Let m be the largest absolute weight of a term in the training rows, and X the largest 16-bit number. A weight w becomes
+//! x = X w / m, rounded, but not to 0. A weight q of the query becomes the factor f = q m A 65536 / X, rounded. A is chosen so that the
+//! largest possible sum fits, with 2 to spare for each product: that sum is at most A times the product of the query's length and
+//! the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
 //!
-//! Rows with a sum of 0 are not collected. That is right if T is above the band, or if all terms were added by postings and no weight is
-//! negative: then a row with a common term has a sum of at least 1. A query of a batch for which it is not right is answered once more
-//! by postings. Where that is of no use, all similarities of the query are computed, and the [`Report`] counts it: with negative weights
-//! and a threshold within the band, for similarities that may be below 1e-30 or above 1e37, and if a row and the query may have
-//! thousands of terms in common.
+//! The product x f / 65536 is rounded down. It is off from A q w by at most r = |rounding error of f| + (|f| + 1) / 65536, for the
+//! roundings of f and x, and by up to 1 for its own. Products of postings and columns are 1 larger. So the sum of a row lies between
+//! A s − l and A s + h, where s is its similarity. For one row h counts, for another l; so they can be off from each other by at
+//! most Σ (1 + 2 r) over the terms of the query. If a row has fewer terms than the query, Σ (2 + 2 r) over as many terms as a row
+//! can have is a bound, too: the terms of the two rows differ, and only some are 1 larger. The lesser of both is the *band*.
+//!
+//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. Every row in the result has that, too, so its sum is at least
+//! T − h − l. All rows with such sums are collected. The band is widened by 0.1, which covers the rounding of similarities to `f32`
+//! and of these figures to `f64`.
+//!
+//! Rows with a sum of 0 are not collected. That is right if T is above the band, or if all terms were added by postings and columns
+//! and no weight is negative: then a row with a common term has a sum of at least 1. A query of a batch for which neither holds is
+//! answered once more by postings. Where that does not help, all similarities of the query are computed, and the [`Report`] counts
+//! it: with negative weights and a threshold within the band, for similarities that may be below 1e-30 or above 1e37, and if a row
+//! and the query may have thousands of terms in common.
 //!
 //! The sums of rows that the request does not allow are cleared before rows are collected, so these rows are neither returned nor raise
 //! the threshold.

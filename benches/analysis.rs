@@ -61,6 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 abstention: None,
                 hierarchy: Hierarchy::default(),
             },
+            &threads,
         );
         let cpu = cpu_seconds() - cpu;
         println!(

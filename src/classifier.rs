@@ -33,7 +33,7 @@ pub fn train(
 ) -> Result<Model, CorpusError> {
     let input = Input::new(&settings.input, &settings.fields);
     let counts = Counts::read(documents, &input, limits, false, threads, &|_| ())?;
-    Ok(Model::of_counts(counts, settings))
+    Ok(Model::of_counts(counts, settings, threads))
 }
 
 impl Input {

@@ -239,6 +239,11 @@ impl Counts {
         &self.groups
     }
 
+    /// The number of pairs of a document and a term in it.
+    pub(crate) fn entries(&self) -> usize {
+        self.terms.len()
+    }
+
     /// Whether no terms are left.
     pub fn has_no_term(&self) -> bool {
         self.vocabulary.is_empty()
@@ -417,10 +422,24 @@ impl Counts {
         self
     }
 
-    /// The counts as rows, with each field's counts times its boost.
-    pub(crate) fn rows(&self, boosts: &[f32]) -> RawRows {
-        let data = (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect();
-        RawRows { indptr: self.indptr.clone(), indices: self.terms.clone(), data }
+    /// The counts as rows, with each field's counts times its boost; only of the terms in `kept`,
+    /// if given.
+    pub(crate) fn rows(&self, boosts: &[f32], kept: Option<&[bool]>) -> RawRows {
+        let Some(kept) = kept else {
+            let data = (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect();
+            return RawRows { indptr: self.indptr.clone(), indices: self.terms.clone(), data };
+        };
+        let mut rows = RawRows { indptr: vec![0], indices: Vec::new(), data: Vec::new() };
+        for bounds in self.indptr.windows(2) {
+            for at in range(bounds[0], bounds[1]) {
+                if kept[self.terms[at] as usize] {
+                    rows.indices.push(self.terms[at]);
+                    rows.data.push(self.boosted(boosts, at));
+                }
+            }
+            rows.indptr.push(rows.indices.len() as u64);
+        }
+        rows
     }
 
     /// The same without a copy: moves the counts out.

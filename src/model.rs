@@ -23,6 +23,7 @@ use crate::matrix::{Array, Csr, csr, row};
 use crate::select::Selection;
 use crate::strings::Strings;
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
+use crate::threads::Threads;
 use crate::tune::Trial;
 pub use crate::tune::TuningSummary;
 use crate::vocabulary::Vocabulary;
@@ -230,14 +231,14 @@ impl Model {
     ///
     /// # Panics
     /// Never: counts are valid by construction.
-    pub fn of_counts(mut counts: Counts, settings: TrainSettings) -> Self {
+    pub fn of_counts(mut counts: Counts, settings: TrainSettings, threads: &Threads) -> Self {
         let documents = counts.documents();
         let weighting = settings.weighting;
-        let idf = counts.term_weights(weighting, &|_| true);
+        let idf = counts.all_term_weights(weighting, threads);
         let mut rows = counts.take_rows(&settings.fields.boosts());
         let mean_length = rows.mean_length();
         let term_weights = TermWeights { idf: &idf, mean_length };
-        weighting.weigh_rows(Side::Document, &mut rows, term_weights);
+        weighting.weigh_rows(Side::Document, &mut rows, term_weights, threads);
         rows.indices.shrink_to_fit();
         rows.data.shrink_to_fit();
         let RawRows { indptr, indices: terms, data } = rows;

@@ -13,12 +13,15 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::str::FromStr;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
 use crate::tfidf::Weighting;
+use crate::threads::Threads;
 
 /// The measure of a term's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,42 +147,86 @@ struct Worth {
     df: u32,
 }
 
-/// The worth of every term, computed from the documents for which `tells` returns true, and their
-/// number.
-fn worths(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) -> (Vec<Worth>, u32) {
-    let mut documents = 0u32;
-    let mut sizes = vec![0u32; counts.label_sizes().len()];
-    for row in (0u32..).take(counts.documents()).filter(|&row| tells(row)) {
-        documents += 1;
-        for &label in counts.labels(row as usize) {
-            sizes[label as usize] += 1;
-        }
+/// How informative every term is, by the labels of some documents.
+#[derive(Debug)]
+pub(crate) struct Worths {
+    terms: Vec<Worth>,
+    /// The number of documents considered.
+    documents: u32,
+}
+
+impl Worths {
+    /// Which terms `selection` keeps.
+    pub(crate) fn best(&self, most: NonZeroUsize) -> Vec<bool> {
+        // χ² and information never exceed the number of documents.
+        let behind = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
+        let value = |worth: &Worth| worth.value - behind(worth.df < MIN_DOCUMENTS);
+        let values: Vec<f64> = self.terms.iter().map(value).collect();
+        best(&values, most.get())
     }
-    let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
-    by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
-    let (starts, rows) = counts.postings();
-    let mut together = vec![0u32; sizes.len()];
-    let mut touched: Vec<u32> = Vec::new();
-    let worths = starts
-        .windows(2)
-        .map(|bounds| {
-            let mut df = 0u32;
-            for &row in rows[bounds[0]..bounds[1]].iter().filter(|&&row| tells(row)) {
-                df += 1;
-                for &label in counts.labels(row as usize) {
-                    if together[label as usize] == 0 {
-                        touched.push(label);
-                    }
-                    together[label as usize] += 1;
-                }
+
+    /// The χ² of every term as a share of the number of documents, to a power.
+    fn powers(&self, power: f64) -> impl Iterator<Item = f64> {
+        let documents = f64::from(self.documents.max(1));
+        self.terms.iter().map(move |worth| libm::pow(worth.value / documents, power))
+    }
+}
+
+/// The documents that contain each term.
+#[derive(Debug)]
+pub(crate) struct Postings {
+    starts: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+impl Postings {
+    pub(crate) fn of(counts: &Counts) -> Self {
+        let (starts, rows) = counts.postings();
+        Self { starts, rows }
+    }
+}
+
+/// The number of terms that a thread considers at a time.
+const TERMS: usize = 1_024;
+
+impl Counts {
+    /// How informative every term is, by the labels of the documents for which `tells` returns
+    /// true.
+    pub(crate) fn worths(
+        &self,
+        postings: &Postings,
+        criterion: Criterion,
+        threads: &Threads,
+        tells: &(dyn Fn(u32) -> bool + Sync),
+    ) -> Worths {
+        let mut documents = 0u32;
+        let mut sizes = vec![0u32; self.label_names.len()];
+        for row in (0u32..).take(self.documents()).filter(|&row| tells(row)) {
+            documents += 1;
+            for &label in self.labels(row as usize) {
+                sizes[label as usize] += 1;
             }
-            // Of the labels that the term never occurs with, the most frequent is the most
-            // informative.
-            let never = by_size.iter().find(|&&label| together[label as usize] == 0);
-            let value = touched
-                .iter()
-                .chain(never)
-                .map(|&label| {
+        }
+        let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
+        by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
+        let room = || (vec![0u32; sizes.len()], Vec::new());
+        let of_terms = |(together, touched): &mut (Vec<u32>, Vec<u32>), terms: Range<usize>| {
+            let of_term = |term| {
+                let rows = &postings.rows[postings.starts[term]..postings.starts[term + 1]];
+                let mut df = 0u32;
+                for &row in rows.iter().filter(|&&row| tells(row)) {
+                    df += 1;
+                    for &label in self.labels(row as usize) {
+                        if together[label as usize] == 0 {
+                            touched.push(label);
+                        }
+                        together[label as usize] += 1;
+                    }
+                }
+                // Of the labels that the term never occurs with, the most frequent is the most
+                // informative.
+                let never = by_size.iter().find(|&&label| together[label as usize] == 0);
+                let value = |&label: &u32| {
                     let table = Table {
                         both: f64::from(together[label as usize]),
                         term: f64::from(df),
@@ -187,55 +234,56 @@ fn worths(counts: &Counts, criterion: Criterion, tells: &dyn Fn(u32) -> bool) ->
                         documents: f64::from(documents),
                     };
                     table.value(criterion)
-                })
-                .fold(0.0, f64::max);
-            for label in touched.drain(..) {
-                together[label as usize] = 0;
-            }
-            Worth { value, df }
-        })
-        .collect();
-    (worths, documents)
-}
-
-impl Counts {
-    /// Keeps only the terms that `selection` chooses.
-    #[must_use]
-    pub fn select(self, selection: Selection) -> Self {
-        let kept = self.selected(selection, &|_| true);
-        self.keep(&kept)
+                };
+                let value = touched.iter().chain(never).map(value).fold(0.0, f64::max);
+                for label in touched.drain(..) {
+                    together[label as usize] = 0;
+                }
+                Worth { value, df }
+            };
+            terms.map(of_term).collect::<Vec<_>>()
+        };
+        let count = self.vocabulary.len();
+        let starts = (0..count).into_par_iter().step_by(TERMS);
+        let of_terms =
+            starts.map_init(room, |room, start| of_terms(room, start..(start + TERMS).min(count)));
+        let terms: Vec<Vec<Worth>> = threads.run(|| of_terms.collect());
+        Worths { terms: terms.concat(), documents }
     }
 
-    /// Which terms `selection` keeps, based on the documents for which `tells` returns true.
-    pub(crate) fn selected(&self, selection: Selection, tells: &dyn Fn(u32) -> bool) -> Vec<bool> {
-        let (worths, documents) = worths(self, selection.criterion, tells);
-        // χ² and information never exceed the number of documents.
-        let behind = |rare: bool| if rare { f64::from(documents) + 1.0 } else { 0.0 };
-        let value = |worth: &Worth| worth.value - behind(worth.df < MIN_DOCUMENTS);
-        let values: Vec<f64> = worths.iter().map(value).collect();
-        best(&values, selection.terms.get())
+    /// Keeps only the terms that `selection` chooses.
+    #[must_use]
+    pub fn select(self, selection: Selection, threads: &Threads) -> Self {
+        let Selection { criterion, terms } = selection;
+        let worths = self.worths(&Postings::of(&self), criterion, threads, &|_| true);
+        self.keep(&worths.best(terms))
     }
 
     /// The factor of every term besides its frequency in a document: the idf over all documents,
-    /// and the χ² factor from the documents for which `tells` returns true.
-    pub(crate) fn term_weights(
-        &self,
-        weighting: Weighting,
-        tells: &dyn Fn(u32) -> bool,
-    ) -> Vec<f64> {
+    /// and the factor by χ² if `worths` are given.
+    pub(crate) fn term_weights(&self, weighting: Weighting, worths: Option<&Worths>) -> Vec<f64> {
         let documents = self.documents() as u64;
         let frequencies = self.vocabulary.document_frequencies();
         let mut weights: Vec<f64> =
             frequencies.iter().map(|&df| weighting.idf(df, documents)).collect();
-        let power = weighting.chi2_power();
-        // Without labels, no term is informative.
-        if power > 0.0 && !self.label_names.is_empty() {
-            let (worths, documents) = worths(self, Criterion::Chi2, tells);
-            for (weight, worth) in weights.iter_mut().zip(worths) {
-                *weight *= libm::pow(worth.value / f64::from(documents.max(1)), power);
-            }
+        if let Some(worths) = worths {
+            let powers = worths.powers(weighting.chi2_power());
+            weights.iter_mut().zip(powers).for_each(|(weight, power)| *weight *= power);
         }
         weights
+    }
+
+    /// [`Counts::term_weights`] by the labels of all documents.
+    pub(crate) fn all_term_weights(&self, weighting: Weighting, threads: &Threads) -> Vec<f64> {
+        let worths = self
+            .needs_worths(weighting)
+            .then(|| self.worths(&Postings::of(self), Criterion::Chi2, threads, &|_| true));
+        self.term_weights(weighting, worths.as_ref())
+    }
+
+    /// Whether a weighting depends on the labels. Without labels, no term is informative.
+    pub(crate) fn needs_worths(&self, weighting: Weighting) -> bool {
+        weighting.chi2_power() > 0.0 && !self.label_names.is_empty()
     }
 }
 

@@ -28,7 +28,15 @@ use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+
+use crate::threads::Threads;
+
+/// The number of rows that a thread weights at a time.
+const PIECE: usize = 1_024;
+/// The start of a piece in the arrays, the ends of its rows, their terms and their values.
+type Piece<'a> = (u64, &'a mut [u64], &'a mut [u32], &'a mut [f32]);
 
 /// The code of BM25: Okapi's term frequency and idf in documents, plain counts in queries.
 const BM25: &str = "kkn.nnn";
@@ -291,22 +299,54 @@ impl Weighting {
     }
 
     /// Replaces the counts in rows by weights, in place; weights of 0 are omitted.
-    pub(crate) fn weigh_rows(&self, side: Side, rows: &mut RawRows, terms: TermWeights<'_>) {
-        let (mut start, mut kept) = (0, 0);
-        let mut room = Vec::new();
-        for end in &mut rows.indptr[1..] {
-            #[expect(clippy::cast_possible_truncation, reason = "the end of a row in memory")]
-            let range = start..*end as usize;
-            start = range.end;
-            let row = (&mut rows.indices[range.clone()], &mut rows.data[range.clone()]);
-            let left = self.weigh(side, row, terms, &mut room);
-            rows.indices.copy_within(range.start..range.start + left, kept);
-            rows.data.copy_within(range.start..range.start + left, kept);
-            kept += left;
-            *end = kept as u64;
+    pub(crate) fn weigh_rows(
+        &self,
+        side: Side,
+        rows: &mut RawRows,
+        terms: TermWeights<'_>,
+        threads: &Threads,
+    ) {
+        let mut rest = (&mut *rows.indices, &mut *rows.data);
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        for ends in rows.indptr[1..].chunks_mut(PIECE) {
+            let first = start;
+            start = ends[ends.len() - 1];
+            let (ids, others) = rest.0.split_at_mut(range(first, start).len());
+            let (values, other_values) = rest.1.split_at_mut(ids.len());
+            rest = (others, other_values);
+            pieces.push((first, ends, ids, values));
         }
-        rows.indices.truncate(kept);
-        rows.data.truncate(kept);
+        // Each piece moves its weights to its front.
+        let weigh = |&mut (first, ref mut ends, ref mut ids, ref mut values): &mut Piece<'_>| {
+            let (mut start, mut kept) = (0, 0);
+            let mut room = Vec::new();
+            for end in &mut **ends {
+                let row = start..range(first, *end).len();
+                start = row.end;
+                let counts = (&mut ids[row.clone()], &mut values[row.clone()]);
+                let left = self.weigh(side, counts, terms, &mut room);
+                ids.copy_within(row.start..row.start + left, kept);
+                values.copy_within(row.start..row.start + left, kept);
+                kept += left;
+                *end = kept as u64;
+            }
+        };
+        threads.run(|| pieces.par_iter_mut().for_each(weigh));
+        let firsts: Vec<usize> = pieces.iter().map(|piece| range(0, piece.0).len()).collect();
+        // The pieces move together.
+        let mut end = 0;
+        for (ends, first) in rows.indptr[1..].chunks_mut(PIECE).zip(firsts) {
+            let start = end;
+            end += range(0, ends[ends.len() - 1]).len();
+            for bound in ends {
+                *bound += start as u64;
+            }
+            rows.indices.copy_within(first..first + (end - start), start);
+            rows.data.copy_within(first..first + (end - start), start);
+        }
+        rows.indices.truncate(end);
+        rows.data.truncate(end);
     }
 
     /// Whether queries are weighted like documents.
@@ -395,6 +435,11 @@ impl RawRows {
         let rows = self.indptr.len() - 1;
         if rows == 0 { 0.0 } else { total / rows as f64 }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
+fn range(start: u64, end: u64) -> std::ops::Range<usize> {
+    start as usize..end as usize
 }
 
 /// What the training corpus determines about terms.

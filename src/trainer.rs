@@ -43,7 +43,8 @@ use crate::search::{Engines, SearchError};
 use crate::select::Selection;
 use crate::tfidf::Weighting;
 use crate::tune::{
-    FeatureError, Features, Grid, Objective, Step, Trials, TuningReport, Weighted, tune_features,
+    FeatureError, Features, Grid, Objective, Step, TrialSetup, Trials, TuningReport, Weighted,
+    tune_features,
 };
 use crate::vote::Vote;
 
@@ -403,11 +404,11 @@ impl Trainer {
         }
         self.weigh_classes(&mut counts)?;
         if let Some(selection) = self.options.selection {
-            counts = counts.select(selection);
+            counts = counts.select(selection, self.engines.threads());
         }
         let shares = || shares(&counts.label_sizes(), counts.documents());
         settings.decision = self.options.decision.decision(counts.has_several_labels(), shares)?;
-        let mut model = Model::of_counts(counts, settings);
+        let mut model = Model::of_counts(counts, settings, self.engines.threads());
         if let Some(options) = &self.options.dense {
             let input = &model.settings().input;
             let terms = Terms { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
@@ -451,6 +452,7 @@ impl Trainer {
         on_event: OnEvent<'_>,
     ) -> Result<Trained, TrainError> {
         self.options.decision.tuned_rule()?;
+        let threads = self.engines.threads();
         let (documents, given) = self.read_all(documents, on_event)?;
         let first = documents.first().ok_or_else(|| at(name, Problem::NoDocument))?;
         let mut settings = self.settings(first)?;
@@ -495,26 +497,28 @@ impl Trainer {
         let (features, counts, steps) = if tuning.features && !alone {
             let sample = sample(counts.documents(), tuning.sample);
             let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
-            let objective = tuning.objective;
             let free = tuning.free.for_corpus(&settings.input, &counts);
-            let mut trials = Trials {
-                recount: &mut recount,
+            let setup = TrialSetup {
                 sample: &sample,
                 k_max: tuning.k_max,
                 grid: &grid,
                 exclusion: excluded.exclusion(),
                 engines: &self.engines,
-                progress: &mut |step| on_event(Event::Step { step, objective }),
+            };
+            let mut trials = Trials {
+                setup,
+                recount: &mut recount,
+                progress: &mut |step| on_event(Event::Step { step, objective: tuning.objective }),
             };
             tune_features(&mut trials, start, free)?
         } else {
             let counts = match start.selection {
-                Some(selection) => counts.select(selection),
+                Some(selection) => counts.select(selection, threads),
                 None => counts,
             };
             (start, counts, Vec::new())
         };
-        let weighted = Weighted::new(&counts, &features.fields, features.weighting);
+        let weighted = Weighted::new(&counts, &features.fields, features.weighting, threads);
         if let Some(analyzer) = features.analyzer {
             settings.input = InputSpec::Text(analyzer);
         }
@@ -536,15 +540,13 @@ impl Trainer {
             self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
         let Learnt { decision, report, calibration, abstention } = learnt;
         drop(prepared);
-        settings.fields = features.fields;
-        settings.weighting = features.weighting;
-        settings.selection = features.selection;
-        settings.k = NonZeroUsize::new(report.best.k).unwrap_or(TrainSettings::K);
-        settings.vote = report.best.vote;
-        settings.decision = decision;
-        settings.tuning = Some(report.summary());
-        settings.abstention = abstention;
-        let mut model = Model::of_counts(counts, settings);
+        let settings = TrainSettings {
+            fields: features.fields,
+            weighting: features.weighting,
+            selection: features.selection,
+            ..voting(settings, &report, decision, abstention)
+        };
+        let mut model = Model::of_counts(counts, settings, threads);
         if let Some(part) = part {
             model = model.with_dense(part, report.dense_share.unwrap_or(1.0));
         }
@@ -560,7 +562,7 @@ impl Trainer {
         tuning: &TuneOptions,
         on_event: OnEvent<'_>,
     ) -> Result<Excluded, SearchError> {
-        let plain = Weighted::new(counts, &start.fields, start.weighting);
+        let plain = Weighted::new(counts, &start.fields, start.weighting, self.engines.threads());
         let engine = self.engines.engine(plain.documents())?;
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
@@ -627,6 +629,23 @@ impl Trainer {
             abstention: None,
             hierarchy: options.hierarchy.clone(),
         })
+    }
+}
+
+/// Settings with the tuned vote and decision.
+fn voting(
+    settings: TrainSettings,
+    report: &TuningReport,
+    decision: Decision,
+    abstention: Option<Abstention>,
+) -> TrainSettings {
+    TrainSettings {
+        k: NonZeroUsize::new(report.best.k).unwrap_or(TrainSettings::K),
+        vote: report.best.vote,
+        decision,
+        tuning: Some(report.summary()),
+        abstention,
+        ..settings
     }
 }
 

@@ -24,7 +24,9 @@ mod report;
 mod grid_search;
 mod thresholds;
 
-pub use features::{FeatureError, Features, Free, Recount, Step, Trials, Weighted, tune_features};
+pub use features::{
+    FeatureError, Features, Free, Recount, Step, TrialSetup, Trials, Weighted, tune_features,
+};
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, window};
 pub use report::{TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, fold, thresholds};
@@ -274,11 +276,12 @@ pub struct Tuned {
     pub trials: Vec<Trial>,
 }
 
-/// The cost limit of a multi-label grid search: values of k times pairs of a document and a label
-/// of its neighbors.
-const WORK: usize = 50_000_000;
-/// The minimum number of values of k to try.
-const FEWEST: usize = 12;
+/// The number of values of k that the first round of [`tune_votes`] tries.
+const COARSE: usize = 8;
+/// The number of pairs of vote and rule that the second round tries.
+const FINALISTS: usize = 6;
+/// The number of values of k that the second round tries for each.
+const REFINED: usize = 16;
 
 /// At most `most` of `ks`, including the first and the last, in about equal ratios.
 fn thinned(ks: &[usize], most: usize) -> Vec<usize> {
@@ -297,11 +300,97 @@ fn thinned(ks: &[usize], most: usize) -> Vec<usize> {
     left
 }
 
-/// Evaluates a grid on leave-one-out neighbors. `among` are the training documents. Values of k
-/// above the longest neighbor list are skipped. If many labels make the search long, fewer values
-/// of k are tried, in about equal ratios. If documents with very many labels would fill the memory,
-/// fewer left-out documents are used, evenly spaced. Ties go to the smaller k, then to the vote and
-/// the decision that come first.
+/// A grid, and the votes of left-out documents on which it is evaluated.
+struct Revoting<'a> {
+    grid_search: GridSearch<'a>,
+    grid: &'a Grid,
+    /// The values of k that give different results.
+    ks: &'a [usize],
+    compensations: Vec<grid_search::Compensation>,
+    threads: &'a Threads,
+}
+
+impl<'a> Revoting<'a> {
+    fn new(
+        found: &'a LeaveOneOut,
+        among: TrainingLabels<'a>,
+        grid: &'a Grid,
+        threads: &'a Threads,
+    ) -> Self {
+        let grid_search = GridSearch::new(found, among);
+        let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
+        let compensations = grid_search.compensations(&grid.compensations);
+        let ks = distinct(&grid.ks, longest);
+        Self { grid_search, grid, ks, compensations, threads }
+    }
+
+    /// The trials of these votes, each for its values of k (increasing); in their order.
+    fn trials(&self, votes: &[(VoteWeight, Vec<usize>)], rules: Rules) -> Vec<Trial> {
+        // Several threads share the values of k of one vote.
+        let pieces = self.threads.count().div_ceil(votes.len().max(1));
+        let tasks: Vec<(VoteWeight, &[usize])> = votes
+            .iter()
+            .flat_map(|(weight, ks)| {
+                ks.chunks(ks.len().div_ceil(pieces).max(1)).map(|ks| (*weight, ks))
+            })
+            .collect();
+        let trials = self.threads.run(|| {
+            tasks
+                .par_iter()
+                .map(|&(weight, ks)| self.of_vote(weight, ks, rules))
+                .collect::<Vec<_>>()
+        });
+        trials.into_iter().flatten().collect()
+    }
+
+    fn of_vote(&self, weight: VoteWeight, ks: &[usize], rules: Rules) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        let mut workspace = grid_search::Workspace::new(&self.grid_search);
+        let objective = |figures: Figures| self.grid.objective.of(figures);
+        self.grid_search.run(weight, ks, |k, scores| {
+            let mut push = |compensation, decision, figures| {
+                let vote = Vote { weight, compensation };
+                trials.push(Trial { k, vote, decision, figures });
+            };
+            if self.grid.several {
+                let found = &mut |candidate, figures| push(0.0, candidate, figures);
+                self.grid_search.multi(scores, &mut workspace, rules, &objective, found);
+            } else {
+                let found = &mut |compensation, figures| {
+                    push(compensation, Candidate::Single, figures);
+                };
+                self.grid_search.single(scores, &self.compensations, found);
+            }
+        });
+        trials
+    }
+
+    /// Puts trials in order, by vote, k and decision, and learns the decision of the best.
+    fn finish(&self, mut trials: Vec<Trial>) -> Tuned {
+        let position = |trial: &Trial| {
+            self.grid.weights.iter().position(|&weight| weight == trial.vote.weight)
+        };
+        trials.sort_by_key(|trial| (position(trial), trial.k));
+        let best = self.best(&trials);
+        let (decision, _) = self.grid_search.learn(&best);
+        Tuned { best, decision, trials }
+    }
+
+    /// The best trial; ties go to the smaller k, then to the first.
+    fn best(&self, trials: &[Trial]) -> Trial {
+        let objective = |trial: &Trial| self.grid.objective.of(trial.figures);
+        let better = |best: Trial, next: &Trial| {
+            let (old, new) = (objective(&best), objective(next));
+            if new > old || (new >= old && next.k < best.k) { *next } else { best }
+        };
+        trials.iter().skip(1).fold(trials[0], better)
+    }
+}
+
+/// Evaluates all of a grid on leave-one-out neighbors. `among` are the training documents. Values
+/// of k above the longest neighbor list are skipped. If documents with very many labels would fill
+/// the memory, fewer left-out documents are used, evenly spaced. Ties go to the smaller k, then to
+/// the vote and the decision that come first.
 ///
 /// # Panics
 /// If the grid has no k or no votes.
@@ -311,50 +400,58 @@ pub fn revote(
     grid: &Grid,
     threads: &Threads,
 ) -> Tuned {
-    let grid_search = GridSearch::new(found, among);
-    let most = if grid.several { WORK / grid_search.len().max(1) } else { usize::MAX };
-    let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
-    let ks = thinned(distinct(&grid.ks, longest), most.max(FEWEST));
-    let compensations = grid_search.compensations(&grid.compensations);
-    let objective = |figures: Figures| grid.objective.of(figures);
-    let by_weight = |&weight: &VoteWeight| {
-        let mut trials = Vec::new();
-        let mut workspace = grid_search::Workspace::new(&grid_search);
-        grid_search.run(weight, &ks, |k, scores| {
-            let mut push = |compensation, decision, figures| {
-                let vote = Vote { weight, compensation };
-                trials.push(Trial { k, vote, decision, figures });
-            };
-            if grid.several {
-                grid_search.multi(
-                    scores,
-                    &mut workspace,
-                    grid.rules,
-                    &objective,
-                    &mut |candidate, figures| {
-                        push(0.0, candidate, figures);
-                    },
-                );
-            } else {
-                grid_search.single(scores, &compensations, &mut |compensation, figures| {
-                    push(compensation, Candidate::Single, figures);
-                });
-            }
-        });
-        trials
-    };
-    let trials: Vec<Trial> = threads
-        .run(|| grid.weights.par_iter().map(by_weight).collect::<Vec<_>>())
-        .into_iter()
-        .flatten()
-        .collect();
-    let better = |best: Trial, next: &Trial| {
-        let (old, new) = (objective(best.figures), objective(next.figures));
-        if new > old || (new >= old && next.k < best.k) { *next } else { best }
-    };
-    let best = trials.iter().skip(1).fold(trials[0], better);
-    let (decision, _) = grid_search.learn(&best);
-    Tuned { best, decision, trials }
+    let revoting = Revoting::new(found, among, grid, threads);
+    let votes: Vec<_> = grid.weights.iter().map(|&weight| (weight, revoting.ks.to_vec())).collect();
+    revoting.finish(revoting.trials(&votes, grid.rules))
+}
+
+/// Finds the best settings of a grid, or nearly the best, without evaluating all of it:
+///
+/// 1. every vote and rule with up to 8 values of k, in about equal ratios;
+/// 2. the six best pairs of vote and rule with up to 16 values of k around the best of each.
+///
+/// Neighboring settings differ by less than chance does, and the more settings are compared, the
+/// more the best owes to chance. Otherwise as [`revote`].
+///
+/// # Panics
+/// If the grid has no k or no votes.
+pub fn tune_votes(
+    found: &LeaveOneOut,
+    among: TrainingLabels<'_>,
+    grid: &Grid,
+    threads: &Threads,
+) -> Tuned {
+    let revoting = Revoting::new(found, among, grid, threads);
+    let ks = thinned(revoting.ks, COARSE);
+    let votes: Vec<_> = grid.weights.iter().map(|&weight| (weight, ks.clone())).collect();
+    let mut trials = revoting.trials(&votes, grid.rules);
+    for finalist in finalists(&trials, grid) {
+        let at = ks.partition_point(|&k| k < finalist.k);
+        let around = ks[at.saturating_sub(1)]..=ks[(at + 1).min(ks.len() - 1)];
+        let near: Vec<usize> = revoting.ks.iter().copied().filter(|k| around.contains(k)).collect();
+        let refined = thinned(&near, REFINED).into_iter().filter(|k| !ks.contains(k)).collect();
+        let votes = [(finalist.vote.weight, refined)];
+        trials.extend(revoting.trials(&votes, finalist.decision.rules()));
+    }
+    revoting.finish(trials)
+}
+
+/// The best trial of each of the best pairs of vote and rule.
+fn finalists(trials: &[Trial], grid: &Grid) -> Vec<Trial> {
+    let mut order: Vec<&Trial> = trials.iter().collect();
+    let value = |trial: &Trial| grid.objective.of(trial.figures);
+    order.sort_by(|a, b| value(b).total_cmp(&value(a)).then(a.k.cmp(&b.k)));
+    let mut finalists: Vec<Trial> = Vec::new();
+    for trial in order {
+        let alike = |other: &Trial| {
+            other.vote.weight == trial.vote.weight
+                && other.decision.rules() == trial.decision.rules()
+        };
+        if finalists.len() < FINALISTS && !finalists.iter().any(alike) {
+            finalists.push(*trial);
+        }
+    }
+    finalists
 }
 
 /// The decision of a trial, learned from other neighbors than those it was chosen on, and its

@@ -19,10 +19,11 @@ use classify::model::InputSpec;
 use classify::random::Random;
 use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
 use classify::threads::Threads;
+use classify::trainer::{TrainOptions, Trainer, TuneOptions};
 use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates,
-    Objective, Trial, Weighted, abstention, calibrate, fold, learn, learn_by_fold, revote,
-    thresholds, window,
+    Objective, Step, Trial, Weighted, abstention, calibrate, fold, learn, learn_by_fold, revote,
+    thresholds, tune_votes, window,
 };
 use classify::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
 use serde_json::Value;
@@ -116,7 +117,7 @@ fn left_out_for_real(several: bool) {
     let counts = counted(&documents, &threads);
     let sizes = counts.label_sizes();
     let among = counts.training_labels(&sizes);
-    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k_max = NonZeroUsize::new(40).unwrap();
     let found = weighted
@@ -187,7 +188,7 @@ fn every_candidate_decides_as_predictions_do() {
     let counts = counted(&documents, &threads);
     let sizes = counts.label_sizes();
     let among = counts.training_labels(&sizes);
-    let weighted = Weighted::new(&counts, &Fields::Whole, "ntc".parse().unwrap());
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ntc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k = NonZeroUsize::new(9).unwrap();
     let found = weighted
@@ -222,7 +223,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     let threads = Threads::new(NonZeroUsize::MIN).unwrap();
     let documents = corpus(200, false);
     let counts = counted(&documents, &threads);
-    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let engine = Exhaustive::new(Arc::clone(weighted.documents()), threads.clone()).unwrap();
     let queries = weighted.queries().view();
@@ -364,7 +365,7 @@ fn more_neighbors_than_documents() {
     let counts = counted(&documents, &threads);
     let sizes = counts.label_sizes();
     let among = counts.training_labels(&sizes);
-    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let engines = Engines::cpu(&threads);
     let all = NonZeroUsize::new(documents.len() - 1).unwrap();
@@ -393,7 +394,7 @@ fn a_document_of_many_labels() {
     let counts = counted(&documents, &threads);
     let sizes = counts.label_sizes();
     let among = counts.training_labels(&sizes);
-    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap());
+    let weighted = Weighted::new(&counts, &Fields::Whole, "ltc".parse().unwrap(), &threads);
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let k = NonZeroUsize::new(3).unwrap();
     let found = weighted
@@ -407,4 +408,67 @@ fn a_document_of_many_labels() {
     abstention(&found, among, &tuned.best, 0.05, &|_| 0.0);
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.figures.micro_f1 > 0.0);
+}
+
+/// The fast search tries all of a small grid; of a large one, a part whose best is nearly the best.
+#[test]
+fn few_trials_find_nearly_the_best() {
+    let threads = Threads::new(NonZeroUsize::new(3).unwrap()).unwrap();
+    let one = Threads::new(NonZeroUsize::MIN).unwrap();
+    for several in [false, true] {
+        let documents = corpus(520, several);
+        let counts = counted(&documents, &threads);
+        let sizes = counts.label_sizes();
+        let among = counts.training_labels(&sizes);
+        let ltc = "ltc".parse().unwrap();
+        let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
+        let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+        let k_max = NonZeroUsize::new(120).unwrap();
+        let found = weighted
+            .leave_one_out(&rows, k_max, Exclusion::default(), &Engines::cpu(&threads), &|_| ())
+            .unwrap();
+        for objective in
+            [Objective::MicroF1, Objective::MacroF1, Objective::Accuracy, Objective::MicroMacro]
+        {
+            let full = Grid::full(k_max, several, objective);
+            let small = Grid { ks: vec![1, 3, 10, 30, 90], ..full.clone() };
+            let (all, fast) = (
+                revote(&found, among, &small, &threads),
+                tune_votes(&found, among, &small, &threads),
+            );
+            assert_eq!((fast.best, fast.trials), (all.best, all.trials));
+            let all = revote(&found, among, &full, &threads);
+            let fast = tune_votes(&found, among, &full, &threads);
+            let lost = objective.of(all.best.figures) - objective.of(fast.best.figures);
+            assert!((0.0..0.01).contains(&lost), "{objective:?}: {lost}");
+            assert!(fast.trials.len() * 4 < all.trials.len(), "{}", fast.trials.len());
+            assert!(fast.trials.iter().all(|trial| all.trials.contains(trial)));
+            let alone = tune_votes(&found, among, &full, &one);
+            assert_eq!((alone.best, alone.trials), (fast.best, fast.trials));
+        }
+    }
+}
+
+/// Features are tried on a part of the sample first; the steps do not depend on the threads.
+#[test]
+fn features_by_halves() {
+    let documents = corpus(2_600, true);
+    let tuned = |threads: usize| {
+        let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+        let options = TrainOptions {
+            tuning: Some(TuneOptions { sample: 2_400, ..TuneOptions::default() }),
+            ..TrainOptions::default()
+        };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let mut documents = documents.iter().cloned().map(Ok);
+        trainer.train(&mut documents, "documents", &|_| ()).unwrap().tuning.unwrap()
+    };
+    let report = tuned(1);
+    let whole = |step: &&Step| step.documents == 2_400;
+    let (all, part) = (report.features.len(), report.features.iter().filter(|s| !whole(s)).count());
+    assert!(part > 5 && all - part > 5, "{part} of {all}");
+    for step in report.features.iter().filter(|step| !whole(step)) {
+        assert!(step.documents.abs_diff(600) < 80 && !step.kept, "{step:?}");
+    }
+    assert_eq!(tuned(3).features, report.features);
 }

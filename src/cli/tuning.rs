@@ -170,10 +170,11 @@ impl Told {
 
 fn said(step: &Step, objective: Objective) -> String {
     format!(
-        "tuning: {:.4} {} {} (k = {}, {}, {})",
+        "tuning: {:.4} {} {} ({} documents, k = {}, {}, {})",
         objective.of(step.trial.figures),
         if step.kept { "+" } else { " " },
         step.change,
+        step.documents,
         step.trial.k,
         step.trial.vote,
         step.trial.decision

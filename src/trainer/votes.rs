@@ -16,7 +16,7 @@ use crate::search::{QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::tune::{
     Exclusion, Free, Grid, LeaveOneOut, NearDuplicates, Rules, Step, TuningReport, Weighted,
-    abstention, calibrate, learn, near_limit, revote, window,
+    abstention, calibrate, learn, near_limit, tune_votes, window,
 };
 use crate::vote::TrainingLabels;
 
@@ -234,7 +234,7 @@ impl Trainer {
             grid = grid.with_vote(vote);
         }
         grid.rules = Rules(rule);
-        let tuned = revote(&found, labels, &grid, self.engines.threads());
+        let tuned = tune_votes(&found, labels, &grid, self.engines.threads());
         let (mut decision, mut figures) = (tuned.decision, tuned.best.figures);
         let found = if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
@@ -290,10 +290,11 @@ impl Trainer {
         let mut best: Option<(f64, f64)> = None;
         for share in SHARES {
             found = found.with_dense_share(share);
-            let trial = revote(&found, labels, &grid, self.engines.threads()).best;
+            let trial = tune_votes(&found, labels, &grid, self.engines.threads()).best;
             let value = tuning.objective.of(trial.figures);
             let kept = best.is_none_or(|(most, _)| value > most);
-            let step = Step { change: format!("dense share {share}"), trial, kept };
+            let documents = found.len();
+            let step = Step { change: format!("dense share {share}"), trial, documents, kept };
             on_event(Event::Step { step: &step, objective: tuning.objective });
             steps.push(step);
             if kept {

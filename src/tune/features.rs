@@ -3,22 +3,28 @@
 //!
 //! The search is greedy: one dimension after the other, keeping the best value of each; then once
 //! more, because the best weighting changes when terms are dropped. Each trial weights all training
-//! documents, searches the neighbors of the sample and re-votes a coarse grid.
+//! documents, searches the neighbors of left-out documents and re-votes a coarse grid. Most changes
+//! are dropped after a quarter of the sample: those that are clearly worse there than the best
+//! (successive halving, with two steps).
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use rayon::prelude::*;
 
 use crate::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
 use crate::corpus::CorpusError;
 use crate::counts::{Counts, Fields};
 use crate::matrix::{Csr, csr};
 use crate::search::{Engines, SearchError};
-use crate::select::{Criterion, Selection};
+use crate::select::{Criterion, Postings, Selection, Worths};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
+use crate::threads::Threads;
 use crate::vote::TrainingLabels;
 
 use super::neighbors::{Exclusion, LeaveOneOut};
-use super::{Figures, Grid, Trial, revote};
+use super::{Figures, Grid, Trial, tune_votes};
 
 /// Training documents as weighted rows and as queries.
 #[derive(Debug)]
@@ -32,23 +38,25 @@ impl Weighted {
     ///
     /// # Panics
     /// Never: counts are valid by construction.
-    pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting) -> Self {
-        Self::told_by(counts, fields, weighting, &|_| true)
+    pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting, threads: &Threads) -> Self {
+        let weights = counts.all_term_weights(weighting, threads);
+        Self::by(counts, fields, weighting, &weights, None, threads)
     }
 
-    /// The same, using only the labels of the documents for which `tells` returns true.
-    fn told_by(
+    /// The same with the weights of terms, and only of the terms in `kept`, if given.
+    fn by(
         counts: &Counts,
         fields: &Fields,
         weighting: Weighting,
-        tells: &dyn Fn(u32) -> bool,
+        weights: &[f64],
+        kept: Option<&[bool]>,
+        threads: &Threads,
     ) -> Self {
         let columns = counts.vocabulary.len();
-        let rows = counts.rows(&fields.boosts());
-        let idf = counts.term_weights(weighting, tells);
-        let terms = TermWeights { idf: &idf, mean_length: rows.mean_length() };
+        let rows = counts.rows(&fields.boosts(), kept);
+        let terms = TermWeights { idf: weights, mean_length: rows.mean_length() };
         let weigh = |side, mut rows: RawRows| {
-            weighting.weigh_rows(side, &mut rows, terms);
+            weighting.weigh_rows(side, &mut rows, terms, threads);
             Arc::new(
                 csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"),
             )
@@ -119,9 +127,11 @@ pub struct Free {
 pub struct Step {
     /// The change.
     pub change: String,
-    /// The leave-one-out figures of the best vote on the sample.
+    /// The leave-one-out figures of the best vote on the left-out documents.
     #[serde(flatten)]
     pub trial: Trial,
+    /// The number of documents that were left out.
+    pub documents: usize,
     /// Whether it was kept as the best so far.
     pub kept: bool,
 }
@@ -141,10 +151,9 @@ pub enum FeatureError {
 pub type Recount<'a> =
     dyn FnMut(&Option<AnalyzerSpec>, &Fields) -> Result<Counts, CorpusError> + 'a;
 
-/// How to run the trials.
-pub struct Trials<'a> {
-    /// Counts the training documents again.
-    pub recount: &'a mut Recount<'a>,
+/// What all trials have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct TrialSetup<'a> {
     /// The documents to leave out, as row numbers.
     pub sample: &'a [u32],
     /// The largest k to try.
@@ -155,64 +164,135 @@ pub struct Trials<'a> {
     pub exclusion: Exclusion<'a>,
     /// The engines that search, with their threads.
     pub engines: &'a Engines,
+}
+
+/// How to run the trials.
+pub struct Trials<'a> {
+    /// What they have in common.
+    pub setup: TrialSetup<'a>,
+    /// Counts the training documents again.
+    pub recount: &'a mut Recount<'a>,
     /// Called after every trial.
     pub progress: &'a mut dyn FnMut(&Step),
 }
 
 impl std::fmt::Debug for Trials<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trials").finish_non_exhaustive()
+        f.debug_struct("Trials").field("setup", &self.setup).finish_non_exhaustive()
     }
 }
 
-/// The number of folds of the sample for term selection: the terms for each fold are chosen by the
-/// other documents.
-const FOLDS: u32 = 4;
+/// The number of folds of the sample. Terms are selected and weighted without the labels of the
+/// left-out documents, which would make rare terms look better than they are: for each fold, by the
+/// labels of the documents outside it. The first fold also decides which changes are worth trying
+/// on the whole sample.
+const FOLDS: usize = 4;
 
-impl Trials<'_> {
-    /// The leave-one-out neighbors of the sample. Terms are selected and weighted without the
-    /// labels of the left-out documents, which would make rare terms look better than they are.
-    fn neighbors(&self, counts: &Counts, features: &Features) -> Result<LeaveOneOut, SearchError> {
-        let search = |counts: &Counts, rows: &[u32], tells: &dyn Fn(u32) -> bool| {
-            let Features { fields, weighting, .. } = features;
-            let weighted = Weighted::told_by(counts, fields, *weighting, tells);
-            weighted.leave_one_out(rows, self.k_max, self.exclusion, self.engines, &|_| ())
-        };
-        if features.selection.is_none() && features.weighting.chi2_power() <= 0.0 {
-            return search(counts, self.sample, &|_| true);
-        }
-        // Folds are contiguous stretches: neighboring documents are often alike.
-        let documents = u64::try_from(counts.documents()).unwrap_or(u64::MAX).max(1);
-        let fold = |row: u32| u64::from(row) * u64::from(FOLDS) * 8 / documents % u64::from(FOLDS);
-        let mut found = LeaveOneOut::default();
-        for left_out in 0..u64::from(FOLDS) {
-            let rows: Vec<u32> =
-                self.sample.iter().copied().filter(|&row| fold(row) == left_out).collect();
-            let tells = |row: u32| fold(row) != left_out;
-            found.append(&match features.selection {
-                Some(selection) => {
-                    let kept = counts.selected(selection, &tells);
-                    search(&counts.clone().keep(&kept), &rows, &tells)?
-                }
-                None => search(counts, &rows, &tells)?,
-            });
-        }
-        Ok(found)
-    }
+/// The fold of a document: contiguous stretches, because neighboring documents are often alike.
+fn fold(row: u32, documents: usize) -> usize {
+    row as usize * FOLDS * 8 / documents.max(1) % FOLDS
 }
 
 /// A change is kept if it improves the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
+/// A change is tried on the whole sample if it is at most this much worse than the best on the
+/// first fold.
+const CLOSE: f64 = 0.01;
+/// The number of changes of one dimension that are tried on the whole sample.
+const MOST: usize = 8;
+/// The first fold decides only if it has at least this many documents.
+const FEWEST: usize = 500;
 /// How many times all dimensions are searched.
 const ROUNDS: usize = 2;
+/// Trials run together as long as their rows have at most this many entries in total, which keeps
+/// their memory below about 1 GiB.
+const ENTRIES: usize = 1 << 25;
+
+/// Counted documents, and what is computed from them once.
+struct Counted {
+    analyzer: Option<AnalyzerSpec>,
+    fields: Fields,
+    counts: Counts,
+    postings: OnceLock<Postings>,
+    /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
+    /// and by information gain.
+    worths: [[OnceLock<Worths>; FOLDS]; 2],
+}
+
+impl Counted {
+    fn worths(&self, criterion: Criterion, left_out: usize, threads: &Threads) -> &Worths {
+        let documents = self.counts.documents();
+        self.worths[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
+            let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
+            let tells = |row: u32| fold(row, documents) != left_out;
+            self.counts.worths(postings, criterion, threads, &tells)
+        })
+    }
+}
+
+/// A change that takes part in the search.
+struct Contestant {
+    change: String,
+    features: Features,
+    /// Its counts, as an index.
+    counted: usize,
+    /// The neighbors of the documents left out so far.
+    found: LeaveOneOut,
+}
+
+impl TrialSetup<'_> {
+    /// The documents of the sample in some folds.
+    fn sample(&self, documents: usize, folds: &Range<usize>) -> Vec<u32> {
+        let rows = self.sample.iter().copied();
+        rows.filter(|&row| folds.contains(&fold(row, documents))).collect()
+    }
+
+    /// The leave-one-out neighbors of the sample's documents in some folds.
+    fn neighbors(
+        &self,
+        counted: &Counted,
+        features: &Features,
+        folds: Range<usize>,
+    ) -> Result<LeaveOneOut, SearchError> {
+        let (counts, threads) = (&counted.counts, self.engines.threads());
+        let Features { fields, weighting, selection, .. } = features;
+        let search = |rows: &[u32], worths: Option<&Worths>, kept: Option<&[bool]>| {
+            let weights = counts.term_weights(*weighting, worths);
+            let weighted = Weighted::by(counts, fields, *weighting, &weights, kept, threads);
+            weighted.leave_one_out(rows, self.k_max, self.exclusion, self.engines, &|_| ())
+        };
+        let by_labels = counts.needs_worths(*weighting);
+        if selection.is_none() && !by_labels {
+            return search(&self.sample(counts.documents(), &folds), None, None);
+        }
+        let mut found = LeaveOneOut::default();
+        for left_out in folds {
+            let rows = self.sample(counts.documents(), &(left_out..left_out + 1));
+            let kept = selection.map(|Selection { criterion, terms }| {
+                counted.worths(criterion, left_out, threads).best(terms)
+            });
+            let worths = by_labels.then(|| counted.worths(Criterion::Chi2, left_out, threads));
+            found.append(&search(&rows, worths, kept.as_deref())?);
+        }
+        Ok(found)
+    }
+
+    /// The best vote on the documents left out so far.
+    fn trial(&self, counts: &Counts, found: &LeaveOneOut) -> Trial {
+        let sizes = counts.label_sizes();
+        let labels = counts.training_labels(&sizes);
+        tune_votes(found, labels, self.grid, self.engines.threads()).best
+    }
+}
 
 /// The state of the greedy search.
 struct GreedySearch<'t, 'a> {
     trials: &'t mut Trials<'a>,
     best: Features,
-    figures: Option<Figures>,
+    /// The figures of the best on the first fold and on the whole sample.
+    figures: Option<(Figures, Figures)>,
     /// The counts for each combination of analyzer and fields that was requested.
-    counted: Vec<((Option<AnalyzerSpec>, Fields), Counts)>,
+    counted: Vec<Counted>,
     steps: Vec<Step>,
     tried: Vec<Features>,
     /// The stemmer for the corpus's language.
@@ -238,8 +318,8 @@ pub fn tune_features(
         tried: Vec::new(),
         stemmer: None,
     };
-    search.try_out("as given".to_owned(), search.best.clone())?;
-    search.stemmer = language(&search.counted[0].1);
+    search.try_out(vec![("as given".to_owned(), search.best.clone())])?;
+    search.stemmer = language(&search.counted[0].counts);
     for _ in 0..ROUNDS {
         if free.weighting {
             search.weightings()?;
@@ -259,9 +339,9 @@ pub fn tune_features(
     }
     let (best, steps) = (search.best.clone(), std::mem::take(&mut search.steps));
     let at = search.count(&best)?;
-    let mut counts = search.counted.swap_remove(at).1;
+    let mut counts = search.counted.swap_remove(at).counts;
     if let Some(selection) = best.selection {
-        counts = counts.select(selection);
+        counts = counts.select(selection, search.trials.setup.engines.threads());
     }
     Ok((best, counts, steps))
 }
@@ -274,42 +354,97 @@ impl GreedySearch<'_, '_> {
             Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
             ref fields => fields.clone(),
         };
-        let key = (features.analyzer.clone(), fields);
-        if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == key) {
+        let analyzer = features.analyzer.clone();
+        let same = |counted: &Counted| counted.analyzer == analyzer && counted.fields == fields;
+        if let Some(at) = self.counted.iter().position(same) {
             return Ok(at);
         }
-        let counts = (self.trials.recount)(&key.0, &key.1)?;
-        self.counted.push((key, counts));
+        let counts = (self.trials.recount)(&analyzer, &fields)?;
+        let (postings, worths) = (OnceLock::new(), Default::default());
+        self.counted.push(Counted { analyzer, fields, counts, postings, worths });
         Ok(self.counted.len() - 1)
     }
 
-    fn try_out(&mut self, change: String, features: Features) -> Result<(), FeatureError> {
-        if self.tried.contains(&features) {
-            return Ok(());
+    /// Tries changes of one dimension: all on the first fold, and those that are among the best
+    /// there on the whole sample. Keeps the best of them if it is better than the best so far.
+    fn try_out(&mut self, changes: Vec<(String, Features)>) -> Result<(), FeatureError> {
+        let mut open = Vec::new();
+        for (change, features) in changes {
+            if !self.tried.contains(&features) {
+                self.tried.push(features.clone());
+                let counted = self.count(&features)?;
+                open.push(Contestant { change, features, counted, found: LeaveOneOut::default() });
+            }
         }
-        self.tried.push(features.clone());
-        let at = self.count(&features)?;
-        let counts = &self.counted[at].1;
-        let trials = &mut *self.trials;
-        let found = trials.neighbors(counts, &features)?;
-        let sizes = counts.label_sizes();
-        let trial =
-            revote(&found, counts.training_labels(&sizes), trials.grid, trials.engines.threads())
-                .best;
-        let value = |figures| trials.grid.objective.of(figures);
-        let least = |figures| value(figures) + GAIN;
-        let kept = self.figures.is_none_or(|figures| value(trial.figures) >= least(figures));
-        let step = Step { change, trial, kept };
-        (trials.progress)(&step);
-        self.steps.push(step);
-        if kept {
-            self.figures = Some(trial.figures);
-            self.best = features;
+        let value = |figures: Figures| self.trials.setup.grid.objective.of(figures);
+        let documents = self.counted.first().map_or(0, |counted| counted.counts.documents());
+        let few = self.trials.setup.sample(documents, &(0..1)).len() < FEWEST;
+        let first = if few { 0..FOLDS } else { 0..1 };
+        let on_first = self.left_out(&mut open, first.clone())?;
+        let mut values: Vec<f64> = on_first.iter().map(|trial| value(trial.figures)).collect();
+        values.extend(self.figures.map(|(first, _)| value(first)));
+        values.sort_by(|a, b| b.total_cmp(a));
+        let least = values.first().map_or(0.0, |best| best - CLOSE);
+        let least = values.get(MOST - 1).map_or(least, |&fourth| least.max(fourth));
+        let (mut left, mut first_figures) = (Vec::new(), Vec::new());
+        for (contestant, trial) in open.into_iter().zip(on_first) {
+            if few || self.figures.is_none() || value(trial.figures) >= least {
+                first_figures.push(trial.figures);
+                left.push(contestant);
+            } else {
+                self.step(contestant.change, trial, contestant.found.len(), false);
+            }
+        }
+        let trials = self.left_out(&mut left, first.end..FOLDS)?;
+        for ((contestant, trial), first) in left.into_iter().zip(trials).zip(first_figures) {
+            let value = |figures: Figures| self.trials.setup.grid.objective.of(figures);
+            let best = self.figures.map(|(_, all)| value(all) + GAIN);
+            let kept = best.is_none_or(|least| value(trial.figures) >= least);
+            if kept {
+                self.figures = Some((first, trial.figures));
+                self.best = contestant.features;
+            }
+            self.step(contestant.change, trial, contestant.found.len(), kept);
         }
         Ok(())
     }
 
+    fn step(&mut self, change: String, trial: Trial, documents: usize, kept: bool) {
+        let step = Step { change, trial, documents, kept };
+        (self.trials.progress)(&step);
+        self.steps.push(step);
+    }
+
+    /// Leaves out more documents for every contestant; returns the best vote of each. Several
+    /// contestants are tried at a time if there are threads for them.
+    fn left_out(
+        &self,
+        contestants: &mut [Contestant],
+        folds: Range<usize>,
+    ) -> Result<Vec<Trial>, SearchError> {
+        let (setup, counted) = (self.trials.setup, &self.counted);
+        let try_one = |contestant: &mut Contestant| {
+            let counted = &counted[contestant.counted];
+            if !folds.is_empty() {
+                let more = setup.neighbors(counted, &contestant.features, folds.clone())?;
+                contestant.found.append(&more);
+            }
+            Ok(setup.trial(&counted.counts, &contestant.found))
+        };
+        let entries = counted.iter().map(|counted| counted.counts.entries()).max().unwrap_or(0);
+        let together = if setup.engines.is_gpu() { 1 } else { (ENTRIES / entries.max(1)).max(1) };
+        let mut tried = Vec::new();
+        for contestants in contestants.chunks_mut(together) {
+            let threads = setup.engines.threads();
+            let results = || contestants.par_iter_mut().map(try_one).collect();
+            let results: Result<Vec<Trial>, SearchError> = threads.run(results);
+            tried.extend(results?);
+        }
+        Ok(tried)
+    }
+
     fn weightings(&mut self) -> Result<(), FeatureError> {
+        let mut changes = Vec::new();
         for code in ["ltc", "lsc", "btc", "ntc", "bm25"] {
             for power in [0.5, 1.0, 1.5] {
                 let weighting: Weighting = code.parse().expect("each is a weighting");
@@ -318,35 +453,33 @@ impl GreedySearch<'_, '_> {
                     .and_then(|w| w.with_chi2_power(self.best.weighting.chi2_power()));
                 let Some(weighting) = weighting else { continue };
                 let features = Features { weighting, ..self.best.clone() };
-                self.try_out(format!("weighting {weighting}, idf power {power}"), features)?;
+                changes.push((format!("weighting {weighting}, idf power {power}"), features));
             }
         }
-        Ok(())
+        self.try_out(changes)
     }
 
     fn chi2_powers(&mut self) -> Result<(), FeatureError> {
-        for power in [0.0, 0.125, 0.25, 0.375, 0.5] {
-            let Some(weighting) = self.best.weighting.with_chi2_power(power) else { continue };
+        let change = |power| {
+            let weighting = self.best.weighting.with_chi2_power(power)?;
             let features = Features { weighting, ..self.best.clone() };
-            self.try_out(format!("chi2 power {power}"), features)?;
-        }
-        Ok(())
+            Some((format!("chi2 power {power}"), features))
+        };
+        self.try_out([0.0, 0.125, 0.25, 0.375, 0.5].into_iter().filter_map(change).collect())
     }
 
     fn titles(&mut self) -> Result<(), FeatureError> {
-        for boost in [1.0, 2.0, 3.0, 5.0] {
+        let change = |boost| {
             let fields = Fields::FirstLine { boost };
             let features = Features { fields, ..self.best.clone() };
-            self.try_out(format!("first line × {boost}"), features)?;
-        }
-        Ok(())
+            (format!("first line × {boost}"), features)
+        };
+        self.try_out([1.0, 2.0, 3.0, 5.0].map(change).into())
     }
 
     fn analyzers(&mut self) -> Result<(), FeatureError> {
-        for other in [self.other_stems(), self.other_pairs()] {
-            self.try_out(named("all", &other), other)?;
-        }
-        Ok(())
+        let others = [self.other_stems(), self.other_pairs()];
+        self.try_out(others.map(|other| (named("all", &other), other)).into())
     }
 
     fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
@@ -355,19 +488,20 @@ impl GreedySearch<'_, '_> {
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
         }
+        let mut changes = Vec::new();
         for base in bases {
             let at = self.count(&base)?;
-            let terms = self.counted[at].1.vocabulary.len();
+            let terms = self.counted[at].counts.vocabulary.len();
             for count in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000] {
                 let Some(count) = NonZeroUsize::new(count).filter(|n| n.get() < terms) else {
                     continue;
                 };
                 let selection = Selection { criterion: Criterion::Chi2, terms: count };
                 let features = Features { selection: Some(selection), ..base.clone() };
-                self.try_out(named(&selection.to_string(), &features), features)?;
+                changes.push((named(&selection.to_string(), &features), features));
             }
         }
-        Ok(())
+        self.try_out(changes)
     }
 
     /// The best features with stemming switched on or off.

@@ -329,11 +329,6 @@ impl<'a> GridSearch<'a> {
         workspace.count.figures()
     }
 
-    /// The number of slots, which determines the cost of a re-vote.
-    pub(super) fn len(&self) -> usize {
-        self.labels.len()
-    }
-
     /// What the decision of a trial learns from these neighbors, and its figures: each fold is
     /// decided with what the other folds teach.
     pub(super) fn learn(&self, trial: &Trial) -> (Decision, Figures) {

@@ -126,6 +126,15 @@ pub fn check_vector(vector: &[f32]) -> Result<(), Problem> {
 }
 
 impl Content {
+    /// The number of bytes of text.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Fields(fields) => fields.iter().map(String::len).sum(),
+            Self::Features(_) => 0,
+        }
+    }
+
     /// The features of a document.
     ///
     /// # Errors

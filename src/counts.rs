@@ -9,6 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
+use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use rayon::prelude::*;
@@ -16,6 +17,7 @@ use rayon::prelude::*;
 use crate::analyze::Analyzer;
 use crate::corpus::{Content, CorpusError, Document};
 use crate::hierarchy::Hierarchy;
+use crate::stages::Stage;
 use crate::strings::{Strings, StringsBuilder};
 use crate::tfidf::RawRows;
 use crate::threads::Threads;
@@ -183,6 +185,8 @@ pub struct Counts {
     pub(crate) bytes: u64,
     /// Whether any text has more than one line.
     pub(crate) titled: bool,
+    /// How long counting took.
+    pub(crate) stages: Vec<Stage>,
 }
 
 impl Counts {
@@ -203,20 +207,29 @@ impl Counts {
         let mut headers =
             Headers { texts: keep_text.then(StringsBuilder::default), ..Headers::default() };
         let mut pieces = Vec::new();
-        let mut batch = read_batch(documents)?;
+        let (mut reading, mut analyzing) =
+            (Stage::empty("train: read"), Stage::empty("train: count"));
+        let begin = Instant::now();
+        let mut read_batch = || {
+            let start = Instant::now();
+            let batch = read_batch(documents);
+            reading.add(batch.as_ref().map_or(0, Vec::len) as u64, start);
+            batch
+        };
+        let mut batch = read_batch()?;
         while !batch.is_empty() {
             let size = batch.len().div_ceil(shards.len());
             let (next, counted) = threads.run(|| {
-                rayon::join(
-                    || read_batch(documents),
-                    || {
-                        shards
-                            .par_iter_mut()
-                            .zip(batch.par_chunks(size))
-                            .map(|(shard, piece)| shard.count(piece))
-                            .collect::<Result<Vec<usize>, CorpusError>>()
-                    },
-                )
+                rayon::join(&mut read_batch, || {
+                    let start = Instant::now();
+                    let counted = shards
+                        .par_iter_mut()
+                        .zip(batch.par_chunks(size))
+                        .map(|(shard, piece)| shard.count(piece))
+                        .collect::<Result<Vec<usize>, CorpusError>>();
+                    analyzing.add(batch.len() as u64, start);
+                    counted
+                })
             });
             pieces.extend(counted?.into_iter().enumerate());
             for document in batch {
@@ -225,8 +238,14 @@ impl Counts {
             progress(headers.weights.len() as u64);
             batch = next?;
         }
-        let bytes = shards.iter().map(Shard::bytes).sum();
-        Ok(headers.finish(merge(shards, &pieces, limits, threads), bytes))
+        let bytes: u64 = shards.iter().map(Shard::bytes).sum();
+        analyzing.bytes = Some(bytes).filter(|&bytes| bytes > 0);
+        let seconds = begin.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let merged = merge(shards, &pieces, limits, threads);
+        let merging = Stage::since("train: merge the counts", reading.documents, start);
+        let stages = vec![reading.beside(seconds), analyzing.beside(seconds), merging];
+        Ok(Self { stages, ..headers.finish(merged, bytes) })
     }
 
     /// The number of documents.
@@ -478,9 +497,8 @@ fn read_batch(
     while bytes < BATCH_BYTES && batch.len() < BATCH_DOCUMENTS {
         let Some(document) = documents.next().transpose()? else { break };
         bytes += match &document.content {
-            Content::Text(text) => text.len(),
-            Content::Fields(texts) => texts.iter().map(String::len).sum(),
             Content::Features(features) => features.len() * 8,
+            text => text.text_bytes(),
         };
         batch.push(document);
     }
@@ -580,6 +598,7 @@ impl Headers {
             lengths,
             bytes,
             titled: self.titled,
+            stages: Vec::new(),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::classifier::{ClassifyOptions, Prediction, Reason};
 use crate::decide::Decision;
 use crate::model::{Model, TuningSummary};
 use crate::search::Neighbor;
+use crate::stages::Stage;
 use crate::threads::Threads;
 
 mod compare;
@@ -189,30 +190,6 @@ pub struct PrecisionAt {
     /// Among the first five labels.
     #[serde(rename = "5")]
     pub five: f64,
-}
-
-/// A stage of the work and its time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Stage {
-    /// What is done.
-    pub name: String,
-    /// Wall-clock seconds.
-    pub seconds: f64,
-    /// The number of documents processed.
-    pub documents: u64,
-}
-
-impl Stage {
-    /// A stage before it starts.
-    pub fn empty(name: &str) -> Self {
-        Self { name: name.to_owned(), seconds: 0.0, documents: 0 }
-    }
-
-    /// Adds `documents` more documents and the time since `start`.
-    pub fn add(&mut self, documents: u64, start: Instant) {
-        self.seconds += start.elapsed().as_secs_f64();
-        self.documents += documents;
-    }
 }
 
 /// The result of an evaluation. As JSON it is the schema `classify.evaluation/1`.
@@ -617,9 +594,7 @@ impl Evaluator {
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),
         };
-        let mut stage = Stage::empty("measures, intervals");
-        stage.add(self.documents.test, start);
-        stages.push(stage);
+        stages.push(Stage::since("measures, intervals", self.documents.test, start));
         evaluation.stages = stages;
         evaluation
     }

@@ -38,6 +38,7 @@ pub mod printable;
 pub mod limits;
 pub mod matrix;
 pub mod strings;
+pub mod stages;
 pub mod corpus;
 pub mod hierarchy;
 pub mod analyze;

@@ -3,10 +3,12 @@
 use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
+use std::time::Instant;
 
 use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
 use crate::corpus::{CorpusError, Document};
 use crate::search::SearchError;
+use crate::stages::Stage;
 use crate::vectors::StoredVectors;
 
 /// The maximum number of documents classified together.
@@ -75,7 +77,8 @@ impl<E> From<ClassifyError> for StreamError<E> {
 
 type Read = Result<Document, CorpusError>;
 
-/// Reads documents on a separate thread, classifies them and delivers the predictions in order.
+/// Reads documents on a separate thread, classifies them and delivers the predictions in order;
+/// returns the time of each stage.
 ///
 /// Documents that are already available are classified together: a slow source gets each prediction
 /// immediately, a fast one full batches. Predictions before an error are delivered.
@@ -87,20 +90,54 @@ pub fn classify_stream<A: Answers>(
     options: &ClassifyOptions,
     documents: impl Iterator<Item = Read> + Send + 'static,
     answers: &mut A,
-) -> Result<(), StreamError<A::Error>> {
+) -> Result<Vec<Stage>, StreamError<A::Error>> {
+    let begin = Instant::now();
     let (sender, receiver) = sync_channel::<Read>(BATCH / 4);
+    let mut documents = documents;
     let reading = thread::Builder::new().name("read".to_owned()).spawn(move || {
-        for document in documents {
+        let mut stage = Stage::empty("read");
+        loop {
+            let start = Instant::now();
+            let Some(document) = documents.next() else { return stage };
+            stage.add(1, start);
             if sender.send(document).is_err() {
-                break;
+                return stage;
             }
         }
     });
     let reading = reading.map_err(StreamError::Thread)?;
+    let mut stages = ["analyze, weigh", "search", "vote", "write"].map(Stage::empty);
     // After a failure the reader is abandoned: it may wait for input that never comes.
-    answer_all(classifier, options, &receiver, answers)?;
+    answer_all(classifier, options, &receiver, answers, &mut stages)?;
     // The reader disconnected: at the end of its documents, or by a panic, which is an error.
-    reading.join().map_err(|_| StreamError::Reader)
+    let read = reading.join().map_err(|_| StreamError::Reader)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok([read].into_iter().chain(stages).map(|stage| stage.beside(seconds)).collect())
+}
+
+/// Classifies documents; `stages` are told the time of its parts.
+fn classify_batch(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    documents: &[Document],
+    [analyze, search, vote, _]: &mut [Stage; 4],
+) -> Result<Vec<Prediction>, ClassifyError> {
+    let count = documents.len() as u64;
+    let start = Instant::now();
+    let vectors = classifier.vectorize(documents)?;
+    analyze.add(count, start);
+    let bytes: usize = documents.iter().map(|document| document.content.text_bytes()).sum();
+    if bytes > 0 {
+        analyze.bytes = Some(analyze.bytes.unwrap_or(0) + bytes as u64);
+    }
+    let start = Instant::now();
+    let mut neighbors = FoundNeighbors::default();
+    let _ = classifier.neighbors(&vectors, options, &mut neighbors)?;
+    search.add(count, start);
+    let start = Instant::now();
+    let predictions = classifier.predict(&vectors, &neighbors, options);
+    vote.add(count, start);
+    Ok(predictions)
 }
 
 fn answer_all<A: Answers>(
@@ -108,6 +145,7 @@ fn answer_all<A: Answers>(
     options: &ClassifyOptions,
     receiver: &Receiver<Read>,
     answers: &mut A,
+    stages: &mut [Stage; 4],
 ) -> Result<(), StreamError<A::Error>> {
     let batch = batch_size(BATCH, options);
     let whole = options.decision.needs_batch();
@@ -123,7 +161,7 @@ fn answer_all<A: Answers>(
                 Err(error) => failed = Some(StreamError::Corpus(error)),
             }
         }
-        let predictions = match classifier.classify(&documents, options) {
+        let predictions = match classify_batch(classifier, options, &documents, stages) {
             Ok(predictions) => predictions,
             Err(error) => {
                 // Predictions before the document that does not match are delivered.
@@ -132,10 +170,12 @@ fn answer_all<A: Answers>(
                 classifier.classify(&documents, options)?
             }
         };
+        let start = Instant::now();
         for (document, prediction) in documents.iter().zip(&predictions) {
             answers.answer(&document.id, prediction).map_err(StreamError::Answer)?;
         }
         answers.flush().map_err(StreamError::Answer)?;
+        stages[3].add(predictions.len() as u64, start);
         if let Some(failure) = failed {
             return Err(failure);
         }
@@ -158,18 +198,29 @@ pub fn classify_vectors<A: Answers>(
     options: &ClassifyOptions,
     stored: &StoredVectors,
     answers: &mut A,
-) -> Result<(), StreamError<A::Error>> {
+) -> Result<Vec<Stage>, StreamError<A::Error>> {
+    let begin = Instant::now();
+    let mut stages = ["search", "vote", "write"].map(Stage::empty);
     let count = stored.len();
     let batch = batch_size(STORED_BATCH, options).min(count.max(1));
     let mut neighbors = FoundNeighbors::default();
     for start in (0..count).step_by(batch) {
         let (documents, vectors) = stored.batch(start..(start + batch).min(count));
+        let [search, vote, write] = &mut stages;
+        let (count, start) = (documents.len() as u64, Instant::now());
         let searched = classifier.neighbors(&vectors, options, &mut neighbors);
         let _ = searched.map_err(StreamError::Search)?;
+        search.add(count, start);
+        let start = Instant::now();
         let predictions = classifier.predict(&vectors, &neighbors, options);
+        vote.add(count, start);
+        let start = Instant::now();
         for (document, prediction) in documents.iter().zip(&predictions) {
             answers.answer(&document.id, prediction).map_err(StreamError::Answer)?;
         }
+        write.add(count, start);
     }
-    answers.flush().map_err(StreamError::Answer)
+    answers.flush().map_err(StreamError::Answer)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok(stages.map(|stage| stage.beside(seconds)).into())
 }

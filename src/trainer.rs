@@ -30,6 +30,7 @@
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::analyze::AnalyzerSpec;
 use crate::calibrate::Abstention;
@@ -41,6 +42,7 @@ use crate::hierarchy::Hierarchy;
 use crate::model::{FeatureSpec, InputSpec, Model, TrainSettings, VectorSpec};
 use crate::search::{Engines, SearchError};
 use crate::select::Selection;
+use crate::stages::Stage;
 use crate::tfidf::Weighting;
 use crate::tune::{
     FeatureError, Features, Grid, Objective, Step, TrialSetup, Trials, TuningReport, Weighted,
@@ -236,6 +238,8 @@ pub struct Trained {
     pub model: Model,
     /// The results of tuning, if requested.
     pub tuning: Option<TuningReport>,
+    /// How long each stage took.
+    pub stages: Vec<Stage>,
 }
 
 /// Why training failed.
@@ -332,6 +336,7 @@ impl Trainer {
     /// If the model weights queries differently from documents, the options conflict, or the search
     /// fails.
     pub fn retune(&self, model: Model, on_event: OnEvent<'_>) -> Result<Trained, TrainError> {
+        let begin = Instant::now();
         let settings = model.settings();
         let (share, free_share) = self.share(&model);
         let by_terms = model.searches_terms() && (free_share || share < 1.0);
@@ -366,7 +371,8 @@ impl Trainer {
         let tuned = (report.summary(), abstention);
         let share = report.dense_share.unwrap_or(0.0);
         let model = model.retuned(&report.best, decision, tuned, share).calibrated(calibration);
-        Ok(Trained { model, tuning: Some(report) })
+        let stages = vec![Stage::since("tune", model.rows().rows() as u64, begin)];
+        Ok(Trained { model, tuning: Some(report), stages })
     }
 
     /// The share of the neighbors by dense vectors of an existing model, and whether tuning may change it.
@@ -408,15 +414,20 @@ impl Trainer {
         }
         let shares = || shares(&counts.label_sizes(), counts.documents());
         settings.decision = self.options.decision.decision(counts.has_several_labels(), shares)?;
+        let mut stages = std::mem::take(&mut counts.stages);
+        let (documents, start) = (counts.documents() as u64, Instant::now());
         let mut model = Model::of_counts(counts, settings, self.engines.threads());
+        stages.push(Stage::since("train: weigh", documents, start));
         if let Some(options) = &self.options.dense {
+            let start = Instant::now();
             let input = &model.settings().input;
             let terms = Terms { rows: model.rows().view(), vocabulary: model.vocabulary(), input };
             let part = self.dense_part(options, given, terms, name, on_event)?;
             let share = self.options.dense_share.unwrap_or(0.5);
             model = model.with_dense(part, if options.with_terms { share } else { 1.0 });
+            stages.push(Stage::since("train: make the vectors", documents, start));
         }
-        Ok(Trained { model, tuning: None })
+        Ok(Trained { model, tuning: None, stages })
     }
 
     /// Whether documents bring dense vectors along.
@@ -452,8 +463,24 @@ impl Trainer {
         on_event: OnEvent<'_>,
     ) -> Result<Trained, TrainError> {
         self.options.decision.tuned_rule()?;
-        let threads = self.engines.threads();
+        let begin = Instant::now();
         let (documents, given) = self.read_all(documents, on_event)?;
+        let read = Stage::since("train: read", documents.len() as u64, begin);
+        let begin = Instant::now();
+        let (model, report) = self.tuned_on(&documents, given, name, tuning, on_event)?;
+        let tuned = Stage::since("train: tune", documents.len() as u64, begin);
+        Ok(Trained { model, tuning: Some(report), stages: vec![read, tuned] })
+    }
+
+    fn tuned_on(
+        &self,
+        documents: &[Document],
+        given: GivenVectors,
+        name: &str,
+        tuning: &TuneOptions,
+        on_event: OnEvent<'_>,
+    ) -> Result<(Model, TuningReport), TrainError> {
+        let threads = self.engines.threads();
         let first = documents.first().ok_or_else(|| at(name, Problem::NoDocument))?;
         let mut settings = self.settings(first)?;
         let spec = match &settings.input {
@@ -551,7 +578,7 @@ impl Trainer {
             model = model.with_dense(part, report.dense_share.unwrap_or(1.0));
         }
         let model = model.calibrated(calibration);
-        Ok(Trained { model, tuning: Some(report) })
+        Ok((model, report))
     }
 
     /// Near-duplicates and the window, determined with the vectors that tuning starts from.

@@ -13,9 +13,10 @@ use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
-use classify::evaluate::{EvaluateOptions, Stage, TestSet, evaluate, html, markdown, terminal};
+use classify::evaluate::{EvaluateOptions, TestSet, evaluate, html, markdown, terminal};
 use classify::model::Model;
 use classify::search::Engines;
+use classify::stages::Stage;
 use classify::threads::Threads;
 use classify::trainer::{Event, TrainOptions, Trainer};
 use classify::vectors::{StoredVectors, VectorsError, VectorsProblem};
@@ -147,6 +148,7 @@ impl Evaluate {
         let tick = |documents| progress.tick(documents);
         let evaluation = evaluate(&classifier, &options, set, how, &tick)?;
         drop(progress);
+        talk.stages(&evaluation.stages);
         if let Some(printed) = printed {
             write(printed, terminal(&evaluation, talk.verbose).as_bytes())?;
         }
@@ -308,7 +310,8 @@ fn trained(
     if let (Some(table), Some(report)) = (table.take(), &trained.tuning) {
         write_json(table, report)?;
     }
-    stages.push("train", trained.model.settings().counts.documents, start);
+    stages.0.extend(trained.stages);
+    stages.push("train: all of it", trained.model.settings().counts.documents, start);
     Ok(trained.model)
 }
 
@@ -324,9 +327,7 @@ struct Stages(Vec<Stage>);
 
 impl Stages {
     fn push(&mut self, name: &str, documents: u64, start: Instant) {
-        let mut stage = Stage::empty(name);
-        stage.add(documents, start);
-        self.0.push(stage);
+        self.0.push(Stage::since(name, documents, start));
     }
 
     fn time<R>(&mut self, name: &str, documents: u64, work: impl FnOnce() -> R) -> R {

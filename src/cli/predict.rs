@@ -111,7 +111,10 @@ impl Predict {
             }
         });
         match given {
-            Ok(()) => Ok(written.out.commit()?),
+            Ok(stages) => {
+                talk.stages(&stages);
+                Ok(written.out.commit()?)
+            }
             Err(StreamError::Answer(error)) => Err(written.out.error(error).into()),
             Err(error) => Err(error.into()),
         }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use classify::corpus::{Format, OnOpen};
 use classify::printable::{printable, printable_lines};
+use classify::stages::Stage;
 
 /// How much to print.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +18,13 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
+    /// Prints a line on stderr for each stage if `--verbose` is set.
+    pub(crate) fn stages<'a>(self, stages: impl IntoIterator<Item = &'a Stage>) {
+        if self.verbose {
+            stages.into_iter().for_each(|stage| self.say(&stage.to_string()));
+        }
+    }
+
     /// Prints a line on stderr, unless `--quiet` is set.
     pub(crate) fn say(self, line: &str) {
         if !self.quiet {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use classify::corpus::LabelUse;
 use classify::model::Model;
+use classify::stages::Stage;
 use classify::threads::Threads;
 use classify::trainer::{Event, Trainer};
 
@@ -56,7 +57,11 @@ impl Train {
         let trained =
             Trainer::new(options, engines).train(&mut corpus, &name(&self.corpora), &on_event)?;
         drop(told);
+        let saving = Instant::now();
         trained.model.save_to(output)?;
+        let documents = trained.model.settings().counts.documents;
+        let saved = Stage::since("train: write the model", documents, saving);
+        talk.stages(trained.stages.iter().chain([&saved]));
         if let (Some(table), Some(report)) = (table, &trained.tuning) {
             write_json(table, report)?;
         }

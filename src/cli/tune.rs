@@ -81,6 +81,7 @@ impl Tune {
             error => error.into(),
         })?;
         drop(told);
+        talk.stages(&trained.stages);
         let path = output.path().to_owned();
         trained.model.save_to(output)?;
         if let Some(report) = &trained.tuning {

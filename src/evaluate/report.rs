@@ -358,13 +358,14 @@ fn confused(evaluation: &Evaluation) -> Table {
 }
 
 fn stages(evaluation: &Evaluation) -> Table {
-    let mut table = table(&["stage", "seconds", "documents/s"], 1);
+    let mut table = table(&["stage", "seconds", "documents/s", "MB/s", "busy"], 1);
     for stage in &evaluation.stages {
-        let rate = if stage.seconds > 0.0 { stage.documents as f64 / stage.seconds } else { 0.0 };
         table.add_row([
             one_line(&stage.name),
             format!("{:.3}", stage.seconds),
-            format!("{rate:.0}"),
+            format!("{:.0}", stage.rate()),
+            stage.megabytes().map_or(String::new(), |megabytes| format!("{megabytes:.0}")),
+            stage.busy.map_or(String::new(), |busy| format!("{:.0} %", busy * 100.0)),
         ]);
     }
     table

@@ -7,12 +7,13 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
 
-use super::{Evaluation, Evaluator, Stage};
+use super::{Evaluation, Evaluator};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
 };
 use crate::corpus::{CorpusError, Document, Place, Problem};
 use crate::search::Neighbor;
+use crate::stages::Stage;
 use crate::stream::batch_size;
 use crate::vectors::{Labeled, StoredVectors};
 use crate::vote::Voters;
@@ -170,7 +171,7 @@ pub fn evaluate(
     let (to_vectorize, read) = sync_channel(QUEUE);
     // Not of the scope: a reader that waits for input must not hold up the end after a failure.
     let reading = read_batches(test, batch_size(batch.max(1), &one_more), to_vectorize)?;
-    let (made, mut vote) = thread::scope(|scope| {
+    let (made, vote) = thread::scope(|scope| {
         let (to_search, vectorized) = sync_channel(QUEUE);
         let (to_vote, found) = sync_channel(QUEUE);
         // Lists that were voted on are filled again.
@@ -202,15 +203,14 @@ pub fn evaluate(
         outcome.map(|()| (made, vote))
     })?;
     // Nothing came any more: the reader has ended.
-    stages.push(reading.join().map_err(|_| EvaluateError::Panicked("reading the documents"))?);
+    let read = reading.join().map_err(|_| EvaluateError::Panicked("reading the documents"))?;
     if vote.documents == 0 {
         let place = Place { source: name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
-    let mut all = Stage::empty("test: all of it, stages side by side");
-    all.add(vote.documents, start);
-    stages.extend(made);
-    stages.push(std::mem::replace(&mut vote, Stage::empty("")));
+    let all = Stage::since("test: all of it, stages side by side", vote.documents, start);
+    let beside = [read].into_iter().chain(made).chain([vote]);
+    stages.extend(beside.map(|stage| stage.beside(all.seconds)));
     stages.push(all);
     let by = (options.k.get(), options.vote.to_string());
     Ok(evaluator.finish(by, seed, classifier.threads(), stages))
@@ -250,6 +250,10 @@ fn vectorize_batches(
         let made = batch.and_then(|batch| {
             let (documents, vectors) = match batch {
                 Batch::Documents(documents) => {
+                    let bytes: usize = documents.iter().map(|d| d.content.text_bytes()).sum();
+                    if bytes > 0 {
+                        stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
+                    }
                     let vectors = classifier.vectorize(&documents)?;
                     (documents.into_iter().map(Labeled::from).collect::<Vec<_>>(), vectors)
                 }

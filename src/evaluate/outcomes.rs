@@ -10,6 +10,10 @@
 //! (chapter 10 there). Without the correction, intervals of corpora with many rare labels would
 //! not even contain their estimate.
 
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -127,19 +131,24 @@ impl Outcomes {
     /// first `labels` labels, whether the documents have them or not; labels of higher number
     /// count for the micro F1 only.
     pub fn figures(&self, documents: impl Iterator<Item = usize>, labels: usize) -> Headline {
+        self.weighted(documents.map(|document| (document, 1)), labels)
+    }
+
+    /// The headline figures of documents that each count several times.
+    fn weighted(&self, documents: impl Iterator<Item = (usize, u64)>, labels: usize) -> Headline {
         let mut tallies = vec![[0u64; 3]; labels];
         let (mut sum, mut exact, mut count) = ([0u64; 3], 0u64, 0u64);
-        for document in documents {
+        for (document, times) in documents {
             let mut all_right = true;
             for (label, kind) in self.of(document) {
                 all_right &= kind == Kind::Right;
-                sum[kind as usize] += 1;
+                sum[kind as usize] += times;
                 if let Some(tally) = tallies.get_mut(label as usize) {
-                    tally[kind as usize] += 1;
+                    tally[kind as usize] += times;
                 }
             }
-            exact += u64::from(all_right);
-            count += 1;
+            exact += if all_right { times } else { 0 };
+            count += times;
         }
         let f1 = |[tp, fp, missed]: [u64; 3]| Prf::of(tp, fp, missed).f1;
         Headline {
@@ -156,10 +165,13 @@ impl Outcomes {
         if self.is_empty() {
             return None;
         }
+        let patterns = Patterns::of(self);
         let estimate = self.figures(0..self.len(), labels);
         let figures = (0..replicates)
             .into_par_iter()
-            .map(|replicate| self.figures(draws(self.len(), seed, replicate), labels))
+            .map(|replicate| {
+                self.weighted(patterns.count(draws(self.len(), seed, replicate)), labels)
+            })
             .collect::<Vec<Headline>>();
         let interval = |of: fn(&Headline) -> f64, correction: Correction| {
             let drawn = Replicates::new(of(&estimate), figures.iter().map(of), correction);
@@ -174,6 +186,64 @@ impl Outcomes {
             accuracy: interval(|figures| figures.accuracy, Correction::None),
         })
     }
+}
+
+/// Documents with the same decisions. A replicate counts how often each pattern is drawn, and
+/// looks at its decisions once.
+#[derive(Debug)]
+struct Patterns {
+    /// The pattern of each document.
+    of_document: Vec<u32>,
+    /// A document of each pattern.
+    documents: Vec<u32>,
+}
+
+impl Patterns {
+    fn of(outcomes: &Outcomes) -> Self {
+        let decisions = |document: u32| {
+            let document = document as usize;
+            let start = document.checked_sub(1).map_or(0, |before| outcomes.ends[before]);
+            &outcomes.decisions[start..outcomes.ends[document]]
+        };
+        let state = FixedState::default();
+        let hash_of = |document: u32| state.hash_one(decisions(document));
+        let mut found: HashTable<(u64, u32)> = HashTable::new();
+        let mut patterns = Self { of_document: Vec::new(), documents: Vec::new() };
+        let hashes: Vec<(u32, u64)> = (0..narrow(outcomes.len()))
+            .into_par_iter()
+            .map(|document| (document, hash_of(document)))
+            .collect();
+        for (document, hash) in hashes {
+            let same = |&(other, pattern): &(u64, u32)| {
+                other == hash
+                    && decisions(patterns.documents[pattern as usize]) == decisions(document)
+            };
+            let next = narrow(patterns.documents.len());
+            let entry = found.entry(hash, same, |&(hash, _)| hash).or_insert((hash, next));
+            let pattern = entry.get().1;
+            if pattern == next {
+                patterns.documents.push(document);
+            }
+            patterns.of_document.push(pattern);
+        }
+        patterns
+    }
+
+    /// A document of each pattern, and how many of `documents` have the pattern.
+    fn count(&self, documents: impl Iterator<Item = usize>) -> impl Iterator<Item = (usize, u64)> {
+        let mut counts = vec![0u32; self.documents.len()];
+        for document in documents {
+            counts[self.of_document[document] as usize] += 1;
+        }
+        self.documents
+            .iter()
+            .zip(counts)
+            .map(|(&document, times)| (document as usize, times.into()))
+    }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("fewer than 2^32 documents")
 }
 
 /// The headline figures.
@@ -334,6 +404,24 @@ mod tests {
         let figures = outcomes.figures(0..2, 6);
         assert!((figures.micro_f1 - 0.5).abs() < 1e-12 && (figures.accuracy - 0.5).abs() < 1e-12);
         assert!((figures.macro_f1 - 1.0 / 6.0).abs() < 1e-12);
+    }
+
+    /// Replicates from the counts of patterns have the figures of the documents drawn.
+    #[test]
+    fn patterns_count_like_documents() {
+        let mut random = Random::new(11);
+        let mut outcomes = Outcomes::default();
+        for _ in 0..500 {
+            let mut labels = || -> Vec<u32> { (0..4).filter(|_| random.below(3) == 0).collect() };
+            outcomes.push(&labels(), &labels());
+        }
+        let patterns = Patterns::of(&outcomes);
+        assert!(patterns.documents.len() < 256);
+        for replicate in 0..20 {
+            let drawn = || draws(outcomes.len(), 3, replicate);
+            let counted = outcomes.weighted(patterns.count(drawn()), 3);
+            assert_eq!(counted, outcomes.figures(drawn(), 3));
+        }
     }
 
     #[test]

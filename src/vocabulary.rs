@@ -23,8 +23,39 @@ pub struct Vocabulary {
 #[derive(Debug, Clone)]
 enum Lookup {
     Terms(TermTable),
+    Columns(Columns),
+}
+
+/// Columns and their ids.
+#[derive(Debug, Clone)]
+struct Columns {
     /// The columns by id, in increasing order.
-    Columns(Vec<u32>),
+    columns: Vec<u32>,
+    /// The id of each column up to the last, or [`NO_ID`]; empty if the columns are far apart.
+    ids: Vec<u32>,
+}
+
+const NO_ID: u32 = u32::MAX;
+
+impl Columns {
+    fn new(columns: Vec<u32>) -> Self {
+        let length = columns.last().map_or(0, |&last| last as usize + 1);
+        let mut ids = Vec::new();
+        if length <= 16 * columns.len() + (1 << 16) {
+            ids.resize(length, NO_ID);
+            for (id, &column) in (0..).zip(&columns) {
+                ids[column as usize] = id;
+            }
+        }
+        Self { columns, ids }
+    }
+
+    fn id(&self, column: u32) -> Option<u32> {
+        if self.ids.is_empty() {
+            return u32::try_from(self.columns.binary_search(&column).ok()?).ok();
+        }
+        self.ids.get(column as usize).copied().filter(|&id| id != NO_ID)
+    }
 }
 
 /// The kind of terms in a vocabulary.
@@ -67,7 +98,7 @@ impl Vocabulary {
                 if !columns.is_sorted_by(|a, b| a < b) {
                     return Err("columns are out of order".to_owned());
                 }
-                Lookup::Columns(columns)
+                Lookup::Columns(Columns::new(columns))
             }
         };
         Ok(Self { terms, document_frequencies, lookup })
@@ -108,7 +139,7 @@ impl Vocabulary {
     pub fn column_id(&self, column: u32) -> Option<u32> {
         match &self.lookup {
             Lookup::Terms(_) => None,
-            Lookup::Columns(columns) => u32::try_from(columns.binary_search(&column).ok()?).ok(),
+            Lookup::Columns(columns) => columns.id(column),
         }
     }
 
@@ -248,6 +279,20 @@ impl Dictionary for Interner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_of_columns() {
+        for columns in [vec![], vec![0], vec![3, 5, 900], vec![7, u32::MAX - 1, u32::MAX]] {
+            let found = Columns::new(columns.clone());
+            for column in
+                columns.iter().flat_map(|&c| [c.saturating_sub(1), c, c.saturating_add(1)])
+            {
+                let id = columns.binary_search(&column).ok().map(|id| u32::try_from(id).unwrap());
+                assert_eq!(found.id(column), id, "{column} in {columns:?}");
+            }
+            assert_eq!(found.id(40), None);
+        }
+    }
 
     #[test]
     fn prefixes() {

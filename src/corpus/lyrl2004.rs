@@ -32,13 +32,17 @@ impl Vectors {
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
         loop {
             let Some(line) = self.lines.next()? else { return Ok(None) };
-            let mut items = line.split_ascii_whitespace();
-            let Some(id) = items.next() else { continue };
+            let line = line.trim_ascii();
+            let (id, items) =
+                line.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((line, ""));
+            if id.is_empty() {
+                continue;
+            }
             let id = id.to_owned();
             let features = if id.contains(':') {
                 Err(Problem::Unexpected { found: quoted(&id), expected: "a document id" })
             } else {
-                super::svmlight::features(items, 0)
+                super::svmlight::features(items, 0, false)
             };
             let place = self.lines.place();
             let features = features.map_err(|problem| problem.at(&place))?;

@@ -1,7 +1,9 @@
 //! Relevance judgments: lines `label id 1` that assign labels to document identifiers.
 
-use std::collections::HashMap;
+use std::collections::HashMap as Map;
 use std::path::Path;
+
+use foldhash::fast::RandomState;
 
 use super::source::Source;
 use super::{CorpusError, Problem, ReadOptions};
@@ -12,6 +14,8 @@ pub struct Qrels {
     names: Vec<String>,
     labels: HashMap<String, Vec<u32>>,
 }
+
+type HashMap<K, V> = Map<K, V, RandomState>;
 
 impl Qrels {
     /// Reads a qrels file, which may be compressed.
@@ -41,7 +45,7 @@ impl Qrels {
 
     fn parse(source: Source) -> Result<Self, CorpusError> {
         let mut lines = source.limited().lines();
-        let mut ids: HashMap<String, u32> = HashMap::new();
+        let mut ids: HashMap<String, u32> = HashMap::default();
         let mut qrels = Self::default();
         while let Some(line) = lines.next()? {
             let mut items = line.split_ascii_whitespace();
@@ -64,7 +68,10 @@ impl Qrels {
                 qrels.names.push(name.to_owned());
                 label
             };
-            qrels.labels.entry(id.to_owned()).or_default().push(label);
+            match qrels.labels.get_mut(id) {
+                Some(labels) => labels.push(label),
+                None => drop(qrels.labels.insert(id.to_owned(), vec![label])),
+            }
         }
         Ok(qrels)
     }

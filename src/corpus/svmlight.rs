@@ -51,37 +51,68 @@ impl Iterator for Svmlight {
 type Row = (Vec<String>, Vec<(u32, f32)>);
 
 fn parse(row: &str, first_column: u32) -> Result<Row, Problem> {
-    let mut items = row.split_ascii_whitespace().peekable();
     let unlabeled = row.starts_with(|c: char| c.is_ascii_whitespace());
-    let mut labels = Vec::new();
-    if let Some(first) = items.next_if(|item| !unlabeled && !item.contains(':')) {
-        // `+1` and `1` are the same label, as in every reader of this format.
-        labels = first.split(',').map(|l| l.strip_prefix('+').unwrap_or(l).to_owned()).collect();
+    let row = row.trim_ascii_start();
+    let (first, rest) = row.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((row, ""));
+    if unlabeled || first.contains(':') {
+        return Ok((Vec::new(), features(row, first_column, true)?));
     }
-    let items = items.filter(|item| !item.starts_with("qid:"));
-    features(items, first_column).map(|features| (labels, features))
+    // `+1` and `1` are the same label, as in every reader of this format.
+    let labels = first.split(',').map(|l| l.strip_prefix('+').unwrap_or(l).to_owned()).collect();
+    Ok((labels, features(rest, first_column, true)?))
 }
 
-/// `column:value` items as features in increasing order of columns.
-pub(super) fn features<'a>(
-    items: impl Iterator<Item = &'a str>,
+/// `column:value` items as features in increasing order of columns; `qid:n` is an error unless it
+/// `may_group`, and then ignored.
+pub(super) fn features(
+    row: &str,
     first_column: u32,
+    may_group: bool,
 ) -> Result<Vec<(u32, f32)>, Problem> {
-    let mut features = Vec::new();
-    for item in items {
-        let bad = || Problem::BadFeature { item: item.chars().take(40).collect() };
-        let (column, value) = item.split_once(':').ok_or_else(bad)?;
-        let column: u32 = column.parse().map_err(|_| bad())?;
-        let value: f32 = value.parse().map_err(|_| bad())?;
+    let mut rest = row.trim_ascii();
+    // An item of a file takes about twelve bytes.
+    let mut features = Vec::with_capacity(rest.len() / 10);
+    while !rest.is_empty() {
+        let (column, value) = if let Some((column, value, length)) = simple(rest.as_bytes()) {
+            rest = rest[length..].trim_ascii_start();
+            (column, value)
+        } else {
+            let (item, others) =
+                rest.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((rest, ""));
+            rest = others.trim_ascii_start();
+            if may_group && item.starts_with("qid:") {
+                continue;
+            }
+            any(item)
+                .ok_or_else(|| Problem::BadFeature { item: item.chars().take(40).collect() })?
+        };
         if column < first_column {
             return Err(Problem::ColumnZero);
-        }
-        if !value.is_finite() {
-            return Err(bad());
         }
         features.push((column, value));
     }
     sorted(features)
+}
+
+/// The item that begins here and its length, if the column is a number of at most nine digits.
+fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
+    let digits = bytes.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..10).contains(&digits) || bytes.get(digits) != Some(&b':') {
+        return None;
+    }
+    let column =
+        bytes[..digits].iter().fold(0, |column, byte| column * 10 + u32::from(byte - b'0'));
+    let value = &bytes[digits + 1..];
+    let (number, length) = fast_float2::parse_partial::<f32, _>(value).ok()?;
+    let ends = value.get(length).is_none_or(u8::is_ascii_whitespace);
+    (ends && number.is_finite()).then_some((column, number, digits + 1 + length))
+}
+
+/// An item with numbers in any form.
+fn any(item: &str) -> Option<(u32, f32)> {
+    let (column, value) = item.split_once(':')?;
+    let value = value.parse().ok().filter(|value: &f32| value.is_finite())?;
+    Some((column.parse().ok()?, value))
 }
 
 /// Sorts features by column; a repeated column is an error.

@@ -1,11 +1,12 @@
 //! Out of memory: prints a message and exits with a code, instead of aborting.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mimalloc::MiMalloc;
 use signal_hook::consts::SIGABRT;
 
 use crate::output::try_to_remove_temporary_files;
@@ -13,9 +14,10 @@ use crate::output::try_to_remove_temporary_files;
 /// The exit code when out of memory.
 const CODE: i32 = 5;
 
-/// The system's allocator for command-line programs. When out of memory, it removes the temporary
-/// files of [outputs](crate::output), prints a message on stderr and ends the process with exit
-/// code 5. Reading a file returns an error instead.
+/// The allocator for command-line programs: mimalloc, since many threads that allocate and free
+/// small objects for each other wait for one another in the C library's. When out of memory, it
+/// removes the temporary files of [outputs](crate::output), prints a message on stderr and ends the
+/// process with exit code 5. Reading a file returns an error instead.
 ///
 /// ```
 /// #[global_allocator]
@@ -40,27 +42,27 @@ pub(crate) fn may_fail<R>(allocate: impl FnOnce() -> R) -> R {
 }
 
 #[expect(unsafe_code, reason = "an allocator")]
-// SAFETY: every call is forwarded to `System` unchanged, and its result is returned; if that is
+// SAFETY: every call is forwarded to `MiMalloc` unchanged, and its result is returned; if that is
 // null, the process may end instead, without unwinding.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
-        checked(unsafe { System.alloc(layout) }, layout.size())
+        checked(unsafe { MiMalloc.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
-        checked(unsafe { System.alloc_zeroed(layout) }, layout.size())
+        checked(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `realloc`.
-        checked(unsafe { System.realloc(pointer, layout, size) }, size)
+        checked(unsafe { MiMalloc.realloc(pointer, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller upholds the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
+        unsafe { MiMalloc.dealloc(pointer, layout) }
     }
 }
 

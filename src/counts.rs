@@ -206,7 +206,6 @@ impl Counts {
         let mut shards: Vec<Shard<'_>> = (0..threads.count()).map(|_| Shard::new(input)).collect();
         let mut headers =
             Headers { texts: keep_text.then(StringsBuilder::default), ..Headers::default() };
-        let mut pieces = Vec::new();
         let (mut reading, mut analyzing) =
             (Stage::empty("train: read"), Stage::empty("train: count"));
         let begin = Instant::now();
@@ -219,22 +218,22 @@ impl Counts {
         let mut batch = read_batch()?;
         while !batch.is_empty() {
             let size = batch.len().div_ceil(shards.len());
-            let (next, counted) = threads.run(|| {
-                rayon::join(&mut read_batch, || {
-                    let start = Instant::now();
-                    let counted = shards
-                        .par_iter_mut()
-                        .zip(batch.par_chunks(size))
-                        .map(|(shard, piece)| shard.count(piece))
-                        .collect::<Result<Vec<usize>, CorpusError>>();
-                    analyzing.add(batch.len() as u64, start);
-                    counted
-                })
-            });
-            pieces.extend(counted?.into_iter().enumerate());
-            for document in batch {
-                headers.push(&document);
-            }
+            let count = || {
+                let start = Instant::now();
+                let counted: Vec<Result<(), CorpusError>> = shards
+                    .par_iter_mut()
+                    .zip(batch.par_chunks(size))
+                    .map(|(shard, piece)| shard.count(piece))
+                    .collect();
+                analyzing.add(batch.len() as u64, start);
+                counted
+            };
+            let keep_headers = || batch.iter().for_each(|document| headers.push(document));
+            let (next, (counted, ())) =
+                threads.run(|| rayon::join(&mut read_batch, || rayon::join(count, keep_headers)));
+            counted.into_iter().collect::<Result<(), CorpusError>>()?;
+            // Freeing many small allocations takes a while.
+            threads.run(|| batch.into_par_iter().for_each(drop));
             progress(headers.weights.len() as u64);
             batch = next?;
         }
@@ -242,7 +241,7 @@ impl Counts {
         analyzing.bytes = Some(bytes).filter(|&bytes| bytes > 0);
         let seconds = begin.elapsed().as_secs_f64();
         let start = Instant::now();
-        let merged = merge(shards, &pieces, limits, threads);
+        let merged = merge(shards, headers.weights.len(), limits, threads);
         let merging = Stage::since("train: merge the counts", reading.documents, start);
         let stages = vec![reading.beside(seconds), analyzing.beside(seconds), merging];
         Ok(Self { stages, ..headers.finish(merged, bytes) })

@@ -16,12 +16,19 @@ pub(super) struct Shard<'a> {
     counter: Counter<'a>,
     /// Indexed by the shard's own term numbers.
     terms_met: Vec<TermMet>,
+    /// The rows of each piece of a batch, in order.
+    pieces: Vec<Rows>,
+    fields: usize,
+    bytes: u64,
+}
+
+/// Rows of counts, by the term numbers of a shard.
+struct Rows {
     /// The end of each row in `terms` and `counts`.
     ends: Vec<usize>,
     terms: Vec<u32>,
     /// For each field, the counts of `terms`.
     counts: Vec<Vec<f32>>,
-    bytes: u64,
 }
 
 /// Where a shard has met a term.
@@ -66,14 +73,7 @@ impl<'a> Shard<'a> {
             &Input::Features { counts } => Counter::Features { columns: HashMap::new(), counts },
             Input::Nothing => Counter::Nothing,
         };
-        Self {
-            counter,
-            terms_met: Vec::new(),
-            ends: Vec::new(),
-            terms: Vec::new(),
-            counts: vec![Vec::new(); fields],
-            bytes: 0,
-        }
+        Self { counter, terms_met: Vec::new(), pieces: Vec::new(), fields, bytes: 0 }
     }
 
     /// The number of bytes of text analyzed.
@@ -81,17 +81,20 @@ impl<'a> Shard<'a> {
         self.bytes
     }
 
-    /// Counts documents as the shard's next rows; returns how many there were.
-    pub(super) fn count(&mut self, documents: &[Document]) -> Result<usize, CorpusError> {
+    /// Counts documents as the shard's next piece.
+    pub(super) fn count(&mut self, documents: &[Document]) -> Result<(), CorpusError> {
+        let counts = vec![Vec::new(); self.fields];
+        let mut rows = Rows { ends: Vec::new(), terms: Vec::new(), counts };
         for document in documents {
-            self.count_one(document).map_err(|problem| problem.at(&document.place))?;
-            self.ends.push(self.terms.len());
+            self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
+            rows.ends.push(rows.terms.len());
         }
-        Ok(documents.len())
+        self.pieces.push(rows);
+        Ok(())
     }
 
-    fn count_one(&mut self, document: &Document) -> Result<(), Problem> {
-        let first = self.terms.len();
+    fn count_one(&mut self, document: &Document, rows: &mut Rows) -> Result<(), Problem> {
+        let first = rows.terms.len();
         match (&mut self.counter, &document.content) {
             (Counter::Nothing, _) => {}
             (
@@ -110,16 +113,16 @@ impl<'a> Shard<'a> {
                         // there is none.
                         #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
                         let mut entry = first + met.entry.wrapping_sub(first as u32) as usize;
-                        if self.terms.get(entry) != Some(&term) {
-                            entry = self.terms.len();
+                        if rows.terms.get(entry) != Some(&term) {
+                            entry = rows.terms.len();
                             met.document_frequency += 1;
                             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
                             let entry = entry as u32;
                             met.entry = entry;
-                            self.terms.push(term);
-                            self.counts.iter_mut().for_each(|counts| counts.push(0.0));
+                            rows.terms.push(term);
+                            rows.counts.iter_mut().for_each(|counts| counts.push(0.0));
                         }
-                        self.counts[field as usize][entry] += 1.0;
+                        rows.counts[field as usize][entry] += 1.0;
                     }
                 }
             }
@@ -137,8 +140,8 @@ impl<'a> Shard<'a> {
                     let term = *columns.entry(column).or_insert(next);
                     self.terms_met.resize(columns.len(), TermMet::default());
                     self.terms_met[term as usize].document_frequency += 1;
-                    self.terms.push(term);
-                    self.counts[0].push(value);
+                    rows.terms.push(term);
+                    rows.counts[0].push(value);
                 }
             }
             (Counter::Text { .. }, Content::Features(_)) => {
@@ -195,53 +198,113 @@ pub(super) struct Merged {
 /// A term that is not in the vocabulary.
 const DROPPED: u32 = u32::MAX;
 
+/// Merges the shards of all batches: each batch has a piece in every shard, except that the last
+/// shards may lack the last pieces. The pieces are renumbered and moved on all threads; each is
+/// freed as soon as it has been moved.
 pub(super) fn merge(
     mut shards: Vec<Shard<'_>>,
-    pieces: &[(usize, usize)],
+    documents: usize,
     limits: TermLimits,
     threads: &Threads,
 ) -> Merged {
-    let documents: usize = pieces.iter().map(|&(_, rows)| rows).sum();
     let text = shards.iter().any(|shard| matches!(shard.counter, Counter::Text { .. }));
     let kind = if text { TermKind::Text } else { TermKind::Columns };
     let (vocabulary, numbers) = threads.run(|| unite(&shards, kind, documents, limits));
-    let nonzeros = shards.iter().map(|shard| shard.terms.len()).sum();
-    let mut indptr = Vec::with_capacity(documents + 1);
-    indptr.push(0);
-    let mut terms = Vec::with_capacity(nonzeros);
-    let fields = shards.first().map_or(1, |shard| shard.counts.len());
-    let mut counts = vec![Vec::with_capacity(nonzeros); fields];
-    let mut lengths = Vec::with_capacity(documents);
-    let mut next_row = vec![0; shards.len()];
-    let mut row: Vec<u64> = Vec::new();
-    for &(piece, rows) in pieces {
-        let shard = &mut shards[piece];
-        for index in next_row[piece]..next_row[piece] + rows {
-            let start = if index == 0 { 0 } else { shard.ends[index - 1] };
-            let entries = start..shard.ends[index];
+    let fields = shards.first().map_or(1, |shard| shard.fields);
+    let batches = shards.iter().map(|shard| shard.pieces.len()).max().unwrap_or(0);
+    let mut by_shard: Vec<_> =
+        shards.iter_mut().map(|shard| std::mem::take(&mut shard.pieces).into_iter()).collect();
+    drop(shards);
+    let mut pieces = Vec::new();
+    for _ in 0..batches {
+        for (numbers, pieces_of_shard) in numbers.iter().zip(&mut by_shard) {
+            pieces.extend(pieces_of_shard.next().map(|rows| (&**numbers, rows)));
+        }
+    }
+    let entries = |&(numbers, ref rows): &(&[u32], Rows)| {
+        rows.terms.iter().filter(|&&term| numbers[term as usize] != DROPPED).count()
+    };
+    let entries: Vec<usize> = threads.run(|| pieces.par_iter().map(entries).collect());
+    let nonzeros = entries.iter().sum();
+    let mut merged = Merged {
+        vocabulary,
+        indptr: vec![0; documents + 1],
+        terms: vec![0; nonzeros],
+        counts: vec![vec![0.0; nonzeros]; fields],
+        lengths: vec![0.0; documents],
+    };
+    // The place of each piece in the arrays.
+    let (mut ends, mut lengths) = (&mut merged.indptr[1..], &mut *merged.lengths);
+    let mut terms = &mut *merged.terms;
+    let mut counts: Vec<&mut [f32]> = merged.counts.iter_mut().map(|c| &mut **c).collect();
+    let mut start = 0;
+    let mut moves = Vec::new();
+    for ((numbers, rows), entries) in pieces.into_iter().zip(entries) {
+        let target = Target {
+            start,
+            ends: ends.split_off_mut(..rows.ends.len()).expect("a row for each document"),
+            lengths: lengths.split_off_mut(..rows.ends.len()).expect("a row for each document"),
+            terms: terms.split_off_mut(..entries).expect("as many as counted"),
+            counts: counts
+                .iter_mut()
+                .map(|counts| counts.split_off_mut(..entries).expect("as many as counted"))
+                .collect(),
+        };
+        start += entries as u64;
+        moves.push((numbers, rows, target));
+    }
+    threads.run(|| {
+        moves.into_par_iter().for_each(|(numbers, rows, target)| target.fill(&rows, numbers, kind));
+    });
+    merged
+}
+
+/// The place of a piece in the merged arrays.
+struct Target<'a> {
+    /// The number of entries before.
+    start: u64,
+    ends: &'a mut [u64],
+    lengths: &'a mut [f32],
+    terms: &'a mut [u32],
+    counts: Vec<&'a mut [f32]>,
+}
+
+impl Target<'_> {
+    /// Writes rows with the vocabulary's numbers, in increasing order in every row.
+    fn fill(mut self, rows: &Rows, numbers: &[u32], kind: TermKind) {
+        let mut row: Vec<u64> = Vec::new();
+        let (mut start, mut filled) = (0, 0);
+        for (index, &end) in rows.ends.iter().enumerate() {
+            let entries = start..end;
+            start = end;
             let length = |counts: &Vec<f32>| counts[entries.clone()].iter().sum::<f32>();
-            lengths.push(match kind {
-                TermKind::Text => shard.counts.iter().map(length).sum(),
+            self.lengths[index] = match kind {
+                TermKind::Text => rows.counts.iter().map(length).sum(),
                 TermKind::Columns => entries.len() as f32,
-            });
+            };
             row.clear();
             // Packing a term and its position into one integer sorts faster than pairs.
-            row.extend((0u32..).zip(&shard.terms[entries.clone()]).filter_map(|(at, &term)| {
-                let number = numbers[piece][term as usize];
+            row.extend((0u32..).zip(&rows.terms[entries.clone()]).filter_map(|(at, &term)| {
+                let number = numbers[term as usize];
                 (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
             }));
             row.sort_unstable();
-            terms.extend(row.iter().map(|&entry| (entry >> 32) as u32));
-            for (field, counts) in counts.iter_mut().enumerate() {
-                let found = &shard.counts[field][entries.clone()];
-                #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
-                counts.extend(row.iter().map(|&entry| found[entry as u32 as usize]));
+            let places = filled..filled + row.len();
+            filled = places.end;
+            for (term, &entry) in self.terms[places.clone()].iter_mut().zip(&row) {
+                *term = (entry >> 32) as u32;
             }
-            indptr.push(terms.len() as u64);
+            for (counts, of_field) in self.counts.iter_mut().zip(&rows.counts) {
+                let of_field = &of_field[entries.clone()];
+                for (count, &entry) in counts[places.clone()].iter_mut().zip(&row) {
+                    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+                    let entry = entry as u32 as usize;
+                    *count = of_field[entry];
+                }
+            }
+            self.ends[index] = self.start + filled as u64;
         }
-        next_row[piece] += rows;
     }
-    Merged { vocabulary, indptr, terms, counts, lengths }
 }
 
 /// The vocabulary of all shards, and for each shard, the vocabulary ids of its terms.

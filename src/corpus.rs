@@ -497,6 +497,9 @@ impl Iterator for Corpus {
     }
 }
 
+/// So many labels are faster compared with each other than hashed.
+const FEW_LABELS: usize = 16;
+
 /// Checks what must hold for the documents of every reader, and drops repeated labels.
 fn finish(mut document: Document) -> Result<Document, CorpusError> {
     if document.labels.iter().any(String::is_empty) {
@@ -507,6 +510,12 @@ fn finish(mut document: Document) -> Result<Document, CorpusError> {
     }
     if let Some(Err(problem)) = document.vector.as_deref().map(check_vector) {
         return Err(problem.at(&document.place));
+    }
+    if let labels @ [_, _, ..] = &*document.labels
+        && labels.len() <= FEW_LABELS
+        && labels.iter().enumerate().all(|(at, label)| !labels[..at].contains(label))
+    {
+        return Ok(document);
     }
     if document.labels.len() > 1 {
         let mut seen = HashSet::with_capacity(document.labels.len());

@@ -8,7 +8,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::str::FromStr;
+use std::thread;
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
@@ -229,8 +231,18 @@ impl Counts {
                 counted
             };
             let keep_headers = || batch.iter().for_each(|document| headers.push(document));
-            let (next, (counted, ())) =
-                threads.run(|| rayon::join(&mut read_batch, || rayon::join(count, keep_headers)));
+            // Reading can wait for the threads, so it is done by none of them.
+            // Reading can wait for the threads, so it is done by none of them.
+            let (next, (counted, ())) = thread::scope(|scope| {
+                let reader = thread::Builder::new().name("read".to_owned());
+                let reading = reader.spawn_scoped(scope, &mut read_batch);
+                let counted = threads.run(|| rayon::join(count, keep_headers));
+                let next = reading
+                    .map(|reading| reading.join().unwrap_or_else(|panic| resume_unwind(panic)));
+                (next, counted)
+            });
+            // Without another thread it is done now.
+            let next = next.unwrap_or_else(|_| read_batch());
             counted.into_iter().collect::<Result<(), CorpusError>>()?;
             // Freeing many small allocations takes a while.
             threads.run(|| batch.into_par_iter().for_each(drop));

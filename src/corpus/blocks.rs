@@ -1,7 +1,12 @@
 //! Files with a record a line, parsed by several threads: blocks of whole lines, delivered in order.
+//!
+//! A thread of its own reads the next blocks while the others parse these, and those parsed before
+//! are consumed.
 
-use std::collections::VecDeque;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
 
 use rayon::prelude::*;
 
@@ -15,20 +20,21 @@ const BLOCKS_OF_THREAD: usize = 2;
 /// Makes a reader of lines.
 pub(super) type Open<R> = fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError>;
 
-/// The records of a file.
-pub(super) struct InBlocks<R> {
-    cutter: Cutter,
-    open: Open<R>,
-    options: Arc<ReadOptions>,
-    threads: Threads,
-    parsed: VecDeque<Result<Record, CorpusError>>,
-    /// Why the file cannot be read further; delivered after the records before.
-    failed: Option<CorpusError>,
-    ended: bool,
+type Parsed = Vec<Result<Record, CorpusError>>;
+
+/// The records of a file. They must not be asked for by one of the threads that parse them, which
+/// would wait for itself.
+pub(super) struct InBlocks {
+    /// Rounds of parsed blocks.
+    rounds: Receiver<Vec<Parsed>>,
+    round: std::vec::IntoIter<Parsed>,
+    block: std::vec::IntoIter<Result<Record, CorpusError>>,
+    /// The thread that reads; `None` at the end.
+    reading: Option<JoinHandle<()>>,
 }
 
-impl<R: Iterator<Item = Result<Document, CorpusError>>> InBlocks<R> {
-    pub(super) fn new(
+impl InBlocks {
+    pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>> + 'static>(
         cutter: Cutter,
         open: Open<R>,
         options: &Arc<ReadOptions>,
@@ -37,58 +43,101 @@ impl<R: Iterator<Item = Result<Document, CorpusError>>> InBlocks<R> {
         // What is wrong with the options shows without a line.
         let _ = open(cutter.no_lines(), options)?;
         let (options, threads) = (Arc::clone(options), threads.clone());
-        let parsed = VecDeque::new();
-        Ok(Self { cutter, open, options, threads, parsed, failed: None, ended: false })
-    }
-
-    /// Reads some blocks and parses them at the same time.
-    fn parse_more(&mut self) {
-        let mut blocks = Vec::new();
-        // Blocks of long lines are larger, so there are fewer of them.
-        let most = (BLOCKS_OF_THREAD * self.threads.count() * BLOCK) as u64;
-        let start = self.cutter.offset();
-        while self.cutter.offset() - start < most {
-            match self.cutter.next_block() {
-                Ok(Some(block)) => blocks.push(block),
-                Ok(None) => {
-                    self.ended = true;
-                    break;
-                }
-                Err(error) => {
-                    (self.failed, self.ended) = (Some(error), true);
-                    break;
-                }
-            }
-        }
-        let (open, options) = (self.open, &self.options);
-        let parse = |lines: Lines| -> Vec<Result<Record, CorpusError>> {
-            let mut records = Vec::new();
-            let reader = match open(lines, options) {
-                Ok(reader) => reader,
-                Err(error) => return vec![Err(error)],
-            };
-            for document in reader {
-                let is_last = document.is_err();
-                records.push(document.and_then(|document| Record::new(document, options)));
-                if is_last {
-                    break;
-                }
-            }
-            records
-        };
-        let parsed: Vec<_> = self.threads.run(|| blocks.into_par_iter().map(parse).collect());
-        self.parsed.extend(parsed.into_iter().flatten());
-        self.parsed.extend(self.failed.take().map(Err));
+        // No round waits beside the one that is consumed and the one that is parsed.
+        let (sender, rounds) = sync_channel(0);
+        let nothing = cutter.no_lines();
+        let reading = thread::Builder::new()
+            .name("parse".to_owned())
+            .spawn(move || parse_all(cutter, open, &options, &threads, &sender));
+        let reading = reading.map_err(|error| nothing.error(error))?;
+        let (round, block) = (Vec::new().into_iter(), Vec::new().into_iter());
+        Ok(Self { rounds, round, block, reading: Some(reading) })
     }
 }
 
-impl<R: Iterator<Item = Result<Document, CorpusError>>> Iterator for InBlocks<R> {
+/// Some blocks, and why there are no more, if there are none: the end, or an error.
+type Blocks = (Vec<Lines>, Option<Result<(), CorpusError>>);
+
+fn next_blocks(cutter: &mut Cutter, threads: &Threads) -> Blocks {
+    let mut blocks = Vec::new();
+    // Blocks of long lines are larger, so there are fewer of them.
+    let most = (BLOCKS_OF_THREAD * threads.count() * BLOCK) as u64;
+    let start = cutter.offset();
+    while cutter.offset() - start < most {
+        match cutter.next_block() {
+            Ok(Some(block)) => blocks.push(block),
+            Ok(None) => return (blocks, Some(Ok(()))),
+            Err(error) => return (blocks, Some(Err(error))),
+        }
+    }
+    (blocks, None)
+}
+
+fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
+    lines: Lines,
+    open: Open<R>,
+    options: &Arc<ReadOptions>,
+) -> Parsed {
+    let reader = match open(lines, options) {
+        Ok(reader) => reader,
+        Err(error) => return vec![Err(error)],
+    };
+    let mut records = Vec::new();
+    for document in reader {
+        let is_last = document.is_err();
+        records.push(document.and_then(|document| Record::new(document, options)));
+        if is_last {
+            break;
+        }
+    }
+    records
+}
+
+/// Reads and parses a file, until its end or until nobody receives any more.
+fn parse_all<R: Iterator<Item = Result<Document, CorpusError>>>(
+    mut cutter: Cutter,
+    open: Open<R>,
+    options: &Arc<ReadOptions>,
+    threads: &Threads,
+    sender: &SyncSender<Vec<Parsed>>,
+) {
+    let (mut blocks, mut end) = next_blocks(&mut cutter, threads);
+    loop {
+        let now = std::mem::take(&mut blocks);
+        let parse = || now.into_par_iter().map(|lines| parse(lines, open, options)).collect();
+        let is_last = end.is_some();
+        let next = || if is_last { Blocks::default() } else { next_blocks(&mut cutter, threads) };
+        let (mut parsed, next): (Vec<Parsed>, Blocks) = threads.run(|| rayon::join(parse, next));
+        // A failure comes after the records before.
+        parsed.extend(end.and_then(Result::err).map(|error| vec![Err(error)]));
+        if sender.send(parsed).is_err() || is_last {
+            return;
+        }
+        (blocks, end) = next;
+    }
+}
+
+impl Iterator for InBlocks {
     type Item = Result<Record, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.parsed.is_empty() && !self.ended {
-            self.parse_more();
+        loop {
+            if let Some(record) = self.block.next() {
+                return Some(record);
+            }
+            if let Some(block) = self.round.next() {
+                self.block = block.into_iter();
+                continue;
+            }
+            if let Ok(round) = self.rounds.recv() {
+                self.round = round.into_iter();
+                continue;
+            }
+            // The thread has ended: with the file, unless it panicked.
+            if let Some(Err(panic)) = self.reading.take().map(JoinHandle::join) {
+                resume_unwind(panic);
+            }
+            return None;
         }
-        self.parsed.pop_front()
     }
 }

@@ -42,7 +42,7 @@ pub use vectors_beside::VectorsBeside;
 
 use crate::printable::printable;
 use crate::threads::Threads;
-use source::Source;
+use source::{Lines, Source};
 pub(crate) use source::{open_bytes, read_error};
 
 /// One document: its content and what the corpus says about it.
@@ -553,13 +553,8 @@ fn read_source(
         Format::Lyrl2004Vectors => {
             of_lines(source, options, |lines, options| lyrl2004::Vectors::new(lines, options))?
         }
-        Format::Csv => {
-            one_by_one(delimited::Delimited::new(source, Arc::clone(options), None)?, options)
-        }
-        Format::Tsv => one_by_one(
-            delimited::Delimited::new(source, Arc::clone(options), Some(b'\t'))?,
-            options,
-        ),
+        Format::Csv => delimited::read(source, options, None)?,
+        Format::Tsv => delimited::read(source, options, Some(b'\t'))?,
         Format::Reuters => {
             one_by_one(reuters::Reuters::new(source.lines(), Arc::clone(options)), options)
         }
@@ -575,17 +570,23 @@ fn read_source(
 fn of_lines<R>(
     source: Source,
     options: &Arc<ReadOptions>,
-    open: blocks::Open<R>,
+    open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
 ) -> Result<Records, CorpusError>
 where
     R: Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
 {
-    match &options.threads {
-        Some(threads) if threads.count() > 1 && source.is_file() => {
-            Ok(Box::new(blocks::InBlocks::new(source.blocks(), open, options, threads)?))
+    match threads_for(&source, options) {
+        Some(threads) => {
+            let cutter = source.blocks(None);
+            Ok(Box::new(blocks::InBlocks::new(cutter, open, options, threads)?))
         }
-        _ => Ok(one_by_one(open(source.lines(), options)?, options)),
+        None => Ok(one_by_one(open(source.lines(), options)?, options)),
     }
+}
+
+/// The threads that read a source in blocks, if there are several and the source is all there.
+fn threads_for<'a>(source: &Source, options: &'a ReadOptions) -> Option<&'a Threads> {
+    options.threads.as_ref().filter(|threads| threads.count() > 1 && source.is_file())
 }
 
 fn one_by_one(

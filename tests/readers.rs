@@ -258,19 +258,34 @@ fn threads_read_what_one_reads() {
             Format::FastText => format!("__label__a __label__b{n} {text}"),
             Format::Plain => text,
             Format::Svmlight => format!("a{n} 1:0.5 {}:{}", 2 + n % 50, 1.0 / (1 + n) as f32),
+            Format::Csv if n.is_multiple_of(3) => format!("{n},\"{text}\n, \"\"{text}\"\"\",a"),
+            Format::Csv => format!("{n},5\" {text}\",\"b\"\"\n\""),
+            Format::Tsv => format!("{n}\t\"{text}\n\"\tb"),
             _ => format!("{n}  3:0.25 {}:0.125", 7 + n % 90),
         }
     };
     let threads = Threads::new(3.try_into().unwrap()).unwrap();
     let qrels = Arc::new(Qrels::from_bytes("q", b"x 1 1\ny 17 1\n".to_vec()).unwrap());
     let mut read = 0;
-    for format in
-        [Format::Jsonl, Format::FastText, Format::Plain, Format::Svmlight, Format::Lyrl2004Vectors]
-    {
+    for format in [
+        Format::Jsonl,
+        Format::FastText,
+        Format::Plain,
+        Format::Svmlight,
+        Format::Lyrl2004Vectors,
+        Format::Csv,
+        Format::Tsv,
+    ] {
         let is_plain = matches!(format, Format::Plain | Format::Lyrl2004Vectors);
         let end = |n: usize| if n.is_multiple_of(5) { "\r\n" } else { "\n" };
+        let header = match format {
+            Format::Csv => "id,text,label\r\n",
+            Format::Tsv => "id\ttext\tlabel\n",
+            _ => "",
+        };
         let mut text: String = (0..40_000).map(|n| line(format, n) + end(n)).collect();
         text.insert_str(text.find('\n').unwrap() + 1, "\n\n");
+        text.insert_str(0, header);
         let bytes = text.into_bytes();
         let middle = bytes.len() * 2 / 3;
         let middle = middle + bytes[middle..].iter().position(|&byte| byte == b'\n').unwrap() + 1;
@@ -282,6 +297,8 @@ fn threads_read_what_one_reads() {
             b"".to_vec(),
             with(b"\xe9 1:1\n"),
             with(b"[1, 2\n"),
+            with(b"x,\"never closed\n"),
+            with(b"x,\"closed\n\",two,many\n"),
             with(&[b"x ".repeat(400_000), b"\n".to_vec()].concat()),
             [&gz_of(&[&bytes[..3_000], &b"y ".repeat(400_000)].concat())[..], b"no gzip"].concat(),
             gz[..gz.len() / 2].to_vec(),
@@ -306,6 +323,17 @@ fn threads_read_what_one_reads() {
         }
     }
     assert!(read > 1_000_000, "{read}");
+}
+
+/// Errors name the line where the record begins, whatever ends the lines.
+#[test]
+fn lines_of_csv_records() {
+    for end in ["\n", "\r\n"] {
+        let text = ["text,label", "a,x", "\"b", "c\",x", "", "", "d,x,y", "e,x"].join(end);
+        let options = ReadOptions { format: Some(Format::Csv), ..default() };
+        let error = read(text.as_bytes(), &options).unwrap_err();
+        assert_eq!(error.place.line, Some(7), "{error}");
+    }
 }
 
 #[test]

@@ -17,9 +17,6 @@ use crate::threads::Threads;
 /// Blocks that each thread gets at a time.
 const BLOCKS_OF_THREAD: usize = 2;
 
-/// Makes a reader of lines.
-pub(super) type Open<R> = fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError>;
-
 type Parsed = Vec<Result<Record, CorpusError>>;
 
 /// The records of a file. They must not be asked for by one of the threads that parse them, which
@@ -34,9 +31,10 @@ pub(super) struct InBlocks {
 }
 
 impl InBlocks {
-    pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>> + 'static>(
+    /// The records of blocks; `open` makes a reader of each.
+    pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>>>(
         cutter: Cutter,
-        open: Open<R>,
+        open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
         options: &Arc<ReadOptions>,
         threads: &Threads,
     ) -> Result<Self, CorpusError> {
@@ -46,9 +44,10 @@ impl InBlocks {
         // No round waits beside the one that is consumed and the one that is parsed.
         let (sender, rounds) = sync_channel(0);
         let nothing = cutter.no_lines();
-        let reading = thread::Builder::new()
-            .name("parse".to_owned())
-            .spawn(move || parse_all(cutter, open, &options, &threads, &sender));
+        let reading = thread::Builder::new().name("parse".to_owned()).spawn(move || {
+            let parse = |lines: Lines| parse(open(lines, &options), &options);
+            parse_all(cutter, parse, &threads, &sender);
+        });
         let reading = reading.map_err(|error| nothing.error(error))?;
         let (round, block) = (Vec::new().into_iter(), Vec::new().into_iter());
         Ok(Self { rounds, round, block, reading: Some(reading) })
@@ -74,11 +73,10 @@ fn next_blocks(cutter: &mut Cutter, threads: &Threads) -> Blocks {
 }
 
 fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
-    lines: Lines,
-    open: Open<R>,
-    options: &Arc<ReadOptions>,
+    reader: Result<R, CorpusError>,
+    options: &ReadOptions,
 ) -> Parsed {
-    let reader = match open(lines, options) {
+    let reader = match reader {
         Ok(reader) => reader,
         Err(error) => return vec![Err(error)],
     };
@@ -94,20 +92,20 @@ fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
 }
 
 /// Reads and parses a file, until its end or until nobody receives any more.
-fn parse_all<R: Iterator<Item = Result<Document, CorpusError>>>(
+fn parse_all(
     mut cutter: Cutter,
-    open: Open<R>,
-    options: &Arc<ReadOptions>,
+    parse: impl Fn(Lines) -> Parsed + Sync,
     threads: &Threads,
     sender: &SyncSender<Vec<Parsed>>,
 ) {
     let (mut blocks, mut end) = next_blocks(&mut cutter, threads);
     loop {
         let now = std::mem::take(&mut blocks);
-        let parse = || now.into_par_iter().map(|lines| parse(lines, open, options)).collect();
+        let parse_now = || now.into_par_iter().map(&parse).collect();
         let is_last = end.is_some();
         let next = || if is_last { Blocks::default() } else { next_blocks(&mut cutter, threads) };
-        let (mut parsed, next): (Vec<Parsed>, Blocks) = threads.run(|| rayon::join(parse, next));
+        let (mut parsed, next): (Vec<Parsed>, Blocks) =
+            threads.run(|| rayon::join(parse_now, next));
         // A failure comes after the records before.
         parsed.extend(end.and_then(Result::err).map(|error| vec![Err(error)]));
         if sender.send(parsed).is_err() || is_last {

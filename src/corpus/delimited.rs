@@ -1,30 +1,68 @@
 //! CSV and TSV with a header line. Quoted fields may contain line breaks.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::blocks::InBlocks;
 use super::jsonl::{LABEL_FIELDS, split};
 use super::peeked::Bytes;
-use super::source::{Source, read_error, utf8};
-use super::{Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions};
+use super::source::{Lines, Quotes, Source, read_error, utf8};
+use super::{
+    Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions, Records,
+    one_by_one, threads_for,
+};
 use crate::limits::Limited;
 
-pub(super) struct Delimited {
-    reader: csv::Reader<CountQuotes>,
+/// The records of a file; without a `delimiter`, they are delimited by a comma, or by the semicolon
+/// that some spreadsheets write.
+pub(super) fn read(
+    mut source: Source,
+    options: &Arc<ReadOptions>,
+    delimiter: Option<u8>,
+) -> Result<Records, CorpusError> {
+    let delimiter = match delimiter {
+        Some(delimiter) => delimiter,
+        None => comma_or_semicolon(source.first_line()?),
+    };
+    let Some(threads) = threads_for(&source, options) else {
+        let (place, on_bad_utf8) = (source.place(), source.on_bad_utf8());
+        let quotes = Quotes::new(delimiter, 1);
+        let mut records =
+            Delimited::new(source.into_records(), quotes, (place, on_bad_utf8), options);
+        records.read_header()?;
+        return Ok(one_by_one(records, options));
+    };
+    let mut cutter = source.blocks(Some(Quotes::new(delimiter, 1)));
+    let first = cutter.next_block()?.unwrap_or_else(|| cutter.no_lines());
+    let mut first = Delimited::of_lines(first, delimiter, options);
+    first.read_header()?;
+    let columns = Arc::clone(&first.columns);
+    let open = move |lines: Lines, options: &Arc<ReadOptions>| {
+        let mut records = Delimited::of_lines(lines, delimiter, options);
+        records.columns = Arc::clone(&columns);
+        Ok(records)
+    };
+    let first = one_by_one(first, options);
+    Ok(Box::new(first.chain(InBlocks::new(cutter, open, options, threads)?)))
+}
+
+struct Delimited {
+    reader: csv::Reader<FollowQuotes>,
     record: csv::ByteRecord,
-    quotes: Arc<AtomicU64>,
-    columns: Columns,
+    columns: Arc<Columns>,
     options: Arc<ReadOptions>,
     on_bad_utf8: OnBadUtf8,
+    /// The place of the last record.
     place: Place,
-    last_line: u64,
-    last_spans_lines: bool,
 }
 
 /// The positions of the fields that are read.
+#[derive(Default)]
 struct Columns {
+    /// The number of fields of every record.
+    count: usize,
     texts: Vec<Option<usize>>,
     label: Option<usize>,
     id: Option<usize>,
@@ -34,83 +72,80 @@ struct Columns {
 }
 
 impl Delimited {
-    /// Without a `delimiter`: a comma, or the semicolon that some spreadsheets write.
-    pub(super) fn new(
-        mut source: Source,
-        options: Arc<ReadOptions>,
-        delimiter: Option<u8>,
-    ) -> Result<Self, CorpusError> {
-        let mut place = source.place();
-        place.line = Some(1);
-        let delimiter = match delimiter {
-            Some(delimiter) => delimiter,
-            None => comma_or_semicolon(source.first_line()?),
-        };
-        let on_bad_utf8 = source.on_bad_utf8();
-        let quotes = Arc::new(AtomicU64::new(0));
-        let bytes =
-            CountQuotes { bytes: source.into_records(), read: 0, quotes: Arc::clone(&quotes) };
-        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(bytes);
-        let header = reader.byte_headers().map_err(|error| csv_error(error, &place))?.clone();
-        let mut names = Vec::with_capacity(header.len());
-        for field in &header {
-            let name = utf8(field, on_bad_utf8, 0);
+    fn new(
+        bytes: Limited<Bytes>,
+        quotes: Quotes,
+        (place, on_bad_utf8): (Place, OnBadUtf8),
+        options: &Arc<ReadOptions>,
+    ) -> Self {
+        // A record of other length is reported with the record's own place.
+        let mut reader = csv::ReaderBuilder::new();
+        let reader = reader.delimiter(quotes.delimiter()).has_headers(false).flexible(true);
+        let begins = VecDeque::new();
+        let bytes = FollowQuotes { bytes, read: 0, quotes, begins, open_at_end: false };
+        Self {
+            reader: reader.from_reader(bytes),
+            record: csv::ByteRecord::new(),
+            columns: Arc::default(),
+            options: Arc::clone(options),
+            on_bad_utf8,
+            place,
+        }
+    }
+
+    fn of_lines(lines: Lines, delimiter: u8, options: &Arc<ReadOptions>) -> Self {
+        let quotes = Quotes::new(delimiter, lines.before() + 1);
+        let (place, on_bad_utf8) = (lines.place(), lines.on_bad_utf8());
+        Self::new(lines.into_records(), quotes, (place, on_bad_utf8), options)
+    }
+
+    /// Reads the next record; `false`: there is none.
+    fn advance(&mut self) -> Result<bool, CorpusError> {
+        let parsed = self.reader.position().byte();
+        self.reader.get_mut().begin_record(parsed);
+        let more = self.reader.read_byte_record(&mut self.record);
+        let bytes = self.reader.get_mut();
+        if let Some(line) = bytes.begins.pop_front() {
+            self.place.line = Some(line);
+        }
+        let more = more.map_err(|error| csv_error(error, &self.place))?;
+        // A quote that is never closed makes the rest of the file one field.
+        if bytes.open_at_end {
+            return Err(Problem::OpenQuote.at(&self.place));
+        }
+        Ok(more)
+    }
+
+    /// Reads the first record, which names the columns.
+    fn read_header(&mut self) -> Result<(), CorpusError> {
+        self.place.line = Some(1);
+        self.advance()?;
+        let place = self.place.clone();
+        let mut names = Vec::with_capacity(self.record.len());
+        for field in &self.record {
+            let name = utf8(field, self.on_bad_utf8, 0);
             let name = name.map_err(|_| Problem::BadUtf8Field.at(&place))?;
             names.push(name.trim().to_owned());
         }
         if names.iter().all(String::is_empty) {
             return Err(Problem::NoDocument.at(&place));
         }
-        let columns = Columns::find(&names, &options).map_err(|problem| problem.at(&place))?;
-        let record = csv::ByteRecord::new();
-        Ok(Self {
-            reader,
-            record,
-            quotes,
-            columns,
-            options,
-            on_bad_utf8,
-            place,
-            last_line: 1,
-            last_spans_lines: false,
-        })
+        let columns = Columns::find(&names, &self.options);
+        self.columns = Arc::new(columns.map_err(|problem| problem.at(&place))?);
+        Ok(())
     }
 
     fn read(&mut self) -> Result<Option<Document>, CorpusError> {
-        let begin = self.reader.position().line();
-        let parsed = self.reader.position().byte();
-        self.reader.get_mut().begin_record(parsed);
-        let more = self.reader.read_byte_record(&mut self.record);
-        // The reader may have been before blank lines: the record knows where it began.
-        let position = self.record.position();
-        self.place.line = Some(position.map_or(begin, csv::Position::line));
-        let place = self.place.clone();
-        let spans_lines = self.reader.position().line() > place.line.unwrap_or(begin) + 1;
-        let more = match more {
-            // A quote that is never closed makes the rest of the file one field.
-            Err(error)
-                if matches!(error.kind(), csv::ErrorKind::UnequalLengths { .. })
-                    && spans_lines
-                    && self.odd_quotes_at_end() =>
-            {
-                return Err(Problem::OpenQuote.at(&place));
-            }
-            more => more.map_err(|error| csv_error(error, &place))?,
-        };
-        if !more {
-            let open = self.last_spans_lines && self.odd_quotes_at_end();
-            let last = Place { line: Some(self.last_line), ..place };
-            return if open { Err(Problem::OpenQuote.at(&last)) } else { Ok(None) };
+        if !self.advance()? {
+            return Ok(None);
         }
-        self.last_line = place.line.unwrap_or(begin);
-        self.last_spans_lines = spans_lines;
+        let place = self.place.clone();
+        let (fields, expected) = (self.record.len(), self.columns.count);
+        if fields != expected {
+            let message = format!("{fields} fields, but the header has {expected}");
+            return Err(Problem::Csv { message }.at(&place));
+        }
         self.document().map(Some).map_err(|problem| problem.at(&place))
-    }
-
-    /// Whether the file was read to its end and holds an odd number of quotes.
-    fn odd_quotes_at_end(&self) -> bool {
-        let quotes = self.quotes.load(Ordering::Relaxed);
-        quotes & ENDED != 0 && quotes % 2 == 1
     }
 
     fn document(&self) -> Result<Document, Problem> {
@@ -189,7 +224,7 @@ impl Columns {
             Some(name) => position(name),
             None => None,
         };
-        Ok(Self { texts, label, id, weight, vector, group })
+        Ok(Self { count: names.len(), texts, label, id, weight, vector, group })
     }
 }
 
@@ -214,41 +249,75 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
     let message = error.to_string();
     match error.into_kind() {
         csv::ErrorKind::Io(error) => read_error(error, place),
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            Problem::Csv { message: format!("{len} fields, but the header has {expected_len}") }
-                .at(place)
-        }
         _ => Problem::Csv { message }.at(place),
     }
 }
 
-/// The bit of the count that is set at the end of the file.
-const ENDED: u64 = 1 << 63;
-
-/// Counts quotes, to notice one that is never closed.
-struct CountQuotes {
+/// Follows quotes, to know where records begin, and to notice one that is never closed.
+struct FollowQuotes {
     bytes: Limited<Bytes>,
     read: u64,
-    quotes: Arc<AtomicU64>,
+    quotes: Quotes,
+    /// The lines of the records that were not parsed yet.
+    begins: VecDeque<u64>,
+    /// Whether the file ended within quotes.
+    open_at_end: bool,
 }
 
-impl CountQuotes {
+impl FollowQuotes {
     /// The next record begins; `parsed` bytes of the stream belong to those before it.
     fn begin_record(&mut self, parsed: u64) {
         self.bytes.restart(self.read.saturating_sub(parsed));
     }
 }
 
-impl Read for CountQuotes {
+impl Read for FollowQuotes {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(out)?;
         self.read += read as u64;
-        #[expect(clippy::naive_bytecount, reason = "parsing the fields costs far more")]
-        let quotes = out[..read].iter().filter(|&&byte| byte == b'"').count();
-        self.quotes.fetch_add(quotes as u64, Ordering::Relaxed);
-        if read == 0 && !out.is_empty() {
-            self.quotes.fetch_or(ENDED, Ordering::Relaxed);
-        }
+        let _ = self.quotes.last_end(&out[..read], |line| self.begins.push_back(line));
+        self.open_at_end = read == 0 && !out.is_empty() && self.quotes.is_open();
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn records(text: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let mut reader = csv::ReaderBuilder::new();
+        let mut reader = reader.has_headers(false).flexible(true).from_reader(text);
+        let fields = |record: csv::ByteRecord| record.iter().map(<[u8]>::to_vec).collect();
+        reader.byte_records().map(|record| fields(record.unwrap())).collect()
+    }
+
+    /// Wherever a text is cut, both parts together have the records of the whole.
+    #[test]
+    fn cuts_are_between_records() {
+        let mut random = Random::new(5);
+        let mut cuts = 0;
+        for _ in 0..3_000 {
+            let length = random.below(24);
+            let text: Vec<u8> = (0..length).map(|_| b"a,\"\"\n\r"[random.below(6)]).collect();
+            let (mut quotes, whole) = (Quotes::new(b',', 1), records(&text));
+            let mut begins = 0;
+            for (at, byte) in text.iter().enumerate() {
+                if quotes.last_end(&[*byte], |_| begins += 1).is_some() {
+                    let parts = [records(&text[..=at]), records(&text[at + 1..])].concat();
+                    assert_eq!(
+                        parts,
+                        whole,
+                        "{:?} cut at {}",
+                        String::from_utf8_lossy(&text),
+                        at + 1
+                    );
+                    cuts += 1;
+                }
+            }
+            assert_eq!(begins, whole.len(), "{:?}", String::from_utf8_lossy(&text));
+        }
+        assert!(cuts > 2_000, "{cuts}");
     }
 }

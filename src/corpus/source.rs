@@ -175,12 +175,13 @@ impl Source {
         self.is_file
     }
 
-    /// The same in blocks of whole lines.
-    pub(super) fn blocks(self) -> Cutter {
+    /// The same in blocks of whole lines, or of whole records that may have quoted line ends.
+    pub(super) fn blocks(self, quotes: Option<Quotes>) -> Cutter {
         let Self { name, bytes, offset, on_bad_utf8, max_record, .. } = self;
         Cutter {
             name,
             bytes,
+            quotes,
             line: 0,
             offset,
             on_bad_utf8,
@@ -249,6 +250,20 @@ impl Lines {
         self.next_of_record()
     }
 
+    /// The bytes, limited as one record; [`Limited::restart`] begins the next one.
+    pub(super) fn into_records(self) -> Limited<Bytes> {
+        self.bytes
+    }
+
+    /// The number of lines before.
+    pub(super) fn before(&self) -> u64 {
+        self.line
+    }
+
+    pub(super) fn on_bad_utf8(&self) -> OnBadUtf8 {
+        self.on_bad_utf8
+    }
+
     /// An error before the first of these lines.
     pub(super) fn error(&self, error: io::Error) -> CorpusError {
         read_error(error, &self.place())
@@ -291,6 +306,8 @@ impl Lines {
 pub(super) struct Cutter {
     name: Arc<str>,
     bytes: Peeked,
+    /// Where the text is within a record of quoted fields; `None`: a record is a line.
+    quotes: Option<Quotes>,
     /// The lines before the next block.
     line: u64,
     offset: u64,
@@ -310,14 +327,20 @@ impl Cutter {
             return Err(self.error(error));
         }
         let mut block = std::mem::take(&mut self.rest);
-        let mut searched = 0;
+        // Quotes of what is left of the last block have been seen; a line end is not in it.
+        let mut searched = block.len();
+        // The end of the last whole record of the block.
+        let mut whole = 0;
         while !self.ended {
+            if self.quotes.is_some() || block.len() >= BLOCK {
+                whole = self.last_end(&block, searched).unwrap_or(whole);
+                searched = block.len();
+            }
             if block.len() >= BLOCK {
-                if let Some(last) = block[searched..].iter().rposition(|&byte| byte == b'\n') {
-                    self.rest = block.split_off(searched + last + 1);
+                if whole > 0 {
+                    self.rest = block.split_off(whole);
                     break;
                 }
-                searched = block.len();
                 if block.len() as u64 > self.max_record {
                     // Who parses this block fails there.
                     self.ended = true;
@@ -334,11 +357,10 @@ impl Cutter {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.ended = true;
-                    // The whole lines before are delivered first.
-                    let last = block.iter().rposition(|&byte| byte == b'\n');
-                    let whole = last.map_or(0, |last| last + 1);
+                    // The whole records before are delivered first.
+                    let whole = self.last_end(&block, searched).unwrap_or(whole);
                     if (block.len() - whole) as u64 > self.max_record {
-                        // The line was too long before.
+                        // The record was too long before.
                         break;
                     }
                     if whole == 0 {
@@ -350,6 +372,16 @@ impl Cutter {
             }
         }
         Ok((!block.is_empty()).then(|| self.lines_of(block)))
+    }
+
+    /// The end of the last whole record that ends at `searched` or after.
+    fn last_end(&mut self, block: &[u8], searched: usize) -> Option<usize> {
+        let new = &block[searched..];
+        let end = match &mut self.quotes {
+            Some(quotes) => quotes.last_end(new, |_| ()),
+            None => new.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1),
+        };
+        end.map(|end| searched + end)
     }
 
     /// The bytes before the next block.
@@ -385,6 +417,67 @@ impl Cutter {
 
 fn limited(block: Vec<u8>, max_record: u64) -> Limited<Bytes> {
     Limited::new(Box::new(io::Cursor::new(block)), "a record", max_record)
+}
+
+/// Follows the quotes of CSV records as the crate `csv` reads them: a quote opens a field only at its
+/// beginning, two quotes within are one, and blank lines are no records.
+#[derive(Debug, Clone)]
+pub(super) struct Quotes {
+    delimiter: u8,
+    state: QuoteState,
+    /// The line of the next byte, counted from 1.
+    line: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum QuoteState {
+    RecordBegins,
+    FieldBegins,
+    Unquoted,
+    Quoted,
+    /// After a quote in a quoted field: its end, or the first of two.
+    AfterQuote,
+}
+
+impl Quotes {
+    /// At the beginning of a record in this line.
+    pub(super) const fn new(delimiter: u8, line: u64) -> Self {
+        Self { delimiter, state: QuoteState::RecordBegins, line }
+    }
+
+    pub(super) fn delimiter(&self) -> u8 {
+        self.delimiter
+    }
+
+    /// Whether the text so far ends within quotes.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == QuoteState::Quoted
+    }
+
+    /// Reads on, and tells the line of every record that begins; returns the end of the last record
+    /// whose line feed is among these bytes.
+    pub(super) fn last_end(&mut self, bytes: &[u8], mut begins: impl FnMut(u64)) -> Option<usize> {
+        use QuoteState::{AfterQuote, FieldBegins, Quoted, RecordBegins, Unquoted};
+        let mut last = None;
+        for (at, &byte) in bytes.iter().enumerate() {
+            if self.state == RecordBegins && !matches!(byte, b'\n' | b'\r') {
+                begins(self.line);
+            }
+            self.state = match (self.state, byte) {
+                (Quoted, b'"') => AfterQuote,
+                (RecordBegins | FieldBegins | AfterQuote, b'"') | (Quoted, _) => Quoted,
+                (_, b'\n') => {
+                    last = Some(at + 1);
+                    RecordBegins
+                }
+                (_, b'\r') => RecordBegins,
+                (_, byte) if byte == self.delimiter => FieldBegins,
+                _ => Unquoted,
+            };
+            self.line += u64::from(byte == b'\n');
+        }
+        last
+    }
 }
 
 /// A file that counts the bytes read from it.

@@ -199,7 +199,7 @@ const GAIN: f64 = 0.001;
 /// first fold.
 const CLOSE: f64 = 0.01;
 /// The number of changes of one dimension that are tried on the whole sample.
-const MOST: usize = 8;
+const MOST: usize = 16;
 /// The first fold decides only if it has at least this many documents.
 const FEWEST: usize = 500;
 /// How many times all dimensions are searched.

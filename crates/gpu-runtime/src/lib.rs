@@ -22,6 +22,7 @@ use cudarc::nvrtc::Ptx;
 mod buffer;
 mod error;
 mod kernel;
+mod packed;
 mod texture;
 
 pub use buffer::{Pinned, Pool};
@@ -32,6 +33,7 @@ pub use cudarc::driver::{
 pub use cudarc::driver::{DevicePtr, DriverError};
 pub use error::{Doing, GpuError};
 pub use kernel::{Kernel, Launch, kernel_parameters};
+pub use packed::unpack;
 pub use texture::{Texel, Texture};
 
 use cudarc::driver::{CudaContext, CudaModule};
@@ -374,6 +376,17 @@ impl Device {
             ordinal: self.info.ordinal,
             parameters: kernel_parameters(ptx).into(),
         })
+    }
+
+    /// The same with PTX that was compressed by gzip.
+    ///
+    /// # Errors
+    /// If the GPU or its driver is too old, or the driver rejects the PTX.
+    ///
+    /// # Panics
+    /// If the bytes are not compressed text: programs include them.
+    pub fn load_packed(&self, packed: &[u8]) -> Result<Module, GpuError> {
+        self.load(&unpack(packed).expect("compressed by the build script"))
     }
 
     /// Creates an event that measures time.

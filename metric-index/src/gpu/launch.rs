@@ -72,11 +72,11 @@ impl Filter {
 impl Kernels {
     pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
         let most = device.info().shared_per_block;
-        let prepare = device.load(include_str!("../../kernels/ptx/prepare.ptx"))?;
-        let filter = device.load(include_str!("../../kernels/ptx/filter.ptx"))?;
-        let scan = device.load(include_str!("../../kernels/ptx/scan.ptx"))?;
-        let select = device.load(include_str!("../../kernels/ptx/select.ptx"))?;
-        let gather = device.load(include_str!("../../kernels/ptx/gather.ptx"))?;
+        let prepare = device.load_packed(gpu_runtime::ptx!("prepare"))?;
+        let filter = device.load_packed(gpu_runtime::ptx!("filter"))?;
+        let scan = device.load_packed(gpu_runtime::ptx!("scan"))?;
+        let select = device.load_packed(gpu_runtime::ptx!("select"))?;
+        let gather = device.load_packed(gpu_runtime::ptx!("gather"))?;
         let filter = |name, (rows, cols), threads, stages, blocks| {
             let kernel = filter.kernel(name, most - FILTER_STATIC_BYTES)?;
             Ok::<_, GpuError>(Filter { kernel, rows, cols, threads, stages, blocks })

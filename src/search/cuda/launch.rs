@@ -60,12 +60,12 @@ impl Kernels {
     pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
         let info = device.info();
         let most = info.shared_per_block;
-        let base = device.load(include_str!("../../../kernels/ptx/base.ptx"))?;
-        let shared = device.load(include_str!("../../../kernels/ptx/shared.ptx"))?;
-        let grid = device.load(include_str!("../../../kernels/ptx/grid.ptx"))?;
-        let select = device.load(include_str!("../../../kernels/ptx/select.ptx"))?;
-        let fused = device.load(include_str!("../../../kernels/ptx/fused.ptx"))?;
-        let small = device.load(include_str!("../../../kernels/ptx/fused_small.ptx"))?;
+        let base = device.load_packed(gpu_runtime::ptx!("base"))?;
+        let shared = device.load_packed(gpu_runtime::ptx!("shared"))?;
+        let grid = device.load_packed(gpu_runtime::ptx!("grid"))?;
+        let select = device.load_packed(gpu_runtime::ptx!("select"))?;
+        let fused = device.load_packed(gpu_runtime::ptx!("fused"))?;
+        let small = device.load_packed(gpu_runtime::ptx!("fused_small"))?;
         Ok(Self {
             base: base.kernel("base", 0)?,
             base_scatter: base.kernel("base_scatter", 0)?,
@@ -623,5 +623,15 @@ pub(super) fn fused_small(
     // status per query; the kernel's comment states the shared memory that it needs.
     unsafe {
         launch.launch(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// What the program includes is the file that `kernels/compile` wrote.
+    #[test]
+    fn packed_kernels() {
+        let text = gpu_runtime::unpack(gpu_runtime::ptx!("fused")).unwrap();
+        assert_eq!(text, include_str!("../../../kernels/ptx/fused.ptx"));
     }
 }

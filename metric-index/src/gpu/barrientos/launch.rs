@@ -40,7 +40,7 @@ const STATIC_BYTES: usize = 64;
 impl Kernels {
     /// `name` is `euclidean` or `edit`.
     pub(super) fn load(device: &Device, name: &str) -> Result<Self, GpuError> {
-        let module = device.load(include_str!("../../../kernels/ptx/barrientos.ptx"))?;
+        let module = device.load_packed(gpu_runtime::ptx!("barrientos"))?;
         let shared = device.info().shared_per_block - STATIC_BYTES;
         let kernel = |kernel: &str| module.kernel(&format!("{kernel}_{name}"), shared);
         Ok(Self {
@@ -437,7 +437,7 @@ struct Radix {
 
 impl Radix {
     fn load(device: &Device) -> Result<Self, GpuError> {
-        let module = device.load(include_str!("../../../kernels/ptx/radix.ptx"))?;
+        let module = device.load_packed(gpu_runtime::ptx!("radix"))?;
         Ok(Self {
             count: module.kernel("radix_count", 0)?,
             scan: module.kernel("radix_scan", 0)?,

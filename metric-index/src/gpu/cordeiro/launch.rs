@@ -26,7 +26,7 @@ pub(super) struct Kernels {
 
 impl Kernels {
     pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
-        let module = device.load(include_str!("../../../kernels/ptx/cordeiro.ptx"))?;
+        let module = device.load_packed(gpu_runtime::ptx!("cordeiro"))?;
         let shared = device.info().shared_per_block - STATIC_BYTES;
         Ok(Self {
             knn: module.kernel("knn_kernel", shared)?,

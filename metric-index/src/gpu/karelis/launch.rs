@@ -28,7 +28,7 @@ pub(super) struct Kernels {
 
 impl Kernels {
     pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
-        let module = device.load(include_str!("../../../kernels/ptx/karelis.ptx"))?;
+        let module = device.load_packed(gpu_runtime::ptx!("karelis"))?;
         let kernel = |name| module.kernel(name, 0);
         Ok(Self {
             mark: kernel("tree_mark")?,

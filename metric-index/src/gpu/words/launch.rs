@@ -33,8 +33,8 @@ pub(super) struct Kernels {
 
 impl Kernels {
     pub(super) fn load(device: &Device) -> Result<Self, GpuError> {
-        let words = device.load(include_str!("../../../kernels/ptx/words.ptx"))?;
-        let select = device.load(include_str!("../../../kernels/ptx/gather.ptx"))?;
+        let words = device.load_packed(gpu_runtime::ptx!("words"))?;
+        let select = device.load_packed(gpu_runtime::ptx!("gather"))?;
         Ok(Self {
             within: [words.kernel("words_within_32", 0)?, words.kernel("words_within_64", 0)?],
             within_one: [

@@ -19,6 +19,7 @@ use crate::threads::Threads;
 use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, vote_with};
 
 mod features;
+mod folds;
 mod neighbors;
 mod report;
 mod grid_search;
@@ -27,9 +28,10 @@ mod thresholds;
 pub use features::{
     FeatureError, Features, Free, Recount, Step, TrialSetup, Trials, Weighted, tune_features,
 };
-pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, window};
+pub use folds::folds;
+pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, window};
 pub use report::{TuningReport, TuningSummary};
-pub use thresholds::{FOLDS, LabelScores, fold, thresholds};
+pub use thresholds::{FOLDS, LabelScores, thresholds};
 
 use grid_search::GridSearch;
 
@@ -507,6 +509,7 @@ pub fn abstention(
     unknown: &dyn Fn(u32) -> f64,
 ) -> Abstention {
     let factors = among.factors(trial.vote);
+    let folds = found.folds(&among);
     let decisions = learn_by_fold(found, among, trial);
     let mut documents = Vec::with_capacity(found.len());
     for index in 0..found.len() {
@@ -514,7 +517,7 @@ pub fn abstention(
         let neighbors = neighbors.first(trial.k);
         let scores = vote_with(neighbors, trial.vote.weight, &factors, &among);
         let best = neighbors.best_similarity();
-        let decision = &decisions[fold(index, found.len())];
+        let decision = &decisions[usize::from(folds[found.rows[index] as usize])];
         let given = decide(&scores, decision);
         let gold = among.labels(row);
         let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();

@@ -22,7 +22,7 @@ use classify::threads::Threads;
 use classify::trainer::{TrainOptions, Trainer, TuneOptions};
 use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates,
-    Objective, Step, Trial, Weighted, abstention, calibrate, fold, learn, learn_by_fold, revote,
+    Objective, Step, Trial, Weighted, abstention, calibrate, learn, learn_by_fold, nearest, revote,
     thresholds, tune_votes, window,
 };
 use classify::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
@@ -132,7 +132,8 @@ fn left_out_for_real(several: bool) {
         let value = |trial: &Trial| objective.of(trial.figures);
         assert!(tuned.trials.iter().all(|trial| value(trial) <= value(&tuned.best)));
         let decisions = learn_by_fold(&found, among, &tuned.best);
-        let given = really(&weighted, &among, &tuned.best, &decisions, &threads);
+        let folds = found.folds(&among);
+        let given = really(&weighted, &among, &tuned.best, (&decisions, &folds), &threads);
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = figures(&due, &given, sizes.len());
         assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
@@ -146,7 +147,7 @@ fn really(
     weighted: &Weighted,
     among: &TrainingLabels<'_>,
     best: &Trial,
-    decisions: &[Decision; FOLDS],
+    (decisions, folds): (&[Decision; FOLDS], &[u8]),
     threads: &Threads,
 ) -> Vec<Vec<u32>> {
     let all = weighted.documents();
@@ -168,7 +169,7 @@ fn really(
         for neighbor in &mut neighbors {
             neighbor.row += u32::from(neighbor.row as usize >= left_out);
         }
-        let decision = &decisions[fold(left_out, all.rows())];
+        let decision = &decisions[usize::from(folds[left_out])];
         answers.push(decide(&vote(&neighbors[..], best.vote, among), decision));
     }
     answers
@@ -231,7 +232,8 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
     let k = NonZeroUsize::new(12).unwrap();
-    let exclusion = Exclusion { near: Some(&near), groups: &groups, window: 5 };
+    let exclusion =
+        Exclusion { near: Some(&near), groups: &groups, window: 5, in_time_order: true };
     let found = LeaveOneOut::search(&engine, queries, &rows, k, exclusion, &|_| ()).unwrap();
     let everything = NonZeroUsize::new(documents.len()).unwrap();
     let all =
@@ -248,16 +250,38 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     }
 }
 
+/// Documents are left out with those around them only if the order is that of time.
 #[test]
-fn windows_where_labels_are_spread() {
-    let weights = [1.0; 320];
-    let indptr: Vec<u64> = (0..=320).collect();
-    let spread: Vec<u32> = (0..320).map(|row| row % 4).collect();
-    let sorted: Vec<u32> = (0..320).map(|row| row / 20).collect();
-    let among =
-        |indices| TrainingLabels { indptr: &indptr, indices, weights: &weights, sizes: &[80; 16] };
-    assert_eq!(window(&among(&spread)), 20);
-    assert_eq!(window(&among(&sorted)), 0);
+fn windows_where_order_is_time() {
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let found = |label: fn(usize) -> usize, event: fn(usize) -> usize| {
+        let mut random = Random::new(9);
+        let one = |number: usize| {
+            let (label, event) = (label(number), event(number));
+            let mut text = format!("event{event} happened{event} ");
+            for _ in 0..8 {
+                text += &format!("of{label}word{} common{} ", random.below(40), random.below(60));
+            }
+            document(number, Content::Text(text), vec![format!("label{label}")])
+        };
+        let documents: Vec<Document> = (0..1_600).map(one).collect();
+        let counts = counted(&documents, &threads);
+        let sizes = counts.label_sizes();
+        let among = counts.training_labels(&sizes);
+        let ltc = "ltc".parse().unwrap();
+        let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
+        let rows = weighted.documents();
+        let engine = Exhaustive::new(Arc::clone(rows), threads.clone()).unwrap();
+        let nearest = nearest(&engine, &**rows, Exclusion::default()).unwrap();
+        window(&among, &nearest)
+    };
+    // Events of 20 documents one after the other; labels in turn.
+    assert_eq!(found(|row| row % 4, |row| row / 20), 100);
+    // The same documents in another order.
+    assert_eq!(found(|row| row * 387 % 1_600 % 4, |row| row * 387 % 1_600 / 20), 0);
+    // Sorted by two labels, without events, and by 16: the window would remove the label.
+    assert_eq!(found(|row| row / 800, |row| row), 0);
+    assert_eq!(found(|row| row / 100, |row| row / 20), 0);
 }
 
 /// The scores of labels from the golden file.

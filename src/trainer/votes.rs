@@ -16,7 +16,7 @@ use crate::search::{QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::tune::{
     Exclusion, Free, Grid, LeaveOneOut, NearDuplicates, Rules, Step, TuningReport, Weighted,
-    abstention, calibrate, learn, near_limit, tune_votes, window,
+    abstention, calibrate, learn, near_limit, nearest, tune_votes, window,
 };
 use crate::vote::TrainingLabels;
 
@@ -120,10 +120,6 @@ impl Excluded {
         limit: NearDuplicateLimit,
         on_event: OnEvent<'_>,
     ) -> Result<Self, SearchError> {
-        let window = window(&training.labels);
-        if window > 0 {
-            on_event(Event::Window(window));
-        }
         // Texts tell near-duplicates better than their dense vectors, most of which are similar.
         let view = training.terms.or(training.vectors);
         let above = match (limit, training.terms) {
@@ -133,12 +129,20 @@ impl Excluded {
             }
             (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
         };
-        let (Some(limit), Some(view)) = (above, view) else {
-            return Ok(Self { window, ..Self::default() });
-        };
-        let near = NearDuplicates::search(view.engine, view.queries, limit)?;
-        on_event(Event::NearDuplicates { documents: near.documents(), above: limit });
-        Ok(Self { above, near, window, groups: Vec::new() })
+        let mut excluded = Self { above, ..Self::default() };
+        if let (Some(limit), Some(view)) = (above, view) {
+            excluded.near = NearDuplicates::search(view.engine, view.queries, limit)?;
+            let documents = excluded.near.documents();
+            on_event(Event::NearDuplicates { documents, above: limit });
+        }
+        if let Some(view) = view {
+            let nearest = nearest(view.engine, view.queries, excluded.always())?;
+            excluded.window = window(&training.labels, &nearest);
+            if excluded.window > 0 {
+                on_event(Event::Window(excluded.window));
+            }
+        }
+        Ok(excluded)
     }
 
     /// What is excluded when settings are compared.
@@ -148,7 +152,8 @@ impl Excluded {
 
     /// What is excluded when thresholds are learned.
     fn always(&self) -> Exclusion<'_> {
-        Exclusion { near: Some(&self.near), groups: &self.groups, window: 0 }
+        let in_time_order = self.window > 0;
+        Exclusion { near: Some(&self.near), groups: &self.groups, window: 0, in_time_order }
     }
 }
 

@@ -23,6 +23,7 @@ use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 use crate::vote::TrainingLabels;
 
+use super::folds::kin;
 use super::neighbors::{Exclusion, LeaveOneOut};
 use super::{Figures, Grid, Trial, tune_votes};
 
@@ -188,11 +189,6 @@ impl std::fmt::Debug for Trials<'_> {
 /// on the whole sample.
 const FOLDS: usize = 4;
 
-/// The fold of a document: contiguous stretches, because neighboring documents are often alike.
-fn fold(row: u32, documents: usize) -> usize {
-    row as usize * FOLDS * 8 / documents.max(1) % FOLDS
-}
-
 /// A change is kept if it improves the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
 /// A change is tried on the whole sample if it is at most this much worse than the best on the
@@ -213,6 +209,8 @@ struct Counted {
     analyzer: Option<AnalyzerSpec>,
     fields: Fields,
     counts: Counts,
+    /// The fold of each document.
+    folds: Arc<[u8]>,
     postings: OnceLock<Postings>,
     /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
     /// and by information gain.
@@ -221,10 +219,9 @@ struct Counted {
 
 impl Counted {
     fn worths(&self, criterion: Criterion, left_out: usize, threads: &Threads) -> &Worths {
-        let documents = self.counts.documents();
         self.worths[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
             let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
-            let tells = |row: u32| fold(row, documents) != left_out;
+            let tells = |row: u32| usize::from(self.folds[row as usize]) != left_out;
             self.counts.worths(postings, criterion, threads, &tells)
         })
     }
@@ -242,9 +239,9 @@ struct Contestant {
 
 impl TrialSetup<'_> {
     /// The documents of the sample in some folds.
-    fn sample(&self, documents: usize, folds: &Range<usize>) -> Vec<u32> {
-        let rows = self.sample.iter().copied();
-        rows.filter(|&row| folds.contains(&fold(row, documents))).collect()
+    fn sample(&self, counted: &Counted, folds: &Range<usize>) -> Vec<u32> {
+        let is_in = |&row: &u32| folds.contains(&usize::from(counted.folds[row as usize]));
+        self.sample.iter().copied().filter(is_in).collect()
     }
 
     /// The leave-one-out neighbors of the sample's documents in some folds.
@@ -263,11 +260,11 @@ impl TrialSetup<'_> {
         };
         let by_labels = counts.needs_worths(*weighting);
         if selection.is_none() && !by_labels {
-            return search(&self.sample(counts.documents(), &folds), None, None);
+            return search(&self.sample(counted, &folds), None, None);
         }
         let mut found = LeaveOneOut::default();
         for left_out in folds {
-            let rows = self.sample(counts.documents(), &(left_out..left_out + 1));
+            let rows = self.sample(counted, &(left_out..left_out + 1));
             let kept = selection.map(|Selection { criterion, terms }| {
                 counted.worths(criterion, left_out, threads).best(terms)
             });
@@ -360,8 +357,15 @@ impl GreedySearch<'_, '_> {
             return Ok(at);
         }
         let counts = (self.trials.recount)(&analyzer, &fields)?;
+        // The documents and their labels are always the same.
+        let folds = self.counted.first().map(|counted| Arc::clone(&counted.folds));
+        let folds = folds.unwrap_or_else(|| {
+            let kin = kin(self.trials.setup.exclusion, counts.documents());
+            let sizes = counts.label_sizes();
+            super::folds::folds(&counts.training_labels(&sizes), &kin, FOLDS).into()
+        });
         let (postings, worths) = (OnceLock::new(), Default::default());
-        self.counted.push(Counted { analyzer, fields, counts, postings, worths });
+        self.counted.push(Counted { analyzer, fields, counts, folds, postings, worths });
         Ok(self.counted.len() - 1)
     }
 
@@ -377,8 +381,8 @@ impl GreedySearch<'_, '_> {
             }
         }
         let value = |figures: Figures| self.trials.setup.grid.objective.of(figures);
-        let documents = self.counted.first().map_or(0, |counted| counted.counts.documents());
-        let few = self.trials.setup.sample(documents, &(0..1)).len() < FEWEST;
+        let few = |counted| self.trials.setup.sample(counted, &(0..1)).len() < FEWEST;
+        let few = self.counted.first().is_none_or(few);
         let first = if few { 0..FOLDS } else { 0..1 };
         let on_first = self.left_out(&mut open, first.clone())?;
         let mut values: Vec<f64> = on_first.iter().map(|trial| value(trial.figures)).collect();

@@ -5,8 +5,8 @@ use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, mixed};
 
 use super::neighbors::LeaveOneOut;
 use super::thresholds::{
-    Cuts, Entry, FOLDS, Gold, RankedScores, STEPS, Without, fold, gold, micromacro, rtcut,
-    scut_smoothed, threshold,
+    Cuts, Entry, FOLDS, Gold, RankedScores, STEPS, Without, gold, micromacro, rtcut, scut_smoothed,
+    threshold,
 };
 use super::{Candidate, Figures, Rule, Rules, Trial};
 
@@ -62,11 +62,12 @@ impl<'a> GridSearch<'a> {
             gold_labels: Vec::with_capacity(sample.len()),
             sample,
         };
+        let folds = found.folds(&among);
         let mut slot_of = vec![u32::MAX; label_count];
         for document in 0..grid_search.sample.len() {
             let (row, neighbors) = grid_search.get(document);
             let gold = among.labels(row);
-            let part = fold(grid_search.sample[document], found.len());
+            let part = usize::from(folds[row as usize]);
             let first = grid_search.labels.len();
             for (_, _, neighbor) in neighbors.ranked() {
                 for &label in among.labels(neighbor.row) {

@@ -1,11 +1,15 @@
 //! The leave-one-out search: the nearest other documents of each training document.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use crate::search::{
     Allow, Neighbor, NeighborLists, QueryRows, Request, RowLists, RowRange, Search, SearchError,
 };
 use crate::vote::{TrainingLabels, Voters};
+
+use super::folds::{folds, kin};
+use super::thresholds::FOLDS;
 
 /// The maximum number of queries searched together.
 const BATCH: usize = 2_048;
@@ -28,6 +32,9 @@ pub struct Exclusion<'a> {
     /// from the same days, whereas a later test document has no training document from its own
     /// days.
     pub window: u32,
+    /// Whether the documents are in the order of time. The folds that judge what is learned from labels
+    /// are then stretches of documents.
+    pub in_time_order: bool,
 }
 
 /// The near-duplicates of each document.
@@ -167,6 +174,8 @@ pub struct LeaveOneOut {
     pub(crate) vectors: Lists,
     /// The share of the neighbors by vectors in the votes.
     pub(crate) dense_share: f64,
+    /// For each training document, which others must be in its fold: those with the same number.
+    pub(crate) kin: Arc<[u32]>,
 }
 
 impl LeaveOneOut {
@@ -198,13 +207,14 @@ impl LeaveOneOut {
             }
             progress(found.bounds.len() as u64 - 1);
         }
-        let rows = rows.to_vec();
-        Ok(match queries {
+        let (rows, kin) = (rows.to_vec(), kin(exclusion, queries.rows()).into());
+        let found = match queries {
             QueryRows::Sparse(_) => Self { rows, terms: found, ..Self::default() },
             QueryRows::Dense(_) => {
                 Self { rows, vectors: found, dense_share: 1.0, ..Self::default() }
             }
-        })
+        };
+        Ok(Self { kin, ..found })
     }
 
     /// The same documents with the neighbors of both searches; `dense_share` of the votes are those of the neighbors by vectors.
@@ -229,6 +239,12 @@ impl LeaveOneOut {
         self.terms.append(&other.terms);
         self.vectors.append(&other.vectors);
         self.dense_share = other.dense_share;
+        self.kin = Arc::clone(&other.kin);
+    }
+
+    /// The fold of each training document, of [`FOLDS`].
+    pub fn folds(&self, among: &TrainingLabels<'_>) -> Vec<u8> {
+        folds(among, &self.kin, FOLDS)
     }
 
     /// The number of documents that were left out.
@@ -252,15 +268,18 @@ impl LeaveOneOut {
 }
 
 /// The number of rows before and after a document to leave out when settings are compared,
-/// estimated from the data: a sixteenth of the corpus, or 0 if documents of the same label are
-/// adjacent.
+/// estimated from the data: a sixteenth of the corpus if it is in the order of time, or 0.
 ///
 /// In a chronological corpus, adjacent documents report the same events: leave-one-out then prefers
-/// few, close neighbors, which later documents do not have. If the order is random, leaving out an
-/// eighth of the documents does no harm. But if documents of a label are adjacent, as in a corpus
-/// sorted by label or by name, the window would remove the label. It is therefore 0 if, on average,
-/// it contains more than a quarter of the documents with a document's labels.
-pub fn window(among: &TrainingLabels<'_>) -> u32 {
+/// few, close neighbors, which later documents do not have. Such a corpus is recognized by the
+/// neighbors of some documents, `nearest`: of a document's neighbors, the nearest one that shares a
+/// label with it is in the sixteenth before or after it much more often than a random document with
+/// its labels (one and a half times as often, and by more than four standard deviations). The order of
+/// labels does not matter: in a corpus sorted by label, the random document is nearby just as often.
+///
+/// If, on average, the window has more than a quarter of the documents with a document's labels, it is
+/// 0: it would remove the label.
+pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = rows / 16;
     let mut of_label: Vec<Vec<u32>> = vec![Vec::new(); among.sizes.len()];
@@ -269,16 +288,61 @@ pub fn window(among: &TrainingLabels<'_>) -> u32 {
             of_label[label as usize].push(row);
         }
     }
-    let (mut inside, mut all) = (0u64, 0u64);
-    for rows in &of_label {
-        for &row in rows {
+    // The other documents with a label of `row`, counted once per label: nearby, and all.
+    let with_its_labels = |row: u32| {
+        let (mut nearby, mut all) = (0u64, 0u64);
+        for &label in among.labels(row) {
+            let rows = &of_label[label as usize];
             let start = rows.partition_point(|&other| other < row.saturating_sub(reach));
             let end = rows.partition_point(|&other| other <= row.saturating_add(reach));
-            inside += (end - start) as u64;
-            all += rows.len() as u64;
+            nearby += (end - start - 1) as u64;
+            all += rows.len() as u64 - 1;
+        }
+        (nearby, all)
+    };
+    let (mut nearby, mut all) = (0, 0);
+    for (in_window, with_label) in (0..rows).map(with_its_labels) {
+        nearby += in_window;
+        all += with_label;
+    }
+    if all == 0 || nearby * 4 > all {
+        return 0;
+    }
+    let (mut found, mut expected, mut variance) = (0.0, 0.0, 0.0);
+    for index in 0..nearest.len() {
+        let (row, neighbors) = nearest.get(index);
+        let labels = among.labels(row);
+        let shares = |other: u32| among.labels(other).iter().any(|label| labels.contains(label));
+        let mut ranked = neighbors.ranked().map(|(_, _, neighbor)| neighbor.row);
+        let (nearby, all) = with_its_labels(row);
+        if let Some(other) = ranked.find(|&other| shares(other)) {
+            let share = nearby as f64 / all.max(1) as f64;
+            found += if row.abs_diff(other) <= reach { 1.0 } else { 0.0 };
+            expected += share;
+            variance += share * (1.0 - share);
         }
     }
-    if all > 0 && inside * 4 <= all { reach } else { 0 }
+    let more = found > 1.5 * expected && found - expected > 4.0 * libm::sqrt(variance);
+    if more { reach } else { 0 }
+}
+
+/// The nearest neighbors of up to 4,000 documents, evenly spaced, for [`window`].
+///
+/// # Errors
+/// If the queries do not match the engine's rows.
+pub fn nearest<'q>(
+    engine: &dyn Search,
+    queries: impl Into<QueryRows<'q>>,
+    exclusion: Exclusion<'_>,
+) -> Result<LeaveOneOut, SearchError> {
+    let queries = queries.into();
+    let k = NonZeroUsize::MIN.saturating_add(9);
+    LeaveOneOut::search(engine, queries, &spaced(queries.rows()), k, exclusion, &|_| ())
+}
+
+/// Up to about 4,000 row numbers, evenly spaced.
+fn spaced(rows: usize) -> Vec<u32> {
+    (0u32..).take(rows).step_by((rows / 4_000).max(1)).collect()
 }
 
 /// The cosine above which documents are near-duplicates, estimated from the data; `None` if there
@@ -296,10 +360,7 @@ pub fn near_limit<'q>(
     queries: impl Into<QueryRows<'q>>,
 ) -> Result<Option<f32>, SearchError> {
     let queries = queries.into();
-    let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
-    let step = (rows.len() / 4_000).max(1);
-    let sample: Vec<u32> = rows.into_iter().step_by(step).collect();
-    let one = NonZeroUsize::MIN;
+    let (one, sample) = (NonZeroUsize::MIN, spaced(queries.rows()));
     let found = LeaveOneOut::search(engine, queries, &sample, one, Exclusion::default(), &|_| ())?;
     let best = (0..found.len()).map(|index| found.get(index).1).filter(|best| !best.is_empty());
     Ok(valley(best.map(Voters::best_similarity)))

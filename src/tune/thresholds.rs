@@ -45,17 +45,6 @@ impl Tally {
 /// that they were learned from.
 pub const FOLDS: usize = 5;
 
-/// The fold of a document: eight stretches per fold, because adjacent documents are alike.
-///
-/// ```
-/// use classify::tune::{FOLDS, fold};
-/// assert_eq!((fold(0, 400), fold(9, 400), fold(10, 400)), (0, 0, 1));
-/// assert_eq!(fold(399, 400), FOLDS - 1);
-/// ```
-pub fn fold(document: usize, documents: usize) -> usize {
-    document * FOLDS * 8 / documents.max(1) % FOLDS
-}
-
 /// The score of a label in a document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {

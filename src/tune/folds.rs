@@ -103,7 +103,9 @@ mod tests {
         let together = folds(&among, &kin, 4);
         assert!((0..2_300).all(|row| together[row] == together[row + 700]));
         let mut counts = [0; 4];
-        together.iter().for_each(|&fold| counts[usize::from(fold)] += 1);
+        for fold in together {
+            counts[usize::from(fold)] += 1;
+        }
         assert!(counts.iter().all(|&count| count > 600), "{counts:?}");
     }
 }

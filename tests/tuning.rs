@@ -7,6 +7,7 @@
     reason = "a test may panic, and its numbers are small"
 )]
 
+use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -260,7 +261,8 @@ fn windows_where_order_is_time() {
             let (label, event) = (label(number), event(number));
             let mut text = format!("event{event} happened{event} ");
             for _ in 0..8 {
-                text += &format!("of{label}word{} common{} ", random.below(40), random.below(60));
+                let (word, common) = (random.below(40), random.below(60));
+                write!(text, "of{label}word{word} common{common} ").unwrap();
             }
             document(number, Content::Text(text), vec![format!("label{label}")])
         };

@@ -309,7 +309,7 @@ pub struct ReadOptions {
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
-    /// The threads that parse files with a record a line (JSONL, fastText, plain, svmlight, LYRL2004 vectors). `None`: the thread
+    /// The threads that parse files with a record a line (JSONL, fastText, plain, svmlight, LYRL2004 vectors), CSV and TSV. `None`: the thread
     /// that reads. The documents and errors are the same. Streams that are no files are parsed by the thread that reads, as they come.
     pub threads: Option<Threads>,
 }

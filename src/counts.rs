@@ -222,16 +222,20 @@ impl Counts {
             let size = batch.len().div_ceil(shards.len());
             let count = || {
                 let start = Instant::now();
+                // Every shard gets a piece, though the last ones may be empty.
+                let piece = |index: usize| {
+                    let start = (index * size).min(batch.len());
+                    &batch[start..(start + size).min(batch.len())]
+                };
                 let counted: Vec<Result<(), CorpusError>> = shards
                     .par_iter_mut()
-                    .zip(batch.par_chunks(size))
-                    .map(|(shard, piece)| shard.count(piece))
+                    .enumerate()
+                    .map(|(index, shard)| shard.count(piece(index)))
                     .collect();
                 analyzing.add(batch.len() as u64, start);
                 counted
             };
             let keep_headers = || batch.iter().for_each(|document| headers.push(document));
-            // Reading can wait for the threads, so it is done by none of them.
             // Reading can wait for the threads, so it is done by none of them.
             let (next, (counted, ())) = thread::scope(|scope| {
                 let reader = thread::Builder::new().name("read".to_owned());

@@ -361,7 +361,8 @@ impl Trainer {
             labels: model.training_labels(),
         };
         let cosine = settings.weighting.is_cosine();
-        let excluded = Excluded::find(&training, cosine, tuning.near_duplicates, on_event)?;
+        let excluded =
+            Excluded::find(&training, cosine, tuning.near_duplicates, Vec::new(), on_event)?;
         // The model does not record how many terms were dropped, so unknown terms set no limit.
         let unknown = |_: u32| 0.0;
         let learnt =
@@ -520,7 +521,6 @@ impl Trainer {
         } else {
             self.excluded(&counts, &start, tuning, on_event)?
         };
-        excluded.groups = counts.groups().to_vec();
         let (features, counts, steps) = if tuning.features && !alone {
             let sample = sample(counts.documents(), tuning.sample);
             let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
@@ -559,8 +559,8 @@ impl Trainer {
         let prepared = self.prepared(&weighted, features.weighting, part.as_ref())?;
         let training = prepared.rows(labels, self.options.dense_share);
         if alone {
-            let found = Excluded::find(&training, false, tuning.near_duplicates, on_event)?;
-            excluded = Excluded { groups: excluded.groups, ..found };
+            let groups = counts.groups().to_vec();
+            excluded = Excluded::find(&training, false, tuning.near_duplicates, groups, on_event)?;
         }
         let unknown = |row: u32| counts.unknown_share(row as usize);
         let learnt =
@@ -596,7 +596,8 @@ impl Trainer {
         let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
         let training = TrainingRows { terms: Some(view), vectors: None, share: None, labels };
         let cosine = start.weighting.is_cosine();
-        Excluded::find(&training, cosine, tuning.near_duplicates, on_event)
+        let groups = counts.groups().to_vec();
+        Excluded::find(&training, cosine, tuning.near_duplicates, groups, on_event)
     }
 
     /// Counts a corpus and adds the ancestors of its labels.

@@ -302,6 +302,10 @@ fn thinned(ks: &[usize], most: usize) -> Vec<usize> {
     left
 }
 
+/// The values of k of a vote are shared by threads as long as these have at most so many scores of
+/// labels in total, which take about 5 GiB.
+const SLOTS: usize = 1 << 26;
+
 /// A grid, and the votes of left-out documents on which it is evaluated.
 struct Revoting<'a> {
     grid_search: GridSearch<'a>,
@@ -328,8 +332,9 @@ impl<'a> Revoting<'a> {
 
     /// The trials of these votes, each for its values of k (increasing); in their order.
     fn trials(&self, votes: &[(VoteWeight, Vec<usize>)], rules: Rules) -> Vec<Trial> {
-        // Several threads share the values of k of one vote.
+        // Several threads share the values of k of one vote, if that takes little memory.
         let pieces = self.threads.count().div_ceil(votes.len().max(1));
+        let pieces = pieces.min(SLOTS / self.grid_search.slots().max(1)).max(1);
         let tasks: Vec<(VoteWeight, &[usize])> = votes
             .iter()
             .flat_map(|(weight, ks)| {

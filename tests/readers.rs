@@ -4,12 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use classify::analyze::AnalyzerSpec;
 use classify::corpus::preset::Preset;
 use classify::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
     encoding_for_label,
 };
+use classify::counts::{Counts, Fields, Input, TermLimits};
+use classify::model::InputSpec;
 use classify::threads::Threads;
+use classify::tune::Weighted;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
     Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()
@@ -303,6 +307,8 @@ fn threads_read_what_one_reads() {
             [&gz_of(&[&bytes[..3_000], &b"y ".repeat(400_000)].concat())[..], b"no gzip"].concat(),
             gz[..gz.len() / 2].to_vec(),
             gz,
+            // Lines that end with CR alone, which only CSV and TSV take for ends.
+            [header.as_bytes(), &b"1,two,a\r".repeat(100_000), b"2,two,b"].concat(),
         ];
         for (number, file) in files.iter().enumerate() {
             let path = folder.path().join(format!("{}-{number}", format.name()));
@@ -333,6 +339,34 @@ fn lines_of_csv_records() {
         let options = ReadOptions { format: Some(Format::Csv), ..default() };
         let error = read(text.as_bytes(), &options).unwrap_err();
         assert_eq!(error.place.line, Some(7), "{error}");
+    }
+}
+
+/// Batches end at a number of bytes: some have fewer documents than there are threads.
+#[test]
+fn a_long_document_among_short_ones() {
+    let mut documents = Vec::new();
+    for number in 0..300 {
+        let long = if number % 100 == 0 { 900_000 } else { 1 };
+        let text = format!("first{number} {}", "word ".repeat(long));
+        let label = format!("label{}", number % 7);
+        documents.push(format!("{{\"text\": \"{text}\", \"label\": \"{label}\"}}"));
+    }
+    let text = documents.join("\n");
+    let rows = |threads: usize| {
+        let threads = Threads::new(threads.try_into().unwrap()).unwrap();
+        let mut corpus = Corpus::from_bytes("lines", text.clone().into_bytes(), default()).unwrap();
+        let input = Input::new(&InputSpec::Text(AnalyzerSpec::default()), &Fields::Whole);
+        let limits = TermLimits::default();
+        let counts = Counts::read(&mut corpus, &input, limits, false, &threads, &|_| ()).unwrap();
+        let ltc = "ltc".parse().unwrap();
+        let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
+        let rows = weighted.documents();
+        (rows.indices().to_vec(), rows.data().to_vec())
+    };
+    let one = rows(1);
+    for threads in [2, 4, 64] {
+        assert!(rows(threads) == one, "{threads} threads");
     }
 }
 

@@ -316,6 +316,10 @@ mod tests {
                     cuts += 1;
                 }
             }
+            if let Some(end) = Quotes::new(b',', 1).last_end(&text, |_| ()) {
+                let parts = [records(&text[..end]), records(&text[end..])].concat();
+                assert_eq!(parts, whole, "{:?} cut at {end}", String::from_utf8_lossy(&text));
+            }
             assert_eq!(begins, whole.len(), "{:?}", String::from_utf8_lossy(&text));
         }
         assert!(cuts > 2_000, "{cuts}");

@@ -342,7 +342,7 @@ impl Cutter {
                     break;
                 }
                 if block.len() as u64 > self.max_record {
-                    // Who parses this block fails there.
+                    // Who parses this block fails there: it has no end of a record.
                     self.ended = true;
                     break;
                 }
@@ -454,14 +454,18 @@ impl Quotes {
         self.state == QuoteState::Quoted
     }
 
-    /// Reads on, and tells the line of every record that begins; returns the end of the last record
-    /// whose line feed is among these bytes.
+    /// Reads on, and tells the line of every record that begins. Returns the end of the last record that
+    /// ends among these bytes: after its line feed, or, if a carriage return ends it, before the next
+    /// record.
     pub(super) fn last_end(&mut self, bytes: &[u8], mut begins: impl FnMut(u64)) -> Option<usize> {
         use QuoteState::{AfterQuote, FieldBegins, Quoted, RecordBegins, Unquoted};
         let mut last = None;
         for (at, &byte) in bytes.iter().enumerate() {
             if self.state == RecordBegins && !matches!(byte, b'\n' | b'\r') {
                 begins(self.line);
+                if at > 0 {
+                    last = Some(at);
+                }
             }
             self.state = match (self.state, byte) {
                 (Quoted, b'"') => AfterQuote,

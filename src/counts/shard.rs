@@ -198,9 +198,9 @@ pub(super) struct Merged {
 /// A term that is not in the vocabulary.
 const DROPPED: u32 = u32::MAX;
 
-/// Merges the shards of all batches: each batch has a piece in every shard, except that the last
-/// shards may lack the last pieces. The pieces are renumbered and moved on all threads; each is
-/// freed as soon as it has been moved.
+/// Merges the shards. Each has a piece of every batch, maybe an empty one: the order of the documents
+/// is that of the batches, then of the shards. The pieces are renumbered and moved on all threads;
+/// each is freed as soon as it has been moved.
 pub(super) fn merge(
     mut shards: Vec<Shard<'_>>,
     documents: usize,

@@ -118,6 +118,7 @@ impl Excluded {
         training: &TrainingRows<'_>,
         cosine: bool,
         limit: NearDuplicateLimit,
+        groups: Vec<u32>,
         on_event: OnEvent<'_>,
     ) -> Result<Self, SearchError> {
         // Texts tell near-duplicates better than their dense vectors, most of which are similar.
@@ -129,7 +130,7 @@ impl Excluded {
             }
             (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
         };
-        let mut excluded = Self { above, ..Self::default() };
+        let mut excluded = Self { above, groups, ..Self::default() };
         if let (Some(limit), Some(view)) = (above, view) {
             excluded.near = NearDuplicates::search(view.engine, view.queries, limit)?;
             let documents = excluded.near.documents();

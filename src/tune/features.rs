@@ -218,6 +218,8 @@ struct Counted {
 }
 
 impl Counted {
+    /// Computed at the first call, which must not be one of several at the same time: see
+    /// [`GreedySearch::left_out`].
     fn worths(&self, criterion: Criterion, left_out: usize, threads: &Threads) -> &Worths {
         self.worths[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
             let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
@@ -389,7 +391,7 @@ impl GreedySearch<'_, '_> {
         values.extend(self.figures.map(|(first, _)| value(first)));
         values.sort_by(|a, b| b.total_cmp(a));
         let least = values.first().map_or(0.0, |best| best - CLOSE);
-        let least = values.get(MOST - 1).map_or(least, |&fourth| least.max(fourth));
+        let least = values.get(MOST - 1).map_or(least, |&last| least.max(last));
         let (mut left, mut first_figures) = (Vec::new(), Vec::new());
         for (contestant, trial) in open.into_iter().zip(on_first) {
             if few || self.figures.is_none() || value(trial.figures) >= least {
@@ -437,9 +439,26 @@ impl GreedySearch<'_, '_> {
         };
         let entries = counted.iter().map(|counted| counted.counts.entries()).max().unwrap_or(0);
         let together = if setup.engines.is_gpu() { 1 } else { (ENTRIES / entries.max(1)).max(1) };
+        let threads = setup.engines.threads();
+        if together == 1 || threads.count() == 1 {
+            return contestants.iter_mut().map(try_one).collect();
+        }
+        // What several contestants need is computed before: one that waits for it while its threads
+        // try another, which waits for the same, would wait forever.
+        for contestant in &*contestants {
+            let Features { weighting, selection, .. } = &contestant.features;
+            let counted = &counted[contestant.counted];
+            for left_out in folds.clone() {
+                if let Some(selection) = selection {
+                    let _ = counted.worths(selection.criterion, left_out, threads);
+                }
+                if counted.counts.needs_worths(*weighting) {
+                    let _ = counted.worths(Criterion::Chi2, left_out, threads);
+                }
+            }
+        }
         let mut tried = Vec::new();
         for contestants in contestants.chunks_mut(together) {
-            let threads = setup.engines.threads();
             let results = || contestants.par_iter_mut().map(try_one).collect();
             let results: Result<Vec<Trial>, SearchError> = threads.run(results);
             tried.extend(results?);

@@ -67,18 +67,26 @@ pub(super) fn kin(exclusion: Exclusion<'_>, rows: usize) -> Vec<u32> {
     if !exclusion.groups.is_empty() {
         return exclusion.groups.to_vec();
     }
-    let mut kin: Vec<u32> = (0u32..).take(rows).collect();
-    for row in 0..rows {
-        if exclusion.in_time_order {
-            kin[row] = u32::try_from(row * STRETCHES / rows).unwrap_or(0);
-        } else if let Some(near) = exclusion.near
-            && let Some(&first) = near.of(kin[row]).first()
-            && (first as usize) < row
-        {
-            kin[row] = kin[first as usize];
+    if exclusion.in_time_order {
+        let stretch = |row| u32::try_from(row * STRETCHES / rows).unwrap_or(0);
+        return (0..rows).map(stretch).collect();
+    }
+    // Every set of near-duplicates of near-duplicates has its first document as its root.
+    let mut above: Vec<u32> = (0u32..).take(rows).collect();
+    let root = |above: &mut Vec<u32>, mut row: u32| {
+        while above[row as usize] != row {
+            above[row as usize] = above[above[row as usize] as usize];
+            row = above[row as usize];
+        }
+        row
+    };
+    for row in (0u32..).take(rows) {
+        for &other in exclusion.near.map_or(&[][..], |near| near.of(row)) {
+            let (one, other) = (root(&mut above, row), root(&mut above, other));
+            above[one.max(other) as usize] = one.min(other);
         }
     }
-    kin
+    (0u32..).take(rows).map(|row| root(&mut above, row)).collect()
 }
 
 #[cfg(test)]

@@ -330,6 +330,11 @@ impl<'a> GridSearch<'a> {
         workspace.count.figures()
     }
 
+    /// The number of scores: pairs of a document and a label of its neighbors.
+    pub(super) fn slots(&self) -> usize {
+        self.labels.len()
+    }
+
     /// What the decision of a trial learns from these neighbors, and its figures: each fold is
     /// decided with what the other folds teach.
     pub(super) fn learn(&self, trial: &Trial) -> (Decision, Figures) {

@@ -498,3 +498,26 @@ fn features_by_halves() {
     }
     assert_eq!(tuned(3).features, report.features);
 }
+
+/// Trials that need the values of the same terms run beside each other without waiting for themselves.
+#[test]
+fn trials_beside_each_other() {
+    let mut documents = corpus(1_300, false);
+    // So many terms that their values are computed by several threads.
+    for (number, document) in documents.iter_mut().enumerate() {
+        if let Content::Text(text) = &mut document.content {
+            write!(text, "own{} of{}", number / 2, number % 650).unwrap();
+        }
+    }
+    let tuned = |threads: usize| {
+        let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+        let options =
+            TrainOptions { tuning: Some(TuneOptions::default()), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let mut documents = documents.iter().cloned().map(Ok);
+        let result = trainer.train(&mut documents, "documents", &|_| ()).unwrap();
+        assert!(result.model.settings().counts.terms > 500);
+        result.tuning.unwrap().features
+    };
+    assert_eq!(tuned(8), tuned(1));
+}

@@ -499,7 +499,7 @@ fn features_by_halves() {
     assert_eq!(tuned(3).features, report.features);
 }
 
-/// Trials that need the values of the same terms run beside each other without waiting for themselves.
+/// Trials that run beside each other give the steps of one thread.
 #[test]
 fn trials_beside_each_other() {
     let mut documents = corpus(1_300, false);

@@ -45,8 +45,8 @@ use crate::select::Selection;
 use crate::stages::Stage;
 use crate::tfidf::Weighting;
 use crate::tune::{
-    FeatureError, Features, Grid, Objective, Step, TrialSetup, Trials, TuningReport, Weighted,
-    tune_features,
+    Counted, FeatureError, Features, Grid, Objective, Step, TrialSetup, Trials, TuningReport,
+    Weighted, tune_features,
 };
 use crate::vote::Vote;
 
@@ -56,7 +56,7 @@ mod votes;
 pub use dense::{DenseOptions, DenseSource};
 
 use dense::{GivenVectors, Terms};
-use votes::{Excluded, Learnt, TrainingRows, View};
+use votes::{ByFold, Excluded, Learnt, TrainingRows, View};
 
 /// A stream of documents.
 pub type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
@@ -353,6 +353,7 @@ impl Trainer {
         let vectors = dense.map(|dense| self.engines.dense(dense)).transpose()?;
         let training = TrainingRows {
             terms: terms.as_deref().map(|engine| View { engine, queries: (&*rows).into() }),
+            by_fold: None,
             vectors: vectors
                 .as_deref()
                 .zip(dense)
@@ -521,7 +522,7 @@ impl Trainer {
         } else {
             self.excluded(&counts, &start, tuning, on_event)?
         };
-        let (features, counts, steps) = if tuning.features && !alone {
+        let (features, counted, steps) = if tuning.features && !alone {
             let sample = sample(counts.documents(), tuning.sample);
             let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
             let free = tuning.free.for_corpus(&settings.input, &counts);
@@ -537,36 +538,50 @@ impl Trainer {
                 recount: &mut recount,
                 progress: &mut |step| on_event(Event::Step { step, objective: tuning.objective }),
             };
-            tune_features(&mut trials, start, free)?
+            tune_features(&mut trials, start, counts, free)?
         } else {
-            let counts = match start.selection {
-                Some(selection) => counts.select(selection, threads),
-                None => counts,
-            };
-            (start, counts, Vec::new())
+            (start, Counted::new(counts, excluded.exclusion()), Vec::new())
         };
-        let weighted = Weighted::new(&counts, &features.fields, features.weighting, threads);
-        if let Some(analyzer) = features.analyzer {
-            settings.input = InputSpec::Text(analyzer);
+        if let Some(analyzer) = &features.analyzer {
+            settings.input = InputSpec::Text(analyzer.clone());
         }
-        let (rows, vocabulary) = (weighted.documents().view(), &counts.vocabulary);
-        let terms = Terms { rows, vocabulary, input: &settings.input };
-        let dense = self.options.dense.as_ref();
-        let part = dense.map(|dense| self.dense_part(dense, given, terms, name, on_event));
-        let part = part.transpose()?;
-        let sizes = counts.label_sizes();
-        let labels = counts.training_labels(&sizes);
-        let prepared = self.prepared(&weighted, features.weighting, part.as_ref())?;
-        let training = prepared.rows(labels, self.options.dense_share);
-        if alone {
-            let groups = counts.groups().to_vec();
-            excluded = Excluded::find(&training, false, tuning.near_duplicates, groups, on_event)?;
-        }
-        let unknown = |row: u32| counts.unknown_share(row as usize);
-        let learnt =
-            self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
+        let selected = |counted: Counted| match features.selection {
+            Some(selection) => counted.into_counts().select(selection, threads),
+            None => counted.into_counts(),
+        };
+        let (learnt, counts, part) = if self.options.dense.is_none() {
+            let sizes = counted.counts().label_sizes();
+            let labels = counted.counts().training_labels(&sizes);
+            let by_fold = ByFold { counted: &counted, features: &features, engines: &self.engines };
+            let training = TrainingRows::by_fold(by_fold, labels);
+            let unknown = |row: u32| counted.counts().unknown_share(row as usize);
+            let learnt =
+                self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
+            (learnt, selected(counted), None)
+        } else {
+            let counts = selected(counted);
+            let weighted = Weighted::new(&counts, &features.fields, features.weighting, threads);
+            let (rows, vocabulary) = (weighted.documents().view(), &counts.vocabulary);
+            let terms = Terms { rows, vocabulary, input: &settings.input };
+            let dense = self.options.dense.as_ref();
+            let part = dense.map(|dense| self.dense_part(dense, given, terms, name, on_event));
+            let part = part.transpose()?;
+            let sizes = counts.label_sizes();
+            let labels = counts.training_labels(&sizes);
+            let prepared = self.prepared(&weighted, features.weighting, part.as_ref())?;
+            let training = prepared.rows(labels, self.options.dense_share);
+            if alone {
+                let groups = counts.groups().to_vec();
+                let limit = tuning.near_duplicates;
+                excluded = Excluded::find(&training, false, limit, groups, on_event)?;
+            }
+            let unknown = |row: u32| counts.unknown_share(row as usize);
+            let learnt =
+                self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
+            drop(prepared);
+            (learnt, counts, part)
+        };
         let Learnt { decision, report, calibration, abstention } = learnt;
-        drop(prepared);
         let settings = TrainSettings {
             fields: features.fields,
             weighting: features.weighting,
@@ -594,7 +609,7 @@ impl Trainer {
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
         let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
-        let training = TrainingRows { terms: Some(view), vectors: None, share: None, labels };
+        let training = TrainingRows { terms: Some(view), by_fold: None, vectors: None, share: None, labels };
         let cosine = start.weighting.is_cosine();
         let groups = counts.groups().to_vec();
         Excluded::find(&training, cosine, tuning.near_duplicates, groups, on_event)

@@ -18,6 +18,7 @@ use crate::decide::{Decision, Rule, ThresholdRule, decide, margin};
 use crate::threads::Threads;
 use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, vote_with};
 
+mod counted;
 mod features;
 mod folds;
 mod neighbors;
@@ -25,9 +26,8 @@ mod report;
 mod grid_search;
 mod thresholds;
 
-pub use features::{
-    FeatureError, Features, Free, Recount, Step, TrialSetup, Trials, Weighted, tune_features,
-};
+pub use counted::{Counted, Features, LeaveOutSearch, Weighted};
+pub use features::{FeatureError, Free, Recount, Step, TrialSetup, Trials, tune_features};
 pub use folds::folds;
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, window};
 pub use report::{TuningReport, TuningSummary};

@@ -12,11 +12,11 @@ use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
 use crate::dense::{DensePart, Vectors};
 use crate::model::InputSpec;
-use crate::search::{QueryRows, Search, SearchError};
+use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::tune::{
-    Exclusion, Free, Grid, LeaveOneOut, NearDuplicates, Rules, Step, TuningReport, Weighted,
-    abstention, calibrate, learn, near_limit, nearest, tune_votes, window,
+    Counted, Exclusion, FOLDS, Features, Free, Grid, LeaveOneOut, LeaveOutSearch, NearDuplicates,
+    Rules, Step, TuningReport, Weighted, abstention, calibrate, learn, near_limit, nearest, tune_votes, window,
 };
 use crate::vote::TrainingLabels;
 
@@ -27,17 +27,32 @@ pub(super) struct View<'a> {
     pub(super) queries: QueryRows<'a>,
 }
 
+/// Counted documents, to be searched with the terms that each fold's other documents tell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByFold<'a> {
+    pub(super) counted: &'a Counted,
+    pub(super) features: &'a Features,
+    pub(super) engines: &'a Engines,
+}
+
 /// Training rows to be searched among themselves: by terms, by dense vectors, or both.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrainingRows<'a> {
     pub(super) terms: Option<View<'a>>,
+    /// The rows to be searched by terms if they depend on the fold.
+    pub(super) by_fold: Option<ByFold<'a>>,
     pub(super) vectors: Option<View<'a>>,
     /// The share of the neighbors by vectors in the votes, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
 }
 
-impl TrainingRows<'_> {
+impl<'a> TrainingRows<'a> {
+    /// Rows to be searched by terms alone.
+    pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
+        Self { terms: None, by_fold: Some(by_fold), vectors: None, share: None, labels }
+    }
+
     /// The leave-one-out neighbors of all rows, with a share of those by vectors.
     fn leave_one_out(
         &self,
@@ -47,6 +62,10 @@ impl TrainingRows<'_> {
         progress: &dyn Fn(u64),
     ) -> Result<LeaveOneOut, SearchError> {
         let rows: Vec<u32> = (0u32..).take(self.labels.weights.len()).collect();
+        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+            let search = LeaveOutSearch { k, exclusion, engines, progress };
+            return counted.left_out(features, &rows, 0..FOLDS, &search);
+        }
         let search = |View { engine, queries }: View<'_>| {
             LeaveOneOut::search(engine, queries, &rows, k, exclusion, progress)
         };
@@ -86,7 +105,7 @@ impl Prepared<'_> {
             let queries = self.queries.as_ref().unwrap_or(part.vectors());
             View { engine, queries: queries.view().into() }
         });
-        TrainingRows { terms, vectors, share, labels }
+        TrainingRows { terms, by_fold: None, vectors, share, labels }
     }
 }
 

@@ -4,108 +4,26 @@
 //! The search is greedy: one dimension after the other, keeping the best value of each; then once
 //! more, because the best weighting changes when terms are dropped. Each trial weights all training
 //! documents, searches the neighbors of left-out documents and re-votes a coarse grid. Most changes
-//! are dropped after a quarter of the sample: those that are clearly worse there than the best
+//! are dropped after a fifth of the sample: those that are clearly worse there than the best
 //! (successive halving, with two steps).
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 use crate::analyze::{AnalyzerSpec, NgramRange, Stemmer, stop_words};
 use crate::corpus::CorpusError;
 use crate::counts::{Counts, Fields};
-use crate::matrix::{Csr, csr};
 use crate::search::{Engines, SearchError};
-use crate::select::{Criterion, Postings, Selection, Worths};
-use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
-use crate::threads::Threads;
-use crate::vote::TrainingLabels;
+use crate::select::{Criterion, Selection};
+use crate::tfidf::Weighting;
 
-use super::folds::kin;
+use super::counted::{Counted, Features, LeaveOutSearch};
 use super::neighbors::{Exclusion, LeaveOneOut};
+use super::thresholds::FOLDS;
 use super::{Figures, Grid, Trial, tune_votes};
-
-/// Training documents as weighted rows and as queries.
-#[derive(Debug)]
-pub struct Weighted {
-    documents: Arc<Csr>,
-    queries: Option<Arc<Csr>>,
-}
-
-impl Weighted {
-    /// Weights counted documents.
-    ///
-    /// # Panics
-    /// Never: counts are valid by construction.
-    pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting, threads: &Threads) -> Self {
-        let weights = counts.all_term_weights(weighting, threads);
-        Self::by(counts, fields, weighting, &weights, None, threads)
-    }
-
-    /// The same with the weights of terms, and only of the terms in `kept`, if given.
-    fn by(
-        counts: &Counts,
-        fields: &Fields,
-        weighting: Weighting,
-        weights: &[f64],
-        kept: Option<&[bool]>,
-        threads: &Threads,
-    ) -> Self {
-        let columns = counts.vocabulary.len();
-        let rows = counts.rows(&fields.boosts(), kept);
-        let terms = TermWeights { idf: weights, mean_length: rows.mean_length() };
-        let weigh = |side, mut rows: RawRows| {
-            weighting.weigh_rows(side, &mut rows, terms, threads);
-            Arc::new(
-                csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"),
-            )
-        };
-        let queries = (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone()));
-        Self { documents: weigh(Side::Document, rows), queries }
-    }
-
-    /// The rows to search in.
-    pub fn documents(&self) -> &Arc<Csr> {
-        &self.documents
-    }
-
-    /// The rows as queries.
-    pub fn queries(&self) -> &Arc<Csr> {
-        self.queries.as_ref().unwrap_or(&self.documents)
-    }
-
-    /// The leave-one-out neighbors of `rows`.
-    ///
-    /// # Errors
-    /// If the rows cannot be indexed.
-    pub fn leave_one_out(
-        &self,
-        rows: &[u32],
-        k: NonZeroUsize,
-        exclusion: Exclusion<'_>,
-        engines: &Engines,
-        progress: &dyn Fn(u64),
-    ) -> Result<LeaveOneOut, SearchError> {
-        let engine = engines.engine(&self.documents)?;
-        let queries = self.queries().view();
-        LeaveOneOut::search(&*engine, queries, rows, k, exclusion, progress)
-    }
-}
-
-/// The settings that determine the vectors of documents.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Features {
-    /// How text becomes terms; `None`: the documents are given as vectors.
-    pub analyzer: Option<AnalyzerSpec>,
-    /// The fields and their boosts.
-    pub fields: Fields,
-    /// How counts become weights.
-    pub weighting: Weighting,
-    /// Which terms are kept.
-    pub selection: Option<Selection>,
-}
 
 /// Which features may be changed.
 #[expect(clippy::struct_excessive_bools, reason = "five dimensions, each free or not")]
@@ -183,12 +101,6 @@ impl std::fmt::Debug for Trials<'_> {
     }
 }
 
-/// The number of folds of the sample. Terms are selected and weighted without the labels of the
-/// left-out documents, which would make rare terms look better than they are: for each fold, by the
-/// labels of the documents outside it. The first fold also decides which changes are worth trying
-/// on the whole sample.
-const FOLDS: usize = 4;
-
 /// A change is kept if it improves the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
 /// A change is tried on the whole sample if it is at most this much worse than the best on the
@@ -197,35 +109,28 @@ const CLOSE: f64 = 0.01;
 /// The number of changes of one dimension that are tried on the whole sample.
 const MOST: usize = 16;
 /// The first fold decides only if it has at least this many documents.
-const FEWEST: usize = 500;
+const FEWEST: usize = 400;
 /// How many times all dimensions are searched.
 const ROUNDS: usize = 2;
 /// Trials run together as long as their rows have at most this many entries in total, which keeps
 /// their memory below about 1 GiB.
 const ENTRIES: usize = 1 << 25;
 
-/// Counted documents, and what is computed from them once.
-struct Counted {
+/// How documents become terms.
+#[derive(Debug, PartialEq)]
+struct Terms {
     analyzer: Option<AnalyzerSpec>,
     fields: Fields,
-    counts: Counts,
-    /// The fold of each document.
-    folds: Arc<[u8]>,
-    postings: OnceLock<Postings>,
-    /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
-    /// and by information gain.
-    worths: [[OnceLock<Worths>; FOLDS]; 2],
 }
 
-impl Counted {
-    /// Computed at the first call, which must not be one of several at the same time: see
-    /// [`GreedySearch::left_out`].
-    fn worths(&self, criterion: Criterion, left_out: usize, threads: &Threads) -> &Worths {
-        self.worths[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
-            let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
-            let tells = |row: u32| usize::from(self.folds[row as usize]) != left_out;
-            self.counts.worths(postings, criterion, threads, &tells)
-        })
+impl Terms {
+    fn of(features: &Features) -> Self {
+        // The boost is applied later, so fields are counted separately once.
+        let fields = match features.fields {
+            Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
+            ref fields => fields.clone(),
+        };
+        Self { analyzer: features.analyzer.clone(), fields }
     }
 }
 
@@ -240,12 +145,6 @@ struct Contestant {
 }
 
 impl TrialSetup<'_> {
-    /// The documents of the sample in some folds.
-    fn sample(&self, counted: &Counted, folds: &Range<usize>) -> Vec<u32> {
-        let is_in = |&row: &u32| folds.contains(&usize::from(counted.folds[row as usize]));
-        self.sample.iter().copied().filter(is_in).collect()
-    }
-
     /// The leave-one-out neighbors of the sample's documents in some folds.
     fn neighbors(
         &self,
@@ -253,27 +152,9 @@ impl TrialSetup<'_> {
         features: &Features,
         folds: Range<usize>,
     ) -> Result<LeaveOneOut, SearchError> {
-        let (counts, threads) = (&counted.counts, self.engines.threads());
-        let Features { fields, weighting, selection, .. } = features;
-        let search = |rows: &[u32], worths: Option<&Worths>, kept: Option<&[bool]>| {
-            let weights = counts.term_weights(*weighting, worths);
-            let weighted = Weighted::by(counts, fields, *weighting, &weights, kept, threads);
-            weighted.leave_one_out(rows, self.k_max, self.exclusion, self.engines, &|_| ())
-        };
-        let by_labels = counts.needs_worths(*weighting);
-        if selection.is_none() && !by_labels {
-            return search(&self.sample(counted, &folds), None, None);
-        }
-        let mut found = LeaveOneOut::default();
-        for left_out in folds {
-            let rows = self.sample(counted, &(left_out..left_out + 1));
-            let kept = selection.map(|Selection { criterion, terms }| {
-                counted.worths(criterion, left_out, threads).best(terms)
-            });
-            let worths = by_labels.then(|| counted.worths(Criterion::Chi2, left_out, threads));
-            found.append(&search(&rows, worths, kept.as_deref())?);
-        }
-        Ok(found)
+        let Self { sample, k_max, exclusion, engines, .. } = *self;
+        let search = LeaveOutSearch { k: k_max, exclusion, engines, progress: &|_| () };
+        counted.left_out(features, sample, folds, &search)
     }
 
     /// The best vote on the documents left out so far.
@@ -291,34 +172,36 @@ struct GreedySearch<'t, 'a> {
     /// The figures of the best on the first fold and on the whole sample.
     figures: Option<(Figures, Figures)>,
     /// The counts for each combination of analyzer and fields that was requested.
-    counted: Vec<Counted>,
+    counted: Vec<(Terms, Counted)>,
     steps: Vec<Step>,
     tried: Vec<Features>,
     /// The stemmer for the corpus's language.
     stemmer: Option<Stemmer>,
 }
 
-/// The best features found from `start`, the counts of their documents, and all steps.
+/// The best features found from `start`, with which `counts` were counted; the counts of their
+/// documents, before terms are selected; and all steps.
 ///
 /// # Errors
 /// If the documents cannot be counted or searched.
 pub fn tune_features(
     trials: &mut Trials<'_>,
     start: Features,
+    counts: Counts,
     free: Free,
-) -> Result<(Features, Counts, Vec<Step>), FeatureError> {
+) -> Result<(Features, Counted, Vec<Step>), FeatureError> {
     let fields = start.fields.clone();
+    let counted = Counted::new(counts, trials.setup.exclusion);
     let mut search = GreedySearch {
         trials,
-        best: start,
         figures: None,
-        counted: Vec::new(),
+        stemmer: language(counted.counts()),
+        counted: vec![(Terms::of(&start), counted)],
+        best: start,
         steps: Vec::new(),
         tried: Vec::new(),
-        stemmer: None,
     };
     search.try_out(vec![("as given".to_owned(), search.best.clone())])?;
-    search.stemmer = language(&search.counted[0].counts);
     for _ in 0..ROUNDS {
         if free.weighting {
             search.weightings()?;
@@ -338,36 +221,21 @@ pub fn tune_features(
     }
     let (best, steps) = (search.best.clone(), std::mem::take(&mut search.steps));
     let at = search.count(&best)?;
-    let mut counts = search.counted.swap_remove(at).counts;
-    if let Some(selection) = best.selection {
-        counts = counts.select(selection, search.trials.setup.engines.threads());
-    }
-    Ok((best, counts, steps))
+    let (_, counted) = search.counted.swap_remove(at);
+    Ok((best, counted, steps))
 }
 
 impl GreedySearch<'_, '_> {
     /// The index of the counts for these features; counts if necessary.
     fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
-        // The boost is applied later, so fields are counted separately once.
-        let fields = match features.fields {
-            Fields::FirstLine { .. } => Fields::FirstLine { boost: 1.0 },
-            ref fields => fields.clone(),
-        };
-        let analyzer = features.analyzer.clone();
-        let same = |counted: &Counted| counted.analyzer == analyzer && counted.fields == fields;
-        if let Some(at) = self.counted.iter().position(same) {
+        let terms = Terms::of(features);
+        if let Some(at) = self.counted.iter().position(|(counted, _)| *counted == terms) {
             return Ok(at);
         }
-        let counts = (self.trials.recount)(&analyzer, &fields)?;
+        let counts = (self.trials.recount)(&terms.analyzer, &terms.fields)?;
         // The documents and their labels are always the same.
-        let folds = self.counted.first().map(|counted| Arc::clone(&counted.folds));
-        let folds = folds.unwrap_or_else(|| {
-            let kin = kin(self.trials.setup.exclusion, counts.documents());
-            let sizes = counts.label_sizes();
-            super::folds::folds(&counts.training_labels(&sizes), &kin, FOLDS).into()
-        });
-        let (postings, worths) = (OnceLock::new(), Default::default());
-        self.counted.push(Counted { analyzer, fields, counts, folds, postings, worths });
+        let folds = Arc::clone(self.counted[0].1.folds());
+        self.counted.push((terms, Counted::with_folds(counts, folds)));
         Ok(self.counted.len() - 1)
     }
 
@@ -383,8 +251,7 @@ impl GreedySearch<'_, '_> {
             }
         }
         let value = |figures: Figures| self.trials.setup.grid.objective.of(figures);
-        let few = |counted| self.trials.setup.sample(counted, &(0..1)).len() < FEWEST;
-        let few = self.counted.first().is_none_or(few);
+        let few = self.counted[0].1.in_folds(self.trials.setup.sample, &(0..1)).len() < FEWEST;
         let first = if few { 0..FOLDS } else { 0..1 };
         let on_first = self.left_out(&mut open, first.clone())?;
         let mut values: Vec<f64> = on_first.iter().map(|trial| value(trial.figures)).collect();
@@ -430,14 +297,14 @@ impl GreedySearch<'_, '_> {
     ) -> Result<Vec<Trial>, SearchError> {
         let (setup, counted) = (self.trials.setup, &self.counted);
         let try_one = |contestant: &mut Contestant| {
-            let counted = &counted[contestant.counted];
+            let counted = &counted[contestant.counted].1;
             if !folds.is_empty() {
                 let more = setup.neighbors(counted, &contestant.features, folds.clone())?;
                 contestant.found.append(&more);
             }
-            Ok(setup.trial(&counted.counts, &contestant.found))
+            Ok(setup.trial(counted.counts(), &contestant.found))
         };
-        let entries = counted.iter().map(|counted| counted.counts.entries()).max().unwrap_or(0);
+        let entries = counted.iter().map(|(_, counted)| counted.counts().entries()).max().unwrap_or(0);
         let together = if setup.engines.is_gpu() { 1 } else { (ENTRIES / entries.max(1)).max(1) };
         let threads = setup.engines.threads();
         if together == 1 || threads.count() == 1 {
@@ -447,12 +314,12 @@ impl GreedySearch<'_, '_> {
         // try another, which waits for the same, would wait forever.
         for contestant in &*contestants {
             let Features { weighting, selection, .. } = &contestant.features;
-            let counted = &counted[contestant.counted];
+            let counted = &counted[contestant.counted].1;
             for left_out in folds.clone() {
                 if let Some(selection) = selection {
                     let _ = counted.worths(selection.criterion, left_out, threads);
                 }
-                if counted.counts.needs_worths(*weighting) {
+                if counted.counts().needs_worths(*weighting) {
                     let _ = counted.worths(Criterion::Chi2, left_out, threads);
                 }
             }
@@ -514,7 +381,7 @@ impl GreedySearch<'_, '_> {
         let mut changes = Vec::new();
         for base in bases {
             let at = self.count(&base)?;
-            let terms = self.counted[at].counts.vocabulary.len();
+            let terms = self.counted[at].1.counts().vocabulary.len();
             for count in [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000] {
                 let Some(count) = NonZeroUsize::new(count).filter(|n| n.get() < terms) else {
                     continue;
@@ -573,16 +440,4 @@ fn language(counts: &Counts) -> Option<Stemmer> {
     let best = Stemmer::all().map(|stemmer| (stemmer, share(stemmer)));
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (best.1 >= 1.0).then_some(best.0)
-}
-
-impl Counts {
-    /// The training labels and weights for voting; `sizes` are [`Counts::label_sizes`].
-    pub fn training_labels<'a>(&'a self, sizes: &'a [u32]) -> TrainingLabels<'a> {
-        TrainingLabels {
-            indptr: &self.label_indptr,
-            indices: &self.label_indices,
-            weights: &self.weights,
-            sizes,
-        }
-    }
 }

@@ -1,0 +1,240 @@
+//! Counted training documents as rows to search: weighted with the labels of all documents, or for
+//! each fold without the labels of its documents.
+//!
+//! Terms that are selected or weighted by labels know the labels of the documents that they were
+//! learned from: left out as neighbors alone, these documents look easier than new ones are. So each
+//! fold is left out together: as neighbors one at a time, as teachers of terms all at once.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use crate::analyze::AnalyzerSpec;
+use crate::counts::{Counts, Fields};
+use crate::matrix::{Csr, csr};
+use crate::search::{Engines, SearchError};
+use crate::select::{Criterion, Postings, Selection, Worths};
+use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
+use crate::threads::Threads;
+use crate::vote::TrainingLabels;
+
+use super::folds::{folds, kin};
+use super::neighbors::{Exclusion, LeaveOneOut};
+use super::thresholds::FOLDS;
+
+/// Training documents as weighted rows and as queries.
+#[derive(Debug)]
+pub struct Weighted {
+    documents: Arc<Csr>,
+    queries: Option<Arc<Csr>>,
+}
+
+impl Weighted {
+    /// Weights counted documents.
+    ///
+    /// # Panics
+    /// Never: counts are valid by construction.
+    pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting, threads: &Threads) -> Self {
+        let weights = counts.all_term_weights(weighting, threads);
+        Self::by(counts, fields, weighting, &weights, None, threads)
+    }
+
+    /// The same with the weights of terms, and only of the terms in `kept`, if given.
+    fn by(
+        counts: &Counts,
+        fields: &Fields,
+        weighting: Weighting,
+        weights: &[f64],
+        kept: Option<&[bool]>,
+        threads: &Threads,
+    ) -> Self {
+        let columns = counts.vocabulary.len();
+        let rows = counts.rows(&fields.boosts(), kept);
+        let terms = TermWeights { idf: weights, mean_length: rows.mean_length() };
+        let weigh = |side, mut rows: RawRows| {
+            weighting.weigh_rows(side, &mut rows, terms, threads);
+            Arc::new(
+                csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"),
+            )
+        };
+        let queries = (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone()));
+        Self { documents: weigh(Side::Document, rows), queries }
+    }
+
+    /// The rows to search in.
+    pub fn documents(&self) -> &Arc<Csr> {
+        &self.documents
+    }
+
+    /// The rows as queries.
+    pub fn queries(&self) -> &Arc<Csr> {
+        self.queries.as_ref().unwrap_or(&self.documents)
+    }
+
+    /// The leave-one-out neighbors of `rows`.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub fn leave_one_out(
+        &self,
+        rows: &[u32],
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+        progress: &dyn Fn(u64),
+    ) -> Result<LeaveOneOut, SearchError> {
+        let engine = engines.engine(&self.documents)?;
+        let queries = self.queries().view();
+        LeaveOneOut::search(&*engine, queries, rows, k, exclusion, progress)
+    }
+}
+
+/// The settings that determine the vectors of documents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Features {
+    /// How text becomes terms; `None`: the documents are given as vectors.
+    pub analyzer: Option<AnalyzerSpec>,
+    /// The fields and their boosts.
+    pub fields: Fields,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// Which terms are kept.
+    pub selection: Option<Selection>,
+}
+
+/// How documents are left out.
+#[derive(Clone, Copy)]
+pub struct LeaveOutSearch<'a> {
+    /// The number of neighbors.
+    pub k: NonZeroUsize,
+    /// Documents that are excluded as neighbors.
+    pub exclusion: Exclusion<'a>,
+    /// The engines that search, with their threads.
+    pub engines: &'a Engines,
+    /// Called with the number of documents left out so far.
+    pub progress: &'a dyn Fn(u64),
+}
+
+impl std::fmt::Debug for LeaveOutSearch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaveOutSearch").field("k", &self.k).finish_non_exhaustive()
+    }
+}
+
+/// Counted documents, their folds, and what is computed from them once.
+#[derive(Debug)]
+pub struct Counted {
+    counts: Counts,
+    /// The fold of each document.
+    folds: Arc<[u8]>,
+    postings: OnceLock<Postings>,
+    /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
+    /// and by information gain.
+    worths: [[OnceLock<Worths>; FOLDS]; 2],
+}
+
+impl Counted {
+    /// Deals counted documents to folds.
+    pub fn new(counts: Counts, exclusion: Exclusion<'_>) -> Self {
+        let kin = kin(exclusion, counts.documents());
+        let sizes = counts.label_sizes();
+        let folds = folds(&counts.training_labels(&sizes), &kin, FOLDS).into();
+        Self::with_folds(counts, folds)
+    }
+
+    /// Counted documents in the folds that they are in by another analysis.
+    pub(super) fn with_folds(counts: Counts, folds: Arc<[u8]>) -> Self {
+        Self { counts, folds, postings: OnceLock::new(), worths: Default::default() }
+    }
+
+    /// The counts.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The counts.
+    pub fn into_counts(self) -> Counts {
+        self.counts
+    }
+
+    /// The fold of each document, of [`FOLDS`].
+    pub(super) fn folds(&self) -> &Arc<[u8]> {
+        &self.folds
+    }
+
+    /// How informative terms are, by the labels of the documents outside a fold. Computed at the first
+    /// call, which must not be one of several at the same time.
+    pub(super) fn worths(
+        &self,
+        criterion: Criterion,
+        left_out: usize,
+        threads: &Threads,
+    ) -> &Worths {
+        self.worths[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
+            let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
+            let tells = |row: u32| usize::from(self.folds[row as usize]) != left_out;
+            self.counts.worths(postings, criterion, threads, &tells)
+        })
+    }
+
+    /// Whether the terms of features depend on the labels of documents.
+    pub fn is_told_by_labels(&self, features: &Features) -> bool {
+        features.selection.is_some() || self.counts.needs_worths(features.weighting)
+    }
+
+    /// The documents of some rows in some folds.
+    pub(super) fn in_folds(&self, rows: &[u32], folds: &Range<usize>) -> Vec<u32> {
+        let is_in = |&row: &u32| folds.contains(&usize::from(self.folds[row as usize]));
+        rows.iter().copied().filter(is_in).collect()
+    }
+
+    /// The leave-one-out neighbors of those of `rows` that are in some folds. If the labels of
+    /// documents tell which terms are kept or how much they weigh, each fold's are told by the
+    /// documents outside it, and the neighbors are in the order of folds.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub fn left_out(
+        &self,
+        features: &Features,
+        rows: &[u32],
+        folds: Range<usize>,
+        search: &LeaveOutSearch<'_>,
+    ) -> Result<LeaveOneOut, SearchError> {
+        let LeaveOutSearch { k, exclusion, engines, progress } = *search;
+        let (counts, threads) = (&self.counts, engines.threads());
+        let Features { fields, weighting, selection, .. } = features;
+        let find = |rows: &[u32], worths: Option<&Worths>, kept: Option<&[bool]>, before: u64| {
+            let weights = counts.term_weights(*weighting, worths);
+            let weighted = Weighted::by(counts, fields, *weighting, &weights, kept, threads);
+            let progress = |done| progress(before + done);
+            weighted.leave_one_out(rows, k, exclusion, engines, &progress)
+        };
+        if !self.is_told_by_labels(features) {
+            return find(&self.in_folds(rows, &folds), None, None, 0);
+        }
+        let by_labels = counts.needs_worths(*weighting);
+        let mut found = LeaveOneOut::default();
+        for left_out in folds {
+            let rows = self.in_folds(rows, &(left_out..left_out + 1));
+            let kept = selection.map(|Selection { criterion, terms }| {
+                self.worths(criterion, left_out, threads).best(terms)
+            });
+            let worths = by_labels.then(|| self.worths(Criterion::Chi2, left_out, threads));
+            found.append(&find(&rows, worths, kept.as_deref(), found.len() as u64)?);
+        }
+        Ok(found)
+    }
+}
+
+impl Counts {
+    /// The training labels and weights for voting; `sizes` are [`Counts::label_sizes`].
+    pub fn training_labels<'a>(&'a self, sizes: &'a [u32]) -> TrainingLabels<'a> {
+        TrainingLabels {
+            indptr: &self.label_indptr,
+            indices: &self.label_indices,
+            weights: &self.weights,
+            sizes,
+        }
+    }
+}

@@ -1,516 +1,281 @@
-//! Scores → probabilities: isotonic regression on leave-one-out scores, one curve per label.
+//! Scores → probabilities, and when to abstain.
 //!
-//! A score is a share of the vote; a probability says how often a label with such a score is right.
-//! A curve is the non-decreasing step function closest to the observations (pool adjacent
-//! violators, Ayer et al. 1955; for classifiers Zadrozny and Elkan 2002), with straight lines
-//! between its steps. Labels of fewer than 20 documents share one curve: their own would be chance.
-
-use serde::{Deserialize, Serialize};
+//! A score is a share of the vote; a probability says how often a label with such votes is right. It is
+//! a logistic regression on everything that the votes tell, learned on left-out documents: see
+//! [`Evidence`]. The confidence in an answer is the mean probability of its labels: the share of them
+//! that should be right.
 
 use crate::matrix::Array;
+use crate::vote::{LabelScore, TrainingLabels, Voters};
 
-/// A label that fewer documents have shares the curve of rare labels.
-const RARE: u64 = 20;
+mod abstention;
+mod curves;
+mod logistic;
 
-/// Observations of a score: how many, and how many where the label was right.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
-    /// The score.
-    pub score: f64,
-    /// How many observations there are.
-    pub count: f64,
-    /// In how many of them the label was right.
-    pub right: f64,
-}
+pub use abstention::{Abstention, Answer, ConfidenceLimit, SignalLimits, Signals};
+pub use curves::Curves;
 
-/// A rising curve from scores to probabilities.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Isotonic {
-    /// Scores, rising.
-    scores: Vec<f64>,
-    /// Their probabilities, not falling.
-    probabilities: Vec<f64>,
-}
+use logistic::{Observation, VALUES, dot, fit, logistic};
 
-impl Isotonic {
-    /// The non-decreasing curve of least squares through the observations.
-    ///
-    /// ```
-    /// use classify::calibrate::{Isotonic, Seen};
-    /// let seen = |score, right| Seen { score, count: 1.0, right };
-    /// // The middle two fall: they are pooled.
-    /// let curve = Isotonic::fit(vec![seen(0.1, 0.0), seen(0.4, 1.0), seen(0.6, 0.0), seen(0.9, 1.0)]);
-    /// assert_eq!((curve.at(0.0), curve.at(0.5), curve.at(1.0)), (0.0, 0.5, 1.0));
-    /// assert!((curve.at(0.25) - 0.25).abs() < 1e-12);
-    /// ```
-    pub fn fit(mut seen: Vec<Seen>) -> Self {
-        seen.retain(|seen| seen.count > 0.0);
-        seen.sort_by(|a, b| a.score.total_cmp(&b.score));
-        let mut distinct: Vec<Seen> = Vec::with_capacity(seen.len());
-        for next in seen {
-            match distinct.last_mut().filter(|last| last.score >= next.score) {
-                Some(last) => {
-                    last.count += next.count;
-                    last.right += next.right;
-                }
-                None => distinct.push(next),
-            }
-        }
-        // The first score of each block, and its last score with the sums of the block.
-        let mut blocks: Vec<(f64, Seen)> = Vec::new();
-        for next in distinct {
-            let mut block = (next.score, next);
-            while let Some(&(first, last)) = blocks.last()
-                && last.right * block.1.count >= block.1.right * last.count
-            {
-                block.0 = first;
-                block.1.count += last.count;
-                block.1.right += last.right;
-                blocks.pop();
-            }
-            blocks.push(block);
-        }
-        let mut curve = Self::default();
-        for (first, block) in blocks {
-            let probability = (block.right / block.count).clamp(0.0, 1.0);
-            curve.push(first, probability);
-            if block.score > first {
-                curve.push(block.score, probability);
-            }
-        }
-        curve
-    }
-
-    fn push(&mut self, score: f64, probability: f64) {
-        self.scores.push(score);
-        self.probabilities.push(probability);
-    }
-
-    /// The probability of a score.
-    pub fn at(&self, score: f64) -> f64 {
-        interpolate(&self.scores, &self.probabilities, score)
-    }
-}
-
-/// The straight line between the points around `at`; before and after all points their values.
-fn interpolate(scores: &[f64], probabilities: &[f64], at: f64) -> f64 {
-    let after = scores.partition_point(|&score| score < at);
-    match (after.checked_sub(1), scores.get(after)) {
-        (None, None) => 0.0,
-        (None, Some(_)) => probabilities[0],
-        (Some(before), None) => probabilities[before],
-        (Some(before), Some(&next)) => {
-            let share = (at - scores[before]) / (next - scores[before]);
-            let (low, high) = (probabilities[before], probabilities[after]);
-            (low + share * (high - low)).clamp(low, high)
-        }
-    }
-}
-
-/// The curves of all labels.
+/// From scores to probabilities.
 #[derive(Debug)]
-pub struct Calibration {
-    /// The curve of each label.
-    pub(crate) curves: Array<u32>,
-    /// The points of curve `i` are `starts[i]..starts[i + 1]`.
-    pub(crate) starts: Array<u64>,
-    pub(crate) scores: Array<f64>,
-    pub(crate) probabilities: Array<f64>,
+pub enum Calibration {
+    /// By everything that the votes tell.
+    Evidence(Evidence),
+    /// By scores alone: models of version 3 and older.
+    Curves(Curves),
+}
+
+/// The probability that a label is right, from the votes on a document: a logistic regression on
+///
+/// 1. the logarithm of the odds of the score,
+/// 2. the score,
+/// 3. the score less the best score of the other labels,
+/// 4. the share of the neighbors that have the label, whatever their votes,
+/// 5. the similarity of the best neighbor, as the share of the left-out documents whose best neighbor is
+///    less similar: it means the same for every weighting,
+/// 6. the product of 2 and 5,
+/// 7. the share of the document's terms that the model does not know,
+///
+/// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
+#[derive(Debug)]
+pub struct Evidence {
+    /// The constant and the weights of the seven values.
+    pub(crate) weights: Array<f64>,
+    /// The offset of each label.
+    pub(crate) offsets: Array<f64>,
+    /// The best similarity of left-out documents at the quantiles `i / (count - 1)`, rising.
+    pub(crate) similarities: Array<f32>,
+}
+
+/// A document to learn from.
+#[derive(Debug, Clone)]
+pub struct Seen<'a> {
+    /// The labels with a vote, by decreasing score.
+    pub scores: Vec<LabelScore>,
+    /// The neighbors that voted.
+    pub voters: Voters<'a>,
+    /// The share of unknown terms.
+    pub unknown: f64,
+    /// Its labels, increasing.
+    pub gold: &'a [u32],
+}
+
+/// The number of stored quantiles of similarities.
+const QUANTILES: usize = 33;
+/// The number of labels of a document to learn from: those with the highest scores.
+const LABELS: usize = 10;
+
+impl Evidence {
+    /// Learns from left-out documents, for a model with this number of labels.
+    pub fn fit<'a>(
+        documents: impl Iterator<Item = Seen<'a>> + Clone,
+        among: &TrainingLabels<'_>,
+    ) -> Self {
+        let mut best: Vec<f32> =
+            documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        best.sort_by(f32::total_cmp);
+        let quantile =
+            |at: usize| best.get((best.len().max(1) - 1) * at / (QUANTILES - 1)).copied();
+        let mut similarities: Vec<f32> = (0..QUANTILES).filter_map(quantile).collect();
+        similarities.dedup();
+        let mut observations = Vec::new();
+        for Seen { scores, voters, unknown, gold } in documents {
+            let share = self::quantile(&similarities, voters.best_similarity());
+            let agreement = agreement(&scores, LABELS, voters, among);
+            for (at, score) in scores.iter().take(LABELS).enumerate() {
+                observations.push(Observation {
+                    values: values(&scores, at, agreement[at], share, unknown),
+                    group: score.label,
+                    right: gold.binary_search(&score.label).is_ok(),
+                });
+            }
+        }
+        let (weights, offsets) = fit(&observations, among.sizes.len());
+        Self {
+            weights: weights.to_vec().into(),
+            offsets: offsets.into(),
+            similarities: similarities.into(),
+        }
+    }
+
+    fn probabilities(
+        &self,
+        scores: &[LabelScore],
+        voters: Voters<'_>,
+        unknown: f64,
+        among: &TrainingLabels<'_>,
+    ) -> Vec<f64> {
+        let weights: [f64; VALUES] = std::array::from_fn(|at| self.weights[at]);
+        let share = quantile(&self.similarities, voters.best_similarity());
+        let agreement = agreement(scores, scores.len(), voters, among);
+        let probability = |(at, score): (usize, &LabelScore)| {
+            let values = values(scores, at, agreement[at], share, unknown);
+            logistic(dot(&weights, &values) + self.offsets[score.label as usize])
+        };
+        scores.iter().enumerate().map(probability).collect()
+    }
+
+    fn check(&self, labels: usize) -> Result<(), &'static str> {
+        if self.weights.len() != VALUES || self.offsets.len() != labels {
+            return Err("not one weight per value and one offset per label");
+        }
+        let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
+        let rising = self.similarities.is_sorted_by(|a, b| a < b)
+            && self.similarities.iter().all(|similarity| similarity.is_finite());
+        if finite && rising { Ok(()) } else { Err("a value that is not finite or out of order") }
+    }
+}
+
+/// What is known of the label at a rank.
+fn values(
+    scores: &[LabelScore],
+    at: usize,
+    agreement: f64,
+    similarity: f64,
+    unknown: f64,
+) -> [f64; VALUES] {
+    let score = scores[at].score;
+    let other = scores.get(usize::from(at == 0)).map_or(0.0, |other| other.score);
+    let odds = score.clamp(1e-4, 1.0 - 1e-4);
+    let odds = libm::log(odds / (1.0 - odds));
+    [1.0, odds, score, score - other, agreement, similarity, score * similarity, unknown]
+}
+
+/// For the first labels, the share of the neighbors that have them.
+fn agreement(
+    scores: &[LabelScore],
+    labels: usize,
+    voters: Voters<'_>,
+    among: &TrainingLabels<'_>,
+) -> Vec<f64> {
+    let mut order: Vec<(u32, usize)> =
+        scores.iter().take(labels).map(|s| s.label).zip(0..).collect();
+    order.sort_unstable();
+    let mut counts = vec![0u32; order.len()];
+    let mut neighbors = 0u32;
+    for (_, _, neighbor) in voters.ranked() {
+        neighbors += 1;
+        for label in among.labels(neighbor.row) {
+            if let Ok(found) = order.binary_search_by_key(label, |&(label, _)| label) {
+                counts[order[found].1] += 1;
+            }
+        }
+    }
+    counts.into_iter().map(|count| f64::from(count) / f64::from(neighbors.max(1))).collect()
+}
+
+/// The share of quantiles below a similarity, from 0 to 1, with straight lines between them.
+fn quantile(similarities: &[f32], at: f32) -> f64 {
+    let last = similarities.len().saturating_sub(1);
+    let after = similarities.partition_point(|&similarity| similarity < at);
+    match (after.checked_sub(1), similarities.get(after)) {
+        (None, _) => 0.0,
+        (Some(_), None) => 1.0,
+        (Some(before), Some(&next)) => {
+            let between =
+                f64::from(at - similarities[before]) / f64::from(next - similarities[before]);
+            (before as f64 + between) / last.max(1) as f64
+        }
+    }
 }
 
 impl Calibration {
-    /// Fits the curves of labels to the observations of each, which include documents without a
-    /// vote (score 0).
-    ///
-    /// # Panics
-    /// If there are 2³² labels or more.
-    pub fn fit(labels: Vec<Vec<Seen>>) -> Self {
-        let right = |seen: &[Seen]| seen.iter().map(|seen| seen.right).sum::<f64>();
-        let rare = |seen: &[Seen]| right(seen) < RARE as f64;
-        let mut pooled: Vec<Seen> = Vec::new();
-        for seen in labels.iter().filter(|seen| rare(seen)) {
-            pooled.extend(seen);
-        }
-        let mut calibration = Curves::default();
-        calibration.push(&Isotonic::fit(pooled));
-        let mut of_label = Vec::with_capacity(labels.len());
-        for seen in labels {
-            if rare(&seen) {
-                of_label.push(0);
-            } else {
-                of_label.push(
-                    u32::try_from(calibration.starts.len() - 1).expect("fewer than 2^32 labels"),
-                );
-                calibration.push(&Isotonic::fit(seen));
+    /// The probabilities of labels with these scores (by decreasing score), in the same order. `unknown`
+    /// is the share of the document's terms that the model does not know.
+    pub(crate) fn probabilities(
+        &self,
+        scores: &[LabelScore],
+        voters: Voters<'_>,
+        unknown: f64,
+        among: &TrainingLabels<'_>,
+    ) -> Vec<f64> {
+        match self {
+            Self::Evidence(evidence) => evidence.probabilities(scores, voters, unknown, among),
+            Self::Curves(curves) => {
+                scores.iter().map(|score| curves.probability(score.label, score.score)).collect()
             }
         }
-        let Curves { starts, scores, probabilities } = calibration;
-        Self {
-            curves: of_label.into(),
-            starts: starts.into(),
-            scores: scores.into(),
-            probabilities: probabilities.into(),
-        }
-    }
-
-    /// The probability that a label with this score is right.
-    ///
-    /// # Panics
-    /// If there is no such label.
-    #[expect(clippy::cast_possible_truncation, reason = "bounds of slices in memory")]
-    pub fn probability(&self, label: u32, score: f64) -> f64 {
-        let curve = self.curves[label as usize] as usize;
-        let points = self.starts[curve] as usize..self.starts[curve + 1] as usize;
-        interpolate(&self.scores[points.clone()], &self.probabilities[points], score)
     }
 
     /// What is wrong, if anything, for a model with this number of labels.
     pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
-        let points = self.scores.len();
-        let spans = self.starts.first() == Some(&0)
-            && self.starts.last() == Some(&(points as u64))
-            && self.starts.is_sorted();
-        if !spans || self.probabilities.len() != points {
-            return Err("bounds that do not span the points of the curves");
+        match self {
+            Self::Evidence(evidence) => evidence.check(labels),
+            Self::Curves(curves) => curves.check(labels),
         }
-        let count = self.starts.len() - 1;
-        if self.curves.len() != labels || self.curves.iter().any(|&curve| curve as usize >= count) {
-            return Err("not one curve a label, or one that is not there");
-        }
-        if self.probabilities.iter().any(|probability| !(0.0..=1.0).contains(probability)) {
-            return Err("a probability that is not from 0 to 1");
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "checked just before")]
-        let rising = self.starts.windows(2).all(|bounds| {
-            let curve = bounds[0] as usize..bounds[1] as usize;
-            self.scores[curve.clone()].is_sorted_by(|a, b| a < b)
-                && self.probabilities[curve].is_sorted()
-        });
-        if rising { Ok(()) } else { Err("a curve that falls") }
     }
 }
 
-#[derive(Debug)]
-struct Curves {
-    starts: Vec<u64>,
-    scores: Vec<f64>,
-    probabilities: Vec<f64>,
-}
-
-impl Default for Curves {
-    fn default() -> Self {
-        Self { starts: vec![0], scores: Vec::new(), probabilities: Vec::new() }
-    }
-}
-
-impl Curves {
-    fn push(&mut self, curve: &Isotonic) {
-        self.scores.extend(&curve.scores);
-        self.probabilities.extend(&curve.probabilities);
-        self.starts.push(self.scores.len() as u64);
-    }
-}
-
-/// Signals of how reliable a prediction is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Signals {
-    /// The similarity of the best neighbor.
-    pub similarity: f32,
-    /// The distance of the best label's score from the next one, or from its threshold.
-    pub margin: f64,
-    /// The share of the document's terms that the model does not know.
-    pub unknown: f64,
-}
-
-/// When a model abstains: limits chosen for a target share of wrong labels.
-///
-/// A document gets labels if all three signals are within their limits. The limits are those with
-/// the most such documents in leave-one-out, among limits that keep the share of wrong labels at or
-/// below the target.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Abstention {
-    /// The target share of wrong labels among those predicted.
-    pub target_error: f64,
-    /// The least similarity of the best neighbor.
-    pub similarity: f32,
-    /// The least margin.
-    pub margin: f64,
-    /// The largest share of unknown terms.
-    pub unknown: f64,
-    /// The share of left-out documents that got labels.
-    pub coverage: f64,
-    /// The share of wrong labels among those.
-    pub error: f64,
-}
-
-/// How many values of each limit are tried.
-const LIMITS: usize = 24;
-
-impl Abstention {
-    /// Finds the limits. `documents` holds for each left-out document its signals, how many labels
-    /// it got, and how many of them were right. If no limits reach the target, those with the
-    /// smallest error are taken.
-    pub fn learn(target_error: f64, documents: &[(Signals, u32, u32)]) -> Self {
-        let limits = |of: fn(&Signals) -> f64, rising: bool| {
-            let mut values: Vec<f64> = documents.iter().map(|(signals, ..)| of(signals)).collect();
-            values.sort_by(f64::total_cmp);
-            if !rising {
-                values.reverse();
-            }
-            let last = values.len().saturating_sub(1);
-            // The first limit admits every document.
-            let mut limits: Vec<f64> =
-                (0..LIMITS).filter_map(|at| values.get(last * at / LIMITS).copied()).collect();
-            limits.dedup();
-            limits
-        };
-        let similarities = limits(|signals| f64::from(signals.similarity), true);
-        let margins = limits(|signals| signals.margin, true);
-        let unknowns = limits(|signals| signals.unknown, false);
-        // A document's cell is the number of limits of each signal that it is within.
-        let (wide, deep) = (margins.len() + 1, unknowns.len() + 1);
-        let mut cells = vec![(0u64, 0u64, 0u64); (similarities.len() + 1) * wide * deep];
-        for &(signals, given, right) in documents {
-            let x = similarities.partition_point(|&limit| limit <= f64::from(signals.similarity));
-            let y = margins.partition_point(|&limit| limit <= signals.margin);
-            let z = unknowns.partition_point(|&limit| limit >= signals.unknown);
-            let cell = &mut cells[(x * wide + y) * deep + z];
-            let answered = u64::from(given > 0);
-            *cell = (cell.0 + answered, cell.1 + u64::from(given), cell.2 + u64::from(right));
-        }
-        // Each cell becomes the sum of all cells at least as far inside, one direction at a time.
-        for (stride, length) in [(1, deep), (deep, wide), (wide * deep, similarities.len() + 1)] {
-            for at in (0..cells.len()).rev() {
-                if at / stride % length + 1 < length {
-                    let inner = cells[at + stride];
-                    let cell = &mut cells[at];
-                    *cell = (cell.0 + inner.0, cell.1 + inner.1, cell.2 + inner.2);
-                }
-            }
-        }
-        let mut best: Option<Self> = None;
-        for (x, &similarity) in similarities.iter().enumerate() {
-            for (y, &margin) in margins.iter().enumerate() {
-                for (z, &unknown) in unknowns.iter().enumerate() {
-                    let (answers, given, right) = cells[((x + 1) * wide + y + 1) * deep + z + 1];
-                    if given == 0 {
-                        continue;
-                    }
-                    #[expect(clippy::cast_possible_truncation, reason = "it was an f32 before")]
-                    let similarity = similarity as f32;
-                    let found = Self {
-                        target_error,
-                        similarity,
-                        margin,
-                        unknown,
-                        coverage: answers as f64 / documents.len() as f64,
-                        error: 1.0 - right as f64 / given as f64,
-                    };
-                    if best.is_none_or(|best| found.is_better(&best)) {
-                        best = Some(found);
-                    }
-                }
-            }
-        }
-        best.unwrap_or(Self {
-            target_error,
-            similarity: 0.0,
-            margin: 0.0,
-            unknown: 1.0,
-            coverage: 0.0,
-            error: 0.0,
-        })
-    }
-
-    fn is_better(&self, other: &Self) -> bool {
-        match (self.error <= self.target_error, other.error <= other.target_error) {
-            (true, true) => self.coverage > other.coverage,
-            (reached, other_reached) if reached != other_reached => reached,
-            _ => self.error < other.error,
-        }
-    }
-
-    /// Whether all signals are within their limits.
-    pub fn allows(&self, signals: Signals) -> bool {
-        signals.similarity >= self.similarity
-            && signals.margin >= self.margin
-            && signals.unknown <= self.unknown
-    }
-
-    /// What is wrong, if anything.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let finite = self.similarity.is_finite() && self.margin.is_finite();
-        let share = |share: f64| (0.0..=1.0).contains(&share);
-        if finite && share(self.target_error) && share(self.unknown) {
-            Ok(())
-        } else {
-            Err("limits of abstaining that are no numbers, or no shares")
-        }
-    }
+/// The confidence in an answer: the mean probability of its labels; 0 without labels.
+pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
+    let of = |label: &u32| scores.iter().position(|score| score.label == *label);
+    let probability = |label: &u32| of(label).and_then(|at| probabilities.get(at)).unwrap_or(&0.0);
+    let sum: f64 = given.iter().map(probability).sum();
+    sum / given.len().max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::search::Neighbor;
 
-    /// scikit-learn's `IsotonicRegression`.
+    /// Label 0 is right as often as its score says, label 1 never; documents with distant neighbors are
+    /// wrong.
     #[test]
-    fn curves_agree_with_scikit_learn() {
-        let golden = include_str!("../tests/golden/evaluation.json");
-        let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
-        for case in golden["isotonic"].as_array().unwrap() {
-            let list = |key: &str| -> Vec<f64> {
-                let values = case[key].as_array().unwrap();
-                values.iter().map(|value| value.as_f64().unwrap()).collect()
-            };
-            let seen = list("x").into_iter().zip(list("y")).zip(list("weights"));
-            let seen =
-                seen.map(|((score, y), count)| Seen { score, count, right: y * count }).collect();
-            let curve = Isotonic::fit(seen);
-            for (at, expected) in list("at").into_iter().zip(list("expected")) {
-                assert!(
-                    (curve.at(at) - expected).abs() < 1e-9,
-                    "{at}: {}, {expected}",
-                    curve.at(at)
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn rare_labels_share_a_curve() {
-        let seen = |score, count: u32, right: u32| Seen {
-            score,
-            count: count.into(),
-            right: right.into(),
+    fn probabilities_by_evidence() {
+        let (indptr, indices) = ([0u64, 1, 2], [0u32, 1]);
+        let among = TrainingLabels {
+            indptr: &indptr,
+            indices: &indices,
+            weights: &[1.0; 2],
+            sizes: &[1, 1],
         };
-        let frequent = vec![seen(0.0, 100, 0), seen(0.5, 40, 30)];
-        let rare = vec![seen(0.0, 100, 1), seen(0.2, 4, 1)];
-        let calibration = Calibration::fit(vec![frequent, rare.clone(), rare, Vec::new()]);
-        assert_eq!(calibration.check(4), Ok(()));
-        assert!(calibration.check(3).is_err());
-        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
-        close(calibration.probability(0, 0.5), 0.75);
-        close(calibration.probability(1, 0.2), 0.25);
-        close(calibration.probability(3, 0.0), 0.01);
-        let nothing = Calibration::fit(vec![Vec::new()]);
-        close(nothing.probability(0, 0.7), 0.0);
-    }
-
-    #[test]
-    fn limits_leave_the_target_error() {
-        // Wrong where the margin is below a half, whatever the similarity.
-        let documents: Vec<(Signals, u32, u32)> = (0..240u16)
+        let lists: Vec<[Neighbor; 2]> = (0..2_000u16)
             .map(|at| {
-                let margin = f64::from(at) / 240.0;
-                let similarity = f32::from(at * 7 % 240) / 240.0;
-                (Signals { similarity, margin, unknown: 0.1 }, 1, u32::from(margin >= 0.5))
+                let similarity = if at % 2 == 0 { 0.9 } else { 0.1 };
+                [0, 1].map(|row| Neighbor { row, similarity })
             })
             .collect();
-        let learnt = Abstention::learn(0.0, &documents);
-        assert!(learnt.error <= 0.0 && learnt.coverage > 0.45 && learnt.coverage <= 0.5);
-        let answered = documents.iter().filter(|(signals, ..)| learnt.allows(*signals)).count();
-        assert!((answered as f64 / 240.0 - learnt.coverage).abs() < 1e-12);
-        // Every document gets labels where the error does not matter.
-        let all = Abstention::learn(1.0, &documents);
-        assert!((all.coverage - 1.0).abs() < 1e-12 && (all.error - 0.5).abs() < 1e-12);
-        // A target out of reach.
-        let wrong: Vec<_> =
-            documents.iter().map(|&(signals, given, _)| (signals, given, 0)).collect();
-        assert!(Abstention::learn(0.05, &wrong).error > 0.99);
-        assert!(Abstention::learn(0.05, &[]).coverage <= 0.0);
-    }
-
-    /// A label of 20 documents has a curve of its own.
-    #[test]
-    fn labels_of_twenty_documents() {
-        let seen = |right| vec![Seen { score: 0.5, count: 40.0, right }];
-        let calibration = Calibration::fit(vec![seen(20.0), seen(19.0), seen(1.0)]);
-        assert_eq!(*calibration.curves, [1, 0, 0]);
-        assert!((calibration.probability(0, 0.5) - 0.5).abs() < 1e-12);
-        assert!((calibration.probability(1, 0.5) - 0.25).abs() < 1e-12);
-    }
-
-    #[test]
-    fn broken_calibrations_are_refused() {
-        let with = |curves: &[u32], starts: &[u64], scores: &[f64], probabilities: &[f64]| {
-            let calibration = Calibration {
-                curves: curves.to_vec().into(),
-                starts: starts.to_vec().into(),
-                scores: scores.to_vec().into(),
-                probabilities: probabilities.to_vec().into(),
-            };
-            calibration.check(2)
+        let mut random = crate::random::Random::new(9);
+        let made: Vec<_> = lists
+            .iter()
+            .enumerate()
+            .map(|(at, list)| {
+                let score = 0.5 + random.unit() / 2.0;
+                let other = LabelScore { label: 1, score: 1.0 - score };
+                let scores = vec![LabelScore { label: 0, score }, other];
+                (scores, at % 2 == 0 && random.unit() < score, *list)
+            })
+            .collect();
+        let documents = made.iter().map(|(scores, right, list)| Seen {
+            scores: scores.clone(),
+            voters: Voters::one(list),
+            unknown: 0.0,
+            gold: if *right { &[0] } else { &[] },
+        });
+        let calibration = Calibration::Evidence(Evidence::fit(documents, &among));
+        assert_eq!(calibration.check(2), Ok(()));
+        assert!(calibration.check(3).is_err());
+        let of = |score: f64, list: &[Neighbor; 2]| {
+            let scores =
+                [LabelScore { label: 0, score }, LabelScore { label: 1, score: 1.0 - score }];
+            calibration.probabilities(&scores, Voters::one(list), 0.0, &among)
         };
-        let (curves, starts) = ([0, 1], [0, 2, 3]);
-        assert_eq!(with(&curves, &starts, &[0.1, 0.2, 0.1], &[0.1, 0.1, 1.0]), Ok(()));
-        for (curves, starts, scores, probabilities) in [
-            (&[0, 1][..], &[1, 2, 3][..], &[0.1, 0.2, 0.1][..], &[0.1, 0.2, 1.0][..]),
-            (&[0, 1], &[0, 2, 2], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.0]),
-            (&[0, 1], &[0, 3, 2, 3], &[0.1, 0.2, 0.3], &[0.1, 0.2, 1.0]),
-            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2]),
-            (&[0], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.0]),
-            (&[0, 2], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.0]),
-            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, 1.1]),
-            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.1, 0.2, f64::NAN]),
-            (&[0, 1], &[0, 2, 3], &[0.2, 0.2, 0.1], &[0.1, 0.2, 1.0]),
-            (&[0, 1], &[0, 2, 3], &[0.1, 0.2, 0.1], &[0.2, 0.1, 1.0]),
-        ] {
-            let checked = with(curves, starts, scores, probabilities);
-            assert!(checked.is_err(), "{curves:?} {starts:?} {scores:?} {probabilities:?}");
-        }
-    }
-
-    const LIMITS_OF_ALL: Abstention = Abstention {
-        target_error: 0.05,
-        similarity: 0.5,
-        margin: 0.25,
-        unknown: 0.5,
-        coverage: 0.5,
-        error: 0.0,
-    };
-
-    /// Each signal may be at its limit, none beyond it.
-    #[test]
-    fn every_signal_has_its_limit() {
-        let at = Signals { similarity: 0.5, margin: 0.25, unknown: 0.5 };
-        assert!(LIMITS_OF_ALL.allows(at));
-        for beyond in [
-            Signals { similarity: at.similarity.next_down(), ..at },
-            Signals { margin: at.margin.next_down(), ..at },
-            Signals { unknown: at.unknown.next_up(), ..at },
-        ] {
-            assert!(!LIMITS_OF_ALL.allows(beyond), "{beyond:?}");
-        }
-        assert!(LIMITS_OF_ALL.check().is_ok());
-        for broken in [
-            Abstention { similarity: f32::NAN, ..LIMITS_OF_ALL },
-            Abstention { margin: f64::INFINITY, ..LIMITS_OF_ALL },
-            Abstention { unknown: 1.5, ..LIMITS_OF_ALL },
-            Abstention { target_error: -0.1, ..LIMITS_OF_ALL },
-        ] {
-            assert!(broken.check().is_err(), "{broken:?}");
-        }
+        let (near, far) = (of(0.9, &lists[0]), of(0.9, &lists[1]));
+        assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
+        assert!(near[1] < 0.05, "{near:?}");
+        assert!((confidence(&[1, 0], &made[0].0, &[0.5, 0.1]) - 0.3).abs() < 1e-12);
+        assert!(confidence(&[], &made[0].0, &[0.5, 0.1]) <= 0.0);
     }
 
     #[test]
-    fn better_limits() {
-        let limits = |error, coverage| Abstention { coverage, error, ..LIMITS_OF_ALL };
-        assert!(limits(0.05, 0.9).is_better(&limits(0.0, 0.5)), "both reach the target");
-        assert!(!limits(0.0, 0.5).is_better(&limits(0.05, 0.9)));
-        assert!(limits(0.05, 0.1).is_better(&limits(0.051, 0.9)), "one does");
-        assert!(limits(0.1, 0.1).is_better(&limits(0.2, 0.9)), "none does");
-        assert!(!limits(0.1, 0.9).is_better(&limits(0.1, 0.1)));
-    }
-
-    /// Documents without labels are not answered, and do not make the error.
-    #[test]
-    fn documents_without_labels() {
-        let signals = |similarity| Signals { similarity, margin: 0.5, unknown: 0.0 };
-        let learnt = Abstention::learn(1.0, &[(signals(0.9), 1, 1), (signals(0.1), 0, 0)]);
-        assert!((learnt.coverage - 0.5).abs() < 1e-12 && learnt.error <= 0.0, "{learnt:?}");
-        let learnt = Abstention::learn(0.05, &[(signals(0.9), 0, 0)]);
-        assert!(learnt.coverage <= 0.0 && learnt.error <= 0.0, "{learnt:?}");
+    fn quantiles_of_similarities() {
+        let similarities = [0.1, 0.2, 0.4];
+        let shares = [0.05, 0.1, 0.2, 0.3, 0.5].map(|at| quantile(&similarities, at));
+        for (share, expected) in shares.into_iter().zip([0.0, 0.0, 0.5, 0.75, 1.0]) {
+            assert!((share - expected).abs() < 1e-6, "{shares:?}");
+        }
+        assert!(quantile(&[], 0.5) <= 0.0);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
-use crate::calibrate::{Abstention, Signals};
+use crate::calibrate::{Abstention, Signals, confidence};
 use crate::corpus::{Content, CorpusError, Document, Place};
 use crate::counts::{Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, decide, decide_batch, margin};
@@ -83,6 +83,9 @@ pub struct Prediction {
     pub scores: Vec<LabelScore>,
     /// The probabilities of these labels if the model is calibrated; otherwise empty.
     pub probabilities: Vec<f64>,
+    /// The probability that the answer is right, of a calibrated model: the share of the labels given
+    /// (or withheld, by abstaining) that should be right. 0 without labels.
+    pub confidence: Option<f64>,
     /// The training documents that voted, best first: those found by terms, if the model searches these, otherwise those
     /// found by dense vectors.
     pub neighbors: Vec<Neighbor>,
@@ -373,7 +376,11 @@ impl Classifier {
         let derived = self.model.dense().is_some_and(|dense| dense.projection().is_some());
         let needs_terms = self.model.has_terms() && (derived || options.dense_share < 1.0);
         let voters = |query: usize| neighbors.get(query).first(options.k.get());
-        let count = |query| vote_with(voters(query), options.vote.weight, &factors, &among);
+        let learned = self.model.learned_votes().filter(|_| options.vote.learned);
+        let count = |query| match learned {
+            Some(learned) => learned.vote(voters(query), options.vote.weight, &among),
+            None => vote_with(voters(query), options.vote.weight, &factors, &among),
+        };
         // The curves are valid only for the vote that they were learned with.
         let settings = self.model.settings();
         let same_votes = options.vote == settings.vote
@@ -382,13 +389,18 @@ impl Classifier {
         let calibration = self.model.calibration().filter(|_| same_votes);
         let answer = |query: usize, scores: Vec<LabelScore>, mut labels: Vec<u32>| {
             let (voters, terms) = (voters(query), vectors.terms[query]);
+            let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
+            let probabilities = calibration.map_or(Vec::new(), |calibration| {
+                calibration.probabilities(&scores, voters, unknown, &among)
+            });
+            let confidence = calibration.map(|_| confidence(&labels, &scores, &probabilities));
             let reason = match () {
                 () if voters.is_empty() && needs_terms && terms.known == 0 => {
                     Some(Reason::NoKnownTerm)
                 }
                 () if voters.is_empty() => Some(Reason::NoNeighbor),
                 () if scores.is_empty() => Some(Reason::NoLabel),
-                () if abstains(voters, &scores, terms, options) => {
+                () if abstains(voters, &scores, (unknown, confidence), options) => {
                     labels.clear();
                     Some(Reason::Unsure)
                 }
@@ -402,9 +414,6 @@ impl Classifier {
                 labels.extend(self.prior);
             }
             self.close(&mut labels);
-            let probabilities = calibration.map_or(Vec::new(), |calibration| {
-                scores.iter().map(|s| calibration.probability(s.label, s.score)).collect()
-            });
             let [(terms_voted, _), (vectors_voted, _)] = voters.lists();
             let (first, second) = if options.dense_share < 1.0 {
                 (terms_voted, vectors_voted)
@@ -415,6 +424,7 @@ impl Classifier {
                 labels,
                 scores,
                 probabilities,
+                confidence,
                 neighbors: first.to_vec(),
                 by_vectors: second.to_vec(),
                 reason,
@@ -456,15 +466,18 @@ impl Classifier {
 fn abstains(
     voters: Voters<'_>,
     scores: &[LabelScore],
-    terms: TermUse,
+    (unknown, confidence): (f64, Option<f64>),
     options: &ClassifyOptions,
 ) -> bool {
-    options.abstention.is_some_and(|abstention| {
-        let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
-        let similarity = voters.best_similarity();
-        let margin = margin(scores, &options.decision);
-        !abstention.allows(Signals { similarity, margin, unknown })
-    })
+    match options.abstention {
+        None => false,
+        Some(Abstention::Confidence(limit)) => confidence.unwrap_or(0.0) < limit.confidence,
+        Some(Abstention::Signals(limits)) => {
+            let similarity = voters.best_similarity();
+            let margin = margin(scores, &options.decision);
+            !limits.allows(Signals { similarity, margin, unknown })
+        }
+    }
 }
 
 /// Why documents cannot be classified.

@@ -279,6 +279,9 @@ pub struct DocumentResult {
     /// The probability of the best label, of a calibrated model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub probability: Option<f64>,
+    /// The share of the labels given that should be right, of a calibrated model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub confidence: Option<f64>,
     /// Why it got no label.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
@@ -472,6 +475,7 @@ impl Evaluator {
             predicted: names(&prediction.labels),
             score: prediction.scores.first().map(|score| score.score),
             probability: prediction.probabilities.first().copied(),
+            confidence: prediction.confidence,
             reason: prediction.reason.map(|reason| reason.name().to_owned()),
         };
         if let Some(wrong) = worse {

@@ -27,7 +27,7 @@ use crate::threads::Threads;
 use crate::tune::Trial;
 pub use crate::tune::TuningSummary;
 use crate::vocabulary::Vocabulary;
-use crate::vote::{TrainingLabels, Vote};
+use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
 pub(crate) mod array_names;
 mod check;
@@ -38,8 +38,10 @@ mod file;
 pub use error::{ModelError, ModelProblem};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 3;
-/// The version of models without dense vectors, which older programs can read.
+const VERSION: u32 = 4;
+/// The version of models with dense vectors that are not tuned.
+const WITH_DENSE: u32 = 3;
+/// The version of models with neither, which older programs can read.
 const WITHOUT_DENSE: u32 = 2;
 const FORMAT: &str = "classify.model";
 
@@ -221,6 +223,7 @@ struct Arrays {
     weights: Array<f32>,
     texts: Option<Strings>,
     calibration: Option<Calibration>,
+    learned_votes: Option<LearnedVotes>,
     dense: Option<DensePart>,
 }
 
@@ -257,6 +260,7 @@ impl Model {
             weights: counts.weights.into(),
             texts: counts.texts,
             calibration: None,
+            learned_votes: None,
             dense: None,
         };
         let counts = ModelCounts {
@@ -293,7 +297,8 @@ impl Model {
             },
             arrays,
         };
-        if !matches!(model.settings.input, InputSpec::Vectors(_)) {
+        // Dense vectors and the worths of votes are added later.
+        if !matches!(model.settings.input, InputSpec::Vectors(_)) && !model.settings.vote.learned {
             debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
         }
         model
@@ -327,18 +332,30 @@ impl Model {
         self
     }
 
-    /// Adds calibration curves from scores to probabilities.
+    /// Adds a calibration from scores to probabilities.
     ///
     /// # Panics
-    /// If there is not one curve per label.
+    /// If it is for another number of labels.
     #[must_use]
     pub fn calibrated(mut self, calibration: Calibration) -> Self {
-        assert_eq!(calibration.check(self.labels().len()), Ok(()), "one curve per label");
+        assert_eq!(calibration.check(self.labels().len()), Ok(()), "one value per label");
         self.arrays.calibration = Some(calibration);
         self
     }
 
-    /// The calibration curves from scores to probabilities, if the model is calibrated.
+    /// Replaces what votes are worth.
+    #[must_use]
+    pub(crate) fn with_learned_votes(mut self, votes: Option<LearnedVotes>) -> Self {
+        self.arrays.learned_votes = votes;
+        self
+    }
+
+    /// What votes are worth, if that was learned.
+    pub fn learned_votes(&self) -> Option<&LearnedVotes> {
+        self.arrays.learned_votes.as_ref()
+    }
+
+    /// The calibration from scores to probabilities, if the model is calibrated.
     pub fn calibration(&self) -> Option<&Calibration> {
         self.arrays.calibration.as_ref()
     }

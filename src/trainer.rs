@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::analyze::AnalyzerSpec;
-use crate::calibrate::Abstention;
+use crate::calibrate::{Abstention, ConfidenceLimit};
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{ClassWeights, Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, DecisionError, DecisionOptions, shares};
@@ -222,8 +222,8 @@ pub enum Event<'a> {
     },
     /// The number of documents left out so far.
     LeftOut(u64),
-    /// The limits for abstaining were learned.
-    Abstention(&'a Abstention),
+    /// The limit for abstaining was learned.
+    Abstention(&'a ConfidenceLimit),
     /// Tuning is done.
     Tuned(&'a TuningReport),
 }
@@ -272,6 +272,9 @@ pub enum TrainError {
         "--abstain target-error=… is learned by tuning: it needs --tune or `classify tune MODEL`"
     )]
     AbstainNeedsTuning,
+    /// Learned votes require tuning.
+    #[error("learned votes are learned by tuning: they need --tune or `classify tune MODEL`")]
+    LearnedNeedsTuning,
     /// Abstaining conflicts with deciding on whole batches.
     #[error("--abstain conflicts with pcut: its limits apply to single documents")]
     AbstainByBatch,
@@ -325,6 +328,9 @@ impl Trainer {
     ) -> Result<Trained, TrainError> {
         match &self.options.tuning {
             None if self.options.target_error.is_some() => Err(TrainError::AbstainNeedsTuning),
+            None if self.options.vote.is_some_and(|vote| vote.learned) => {
+                Err(TrainError::LearnedNeedsTuning)
+            }
             None => self.plain(documents, name, on_event),
             Some(tuning) => self.tuned(documents, name, tuning, on_event),
         }
@@ -364,15 +370,15 @@ impl Trainer {
         let cosine = settings.weighting.is_cosine();
         let excluded =
             Excluded::find(&training, cosine, tuning.near_duplicates, Vec::new(), on_event)?;
-        // The model does not record how many terms were dropped, so unknown terms set no limit.
+        // The model does not record how many terms were dropped, so unknown terms tell nothing.
         let unknown = |_: u32| 0.0;
         let learnt =
             self.votes(&training, &tuning, several, &excluded, &unknown, Vec::new(), on_event)?;
-        let Learnt { decision, report, calibration, abstention } = learnt;
-        let abstention = abstention.map(|limits| Abstention { unknown: 1.0, ..limits });
+        let Learnt { decision, report, calibration, abstention, learned } = learnt;
         let tuned = (report.summary(), abstention);
         let share = report.dense_share.unwrap_or(0.0);
-        let model = model.retuned(&report.best, decision, tuned, share).calibrated(calibration);
+        let model = model.retuned(&report.best, decision, tuned, share);
+        let model = model.with_learned_votes(learned).calibrated(calibration);
         let stages = vec![Stage::since("tune", model.rows().rows() as u64, begin)];
         Ok(Trained { model, tuning: Some(report), stages })
     }
@@ -474,6 +480,7 @@ impl Trainer {
         Ok(Trained { model, tuning: Some(report), stages: vec![read, tuned] })
     }
 
+    #[expect(clippy::too_many_lines, reason = "the whole way from documents to a tuned model")]
     fn tuned_on(
         &self,
         documents: &[Document],
@@ -581,14 +588,14 @@ impl Trainer {
             drop(prepared);
             (learnt, counts, part)
         };
-        let Learnt { decision, report, calibration, abstention } = learnt;
+        let Learnt { decision, report, calibration, abstention, learned } = learnt;
         let settings = TrainSettings {
             fields: features.fields,
             weighting: features.weighting,
             selection: features.selection,
             ..voting(settings, &report, decision, abstention)
         };
-        let mut model = Model::of_counts(counts, settings, threads);
+        let mut model = Model::of_counts(counts, settings, threads).with_learned_votes(learned);
         if let Some(part) = part {
             model = model.with_dense(part, report.dense_share.unwrap_or(1.0));
         }
@@ -609,7 +616,8 @@ impl Trainer {
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
         let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
-        let training = TrainingRows { terms: Some(view), by_fold: None, vectors: None, share: None, labels };
+        let training =
+            TrainingRows { terms: Some(view), by_fold: None, vectors: None, share: None, labels };
         let cosine = start.weighting.is_cosine();
         let groups = counts.groups().to_vec();
         Excluded::find(&training, cosine, tuning.near_duplicates, groups, on_event)

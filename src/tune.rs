@@ -13,14 +13,15 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::{Abstention, Calibration, Seen, Signals};
-use crate::decide::{Decision, Rule, ThresholdRule, decide, margin};
+use crate::calibrate::{Answer, Calibration, ConfidenceLimit, Evidence, Seen, confidence};
+use crate::decide::{Decision, Rule, ThresholdRule, decide};
 use crate::threads::Threads;
-use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, vote_with};
+use crate::vote::{TrainingLabels, Vote, VoteWeight};
 
 mod counted;
 mod features;
 mod folds;
+mod held_out;
 mod neighbors;
 mod report;
 mod grid_search;
@@ -29,6 +30,8 @@ mod thresholds;
 pub use counted::{Counted, Features, LeaveOutSearch, Weighted};
 pub use features::{FeatureError, Free, Recount, Step, TrialSetup, Trials, tune_features};
 pub use folds::folds;
+pub use grid_search::VoteLearning;
+pub use held_out::{HeldOut, HeldOutDocument, learn_votes, learned_votes};
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, window};
 pub use report::{TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, thresholds};
@@ -356,7 +359,7 @@ impl<'a> Revoting<'a> {
         let objective = |figures: Figures| self.grid.objective.of(figures);
         self.grid_search.run(weight, ks, |k, scores| {
             let mut push = |compensation, decision, figures| {
-                let vote = Vote { weight, compensation };
+                let vote = Vote { compensation, ..weight.into() };
                 trials.push(Trial { k, vote, decision, figures });
             };
             if self.grid.several {
@@ -379,8 +382,16 @@ impl<'a> Revoting<'a> {
         };
         trials.sort_by_key(|trial| (position(trial), trial.k));
         let best = self.best(&trials);
-        let (decision, _) = self.grid_search.learn(&best);
+        let decision = self.decision(&best);
         Tuned { best, decision, trials }
+    }
+
+    fn decision(&self, trial: &Trial) -> Decision {
+        let mut decision = Decision::Single;
+        self.grid_search.run(trial.vote.weight, &[trial.k], |_, scores| {
+            decision = self.grid_search.learn(trial, scores).0;
+        });
+        decision
     }
 
     /// The best trial; ties go to the smaller k, then to the first.
@@ -461,77 +472,69 @@ fn finalists(trials: &[Trial], grid: &Grid) -> Vec<Trial> {
     finalists
 }
 
-/// The decision of a trial, learned from other neighbors than those it was chosen on, and its
-/// figures there.
-pub fn learn(found: &LeaveOneOut, among: TrainingLabels<'_>, trial: &Trial) -> (Decision, Figures) {
-    GridSearch::new(found, among).learn(trial)
-}
+/// The largest number of left-out documents from which probabilities are learned.
+const MOST_SEEN: usize = 20_000;
 
-/// For each fold, the decision of a trial learned from the other folds; its figures are based on
-/// these.
-pub fn learn_by_fold(
-    found: &LeaveOneOut,
+/// Learns the probabilities of labels from left-out documents, without those of a fold if given.
+/// `unknown` returns the share of unknown terms of a document.
+fn probabilities(
+    documents: &[HeldOutDocument<'_>],
     among: TrainingLabels<'_>,
-    trial: &Trial,
-) -> [Decision; FOLDS] {
-    GridSearch::new(found, among).learn_by_fold(trial)
+    unknown: &dyn Fn(u32) -> f64,
+    without: Option<usize>,
+) -> Calibration {
+    let every = documents.len().div_ceil(MOST_SEEN).max(1);
+    let taken = documents.iter().step_by(every).filter(|seen| Some(seen.fold) != without);
+    let seen = taken.map(|HeldOutDocument { row, voters, scores, .. }| Seen {
+        scores: scores.clone(),
+        voters: *voters,
+        unknown: unknown(*row),
+        gold: among.labels(*row),
+    });
+    Calibration::Evidence(Evidence::fit(seen, &among))
 }
 
-/// The calibration curves from scores to probabilities, learned from left-out documents.
-pub fn calibrate(found: &LeaveOneOut, among: TrainingLabels<'_>, trial: &Trial) -> Calibration {
-    let factors = among.factors(trial.vote);
-    let mut labels: Vec<Vec<Seen>> = vec![Vec::new(); among.sizes.len()];
-    let mut missed = vec![0.0; labels.len()];
-    let sample = grid_search::sampled(found, &among);
-    for &index in &sample {
-        let (row, neighbors) = found.get(index);
-        let gold = among.labels(row);
-        let neighbors = neighbors.first(trial.k);
-        for &label in gold {
-            missed[label as usize] += 1.0;
-        }
-        for LabelScore { label, score } in vote_with(neighbors, trial.vote.weight, &factors, &among)
-        {
-            let right = if gold.binary_search(&label).is_ok() { 1.0 } else { 0.0 };
-            labels[label as usize].push(Seen { score, count: 1.0, right });
-            missed[label as usize] -= right;
-        }
-    }
-    for (seen, right) in labels.iter_mut().zip(missed) {
-        let count = (sample.len() - seen.len()) as f64;
-        seen.push(Seen { score: 0.0, count, right });
-    }
-    Calibration::fit(labels)
+/// Learns the probabilities of labels from left-out documents. `unknown` returns the share of unknown
+/// terms of a document.
+pub fn calibrate(
+    held_out: &HeldOut<'_>,
+    among: TrainingLabels<'_>,
+    unknown: &dyn Fn(u32) -> f64,
+) -> Calibration {
+    let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
+    probabilities(&documents, among, unknown, None)
 }
 
-/// Learns when a model must abstain to reach a target error, from left-out documents. `unknown`
-/// returns the share of unknown terms of a document.
+/// Learns when a model must abstain to reach a target error, from left-out documents: those of each
+/// fold are decided, and their confidence told, by what the other folds teach. `unknown` returns the
+/// share of unknown terms of a document.
 pub fn abstention(
-    found: &LeaveOneOut,
+    held_out: &HeldOut<'_>,
     among: TrainingLabels<'_>,
-    trial: &Trial,
     target_error: f64,
     unknown: &dyn Fn(u32) -> f64,
-) -> Abstention {
-    let factors = among.factors(trial.vote);
-    let folds = found.folds(&among);
-    let decisions = learn_by_fold(found, among, trial);
-    let mut documents = Vec::with_capacity(found.len());
-    for index in 0..found.len() {
-        let (row, neighbors) = found.get(index);
-        let neighbors = neighbors.first(trial.k);
-        let scores = vote_with(neighbors, trial.vote.weight, &factors, &among);
-        let best = neighbors.best_similarity();
-        let decision = &decisions[usize::from(folds[found.rows[index] as usize])];
-        let given = decide(&scores, decision);
-        let gold = among.labels(row);
-        let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();
-        let signals =
-            Signals { similarity: best, margin: margin(&scores, decision), unknown: unknown(row) };
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        documents.push((signals, count(given.len()), count(right)));
+) -> ConfidenceLimit {
+    let decisions = held_out.decisions_by_fold();
+    let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
+    let mut answers = Vec::with_capacity(documents.len());
+    for (fold, decision) in decisions.iter().enumerate() {
+        let calibration = probabilities(&documents, among, unknown, Some(fold));
+        for HeldOutDocument { row, voters, scores, .. } in
+            documents.iter().filter(|document| document.fold == fold)
+        {
+            let known = calibration.probabilities(scores, *voters, unknown(*row), &among);
+            let given = decide(scores, decision);
+            let gold = among.labels(*row);
+            let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();
+            let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            answers.push(Answer {
+                confidence: confidence(&given, scores, &known),
+                given: count(given.len()),
+                right: count(right),
+            });
+        }
     }
-    Abstention::learn(target_error, &documents)
+    ConfidenceLimit::learn(target_error, &answers)
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@
 //! label's score is multiplied by (n₀ / n)^γ, where n is the number of training documents with the
 //! label and n₀ that of the rarest label (neighbor-weighted kNN, Tan 2005, where γ is 1 /
 //! exponent).
+//!
+//! With `/learned` after a vote, what a training document's vote is worth for each label is learned: see
+//! [`LearnedVotes`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,6 +33,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::search::Neighbor;
+
+mod learned;
+
+pub use learned::{LearnedVotes, WorthOf};
+pub(crate) use learned::{link, shares};
 
 /// How votes are weighted.
 ///
@@ -39,6 +47,7 @@ use crate::search::Neighbor;
 /// let vote: Vote = "similarity^2/size^0.5".parse().unwrap();
 /// assert_eq!((vote.weight, vote.compensation), (VoteWeight::Similarity { power: 2.0 }, 0.5));
 /// assert_eq!(Vote::default().to_string(), "similarity");
+/// assert!("similarity^2/learned".parse::<Vote>().unwrap().learned);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -47,6 +56,14 @@ pub struct Vote {
     pub weight: VoteWeight,
     /// The exponent γ of the label-size compensation; 0: none.
     pub compensation: f64,
+    /// Whether a vote is also multiplied by [what it is worth](LearnedVotes) for the label.
+    pub learned: bool,
+}
+
+impl Vote {
+    /// Learned votes, whose value before learning is chosen by tuning; `learned` for short.
+    pub const LEARNED: Self =
+        Self { weight: VoteWeight::Similarity { power: 1.0 }, compensation: 0.0, learned: true };
 }
 
 /// The value of a neighbor's vote.
@@ -101,7 +118,10 @@ impl fmt::Display for Vote {
             VoteWeight::Rank => f.write_str("rank"),
             VoteWeight::Exp { beta } => write!(f, "exp:{beta}"),
         }?;
-        if self.compensation > 0.0 { write!(f, "/size^{}", self.compensation) } else { Ok(()) }
+        if self.compensation > 0.0 {
+            write!(f, "/size^{}", self.compensation)?;
+        }
+        if self.learned { f.write_str("/learned") } else { Ok(()) }
     }
 }
 
@@ -112,12 +132,24 @@ impl FromStr for Vote {
         let unknown = || {
             format!(
                 "`{text}` is not a vote: use similarity, similarity^NUMBER, uniform, rank, exp or \
-                 exp:NUMBER, each optionally followed by /size^NUMBER"
+                 exp:NUMBER, each optionally followed by /size^NUMBER or by /learned, or learned"
             )
         };
         let positive = |number: &str| {
             number.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
         };
+        if text == "learned" {
+            return Ok(Self::LEARNED);
+        }
+        if let Some(weight) = text.strip_suffix("/learned") {
+            let vote: Self = weight.parse().map_err(|_| unknown())?;
+            let learned = Self { learned: true, ..vote };
+            return if vote.compensation > 0.0 || vote.learned {
+                Err(unknown())
+            } else {
+                Ok(learned)
+            };
+        }
         let (weight, compensation) = match text.split_once("/size^") {
             Some((weight, power)) => (weight, positive(power).ok_or_else(unknown)?),
             None => (text, 0.0),
@@ -136,13 +168,13 @@ impl FromStr for Vote {
                     .ok_or_else(unknown)?
             }
         };
-        Ok(Self { weight, compensation })
+        Ok(Self { weight, compensation, learned: false })
     }
 }
 
 impl From<VoteWeight> for Vote {
     fn from(weight: VoteWeight) -> Self {
-        Self { weight, compensation: 0.0 }
+        Self { weight, compensation: 0.0, learned: false }
     }
 }
 
@@ -448,7 +480,15 @@ mod tests {
 
     #[test]
     fn names() {
-        for name in ["similarity", "similarity^4", "uniform", "rank", "exp:2.5", "rank/size^0.5"] {
+        for name in [
+            "similarity",
+            "similarity^4",
+            "uniform",
+            "rank",
+            "exp:2.5",
+            "rank/size^0.5",
+            "exp:2.5/learned",
+        ] {
             assert_eq!(name.parse::<Vote>().unwrap().to_string(), name);
         }
         for name in [
@@ -461,6 +501,9 @@ mod tests {
             "exp:inf",
             "similarity^0",
             "rank/size^",
+            "rank/size^1/learned",
+            "/learned",
+            "rank/learned/learned",
         ] {
             assert!(name.parse::<Vote>().is_err());
         }

@@ -593,7 +593,10 @@ fn vectors_that_do_not_vote() {
     room.ok(train);
     room.fails(&format!("{json} -o out"), 3, "no field `v`");
     let csv = room.ok("classify predict m in.jsonl -q -k 1 --to csv --with neighbors");
-    assert!(csv.starts_with("id,labels,score,probability,reason,neighbors,by_vectors\n"), "{csv}");
+    assert!(
+        csv.starts_with("id,labels,score,probability,confidence,reason,neighbors,by_vectors\n"),
+        "{csv}"
+    );
     assert_eq!(csv.lines().nth(1).unwrap().matches("[x0]").count(), 2, "{csv}");
 }
 

@@ -85,6 +85,36 @@ fn the_golden_model_of_version_3_answers() {
     assert!(std::fs::read(&again).unwrap() == golden);
 }
 
+/// A tuned model with learned votes, probabilities by evidence and a limit of confidence.
+#[test]
+fn the_golden_model_of_version_4_answers() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let path = models.join("golden-v4.model");
+    let model = Arc::new(Model::open(&path).unwrap());
+    let worths: Vec<_> = model.learned_votes().unwrap().of(1).collect();
+    assert_eq!(worths.iter().map(|worth| worth.label).collect::<Vec<_>>(), [1, 2]);
+    assert!(worths[0].worth > worths[1].worth && worths[1].worth > 0.7, "{worths:?}");
+    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
+    let texts = ["bake the bread", "comet stars"];
+    let predictions = classifier.classify_texts(&texts).unwrap();
+    assert_eq!(predictions[0].scores[0].label, 1);
+    assert!(predictions.iter().all(|prediction| {
+        let confidence = prediction.confidence.unwrap();
+        prediction.probabilities.len() == prediction.scores.len()
+            && prediction.labels.is_empty() == (confidence < 0.3239)
+    }));
+    let folder = tempfile::tempdir().unwrap();
+    let again = folder.path().join("again.model");
+    let golden = std::fs::read(&path).unwrap();
+    model.save(&again).unwrap();
+    assert!(std::fs::read(&again).unwrap() == golden);
+    let mut train = Command::new(env!("CARGO_BIN_EXE_classify"));
+    train.args("train golden.jsonl --tune=votes --vote learned".split(' '));
+    train.args(["--abstain", "target-error=50%", "-q", "-o"]).arg(&again).current_dir(&models);
+    assert!(train.status().unwrap().success());
+    assert!(std::fs::read(&again).unwrap() == golden);
+}
+
 #[test]
 fn saving_gives_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();

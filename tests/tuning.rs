@@ -22,9 +22,9 @@ use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
 use classify::threads::Threads;
 use classify::trainer::{TrainOptions, Trainer, TuneOptions};
 use classify::tune::{
-    Candidate, Exclusion, FOLDS, Figures, Grid, LabelScores, LeaveOneOut, NearDuplicates,
-    Objective, Step, Trial, Weighted, abstention, calibrate, learn, learn_by_fold, nearest, revote,
-    thresholds, tune_votes, window,
+    Candidate, Exclusion, FOLDS, Figures, Grid, HeldOut, LabelScores, LeaveOneOut, NearDuplicates,
+    Objective, Step, Trial, VoteLearning, Weighted, abstention, calibrate, learn_votes,
+    learned_votes, nearest, revote, thresholds, tune_votes, window,
 };
 use classify::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
 use serde_json::Value;
@@ -132,13 +132,14 @@ fn left_out_for_real(several: bool) {
         let tuned = revote(&found, among, &grid, &threads);
         let value = |trial: &Trial| objective.of(trial.figures);
         assert!(tuned.trials.iter().all(|trial| value(trial) <= value(&tuned.best)));
-        let decisions = learn_by_fold(&found, among, &tuned.best);
+        let held_out = HeldOut::new(&found, among, tuned.best, None, &threads);
+        let decisions = held_out.decisions_by_fold();
         let folds = found.folds(&among);
         let given = really(&weighted, &among, &tuned.best, (&decisions, &folds), &threads);
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = figures(&due, &given, sizes.len());
         assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
-        assert_eq!(learn(&found, among, &tuned.best), (tuned.decision, tuned.best.figures));
+        assert_eq!(held_out.decision(), (tuned.decision, tuned.best.figures));
         tried += tuned.trials.len();
     }
     assert!(tried > 4 * 4 * 12);
@@ -430,8 +431,11 @@ fn a_document_of_many_labels() {
         Grid { weights: vec![VoteWeight::Uniform], ..Grid::full(k, true, Objective::MicroF1) };
     let start = Instant::now();
     let tuned = revote(&found, among, &grid, &threads);
-    calibrate(&found, among, &tuned.best);
-    abstention(&found, among, &tuned.best, 0.05, &|_| 0.0);
+    let held_out = HeldOut::new(&found, among, tuned.best, None, &threads);
+    calibrate(&held_out, among, &|_| 0.0);
+    abstention(&held_out, among, 0.05, &|_| 0.0);
+    let trials = learn_votes(&found, among, &grid, &tuned, &threads);
+    assert!(trials.iter().any(|(_, learning)| learning.others));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.figures.micro_f1 > 0.0);
 }
@@ -494,7 +498,7 @@ fn features_by_halves() {
     let (all, part) = (report.features.len(), report.features.iter().filter(|s| !whole(s)).count());
     assert!(part > 5 && all - part > 5, "{part} of {all}");
     for step in report.features.iter().filter(|step| !whole(step)) {
-        assert!(step.documents.abs_diff(600) < 80 && !step.kept, "{step:?}");
+        assert!(step.documents.abs_diff(480) < 80 && !step.kept, "{step:?}");
     }
     assert_eq!(tuned(3).features, report.features);
 }
@@ -520,4 +524,49 @@ fn trials_beside_each_other() {
         result.tuning.unwrap().features
     };
     assert_eq!(tuned(8), tuned(1));
+}
+
+/// Documents of a mislabeled source mislead: their votes become worth less, the
+/// same whatever the threads. What tuning saw is what the model does.
+#[test]
+fn votes_that_mislead_become_worth_less() {
+    let wrong = |number: usize| number.is_multiple_of(3);
+    for several in [false, true] {
+        let mut documents = corpus(600, several);
+        for (number, document) in documents.iter_mut().enumerate().filter(|(n, _)| wrong(*n)) {
+            document.labels = vec![format!("subject{}", number % 5)];
+        }
+        let threads = Threads::new(NonZeroUsize::new(3).unwrap()).unwrap();
+        let counts = counted(&documents, &threads);
+        let sizes = counts.label_sizes();
+        let among = counts.training_labels(&sizes);
+        let ltc = "ltc".parse().unwrap();
+        let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
+        let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
+        let k_max = NonZeroUsize::new(60).unwrap();
+        let engines = Engines::cpu(&threads);
+        let none = Exclusion::default();
+        let found = weighted.leave_one_out(&rows, k_max, none, &engines, &|_| ()).unwrap();
+        let grid = Grid::coarse(k_max, several, Objective::MicroF1);
+        let tuned = revote(&found, among, &grid, &threads);
+        let trials = learn_votes(&found, among, &grid, &tuned, &threads);
+        let (best, how) = trials[0];
+        assert!(best.figures.micro_f1 > tuned.best.figures.micro_f1 - 0.01, "{best:?}");
+        let one = Threads::new(NonZeroUsize::MIN).unwrap();
+        assert_eq!(learn_votes(&found, among, &grid, &tuned, &one), trials);
+        // The figures are those of the held-out decisions.
+        let held_out = HeldOut::new(&found, among, best, Some(how), &threads);
+        assert!(close(held_out.decision().1, best.figures), "{:?} {best:?}", held_out.decision().1);
+        let own = VoteLearning { others: false, ..how };
+        let votes = learned_votes(&found, among, &best, own, &threads).unwrap();
+        let mean = |of_wrong: bool| {
+            let rows = rows.iter().filter(|&&row| wrong(row as usize) == of_wrong);
+            let worths: Vec<f32> = rows.flat_map(|&row| votes.of(row)).map(|of| of.worth).collect();
+            worths.iter().sum::<f32>() / worths.len() as f32
+        };
+        // With several labels, other labels of the right documents are doubted too.
+        if !several {
+            assert!(mean(true) + 0.03 < mean(false), "{} {}", mean(true), mean(false));
+        }
+    }
 }

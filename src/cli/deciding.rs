@@ -19,7 +19,8 @@ pub(crate) struct Deciding {
     #[arg(short, value_name = "K", value_parser = super::positive::positive)]
     k: Option<NonZeroUsize>,
     /// How votes are weighted: similarity, similarity^P, uniform, rank, exp or exp:BETA, each
-    /// optionally with /size^G [default: similarity]
+    /// optionally with /size^G; with --tune also `learned`: what each training document's vote is
+    /// worth [default: similarity]
     #[arg(long, value_name = "VOTE")]
     vote: Option<Vote>,
     /// One label per document, or several [default: as in the training corpus]
@@ -148,7 +149,15 @@ impl Deciding {
         let decision = self.options().change(&options.decision, || model.label_shares());
         options.decision = decision.map_err(|error| Failure::Usage(error.to_string()))?;
         options.k = self.k.unwrap_or(options.k);
-        options.vote = self.vote.unwrap_or(options.vote);
+        options.vote = match self.vote {
+            Some(Vote::LEARNED) if options.vote.learned => options.vote,
+            Some(vote) if vote.learned && model.learned_votes().is_none() => {
+                let message = "--vote learned: this model has no learned votes; they are learned by \
+                               --tune or `classify tune MODEL`";
+                return Err(Failure::Usage(message.into()));
+            }
+            vote => vote.unwrap_or(options.vote),
+        };
         let options = self.without_abstaining(options);
         if !options.fits_abstention_of(model) {
             let message = "this model abstains by limits learned for its own k, vote and \

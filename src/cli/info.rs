@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use classify::analyze::AnalyzerSpec;
+use classify::calibrate::Abstention;
 use classify::counts::Fields;
 use classify::dense::{DenseSpec, Metric};
 use classify::model::{InputSpec, Model};
@@ -108,8 +109,21 @@ impl Info {
         if model.calibration().is_some() {
             line("scores", "calibrated: answers have probabilities".into());
         }
-        if let Some(limits) = &settings.abstention {
-            line(
+        match &settings.abstention {
+            None => {}
+            Some(Abstention::Confidence(limit)) => line(
+                "abstains",
+                format!(
+                    "where the confidence is below {:.4}: answers {:.1} % of the documents, with \
+                     {:.1} % wrong labels, at most {:.1} % (leave-one-out; target {:.1} %)",
+                    limit.confidence,
+                    limit.coverage * 100.0,
+                    limit.error * 100.0,
+                    limit.error_bound * 100.0,
+                    limit.target_error * 100.0
+                ),
+            ),
+            Some(Abstention::Signals(limits)) => line(
                 "abstains",
                 format!(
                     "where the best similarity is below {:.4}, the margin below {:.4} or the share \
@@ -122,7 +136,7 @@ impl Info {
                     limits.error * 100.0,
                     limits.target_error * 100.0
                 ),
-            );
+            ),
         }
         line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
         self.labels(model, &mut text);

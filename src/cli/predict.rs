@@ -1,5 +1,6 @@
 //! `classify predict`
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use classify::search::Neighbor;
 use classify::stream::{Answers, StreamError, classify_stream, classify_vectors};
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
-use classify::vote::LabelScore;
+use classify::vote::{LabelScore, LearnedVotes};
 use serde::Serialize;
 
 use super::deciding::Deciding;
@@ -102,8 +103,9 @@ impl Predict {
                 Source::Corpus(open(corpora, read, talk, &progress)?)
             }
         };
+        let learned = model.learned_votes().filter(|_| options.vote.learned);
         let mut written =
-            Written { model: &model, command: &self, progress: &progress, out, count: 0 };
+            Written { model: &model, learned, command: &self, progress: &progress, out, count: 0 };
         let given = written.header().map_err(StreamError::Answer).and_then(|()| match source {
             Source::Corpus(corpus) => classify_stream(&classifier, &options, corpus, &mut written),
             Source::Vectors(stored) => {
@@ -130,6 +132,8 @@ enum Source {
 /// Writes predictions.
 struct Written<'a> {
     model: &'a Model,
+    /// What votes are worth, if learned votes are counted.
+    learned: Option<&'a LearnedVotes>,
     command: &'a Predict,
     progress: &'a Progress,
     out: Output,
@@ -170,7 +174,7 @@ impl Written<'_> {
         if !matches!(self.command.to, Form::Csv | Form::Tsv) {
             return Ok(());
         }
-        let mut names = vec!["id", "labels", "score", "probability", "reason"];
+        let mut names = vec!["id", "labels", "score", "probability", "confidence", "reason"];
         if self.has(Extra::Scores) || self.command.top.is_some() {
             names.push("scores");
         }
@@ -204,6 +208,7 @@ impl Written<'_> {
                     answer.labels.join(";"),
                     answer.score.map_or(String::new(), |score| score.to_string()),
                     answer.probability.map_or(String::new(), |share| share.to_string()),
+                    answer.confidence.map_or(String::new(), |share| share.to_string()),
                     answer.reason.unwrap_or_default().to_owned(),
                 ];
                 if let Some(scores) = &answer.scores {
@@ -246,6 +251,10 @@ impl Written<'_> {
                 id: model.ids().get(neighbor.row as usize).unwrap_or_default(),
                 similarity: neighbor.similarity,
                 labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
+                worth: self.learned.map(|votes| {
+                    let worth = votes.of(neighbor.row).map(|of| (label(of.label), of.worth));
+                    worth.filter(|(_, worth)| *worth != 0.0).collect()
+                }),
             };
             neighbors.iter().map(near).collect()
         };
@@ -257,6 +266,7 @@ impl Written<'_> {
             labels: prediction.labels.iter().map(|&l| label(l)).collect(),
             score: prediction.scores.first().map(|score| score.score),
             probability: prediction.probabilities.first().copied(),
+            confidence: prediction.confidence,
             reason: prediction.reason.map(classify::classifier::Reason::name),
             scores,
             neighbors,
@@ -276,6 +286,9 @@ struct Answer<'a> {
     /// The probability that the best label is right; only if the model is calibrated.
     #[serde(skip_serializing_if = "Option::is_none")]
     probability: Option<f64>,
+    /// The share of the labels given that should be right; only if the model is calibrated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confidence: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -300,4 +313,7 @@ struct Near<'a> {
     id: &'a str,
     similarity: f32,
     labels: Vec<&'a str>,
+    /// What the neighbor's vote is worth for labels, if that was learned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worth: Option<BTreeMap<&'a str, f32>>,
 }

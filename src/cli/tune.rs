@@ -56,7 +56,7 @@ impl Tune {
         let model = self.opening.model(&self.model)?;
         let target_error = match self.abstain {
             Some(abstain) => abstain.target_error(),
-            None => model.settings().abstention.map(|limits| limits.target_error),
+            None => model.settings().abstention.map(|limits| limits.target_error()),
         };
         let several = self.mode.map(Mode::is_multi);
         if self.dense_share.is_some() && !model.searches_both() {

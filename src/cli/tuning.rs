@@ -140,15 +140,16 @@ impl Told {
                 ));
             }
             Event::Step { step, objective } => self.say(&said(step, objective)),
-            Event::Abstention(limits) => {
-                let reached =
-                    if limits.error <= limits.target_error { "" } else { " (above target)" };
+            Event::Abstention(limit) => {
+                let reached = if limit.reaches_target() { "" } else { " (above the target)" };
                 self.say(&format!(
                     "tuning: with a target of {:.1} % wrong labels, {:.1} % of the documents are \
-                     answered, with {:.1} % wrong labels{reached}",
-                    limits.target_error * 100.0,
-                    limits.coverage * 100.0,
-                    limits.error * 100.0
+                     answered, with {:.1} % wrong labels, at most {:.1} % by a bound that fails in 2 of \
+                     100 cases{reached}",
+                    limit.target_error * 100.0,
+                    limit.coverage * 100.0,
+                    limit.error * 100.0,
+                    limit.error_bound * 100.0
                 ));
             }
             Event::Tuned(report) => {

@@ -50,7 +50,7 @@ pub(super) struct Confidences {
 /// A document that got labels.
 #[derive(Debug, Clone, Copy)]
 struct Answer {
-    /// The confidence in the best label.
+    /// The confidence in the answer; without calibration, in its best label.
     confidence: f32,
     /// How many labels were predicted.
     predicted: u32,
@@ -136,7 +136,9 @@ impl Confidences {
                 right += u32::from(is_right);
             }
         }
-        if let Some(confidence) = first {
+        if let Some(first) = first {
+            #[expect(clippy::cast_possible_truncation, reason = "bins are wide")]
+            let confidence = prediction.confidence.map_or(first, |confidence| confidence as f32);
             let predicted = u32::try_from(predicted.len()).expect("label numbers are u32");
             self.documents.push(Answer { confidence, predicted, right });
         }
@@ -273,6 +275,7 @@ mod tests {
                 probabilities: probabilities.collect(),
                 scores,
                 neighbors: Vec::new(),
+                confidence: None,
                 reason: None,
                 unknown_terms: 0,
             };

@@ -48,3 +48,19 @@ pub(crate) const CURVE_PROBABILITIES: &str = "calibration.probabilities";
 pub(crate) const DENSE_VECTORS: &str = "dense.vectors";
 /// The dense vectors of the terms, one after the other.
 pub(crate) const DENSE_PROJECTION: &str = "dense.projection";
+/// Where the worths of each document's votes begin, and where the last one's end.
+pub(crate) const VOTE_STARTS: &str = "votes.starts";
+/// The label of each worth.
+pub(crate) const VOTE_LABELS: &str = "votes.labels";
+/// What the votes are worth.
+pub(crate) const VOTE_WORTHS: &str = "votes.worths";
+/// The offset of each label's score.
+pub(crate) const VOTE_OFFSETS: &str = "votes.offsets";
+/// The scale of each label's score, or of all.
+pub(crate) const VOTE_SCALES: &str = "votes.scales";
+/// The weights of the evidence for a label.
+pub(crate) const EVIDENCE_WEIGHTS: &str = "calibration.weights";
+/// The offset of each label.
+pub(crate) const EVIDENCE_OFFSETS: &str = "calibration.offsets";
+/// Quantiles of the best similarity.
+pub(crate) const EVIDENCE_SIMILARITIES: &str = "calibration.similarities";

@@ -36,6 +36,13 @@ impl Model {
         if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
             return wrong(array_names::CURVE_STARTS, what);
         }
+        let votes = arrays.learned_votes.as_ref();
+        if let Some(Err(what)) = votes.map(|votes| votes.check(documents, labels)) {
+            return wrong(array_names::VOTE_STARTS, what);
+        }
+        if settings.vote.learned != votes.is_some() {
+            return wrong("settings", "learned votes without their worths, or worths without them");
+        }
         if !settings.fields.is_valid() {
             return wrong("settings", "a field's boost is not above 0, or there are no fields");
         }

@@ -10,14 +10,15 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, WITHOUT_DENSE,
-    array_names,
+    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, WITH_DENSE,
+    WITHOUT_DENSE, array_names,
 };
-use crate::calibrate::Calibration;
+use crate::calibrate::{Calibration, Curves, Evidence};
 use crate::dense::DensePart;
 use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
 use crate::vocabulary::{TermKind, Vocabulary};
+use crate::vote::LearnedVotes;
 
 const MODELS: Format =
     Format { what: "a model", key: FILE_KEY, name: FORMAT, oldest: 1, newest: VERSION };
@@ -49,7 +50,12 @@ impl Model {
         let arrays = self.arrays.list();
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
-        let version = if self.dense().is_some() { VERSION } else { WITHOUT_DENSE };
+        let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
+        let version = match self.dense() {
+            _ if evidence || self.arrays.learned_votes.is_some() => VERSION,
+            Some(_) => WITH_DENSE,
+            None => WITHOUT_DENSE,
+        };
         let settings = Settings { version, checksums, ..self.settings.clone() };
         let json = serde_json::to_string(&settings).map_err(ModelProblem::Settings)?;
         Ok(container::write_to(output, FILE_KEY, json, arrays)?)
@@ -148,14 +154,33 @@ impl Arrays {
                 list.push((array_names::DENSE_PROJECTION, Dtype::F32, values));
             }
         }
-        if let Some(calibration) = &self.calibration {
-            let floats = bytemuck::cast_slice::<f64, u8>;
+        if let Some(votes) = &self.learned_votes {
             list.extend([
-                (array_names::CURVES, Dtype::U32, bytemuck::cast_slice(&calibration.curves)),
-                (array_names::CURVE_STARTS, Dtype::U64, bytes(&calibration.starts)),
-                (array_names::CURVE_SCORES, Dtype::F64, floats(&calibration.scores)),
-                (array_names::CURVE_PROBABILITIES, Dtype::F64, floats(&calibration.probabilities)),
+                (array_names::VOTE_STARTS, Dtype::U64, bytes(&votes.starts)),
+                (array_names::VOTE_LABELS, Dtype::U32, bytemuck::cast_slice(&votes.labels)),
+                (array_names::VOTE_WORTHS, Dtype::F32, bytemuck::cast_slice(&votes.worths)),
+                (array_names::VOTE_OFFSETS, Dtype::F32, bytemuck::cast_slice(&votes.offsets)),
+                (array_names::VOTE_SCALES, Dtype::F32, bytemuck::cast_slice(&votes.scales)),
             ]);
+        }
+        let floats = bytemuck::cast_slice::<f64, u8>;
+        match &self.calibration {
+            None => {}
+            Some(Calibration::Evidence(evidence)) => list.extend([
+                (array_names::EVIDENCE_WEIGHTS, Dtype::F64, floats(&evidence.weights)),
+                (array_names::EVIDENCE_OFFSETS, Dtype::F64, floats(&evidence.offsets)),
+                (
+                    array_names::EVIDENCE_SIMILARITIES,
+                    Dtype::F32,
+                    bytemuck::cast_slice(&evidence.similarities),
+                ),
+            ]),
+            Some(Calibration::Curves(curves)) => list.extend([
+                (array_names::CURVES, Dtype::U32, bytemuck::cast_slice(&curves.of_label)),
+                (array_names::CURVE_STARTS, Dtype::U64, bytes(&curves.starts)),
+                (array_names::CURVE_SCORES, Dtype::F64, floats(&curves.scores)),
+                (array_names::CURVE_PROBABILITIES, Dtype::F64, floats(&curves.probabilities)),
+            ]),
         }
         list
     }
@@ -180,12 +205,29 @@ impl Arrays {
         let texts = file
             .has(array_names::TEXTS)
             .then(|| Strings::read(file, array_names::TEXTS, array_names::TEXT_OFFSETS));
-        let calibration = if file.has("calibration.") {
-            Some(Calibration {
-                curves: file.array(array_names::CURVES, Dtype::U32)?,
+        let calibration = if file.has(array_names::EVIDENCE_WEIGHTS) {
+            Some(Calibration::Evidence(Evidence {
+                weights: file.array(array_names::EVIDENCE_WEIGHTS, Dtype::F64)?,
+                offsets: file.array(array_names::EVIDENCE_OFFSETS, Dtype::F64)?,
+                similarities: file.array(array_names::EVIDENCE_SIMILARITIES, Dtype::F32)?,
+            }))
+        } else if file.has("calibration.") {
+            Some(Calibration::Curves(Curves {
+                of_label: file.array(array_names::CURVES, Dtype::U32)?,
                 starts: file.array(array_names::CURVE_STARTS, Dtype::U64)?,
                 scores: file.array(array_names::CURVE_SCORES, Dtype::F64)?,
                 probabilities: file.array(array_names::CURVE_PROBABILITIES, Dtype::F64)?,
+            }))
+        } else {
+            None
+        };
+        let learned_votes = if file.has("votes.") {
+            Some(LearnedVotes {
+                starts: file.array(array_names::VOTE_STARTS, Dtype::U64)?,
+                labels: file.array(array_names::VOTE_LABELS, Dtype::U32)?,
+                worths: file.array(array_names::VOTE_WORTHS, Dtype::F32)?,
+                offsets: file.array(array_names::VOTE_OFFSETS, Dtype::F32)?,
+                scales: file.array(array_names::VOTE_SCALES, Dtype::F32)?,
             })
         } else {
             None
@@ -216,6 +258,7 @@ impl Arrays {
             weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
             texts: texts.transpose()?,
             calibration,
+            learned_votes,
             dense,
         })
     }

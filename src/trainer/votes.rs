@@ -15,10 +15,11 @@ use crate::model::InputSpec;
 use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::tune::{
-    Counted, Exclusion, FOLDS, Features, Free, Grid, LeaveOneOut, LeaveOutSearch, NearDuplicates,
-    Rules, Step, TuningReport, Weighted, abstention, calibrate, learn, near_limit, nearest, tune_votes, window,
+    Candidate, Counted, Exclusion, FOLDS, Features, Free, Grid, HeldOut, LeaveOneOut,
+    LeaveOutSearch, NearDuplicates, Rules, Step, Tuned, TuningReport, VoteLearning, Weighted,
+    abstention, calibrate, learn_votes, learned_votes, near_limit, nearest, tune_votes, window,
 };
-use crate::vote::TrainingLabels;
+use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
 /// An engine over training rows, and the rows as queries.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +120,12 @@ pub(super) struct Learnt {
     pub(super) report: TuningReport,
     pub(super) calibration: Calibration,
     pub(super) abstention: Option<Abstention>,
+    /// What votes are worth, if that was learned.
+    pub(super) learned: Option<LearnedVotes>,
 }
+
+/// Learned votes are taken if they improve the objective by at least this much; less may be chance.
+const GAIN: f64 = 0.001;
 
 /// Documents that are not neighbors of each other while tuning.
 #[derive(Debug, Default)]
@@ -255,28 +261,29 @@ impl Trainer {
         if let Some(k) = options.k {
             grid.ks = vec![k.get()];
         }
-        if let Some(vote) = options.vote {
+        if let Some(vote) = options.vote.filter(|&vote| vote != Vote::LEARNED) {
             grid = grid.with_vote(vote);
         }
         grid.rules = Rules(rule);
-        let tuned = tune_votes(&found, labels, &grid, self.engines.threads());
-        let (mut decision, mut figures) = (tuned.decision, tuned.best.figures);
-        let found = if excluded.window > 0 {
+        let threads = self.engines.threads();
+        let mut tuned = tune_votes(&found, labels, &grid, threads);
+        let learning = self.learning(&found, labels, &grid, &mut tuned);
+        if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
-            let found = search(k, excluded.always(), found.dense_share)?;
-            (decision, figures) = learn(&found, labels, &tuned.best);
-            found
-        } else {
-            found
-        };
-        let calibration = calibrate(&found, labels, &tuned.best);
-        let abstention = options
-            .target_error
-            .map(|target| abstention(&found, labels, &tuned.best, target, unknown));
-        if let Some(limits) = &abstention {
-            on_event(Event::Abstention(limits));
+            found = search(k, excluded.always(), found.dense_share)?;
         }
+        let held_out = HeldOut::new(&found, labels, tuned.best, learning, threads);
+        let (decision, figures) = held_out.decision();
+        let learned =
+            learning.and_then(|how| learned_votes(&found, labels, &tuned.best, how, threads));
+        let calibration = calibrate(&held_out, labels, unknown);
+        let limit =
+            options.target_error.map(|target| abstention(&held_out, labels, target, unknown));
+        if let Some(limit) = &limit {
+            on_event(Event::Abstention(limit));
+        }
+        let abstention = limit.map(Abstention::Confidence);
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
             objective: tuning.objective,
@@ -287,11 +294,38 @@ impl Trainer {
             features,
             dense_share: training.vectors.map(|_| found.dense_share),
             best: tuned.best,
+            learning,
             figures,
             trials: tuned.trials,
         };
         on_event(Event::Tuned(&report));
-        Ok(Learnt { decision, report, calibration, abstention })
+        Ok(Learnt { decision, report, calibration, abstention, learned })
+    }
+
+    /// Tries learned votes; if they are better than those of the best settings, or asked for, they become
+    /// the best.
+    fn learning(
+        &self,
+        found: &LeaveOneOut,
+        labels: TrainingLabels<'_>,
+        grid: &Grid,
+        tuned: &mut Tuned,
+    ) -> Option<VoteLearning> {
+        let vote = self.options.vote;
+        let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
+        if vote.is_some_and(|vote| !vote.learned) || by_batch {
+            return None;
+        }
+        let trials = learn_votes(found, labels, grid, tuned, self.engines.threads());
+        let &(best, learning) = trials.first()?;
+        let better =
+            grid.objective.of(best.figures) >= grid.objective.of(tuned.best.figures) + GAIN;
+        tuned.trials.extend(trials.iter().map(|&(trial, _)| trial));
+        if better || vote.is_some_and(|vote| vote.learned) {
+            tuned.best = best;
+            return Some(learning);
+        }
+        None
     }
 
     /// The neighbors with the share of those by vectors that is best for a few k and votes; of equal ones, the one nearest to a
@@ -309,7 +343,7 @@ impl Trainer {
         if let Some(k) = self.options.k {
             grid.ks = vec![k.get()];
         }
-        if let Some(vote) = self.options.vote {
+        if let Some(vote) = self.options.vote.filter(|&vote| vote != Vote::LEARNED) {
             grid = grid.with_vote(vote);
         }
         let mut best: Option<(f64, f64)> = None;

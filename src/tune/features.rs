@@ -304,7 +304,8 @@ impl GreedySearch<'_, '_> {
             }
             Ok(setup.trial(counted.counts(), &contestant.found))
         };
-        let entries = counted.iter().map(|(_, counted)| counted.counts().entries()).max().unwrap_or(0);
+        let entries =
+            counted.iter().map(|(_, counted)| counted.counts().entries()).max().unwrap_or(0);
         let together = if setup.engines.is_gpu() { 1 } else { (ENTRIES / entries.max(1)).max(1) };
         let threads = setup.engines.threads();
         if together == 1 || threads.count() == 1 {

@@ -8,21 +8,25 @@ use super::thresholds::{
     Cuts, Entry, FOLDS, Gold, RankedScores, STEPS, Without, gold, micromacro, rtcut, scut_smoothed,
     threshold,
 };
-use super::{Candidate, Figures, Rule, Rules, Trial};
+use super::{Candidate, Figures, Grid, Rule, Rules, Trial};
 
 mod count;
+mod learned;
 mod sample;
 mod totals;
 
-pub(super) use sample::sampled;
+pub(super) use learned::Ballots;
+pub use learned::VoteLearning;
 
 use count::{Count, Ranking};
+use sample::sampled;
 
 /// The factors that PCut tries.
 const PCUT: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
 
 /// The votes of left-out documents, arranged for re-voting. A *slot* is a pair of a document and a
 /// label of one of its neighbors.
+#[derive(Debug)]
 pub(super) struct GridSearch<'a> {
     found: &'a LeaveOneOut,
     /// The documents to evaluate, as indices into `found`.
@@ -95,7 +99,7 @@ impl<'a> GridSearch<'a> {
     }
 
     /// A document, as a training row number, and its neighbors.
-    fn get(&self, document: usize) -> (u32, Voters<'a>) {
+    pub(super) fn get(&self, document: usize) -> (u32, Voters<'a>) {
         self.found.get(self.sample[document])
     }
 
@@ -164,7 +168,7 @@ impl<'a> GridSearch<'a> {
     /// The compensations with the factors of their labels.
     pub(super) fn compensations(&self, compensations: &[f64]) -> Vec<Compensation> {
         let factors = |&compensation: &f64| {
-            let vote = Vote { weight: VoteWeight::Uniform, compensation };
+            let vote = Vote { compensation, ..VoteWeight::Uniform.into() };
             Compensation { exponent: compensation, factors: self.among.factors(vote) }
         };
         compensations.iter().map(factors).collect()
@@ -335,59 +339,96 @@ impl<'a> GridSearch<'a> {
         self.labels.len()
     }
 
-    /// What the decision of a trial learns from these neighbors, and its figures: each fold is
-    /// decided with what the other folds teach.
-    pub(super) fn learn(&self, trial: &Trial) -> (Decision, Figures) {
-        let mut learnt = (Decision::Single, Figures::default());
-        self.run(trial.vote.weight, &[trial.k], |_, scores| {
-            let mut workspace = Workspace::new(self);
-            workspace.fill(scores, trial.decision.rules());
-            let decisions: [Decision; FOLDS] = std::array::from_fn(|fold| {
-                self.decision(trial.decision, &mut workspace, Some(fold))
-            });
-            let factors = self.among.factors(trial.vote);
-            let given = (0..self.sample.len()).flat_map(|document| {
-                let mut slots: Vec<(usize, f64)> = self
-                    .slots_of(document)
-                    .map(|slot| (slot, scores[slot] * self.factor(&factors, slot)))
-                    .filter(|&(slot, _)| scores[slot] > 0.0)
-                    .collect();
-                slots.sort_by(|a, b| b.1.total_cmp(&a.1));
-                let votes: Vec<LabelScore> = slots
-                    .iter()
-                    .map(|&(slot, score)| LabelScore { label: self.labels[slot], score })
-                    .collect();
-                let mut given = decide(&votes, &decisions[usize::from(self.folds[document])]);
-                given.sort_unstable();
-                slots
-                    .into_iter()
-                    .map(|(slot, _)| slot)
-                    .filter(move |&slot| given.binary_search(&self.labels[slot]).is_ok())
-            });
-            let mut count = Count::new(self);
-            count.give_all(given);
-            let decision = self.decision(trial.decision, &mut workspace, None);
-            let figures = match trial.decision {
-                // This rule decides on all documents together.
-                Candidate::Proportional { factor } => self.in_proportion(&mut workspace, factor),
-                _ => count.figures(),
-            };
-            learnt = (decision, figures);
+    /// The number of documents.
+    pub(super) fn documents(&self) -> usize {
+        self.sample.len()
+    }
+
+    /// The fold of a document.
+    pub(super) fn fold(&self, document: usize) -> usize {
+        self.folds[document].into()
+    }
+
+    /// The slots of a document that have a vote, with their scores, which decrease.
+    fn ranked(&self, document: usize, scores: &[f64], factors: &[f64]) -> Vec<(usize, f64)> {
+        let mut slots: Vec<(usize, f64)> = self
+            .slots_of(document)
+            .filter(|&slot| scores[slot] > 0.0)
+            .map(|slot| (slot, scores[slot] * self.factor(factors, slot)))
+            .collect();
+        slots.sort_by(|a, b| b.1.total_cmp(&a.1));
+        slots
+    }
+
+    /// The labels of a document that have a vote, by decreasing score.
+    pub(super) fn label_scores(
+        &self,
+        document: usize,
+        scores: &[f64],
+        factors: &[f64],
+    ) -> Vec<LabelScore> {
+        let score = |(slot, score)| LabelScore { label: self.labels[slot], score };
+        self.ranked(document, scores, factors).into_iter().map(score).collect()
+    }
+
+    /// What the decision of a trial learns from scores, and its figures: each fold is decided with what
+    /// the other folds teach.
+    pub(super) fn learn(&self, trial: &Trial, scores: &[f64]) -> (Decision, Figures) {
+        let mut workspace = Workspace::new(self);
+        workspace.fill(scores, trial.decision.rules());
+        let decisions: [Decision; FOLDS] =
+            std::array::from_fn(|fold| self.decision(trial.decision, &mut workspace, Some(fold)));
+        let factors = self.among.factors(trial.vote);
+        let given = (0..self.sample.len()).flat_map(|document| {
+            let slots = self.ranked(document, scores, &factors);
+            let votes: Vec<LabelScore> = slots
+                .iter()
+                .map(|&(slot, score)| LabelScore { label: self.labels[slot], score })
+                .collect();
+            let mut given = decide(&votes, &decisions[usize::from(self.folds[document])]);
+            given.sort_unstable();
+            slots
+                .into_iter()
+                .map(|(slot, _)| slot)
+                .filter(move |&slot| given.binary_search(&self.labels[slot]).is_ok())
         });
-        learnt
+        let mut count = Count::new(self);
+        count.give_all(given);
+        let decision = self.decision(trial.decision, &mut workspace, None);
+        let figures = match trial.decision {
+            // This rule decides on all documents together.
+            Candidate::Proportional { factor } => self.in_proportion(&mut workspace, factor),
+            _ => count.figures(),
+        };
+        (decision, figures)
     }
 
     /// What the decision of a trial learns without each fold.
-    pub(super) fn learn_by_fold(&self, trial: &Trial) -> [Decision; FOLDS] {
-        let mut learnt = std::array::from_fn(|_| Decision::Single);
-        self.run(trial.vote.weight, &[trial.k], |_, scores| {
+    pub(super) fn learn_by_fold(&self, trial: &Trial, scores: &[f64]) -> [Decision; FOLDS] {
+        let mut workspace = Workspace::new(self);
+        workspace.fill(scores, trial.decision.rules());
+        std::array::from_fn(|fold| self.decision(trial.decision, &mut workspace, Some(fold)))
+    }
+
+    /// The best decision for learned scores.
+    pub(super) fn best(&self, weight: VoteWeight, k: usize, scores: &[f64], grid: &Grid) -> Trial {
+        let vote = Vote { learned: true, ..weight.into() };
+        let objective = |figures: Figures| grid.objective.of(figures);
+        let mut best: Option<Trial> = None;
+        let mut found = |decision, figures| {
+            let more = |best: Trial| objective(figures) > objective(best.figures);
+            if best.is_none_or(more) {
+                best = Some(Trial { k, vote, decision, figures });
+            }
+        };
+        if grid.several {
             let mut workspace = Workspace::new(self);
-            workspace.fill(scores, trial.decision.rules());
-            learnt = std::array::from_fn(|fold| {
-                self.decision(trial.decision, &mut workspace, Some(fold))
-            });
-        });
-        learnt
+            self.multi(scores, &mut workspace, grid.rules, &objective, &mut found);
+        } else {
+            let none = self.compensations(&[0.0]);
+            self.single(scores, &none, &mut |_, figures| found(Candidate::Single, figures));
+        }
+        best.expect("every grid has a rule")
     }
 
     fn factor(&self, factors: &[f64], slot: usize) -> f64 {

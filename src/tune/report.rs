@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Figures, Objective, Step, Trial};
+use super::{Figures, Objective, Step, Trial, VoteLearning};
 
 /// The results of tuning; serialized as JSON schema `classify.tuning/1`.
 #[derive(Debug, Clone, Serialize)]
@@ -28,6 +28,9 @@ pub struct TuningReport {
     pub dense_share: Option<f64>,
     /// The best of `trials`.
     pub best: Trial,
+    /// How its votes were learned, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning: Option<VoteLearning>,
     /// Its figures without a window, as used for thresholds.
     pub figures: Figures,
     /// All settings that were tried.
@@ -71,7 +74,16 @@ impl TuningReport {
         let alike = self.trials.iter().filter(|trial| {
             trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)
         });
-        alike.map(|trial| (trial.k, trial.figures)).collect()
+        let mut by_k: Vec<(usize, Figures)> = Vec::new();
+        for trial in alike {
+            let value = |figures| self.objective.of(figures);
+            match by_k.iter_mut().find(|(k, _)| *k == trial.k) {
+                Some((_, best)) if value(trial.figures) > value(*best) => *best = trial.figures,
+                Some(_) => {}
+                None => by_k.push((trial.k, trial.figures)),
+            }
+        }
+        by_k
     }
 
     /// The best `shown` settings as text.

@@ -1,0 +1,265 @@
+//! When a model abstains.
+
+use serde::{Deserialize, Serialize};
+
+/// When a model abstains: limits below which a document gets no label.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Abstention {
+    /// A limit on the confidence.
+    Confidence(ConfidenceLimit),
+    /// Limits of models of version 3 and older.
+    Signals(SignalLimits),
+}
+
+/// A limit on the confidence, with a bound of the share of wrong labels.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfidenceLimit {
+    /// The target share of wrong labels among those predicted.
+    pub target_error: f64,
+    /// The least confidence.
+    pub confidence: f64,
+    /// The share of left-out documents that got labels.
+    pub coverage: f64,
+    /// The share of wrong labels among those.
+    pub error: f64,
+    /// The upper end of a one-sided interval of that share: the model's own error is below it in 98 of
+    /// 100 draws of training documents, if new documents are like these.
+    pub error_bound: f64,
+}
+
+/// Limits of three signals.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalLimits {
+    /// The target share of wrong labels among those predicted.
+    pub target_error: f64,
+    /// The least similarity of the best neighbor.
+    pub similarity: f32,
+    /// The least margin.
+    pub margin: f64,
+    /// The largest share of unknown terms.
+    pub unknown: f64,
+    /// The share of left-out documents that got labels.
+    pub coverage: f64,
+    /// The share of wrong labels among those.
+    pub error: f64,
+}
+
+/// Signals of how reliable a prediction is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Signals {
+    /// The similarity of the best neighbor.
+    pub similarity: f32,
+    /// The distance of the best label's score from the next one, or from its threshold.
+    pub margin: f64,
+    /// The share of the document's terms that the model does not know.
+    pub unknown: f64,
+}
+
+impl SignalLimits {
+    /// Whether all signals are within their limits.
+    pub fn allows(&self, signals: Signals) -> bool {
+        signals.similarity >= self.similarity
+            && signals.margin >= self.margin
+            && signals.unknown <= self.unknown
+    }
+}
+
+/// An answer to a left-out document.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// The confidence in it.
+    pub confidence: f64,
+    /// The number of labels that it got.
+    pub given: u32,
+    /// How many of them are right.
+    pub right: u32,
+}
+
+/// The probability that a bound does not hold.
+const RISK: f64 = 0.02;
+/// The number of limits that are tested, one after the other.
+const TESTS: usize = 50;
+
+impl ConfidenceLimit {
+    /// The lowest limit whose share of wrong labels is shown to be at most the target.
+    ///
+    /// Limits are tested from high to low, each by the upper end of the interval of Clopper and Pearson
+    /// (1934), until one fails: with such a fixed sequence, all tests together fail no more often than
+    /// one (Angelopoulos et al. 2021, fixed sequence testing). Labels of a document count as if they were
+    /// independent. If no limit passes, the one with the lowest bound is taken.
+    ///
+    /// ```
+    /// use classify::calibrate::{Answer, ConfidenceLimit};
+    ///
+    /// // Every answer with a confidence below a half is wrong.
+    /// let answers: Vec<Answer> = (0..2_000)
+    ///     .map(|at| {
+    ///         let confidence = f64::from(at) / 2_000.0;
+    ///         Answer { confidence, given: 1, right: u32::from(confidence >= 0.5) }
+    ///     })
+    ///     .collect();
+    /// let limit = ConfidenceLimit::learn(0.05, &answers);
+    /// assert!(limit.confidence > 0.45 && limit.confidence < 0.52);
+    /// assert!(limit.error <= limit.error_bound && limit.error_bound <= 0.05);
+    /// ```
+    pub fn learn(target_error: f64, answers: &[Answer]) -> Self {
+        let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
+        answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        // So few right answers that even without an error they show nothing.
+        let fewest = libm::log(RISK) / libm::log1p(-target_error.clamp(1e-9, 0.999));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let first = (4.0 * fewest) as usize;
+        let first = first.max(answered.len() / 10).clamp(1, answered.len().max(1));
+        let ends = (0..=TESTS)
+            .map(|test| first + (answered.len() - first.min(answered.len())) * test / TESTS);
+        let mut best: Option<Self> = None;
+        let (mut taken, mut given, mut wrong) = (0, 0u64, 0u64);
+        for end in ends {
+            let Some(&last) = answered.get(end.wrapping_sub(1)) else { break };
+            // Answers of equal confidence go together.
+            while let Some(answer) = answered.get(taken)
+                && (taken < end || answer.confidence >= last.confidence)
+            {
+                given += u64::from(answer.given);
+                wrong += u64::from(answer.given - answer.right);
+                taken += 1;
+            }
+            let found = Self {
+                target_error,
+                confidence: last.confidence,
+                coverage: taken as f64 / answers.len() as f64,
+                error: wrong as f64 / given as f64,
+                error_bound: upper_bound(wrong, given),
+            };
+            let passes = found.error_bound <= target_error;
+            match best {
+                Some(best) if best.error_bound <= target_error && !passes => break,
+                Some(best) if !passes && best.error_bound <= found.error_bound => {}
+                _ => best = Some(found),
+            }
+        }
+        best.unwrap_or(Self {
+            target_error,
+            confidence: 1.0,
+            coverage: 0.0,
+            error: 0.0,
+            error_bound: 1.0,
+        })
+    }
+
+    /// Whether the bound of the error is at most the target.
+    pub fn reaches_target(&self) -> bool {
+        self.error_bound <= self.target_error
+    }
+}
+
+impl Abstention {
+    /// The target share of wrong labels.
+    pub const fn target_error(&self) -> f64 {
+        match self {
+            Self::Confidence(limit) => limit.target_error,
+            Self::Signals(limits) => limits.target_error,
+        }
+    }
+
+    /// What is wrong, if anything.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let share = |share: f64| (0.0..=1.0).contains(&share);
+        let valid = share(self.target_error())
+            && match self {
+                Self::Confidence(limit) => share(limit.confidence) && share(limit.error_bound),
+                Self::Signals(limits) => {
+                    limits.similarity.is_finite()
+                        && limits.margin.is_finite()
+                        && share(limits.unknown)
+                }
+            };
+        if valid { Ok(()) } else { Err("limits of abstaining that are no numbers, or no shares") }
+    }
+}
+
+/// The upper end of the one-sided interval of Clopper and Pearson (1934) of a share, of which `count` of
+/// `of` were seen: the share at which so few would be seen with the probability [`RISK`].
+fn upper_bound(count: u64, of: u64) -> f64 {
+    if count >= of {
+        return 1.0;
+    }
+    let (mut low, mut high) = (count as f64 / of as f64, 1.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if at_most(count, of, middle) > RISK { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The probability of at most `count` of `of` successes, each with this probability.
+fn at_most(count: u64, of: u64, probability: f64) -> f64 {
+    let (n, odds) = (of as f64, libm::log(probability) - libm::log1p(-probability));
+    // The logarithm of each term follows from the one before it.
+    let mut term = n * libm::log1p(-probability);
+    let mut sum = libm::exp(term);
+    for successes in 1..=count {
+        let k = successes as f64;
+        term += libm::log((n - k + 1.0) / k) + odds;
+        sum += libm::exp(term);
+    }
+    sum.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `scipy.stats.beta.ppf(0.98, count + 1, of - count)`.
+    #[test]
+    fn bounds_of_clopper_and_pearson() {
+        let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}");
+        close(upper_bound(0, 10), 1.0 - libm::pow(RISK, 0.1));
+        close(upper_bound(10, 10), 1.0);
+        close(upper_bound(0, 1_000_000), -libm::expm1(libm::log(RISK) / 1e6));
+        // One of two: 1 - p² = .98.
+        close(upper_bound(1, 2), libm::sqrt(1.0 - RISK));
+    }
+
+    #[test]
+    fn targets_out_of_reach() {
+        let wrong = [Answer { confidence: 0.9, given: 1, right: 0 }; 100];
+        let limit = ConfidenceLimit::learn(0.05, &wrong);
+        assert!(!limit.reaches_target() && limit.error > 0.99, "{limit:?}");
+        let none = ConfidenceLimit::learn(0.05, &[]);
+        assert!(!none.reaches_target() && none.coverage <= 0.0);
+        let unanswered = [Answer { confidence: 0.0, given: 0, right: 0 }];
+        assert!(ConfidenceLimit::learn(0.05, &unanswered).coverage <= 0.0);
+        // A few right answers show nothing.
+        let few = [Answer { confidence: 0.9, given: 1, right: 1 }; 20];
+        assert!(!ConfidenceLimit::learn(0.05, &few).reaches_target());
+        let many = [Answer { confidence: 0.9, given: 1, right: 1 }; 200];
+        let limit = ConfidenceLimit::learn(0.05, &many);
+        assert!(limit.reaches_target() && limit.coverage >= 1.0, "{limit:?}");
+    }
+
+    /// The error of new answers exceeds the target seldom, whatever limit was chosen.
+    #[test]
+    fn bounds_hold_for_new_answers() {
+        let mut random = crate::random::Random::new(1);
+        let mut draw = |count: u32| -> Vec<Answer> {
+            (0..count)
+                .map(|_| {
+                    let confidence = random.unit();
+                    let right = u32::from(random.unit() < 0.7 + 0.3 * confidence);
+                    Answer { confidence, given: 1, right }
+                })
+                .collect()
+        };
+        let mut exceeded = 0;
+        for _ in 0..200 {
+            let limit = ConfidenceLimit::learn(0.1, &draw(2_000));
+            // The true share of wrong answers above a confidence c is .15 (1 - c).
+            exceeded += u32::from(0.15 * (1.0 - limit.confidence) > 0.1);
+        }
+        assert!(exceeded <= 10, "{exceeded} of 200");
+    }
+}

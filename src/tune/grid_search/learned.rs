@@ -1,0 +1,452 @@
+//! What votes are worth, learned from left-out documents: see [`LearnedVotes`].
+//!
+//! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, all documents at a
+//! time. The step of each worth is divided by a bound of its curvature: a worth that few documents
+//! tell about moves little from its initial value. Documents are divided into a fixed number of
+//! pieces, whose gradients are added in order, so the number of threads does not matter.
+
+use rayon::prelude::*;
+
+use super::{GridSearch, narrow};
+use crate::threads::Threads;
+use crate::tune::thresholds::FOLDS;
+use crate::vote::{LearnedVotes, VoteWeight, link, shares};
+
+/// What is learned, and how.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct VoteLearning {
+    /// Whether a document can also vote for labels that it does not have, but that documents near it
+    /// have.
+    pub others: bool,
+    /// The weight of the penalty on the distance from the initial worths.
+    pub penalty: f32,
+    /// The number of gradient steps.
+    pub steps: usize,
+}
+
+/// The scales of sums that are tried for one label: those of least loss before worths are learned are
+/// the T of one label, ..
+const SCALES: [f32; 11] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0];
+/// .. and for several labels, Newton's method finds the initial a and b from these.
+const FIRST: (f64, f64) = (4.0, -2.0);
+/// The step of offsets and scales, and the weights of the penalties on their distance from the
+/// initial values.
+const RATE: f32 = 0.05;
+const PENALTIES: [f32; 2] = [1.0, 0.1];
+/// The largest number of pieces of the documents, and of gradients in memory.
+const PIECES: usize = 16;
+const GRADIENTS: usize = 1 << 26;
+/// Votes for labels of others are learned only if a step multiplies at most this many worths.
+const MOST_PRODUCTS: usize = 12_000_000;
+
+/// The votes of the first k neighbors of left-out documents.
+pub(in crate::tune) struct Ballots<'g> {
+    grid_search: &'g GridSearch<'g>,
+    several: bool,
+    /// The votes of document `i` are `bounds[i]..bounds[i + 1]`.
+    bounds: Vec<usize>,
+    /// The training document that votes, and its share of the votes.
+    votes: Vec<(u32, f32)>,
+    /// How many slots of each document have a vote.
+    open: Vec<u32>,
+    /// The worths of training document `row` are `starts[row]..starts[row + 1]`.
+    starts: Vec<usize>,
+    /// The label of each worth.
+    labels: Vec<u32>,
+    /// The worths before learning.
+    initial: Vec<f32>,
+}
+
+/// What has been learned so far.
+#[derive(Debug, Clone)]
+struct State {
+    worths: Vec<f32>,
+    /// Of each label, if there are several; otherwise empty.
+    offsets: Vec<f32>,
+    /// Of each label, if there are several; otherwise one.
+    scales: Vec<f32>,
+}
+
+/// Buffers for one document.
+struct Scratch {
+    /// The slot of each label of the document, counted from its first.
+    slot_of: Vec<u32>,
+    sums: Vec<(u32, f64)>,
+    /// The derivative of the loss by each sum.
+    slopes: Vec<f32>,
+}
+
+impl<'g> Ballots<'g> {
+    /// `others` as in [`VoteLearning`]; `None` if that would take too long.
+    pub(in crate::tune) fn new(
+        grid_search: &'g GridSearch<'g>,
+        (weight, k): (VoteWeight, usize),
+        several: bool,
+        others: bool,
+    ) -> Option<Self> {
+        let among = grid_search.among;
+        let (mut bounds, mut votes, mut open) = (vec![0], Vec::new(), Vec::new());
+        let mut labels: Vec<u32> = Vec::new();
+        for document in 0..grid_search.sample.len() {
+            let (_, neighbors) = grid_search.get(document);
+            labels.clear();
+            for (row, share) in shares(neighbors.first(k), weight, &among) {
+                labels.extend(among.labels(row));
+                #[expect(clippy::cast_possible_truncation, reason = "a share from 0 to 1")]
+                votes.push((row, share as f32));
+            }
+            bounds.push(votes.len());
+            // Slots are ordered by their best neighbor, so those of the first k come first.
+            labels.sort_unstable();
+            labels.dedup();
+            open.push(narrow(labels.len()));
+        }
+        let (starts, labels, initial) = (vec![0], Vec::new(), Vec::new());
+        let mut ballots =
+            Self { grid_search, several, bounds, votes, open, starts, labels, initial };
+        if others && ballots.products_with_others() > MOST_PRODUCTS {
+            return None;
+        }
+        ballots.list_worths(others);
+        let products = |&(row, _): &(u32, f32)| ballots.entries(row).len();
+        let fits = !others || ballots.votes.iter().map(products).sum::<usize>() <= MOST_PRODUCTS;
+        fits.then_some(ballots)
+    }
+
+    /// The slots of a document that have a vote.
+    fn slots(&self, document: usize) -> std::ops::Range<usize> {
+        let first = self.grid_search.slots[document] as usize;
+        first..first + self.open[document] as usize
+    }
+
+    fn votes(&self, document: usize) -> &[(u32, f32)] {
+        &self.votes[self.bounds[document]..self.bounds[document + 1]]
+    }
+
+    fn entries(&self, row: u32) -> std::ops::Range<usize> {
+        self.starts[row as usize]..self.starts[row as usize + 1]
+    }
+
+    /// The labels of a document for which its neighbors can vote.
+    fn taught(&self, document: usize) -> impl Iterator<Item = u32> {
+        let slots = self.slots(document).filter(|&slot| self.grid_search.gold[slot]);
+        slots.map(|slot| self.grid_search.labels[slot])
+    }
+
+    fn products_with_others(&self) -> usize {
+        let pairs = |document| self.votes(document).len() * self.taught(document).count();
+        (0..self.open.len()).map(pairs).sum()
+    }
+
+    /// Lists a worth for each label of each training document, and if `others`, for each label of the
+    /// documents that it is a neighbor of.
+    fn list_worths(&mut self, others: bool) {
+        let among = self.grid_search.among;
+        let mut taught: Vec<Vec<u32>> =
+            vec![Vec::new(); if others { among.weights.len() } else { 0 }];
+        if others {
+            for document in 0..self.open.len() {
+                for &(row, _) in self.votes(document) {
+                    taught[row as usize].extend(self.taught(document));
+                }
+            }
+        }
+        let mut labels: Vec<u32> = Vec::new();
+        for row in 0..narrow(among.weights.len()) {
+            let own = among.labels(row);
+            labels.clear();
+            labels.extend(own);
+            labels.extend(taught.get(row as usize).into_iter().flatten());
+            labels.sort_unstable();
+            labels.dedup();
+            let is_own = |label: &u32| own.binary_search(label).is_ok();
+            self.initial.extend(labels.iter().map(|label| f32::from(u8::from(is_own(label)))));
+            self.labels.extend(&labels);
+            self.starts.push(self.labels.len());
+        }
+    }
+
+    fn scratch(&self) -> Scratch {
+        let slot_of = vec![u32::MAX; self.grid_search.gold_documents.len()];
+        Scratch { slot_of, sums: Vec::new(), slopes: Vec::new() }
+    }
+
+    /// Calls `at` with every vote of a document for one of its slots: the worth, the share of the
+    /// vote and the slot, counted from the document's first.
+    fn each(&self, document: usize, scratch: &mut [u32], mut at: impl FnMut(usize, f32, usize)) {
+        let labels = &self.grid_search.labels[self.slots(document)];
+        for (slot, &label) in (0u32..).zip(labels) {
+            scratch[label as usize] = slot;
+        }
+        for &(row, share) in self.votes(document) {
+            for entry in self.entries(row) {
+                let slot = scratch[self.labels[entry] as usize];
+                if slot != u32::MAX {
+                    at(entry, share, slot as usize);
+                }
+            }
+        }
+        for &label in labels {
+            scratch[label as usize] = u32::MAX;
+        }
+    }
+
+    /// The sums of a document's slots.
+    fn sum(&self, document: usize, worths: &[f32], scratch: &mut Scratch) {
+        let Scratch { slot_of, sums, .. } = scratch;
+        sums.clear();
+        let labels = &self.grid_search.labels[self.slots(document)];
+        sums.extend(labels.iter().map(|&label| (label, 0.0)));
+        self.each(document, slot_of, |entry, share, slot| {
+            sums[slot].1 += f64::from(share * worths[entry]);
+        });
+    }
+
+    /// Writes the scores of the documents of a fold, or of all.
+    fn score(&self, state: &State, only: Option<usize>, scores: &mut [f64]) {
+        let mut scratch = self.scratch();
+        for document in 0..self.open.len() {
+            if only.is_none_or(|fold| usize::from(self.grid_search.folds[document]) == fold) {
+                self.sum(document, &state.worths, &mut scratch);
+                link(&mut scratch.sums, &state.offsets, &state.scales);
+                let slots = self.grid_search.slots_of(document);
+                scores[slots.clone()].fill(0.0);
+                for (score, &(_, found)) in scores[slots].iter_mut().zip(&scratch.sums) {
+                    *score = found;
+                }
+            }
+        }
+    }
+
+    /// The gradients of worths, offsets and scales for some documents.
+    #[expect(clippy::cast_possible_truncation, reason = "gradients need no more")]
+    fn gradient(&self, documents: &[usize], state: &State) -> State {
+        let zeros = |values: &[f32]| vec![0.0; values.len()];
+        let mut gradient = State {
+            worths: zeros(&state.worths),
+            offsets: zeros(&state.offsets),
+            scales: zeros(&state.scales),
+        };
+        let mut scratch = self.scratch();
+        let mut sums = Vec::new();
+        for &document in documents {
+            self.sum(document, &state.worths, &mut scratch);
+            let gold = &self.grid_search.gold[self.slots(document)];
+            let right = gold.iter().filter(|&&gold| gold).count();
+            if !self.several && right == 0 {
+                continue;
+            }
+            sums.clone_from(&scratch.sums);
+            link(&mut scratch.sums, &state.offsets, &state.scales);
+            scratch.slopes.clear();
+            for ((&(label, score), &(_, sum)), &gold) in scratch.sums.iter().zip(&sums).zip(gold) {
+                let target = match (gold, self.several) {
+                    (false, _) => 0.0,
+                    (true, true) => 1.0,
+                    (true, false) => 1.0 / right as f64,
+                };
+                let slope = (score - target) as f32;
+                let at = if self.several { label as usize } else { 0 };
+                if self.several {
+                    gradient.offsets[at] += slope;
+                    gradient.scales[at] += slope * sum as f32;
+                }
+                scratch.slopes.push(slope * state.scales[at]);
+            }
+            let Scratch { slot_of, slopes, .. } = &mut scratch;
+            self.each(document, slot_of, |entry, share, slot| {
+                gradient.worths[entry] += share * slopes[slot];
+            });
+        }
+        gradient
+    }
+
+    /// The scale and the offset of least loss before worths are learned.
+    #[expect(clippy::cast_possible_truncation, reason = "initial values")]
+    fn first_scale(&self, documents: &[usize]) -> (f32, f32) {
+        let mut scratch = self.scratch();
+        let mut sums: Vec<(Vec<f64>, &[bool])> = Vec::with_capacity(documents.len());
+        for &document in documents {
+            self.sum(document, &self.initial, &mut scratch);
+            let gold = &self.grid_search.gold[self.slots(document)];
+            if self.several || gold.contains(&true) {
+                sums.push((scratch.sums.iter().map(|&(_, sum)| sum).collect(), gold));
+            }
+        }
+        if !self.several {
+            let loss = |scale: f32| {
+                let of = |(sums, gold): &(Vec<f64>, &[bool])| {
+                    let power = |sum: &f64| libm::exp(f64::from(scale) * (sum - 1.0));
+                    let all: f64 = sums.iter().map(power).sum();
+                    let right = sums.iter().zip(*gold).filter(|&(_, &gold)| gold);
+                    -libm::log(right.map(|(sum, _)| power(sum)).sum::<f64>() / all)
+                };
+                sums.iter().map(of).sum::<f64>()
+            };
+            let losses = SCALES.map(|scale| (loss(scale), scale));
+            let best = losses.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+            return (best.map_or(SCALES[0], |best| best.1), 0.0);
+        }
+        let (mut scale, mut offset) = FIRST;
+        for _ in 0..20 {
+            let mut slopes = [1e-3 * (scale - FIRST.0), 1e-3 * (offset - FIRST.1)];
+            let mut curves = [1e-3, 0.0, 1e-3];
+            for (sums, gold) in &sums {
+                for (&sum, &gold) in sums.iter().zip(*gold) {
+                    let score = 1.0 / (1.0 + libm::exp(-offset - scale * sum));
+                    let (slope, curve) = (score - f64::from(u8::from(gold)), score * (1.0 - score));
+                    slopes = [slopes[0] + slope * sum, slopes[1] + slope];
+                    curves =
+                        [curves[0] + curve * sum * sum, curves[1] + curve * sum, curves[2] + curve];
+                }
+            }
+            let determinant = curves[0] * curves[2] - curves[1] * curves[1];
+            let step = [
+                (curves[2] * slopes[0] - curves[1] * slopes[1]) / determinant,
+                (curves[0] * slopes[1] - curves[1] * slopes[0]) / determinant,
+            ];
+            scale = (scale - step[0].clamp(-4.0, 4.0)).clamp(1.0, 64.0);
+            offset -= step[1].clamp(-2.0, 2.0);
+        }
+        (scale as f32, offset as f32)
+    }
+
+    /// A bound of the curvature of the loss by each worth.
+    fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
+        let mut curvature = vec![0.0; self.initial.len()];
+        let mut scratch = self.scratch();
+        for &document in documents {
+            self.each(document, &mut scratch.slot_of, |entry, share, _| {
+                curvature[entry] += share * scale * scale / 4.0;
+            });
+        }
+        curvature
+    }
+
+    /// Learns from all documents that are not in a fold, and calls `at` after each number of steps in
+    /// `checkpoints` (increasing).
+    fn learn(
+        &self,
+        penalty: f32,
+        without: Option<usize>,
+        checkpoints: &[usize],
+        threads: &Threads,
+        mut at: impl FnMut(usize, &State),
+    ) {
+        let labels = if self.several { self.grid_search.gold_documents.len() } else { 0 };
+        let is_in =
+            |document: &usize| Some(usize::from(self.grid_search.folds[*document])) != without;
+        let documents: Vec<usize> = (0..self.open.len()).filter(is_in).collect();
+        let (scale, offset) = self.first_scale(&documents);
+        let mut state = State {
+            worths: self.initial.clone(),
+            offsets: vec![offset; labels],
+            scales: vec![scale; labels.max(1)],
+        };
+        let curvature = self.curvature(&documents, scale);
+        let pieces = (GRADIENTS / self.initial.len().max(1)).clamp(1, PIECES);
+        let piece = documents.len().div_ceil(pieces).max(1);
+        let mut before = self.initial.clone();
+        let mut moments = [Adam::new(labels), Adam::new(labels)];
+        let (mut speed, mut steps) = (1.0f32, 0);
+        for &checkpoint in checkpoints {
+            while steps < checkpoint {
+                let gradients: Vec<State> = threads.run(|| {
+                    documents.par_chunks(piece).map(|part| self.gradient(part, &state)).collect()
+                });
+                let next = f32::midpoint(1.0, (1.0 + 4.0 * speed * speed).sqrt());
+                let momentum = (speed - 1.0) / next;
+                speed = next;
+                for (entry, worth) in state.worths.iter_mut().enumerate() {
+                    let sum: f32 = gradients.iter().map(|part| part.worths[entry]).sum();
+                    let slope = sum + 2.0 * penalty * (*worth - self.initial[entry]);
+                    let moved = *worth - slope / (curvature[entry] + 2.0 * penalty);
+                    *worth = moved + momentum * (moved - before[entry]);
+                    before[entry] = moved;
+                }
+                if self.several {
+                    let slope = |label: usize| gradients.iter().map(|g| g.offsets[label]).sum();
+                    moments[0].step(&mut state.offsets, (offset, PENALTIES[0]), slope);
+                    let slope = |label: usize| gradients.iter().map(|g| g.scales[label]).sum();
+                    moments[1].step(&mut state.scales, (scale, PENALTIES[1]), slope);
+                }
+                steps += 1;
+            }
+            at(checkpoint, &state);
+        }
+    }
+
+    /// The scores of all slots after each number of steps, those of each fold learned from the others.
+    pub(in crate::tune) fn held_out(
+        &self,
+        penalty: f32,
+        checkpoints: &[usize],
+        threads: &Threads,
+    ) -> Vec<Vec<f64>> {
+        let mut scores = vec![vec![0.0; self.grid_search.slots()]; checkpoints.len()];
+        for fold in 0..FOLDS {
+            let mut scores = scores.iter_mut();
+            self.learn(penalty, Some(fold), checkpoints, threads, |_, state| {
+                if let Some(scores) = scores.next() {
+                    self.score(state, Some(fold), scores);
+                }
+            });
+        }
+        scores
+    }
+
+    /// What all documents teach.
+    pub(in crate::tune) fn learned(
+        &self,
+        learning: VoteLearning,
+        threads: &Threads,
+    ) -> LearnedVotes {
+        let mut learned = None;
+        self.learn(learning.penalty, None, &[learning.steps], threads, |_, state| {
+            learned = Some(state.clone());
+        });
+        let State { worths, offsets, scales } = learned.expect("there is one checkpoint");
+        let starts: Vec<u64> = self.starts.iter().map(|&start| start as u64).collect();
+        LearnedVotes {
+            starts: starts.into(),
+            labels: self.labels.clone().into(),
+            worths: worths.into(),
+            offsets: offsets.into(),
+            scales: scales.into(),
+        }
+    }
+}
+
+/// The moments of Adam (Kingma and Ba 2015).
+struct Adam {
+    mean: Vec<f32>,
+    square: Vec<f32>,
+    /// The powers of the decay rates.
+    decayed: [f32; 2],
+}
+
+impl Adam {
+    fn new(values: usize) -> Self {
+        Self { mean: vec![0.0; values], square: vec![0.0; values], decayed: [1.0; 2] }
+    }
+
+    /// One step; a quadratic penalty pulls the values towards their initial one.
+    fn step(
+        &mut self,
+        values: &mut [f32],
+        (initial, penalty): (f32, f32),
+        gradient: impl Fn(usize) -> f32,
+    ) {
+        self.decayed = [self.decayed[0] * 0.9, self.decayed[1] * 0.999];
+        for (at, value) in values.iter_mut().enumerate() {
+            let slope = gradient(at) + 2.0 * penalty * (*value - initial);
+            self.mean[at] = 0.9 * self.mean[at] + 0.1 * slope;
+            self.square[at] = 0.999 * self.square[at] + 0.001 * slope * slope;
+            let (mean, square) = (
+                self.mean[at] / (1.0 - self.decayed[0]),
+                self.square[at] / (1.0 - self.decayed[1]),
+            );
+            *value -= RATE * mean / (square.sqrt() + 1e-8);
+        }
+    }
+}

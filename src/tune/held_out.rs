@@ -1,0 +1,168 @@
+//! Left-out documents with the scores of their labels under the chosen vote: what decisions,
+//! probabilities and limits are learned from.
+
+use super::grid_search::{Ballots, GridSearch, VoteLearning};
+use super::neighbors::LeaveOneOut;
+use super::thresholds::FOLDS;
+use super::{Candidate, Figures, Grid, Trial, Tuned};
+use crate::decide::Decision;
+use crate::threads::Threads;
+use crate::vote::{LabelScore, LearnedVotes, TrainingLabels, VoteWeight, Voters};
+
+/// Left-out documents with the scores of their labels. If votes are learned, those of each fold are
+/// learned from the other folds.
+#[derive(Debug)]
+pub struct HeldOut<'a> {
+    grid_search: GridSearch<'a>,
+    trial: Trial,
+    /// The score of each slot, before the label-size compensation.
+    scores: Vec<f64>,
+    factors: Vec<f64>,
+}
+
+/// A left-out document.
+#[derive(Debug)]
+pub struct HeldOutDocument<'a> {
+    /// Its number among the training documents.
+    pub row: u32,
+    /// Its fold, of [`FOLDS`].
+    pub fold: usize,
+    /// The neighbors that vote.
+    pub voters: Voters<'a>,
+    /// The labels with a vote, by decreasing score.
+    pub scores: Vec<LabelScore>,
+}
+
+impl<'a> HeldOut<'a> {
+    /// The votes of a trial, with learned worths if `learning` is given.
+    pub fn new(
+        found: &'a LeaveOneOut,
+        among: TrainingLabels<'a>,
+        trial: Trial,
+        learning: Option<VoteLearning>,
+        threads: &Threads,
+    ) -> Self {
+        let grid_search = GridSearch::new(found, among);
+        let mut scores = Vec::new();
+        match learning {
+            Some(learning) => {
+                let by = (trial.vote.weight, trial.k);
+                let several = trial.decision != Candidate::Single;
+                if let Some(ballots) = Ballots::new(&grid_search, by, several, learning.others) {
+                    let steps = [learning.steps];
+                    scores = ballots.held_out(learning.penalty, &steps, threads).remove(0);
+                }
+            }
+            None => grid_search.run(trial.vote.weight, &[trial.k], |_, found| {
+                scores = found.to_vec();
+            }),
+        }
+        // Without a value of k or with too many worths there are no scores.
+        scores.resize(grid_search.slots(), 0.0);
+        Self { factors: among.factors(trial.vote), grid_search, trial, scores }
+    }
+
+    /// The decision of the trial, and its figures: each fold is decided with what the others teach.
+    pub fn decision(&self) -> (Decision, Figures) {
+        self.grid_search.learn(&self.trial, &self.scores)
+    }
+
+    /// For each fold, the decision that the other folds teach.
+    pub fn decisions_by_fold(&self) -> [Decision; FOLDS] {
+        self.grid_search.learn_by_fold(&self.trial, &self.scores)
+    }
+
+    /// The documents. If there are very many labels, not all left-out documents, but evenly spaced
+    /// ones.
+    pub fn documents(&self) -> impl ExactSizeIterator<Item = HeldOutDocument<'_>> + Clone {
+        (0..self.grid_search.documents()).map(|document| {
+            let (row, voters) = self.grid_search.get(document);
+            HeldOutDocument {
+                row,
+                fold: self.grid_search.fold(document),
+                voters: voters.first(self.trial.k),
+                scores: self.grid_search.label_scores(document, &self.scores, &self.factors),
+            }
+        })
+    }
+}
+
+/// The numbers of steps after which learned votes are judged.
+const STEPS: [usize; 3] = [5, 15, 30];
+/// The weights of the penalty: the first is tried with every k, the others with the best k.
+const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
+/// The same for votes for labels of others.
+const PENALTY_OF_OTHERS: f32 = 0.1;
+/// The vote of which worths for labels of others are learned.
+const VOTE_OF_OTHERS: VoteWeight = VoteWeight::Similarity { power: 2.0 };
+
+/// Learned votes for a few settings around the best of a grid: its k, twice that, and all neighbors; best
+/// first. A grid with a single k or vote keeps it.
+pub fn learn_votes(
+    found: &LeaveOneOut,
+    among: TrainingLabels<'_>,
+    grid: &Grid,
+    tuned: &Tuned,
+    threads: &Threads,
+) -> Vec<(Trial, VoteLearning)> {
+    let grid_search = GridSearch::new(found, among);
+    let value = |(trial, _): &(Trial, VoteLearning)| grid.objective.of(trial.figures);
+    let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
+    let mut ks = vec![tuned.best.k];
+    if let [.., most] = grid.ks[..]
+        && grid.ks.len() > 1
+    {
+        ks.extend([2 * tuned.best.k, longest].map(|k| k.min(most)));
+    }
+    ks.sort_unstable();
+    // Values that are close to each other give about the same.
+    ks.dedup_by(|next, before| 2 * *next < 3 * *before);
+    let mut tried: Vec<(Trial, VoteLearning)> = Vec::new();
+    let mut try_out = |weight, k, others, penalty| {
+        let Some(ballots) = Ballots::new(&grid_search, (weight, k), grid.several, others) else {
+            return f64::NEG_INFINITY;
+        };
+        let mut best: Option<(Trial, VoteLearning)> = None;
+        let held_out = ballots.held_out(penalty, &STEPS, threads);
+        for (scores, steps) in held_out.iter().zip(STEPS) {
+            let trial = grid_search.best(weight, k, scores, grid);
+            let next = (trial, VoteLearning { others, penalty, steps });
+            if best.as_ref().is_none_or(|best| value(&next) > value(best)) {
+                best = Some(next);
+            }
+        }
+        let reached = best.as_ref().map_or(f64::NEG_INFINITY, value);
+        tried.extend(best);
+        reached
+    };
+    let weight = tuned.best.vote.weight;
+    let mut best = (f64::NEG_INFINITY, ks[0]);
+    for &k in &ks {
+        let reached = try_out(weight, k, false, PENALTIES[0]);
+        if reached > best.0 {
+            best = (reached, k);
+        }
+    }
+    for &penalty in &PENALTIES[1..] {
+        try_out(weight, best.1, false, penalty);
+    }
+    let others = if grid.weights.len() > 1 { VOTE_OF_OTHERS } else { weight };
+    try_out(others, ks[ks.len() - 1], true, PENALTY_OF_OTHERS);
+    tried.sort_by(|a, b| value(b).total_cmp(&value(a)));
+    tried
+}
+
+/// What the votes of all training documents are worth, learned as in a trial.
+pub fn learned_votes(
+    found: &LeaveOneOut,
+    among: TrainingLabels<'_>,
+    trial: &Trial,
+    learning: VoteLearning,
+    threads: &Threads,
+) -> Option<LearnedVotes> {
+    let grid_search = GridSearch::new(found, among);
+    let several = trial.decision != Candidate::Single;
+    let by = (trial.vote.weight, trial.k);
+    let ballots = Ballots::new(&grid_search, by, several, learning.others)?;
+    Some(ballots.learned(learning, threads))
+}

@@ -192,6 +192,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Whether every value that is not 0 is 1, as of features that a document has or has not.
+    pub(crate) fn is_binary(&self) -> bool {
+        self.values.iter().flatten().all(|&value| value.to_bits() == 1f32.to_bits())
+    }
+
     /// Reads and counts a corpus. `progress` is called with the number of documents read so far.
     ///
     /// # Errors

@@ -499,7 +499,7 @@ impl Trainer {
         let as_given = settings.input.clone();
         let unknown_label = RefCell::new(None);
         let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
-            let input = analyzer.clone().map_or(as_given.clone(), InputSpec::Text);
+            let input = analyzer.clone().map_or_else(|| as_given.clone(), InputSpec::Text);
             let input = Input::new(&input, fields);
             let mut counts = self.count(&mut documents.iter().cloned().map(Ok), &input, &|_| ())?;
             if let Err(error) = self.weigh_classes(&mut counts) {
@@ -518,6 +518,13 @@ impl Trainer {
             return Err(error);
         }
         let alone = self.options.has_no_terms();
+        if let InputSpec::Features(spec) = &mut settings.input
+            && tuning.features
+            && counts.is_binary()
+        {
+            // What a document has or has not can be weighted like words.
+            spec.counts = true;
+        }
         if counts.has_no_term() && !alone {
             return Err(at(name, Problem::NoTerm).into());
         }

@@ -110,6 +110,9 @@ const CLOSE: f64 = 0.01;
 const MOST: usize = 16;
 /// The first fold decides only if it has at least this many documents.
 const FEWEST: usize = 400;
+/// Character n-grams are tried if documents have at most this many terms in total: of longer texts
+/// they take long, and seldom help.
+const MOST_FOR_CHARACTERS: usize = 300_000;
 /// How many times all dimensions are searched.
 const ROUNDS: usize = 2;
 /// Trials run together as long as their rows have at most this many entries in total, which keeps
@@ -369,8 +372,11 @@ impl GreedySearch<'_, '_> {
     }
 
     fn analyzers(&mut self) -> Result<(), FeatureError> {
-        let others = [self.other_stems(), self.other_pairs()];
-        self.try_out(others.map(|other| (named("all", &other), other)).into())
+        let mut others = vec![self.other_stems(), self.other_pairs(), self.other_stop_words()];
+        if self.counted[0].1.counts().entries() <= MOST_FOR_CHARACTERS {
+            others.push(self.other_characters());
+        }
+        self.try_out(others.into_iter().map(|other| (named("all", &other), other)).collect())
     }
 
     fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
@@ -404,6 +410,28 @@ impl GreedySearch<'_, '_> {
         other
     }
 
+    /// The best features with the stop words of the corpus's language dropped or kept.
+    fn other_stop_words(&self) -> Features {
+        let mut other = self.best.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            let list = self.stemmer.and_then(|stemmer| stop_words(stemmer.code()));
+            let words = list.unwrap_or_default().iter().map(|&word| word.to_owned());
+            let none = Vec::new();
+            analyzer.stop_words = if analyzer.stop_words.is_empty() { words.collect() } else { none };
+        }
+        other
+    }
+
+    /// The best features with n-grams of two to four characters of words switched on or off.
+    fn other_characters(&self) -> Features {
+        let mut other = self.best.clone();
+        if let Some(analyzer) = &mut other.analyzer {
+            let range = NgramRange::new(2, 4);
+            analyzer.char_ngrams = if analyzer.char_ngrams.is_some() { None } else { range };
+        }
+        other
+    }
+
     /// The best features with word pairs switched on or off.
     fn other_pairs(&self) -> Features {
         let mut other = self.best.clone();
@@ -417,16 +445,18 @@ impl GreedySearch<'_, '_> {
 
 /// A description of the terms of features, after their number.
 fn named(how_many: &str, features: &Features) -> String {
-    let of = features.analyzer.as_ref().map_or("columns", |analyzer| {
-        let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
-        match (analyzer.stemmer.is_some(), pairs) {
-            (false, false) => "words",
-            (true, false) => "stems",
-            (false, true) => "words and pairs",
-            (true, true) => "stems and pairs",
-        }
-    });
-    format!("{how_many} {of}")
+    let Some(analyzer) = &features.analyzer else { return format!("{how_many} columns") };
+    let words = if analyzer.stemmer.is_some() { "stems" } else { "words" };
+    let pairs = analyzer.word_ngrams == NgramRange::new(1, 2);
+    let mut name = format!("{how_many} {words}");
+    for (is_in, what) in [
+        (pairs, " and pairs"),
+        (analyzer.char_ngrams.is_some(), " and character n-grams"),
+        (!analyzer.stop_words.is_empty(), " without stop words"),
+    ] {
+        name.push_str(if is_in { what } else { "" });
+    }
+    name
 }
 
 /// The language whose stop words occur in the most documents, if there is a stemmer for it.

@@ -28,57 +28,20 @@ use crate::threads::Threads;
 mod compare;
 mod confidence;
 mod html;
-mod outcomes;
 mod report;
 mod run;
 mod summary;
 
+pub use crate::outcomes::{Headline, Intervals, Kind, Outcomes, Prf};
 pub use compare::{CompareError, Comparison, Loaded, Test, compare};
 pub use confidence::{Answered, Bin, Coverage, Point};
 pub use html::html;
-pub use outcomes::{Headline, Intervals, Kind, Outcomes};
 
+use crate::outcomes::{LabelSet, ratio};
 use confidence::Confidences;
-use outcomes::LabelSet;
 pub use report::{compared, markdown, terminal};
 pub use run::{EvaluateError, EvaluateOptions, TestSet, evaluate};
 use summary::Tally;
-
-/// Precision, recall and F1.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Prf {
-    /// Right labels among those predicted.
-    pub precision: f64,
-    /// Predicted labels among those that documents have.
-    pub recall: f64,
-    /// The harmonic mean of the two.
-    pub f1: f64,
-}
-
-impl Prf {
-    fn of(tp: u64, fp: u64, fnn: u64) -> Self {
-        Self {
-            precision: ratio(tp, tp + fp),
-            recall: ratio(tp, tp + fnn),
-            f1: ratio(2 * tp, 2 * tp + fp + fnn),
-        }
-    }
-
-    fn add(&mut self, other: Self, weight: f64) {
-        self.precision += weight * other.precision;
-        self.recall += weight * other.recall;
-        self.f1 += weight * other.f1;
-    }
-
-    fn divided(self, by: f64) -> Self {
-        let part = |sum: f64| if by > 0.0 { sum / by } else { 0.0 };
-        Self { precision: part(self.precision), recall: part(self.recall), f1: part(self.f1) }
-    }
-}
-
-fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
-}
 
 /// The results of one label.
 #[derive(Debug, Clone, PartialEq, Serialize)]

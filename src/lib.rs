@@ -51,6 +51,7 @@ pub mod search;
 pub mod vote;
 pub mod decide;
 pub mod calibrate;
+pub mod outcomes;
 pub mod tune;
 pub mod model;
 pub mod classifier;

@@ -366,8 +366,9 @@ impl Trainer {
                 .map(|(engine, dense)| View { engine, queries: dense.vectors().view().into() }),
             share: Some(share).filter(|_| !free_share),
             labels: model.training_labels(),
+            nested: settings.selection.is_none() && settings.weighting.chi2_power() <= 0.0,
         };
-        let cosine = settings.weighting.is_cosine();
+        let cosine = settings.weighting.is_cosine() && settings.weighting.chi2_power() <= 0.0;
         let excluded =
             Excluded::find(&training, cosine, tuning.near_duplicates, Vec::new(), on_event)?;
         // The model does not record how many terms were dropped, so unknown terms tell nothing.
@@ -573,6 +574,7 @@ impl Trainer {
                 self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
             (learnt, selected(counted), None)
         } else {
+            let told = counted.is_told_by_labels(&features);
             let counts = selected(counted);
             let weighted = Weighted::new(&counts, &features.fields, features.weighting, threads);
             let (rows, vocabulary) = (weighted.documents().view(), &counts.vocabulary);
@@ -582,7 +584,8 @@ impl Trainer {
             let part = part.transpose()?;
             let sizes = counts.label_sizes();
             let labels = counts.training_labels(&sizes);
-            let prepared = self.prepared(&weighted, features.weighting, part.as_ref())?;
+            let nested = !told;
+            let prepared = self.prepared(&weighted, features.weighting, part.as_ref(), nested)?;
             let training = prepared.rows(labels, self.options.dense_share);
             if alone {
                 let groups = counts.groups().to_vec();
@@ -618,13 +621,21 @@ impl Trainer {
         tuning: &TuneOptions,
         on_event: OnEvent<'_>,
     ) -> Result<Excluded, SearchError> {
-        let plain = Weighted::new(counts, &start.fields, start.weighting, self.engines.threads());
+        // Terms weighted by labels make documents with the same label nearly equal.
+        let weighting = start.weighting.with_chi2_power(0.0).unwrap_or(start.weighting);
+        let plain = Weighted::new(counts, &start.fields, weighting, self.engines.threads());
         let engine = self.engines.engine(plain.documents())?;
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
         let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
-        let training =
-            TrainingRows { terms: Some(view), by_fold: None, vectors: None, share: None, labels };
+        let training = TrainingRows {
+            terms: Some(view),
+            by_fold: None,
+            vectors: None,
+            share: None,
+            labels,
+            nested: true,
+        };
         let cosine = start.weighting.is_cosine();
         let groups = counts.groups().to_vec();
         Excluded::find(&training, cosine, tuning.near_duplicates, groups, on_event)

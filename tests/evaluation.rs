@@ -336,6 +336,8 @@ fn curves_of_k() {
         result.tuning = Some(TuningSummary {
             objective: Objective::MicroF1,
             figures: Figures::default(),
+            intervals: None,
+            nested: false,
             documents: 1,
             near_duplicates_above: None,
             by_k: by_k.to_vec(),

@@ -20,7 +20,8 @@ pub struct ConfidenceLimit {
     pub target_error: f64,
     /// The least confidence.
     pub confidence: f64,
-    /// The share of left-out documents that got labels.
+    /// The share of left-out documents that got labels; if the target is out of reach, that would get
+    /// labels with the lowest bound.
     pub coverage: f64,
     /// The share of wrong labels among those.
     pub error: f64,
@@ -89,7 +90,8 @@ impl ConfidenceLimit {
     /// Limits are tested from high to low, each by the upper end of the interval of Clopper and Pearson
     /// (1934), until one fails: with such a fixed sequence, all tests together fail no more often than
     /// one (Angelopoulos et al. 2021, fixed sequence testing). Labels of a document count as if they were
-    /// independent. If no limit passes, the one with the lowest bound is taken.
+    /// independent. If no limit passes, nothing is answered: coverage and error are then those of the limit
+    /// with the lowest bound, to tell what is within reach.
     ///
     /// ```
     /// use classify::calibrate::{Answer, ConfidenceLimit};
@@ -111,8 +113,8 @@ impl ConfidenceLimit {
         // So few right answers that even without an error they show nothing.
         let fewest = libm::log(RISK) / libm::log1p(-target_error.clamp(1e-9, 0.999));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let first = (4.0 * fewest) as usize;
-        let first = first.max(answered.len() / 10).clamp(1, answered.len().max(1));
+        let first = (2.0 * fewest) as usize;
+        let first = first.max(answered.len() / 20).clamp(1, answered.len().max(1));
         let ends = (0..=TESTS)
             .map(|test| first + (answered.len() - first.min(answered.len())) * test / TESTS);
         let mut best: Option<Self> = None;
@@ -141,13 +143,10 @@ impl ConfidenceLimit {
                 _ => best = Some(found),
             }
         }
-        best.unwrap_or(Self {
-            target_error,
-            confidence: 1.0,
-            coverage: 0.0,
-            error: 0.0,
-            error_bound: 1.0,
-        })
+        let none =
+            Self { target_error, confidence: 1.0, coverage: 0.0, error: 0.0, error_bound: 1.0 };
+        let best = best.unwrap_or(none);
+        if best.reaches_target() { best } else { Self { confidence: 1.0, ..best } }
     }
 
     /// Whether the bound of the error is at most the target.
@@ -229,6 +228,7 @@ mod tests {
         let wrong = [Answer { confidence: 0.9, given: 1, right: 0 }; 100];
         let limit = ConfidenceLimit::learn(0.05, &wrong);
         assert!(!limit.reaches_target() && limit.error > 0.99, "{limit:?}");
+        assert!(limit.confidence >= 1.0);
         let none = ConfidenceLimit::learn(0.05, &[]);
         assert!(!none.reaches_target() && none.coverage <= 0.0);
         let unanswered = [Answer { confidence: 0.0, given: 0, right: 0 }];

@@ -8,7 +8,9 @@ use classify::calibrate::Abstention;
 use classify::counts::Fields;
 use classify::dense::{DenseSpec, Metric};
 use classify::model::{InputSpec, Model};
+use classify::outcomes::Intervals;
 use classify::printable::printable;
+use classify::tune::TuningSummary;
 
 use super::failure::Failure;
 use super::opening::Opening;
@@ -92,25 +94,20 @@ impl Info {
             }
         }
         if let Some(tuning) = &settings.tuning {
-            let figures = tuning.figures;
-            line(
-                "tuned",
-                format!(
-                    "for {}; leave-one-out on {} documents: micro F1 {:.4}, macro F1 {:.4}, \
-                     accuracy {:.4}",
-                    tuning.objective.name(),
-                    tuning.documents,
-                    figures.micro_f1,
-                    figures.macro_f1,
-                    figures.accuracy
-                ),
-            );
+            line("tuned", tuned(tuning));
         }
         if model.calibration().is_some() {
             line("scores", "calibrated: answers have probabilities".into());
         }
         match &settings.abstention {
             None => {}
+            Some(Abstention::Confidence(limit)) if !limit.reaches_target() => line(
+                "abstains",
+                format!(
+                    "always: its share of wrong labels is out of reach (target {:.1} %)",
+                    limit.target_error * 100.0
+                ),
+            ),
             Some(Abstention::Confidence(limit)) => line(
                 "abstains",
                 format!(
@@ -207,4 +204,30 @@ fn analysis(spec: &AnalyzerSpec) -> String {
         parts.push(format!("character n-grams {range} by {scope}"));
     }
     parts.join(", ")
+}
+
+/// The objective and the figures of tuning.
+fn tuned(tuning: &TuningSummary) -> String {
+    let TuningSummary { objective, figures, intervals, nested, documents, .. } = tuning;
+    let ends = |of: fn(&Intervals) -> [f64; 2]| {
+        let ends = intervals.as_ref().map(of);
+        ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
+    };
+    // Models of older versions do not tell.
+    let good = if *nested || intervals.is_none() {
+        ""
+    } else {
+        "; terms knew the labels of left-out documents, so the figures are too good"
+    };
+    format!(
+        "for {}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 {:.4}{}, accuracy \
+         {:.4}{}{good}",
+        objective.name(),
+        figures.micro_f1,
+        ends(|intervals| intervals.micro_f1),
+        figures.macro_f1,
+        ends(|intervals| intervals.macro_f1),
+        figures.accuracy,
+        ends(|intervals| intervals.accuracy),
+    )
 }

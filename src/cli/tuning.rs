@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
+use classify::calibrate::ConfidenceLimit;
 use classify::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions};
 use classify::tune::{Objective, Step};
 
@@ -140,18 +141,7 @@ impl Told {
                 ));
             }
             Event::Step { step, objective } => self.say(&said(step, objective)),
-            Event::Abstention(limit) => {
-                let reached = if limit.reaches_target() { "" } else { " (above the target)" };
-                self.say(&format!(
-                    "tuning: with a target of {:.1} % wrong labels, {:.1} % of the documents are \
-                     answered, with {:.1} % wrong labels, at most {:.1} % by a bound that fails in 2 of \
-                     100 cases{reached}",
-                    limit.target_error * 100.0,
-                    limit.coverage * 100.0,
-                    limit.error * 100.0,
-                    limit.error_bound * 100.0
-                ));
-            }
+            Event::Abstention(limit) => self.say(&abstains(limit)),
             Event::Tuned(report) => {
                 let shown = if self.talk.verbose { usize::MAX } else { 10 };
                 self.say(&report.text(shown));
@@ -179,5 +169,22 @@ fn said(step: &Step, objective: Objective) -> String {
         step.trial.k,
         step.trial.vote,
         step.trial.decision
+    )
+}
+
+fn abstains(limit: &ConfidenceLimit) -> String {
+    let shares = [limit.target_error, limit.coverage, limit.error, limit.error_bound];
+    let [target, coverage, error, bound] = shares.map(|share| share * 100.0);
+    if limit.reaches_target() {
+        return format!(
+            "tuning: with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents are \
+             answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails in 2 of \
+             100 cases"
+        );
+    }
+    format!(
+        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing; the \
+         lowest bound is {bound:.1} %, if {coverage:.1} % of the documents are answered, with {error:.1} % \
+         wrong labels: set a higher target"
     )
 }

@@ -18,11 +18,11 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
-use super::outcomes::{
-    Correction, Headline, Kind, LabelSet, Outcomes, Replicates, draws, replicates,
-};
 use super::{DocumentResult, Prf};
 use crate::limits::{self, Limited};
+use crate::outcomes::{
+    Correction, Headline, Kind, LabelSet, Outcomes, Replicates, draws, replicates,
+};
 use crate::printable::printable;
 use crate::threads::Threads;
 

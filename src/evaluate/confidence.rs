@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::outcomes::LabelSet;
 use super::{DocumentCounts, Prf, ratio};
 use crate::classifier::Prediction;
+use crate::outcomes::LabelSet;
 
 /// The number of reliability bins, of equal width from 0 to 1.
 const BINS: usize = 10;

@@ -46,12 +46,21 @@ pub(super) struct TrainingRows<'a> {
     /// The share of the neighbors by vectors in the votes, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
+    /// Whether the rows do not depend on the labels of documents that are left out.
+    pub(super) nested: bool,
 }
 
 impl<'a> TrainingRows<'a> {
     /// Rows to be searched by terms alone.
     pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
-        Self { terms: None, by_fold: Some(by_fold), vectors: None, share: None, labels }
+        Self {
+            terms: None,
+            by_fold: Some(by_fold),
+            vectors: None,
+            share: None,
+            labels,
+            nested: true,
+        }
     }
 
     /// The leave-one-out neighbors of all rows, with a share of those by vectors.
@@ -89,6 +98,8 @@ pub(super) struct Prepared<'a> {
     vectors: Option<Arc<dyn Search>>,
     /// The dense vectors as queries, if those of documents are others.
     queries: Option<Vectors>,
+    /// Whether the rows do not depend on labels.
+    nested: bool,
 }
 
 impl Prepared<'_> {
@@ -106,7 +117,7 @@ impl Prepared<'_> {
             let queries = self.queries.as_ref().unwrap_or(part.vectors());
             View { engine, queries: queries.view().into() }
         });
-        TrainingRows { terms, by_fold: None, vectors, share, labels }
+        TrainingRows { terms, by_fold: None, vectors, share, labels, nested: self.nested }
     }
 }
 
@@ -208,6 +219,7 @@ impl Trainer {
         weighted: &'a Weighted,
         weighting: Weighting,
         part: Option<&'a DensePart>,
+        nested: bool,
     ) -> Result<Prepared<'a>, SearchError> {
         let by_terms = self.options.dense.as_ref().is_none_or(|dense| dense.with_terms);
         let terms = by_terms.then(|| self.engines.engine(weighted.documents())).transpose()?;
@@ -219,7 +231,7 @@ impl Trainer {
             Vectors::new(projection.dimension(), values)
         });
         let (vectors, queries) = (vectors.transpose()?, queries.transpose()?);
-        Ok(Prepared { weighted, part, terms, vectors, queries })
+        Ok(Prepared { weighted, part, terms, vectors, queries, nested })
     }
 
     /// The best k, vote and decision by a single leave-one-out search of all documents. `unknown`
@@ -277,6 +289,10 @@ impl Trainer {
         let (decision, figures) = held_out.decision();
         let learned =
             learning.and_then(|how| learned_votes(&found, labels, &tuned.best, how, threads));
+        let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
+        let intervals = (!by_batch)
+            .then(|| threads.run(|| held_out.outcomes(&labels).intervals(labels.sizes.len(), 0)))
+            .flatten();
         let calibration = calibrate(&held_out, labels, unknown);
         let limit =
             options.target_error.map(|target| abstention(&held_out, labels, target, unknown));
@@ -296,6 +312,8 @@ impl Trainer {
             best: tuned.best,
             learning,
             figures,
+            intervals,
+            nested: training.nested,
             trials: tuned.trials,
         };
         on_event(Event::Tuned(&report));

@@ -417,7 +417,8 @@ impl GreedySearch<'_, '_> {
             let list = self.stemmer.and_then(|stemmer| stop_words(stemmer.code()));
             let words = list.unwrap_or_default().iter().map(|&word| word.to_owned());
             let none = Vec::new();
-            analyzer.stop_words = if analyzer.stop_words.is_empty() { words.collect() } else { none };
+            analyzer.stop_words =
+                if analyzer.stop_words.is_empty() { words.collect() } else { none };
         }
         other
     }

@@ -5,7 +5,8 @@ use super::grid_search::{Ballots, GridSearch, VoteLearning};
 use super::neighbors::LeaveOneOut;
 use super::thresholds::FOLDS;
 use super::{Candidate, Figures, Grid, Trial, Tuned};
-use crate::decide::Decision;
+use crate::decide::{Decision, decide};
+use crate::outcomes::Outcomes;
 use crate::threads::Threads;
 use crate::vote::{LabelScore, LearnedVotes, TrainingLabels, VoteWeight, Voters};
 
@@ -70,6 +71,17 @@ impl<'a> HeldOut<'a> {
     /// For each fold, the decision that the other folds teach.
     pub fn decisions_by_fold(&self) -> [Decision; FOLDS] {
         self.grid_search.learn_by_fold(&self.trial, &self.scores)
+    }
+
+    /// The decisions on all documents, each by what the other folds teach, for intervals of figures. Not of
+    /// a decision that needs the batch.
+    pub fn outcomes(&self, among: &TrainingLabels<'_>) -> Outcomes {
+        let decisions = self.decisions_by_fold();
+        let mut outcomes = Outcomes::default();
+        for HeldOutDocument { row, fold, scores, .. } in self.documents() {
+            outcomes.push(among.labels(row), &decide(&scores, &decisions[fold]));
+        }
+        outcomes
     }
 
     /// The documents. If there are very many labels, not all left-out documents, but evenly spaced

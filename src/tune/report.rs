@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use crate::outcomes::Intervals;
+
 use super::{Figures, Objective, Step, Trial, VoteLearning};
 
 /// The results of tuning; serialized as JSON schema `classify.tuning/1`.
@@ -33,6 +35,12 @@ pub struct TuningReport {
     pub learning: Option<VoteLearning>,
     /// Its figures without a window, as used for thresholds.
     pub figures: Figures,
+    /// Their 95 % intervals, by resampling the left-out documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Intervals>,
+    /// Whether terms that are selected or weighted by labels were told without the labels of the
+    /// documents that were judged. If not, figures are too good.
+    pub nested: bool,
     /// All settings that were tried.
     pub trials: Vec<Trial>,
 }
@@ -45,6 +53,13 @@ pub struct TuningSummary {
     pub objective: Objective,
     /// The leave-one-out figures of the chosen settings.
     pub figures: Figures,
+    /// Their 95 % intervals (since version 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Intervals>,
+    /// Whether everything that labels tell was told without the documents that were judged (since version
+    /// 4). If not, figures may be too good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nested: bool,
     /// The number of documents that the figures are based on.
     pub documents: u64,
     /// Documents with a higher cosine were not neighbors of each other.
@@ -63,6 +78,8 @@ impl TuningReport {
         TuningSummary {
             objective: self.objective,
             figures: self.figures,
+            intervals: self.intervals,
+            nested: self.nested,
             documents: self.documents,
             near_duplicates_above: self.near_duplicates_above,
             by_k: self.by_k(),

@@ -17,40 +17,75 @@ use hashbrown::HashTable;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Prf, ratio};
 use crate::random::Random;
+
+/// Precision, recall and F1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Prf {
+    /// Right labels among those predicted.
+    pub precision: f64,
+    /// Predicted labels among those that documents have.
+    pub recall: f64,
+    /// The harmonic mean of the two.
+    pub f1: f64,
+}
+
+impl Prf {
+    pub(crate) fn of(tp: u64, fp: u64, fnn: u64) -> Self {
+        Self {
+            precision: ratio(tp, tp + fp),
+            recall: ratio(tp, tp + fnn),
+            f1: ratio(2 * tp, 2 * tp + fp + fnn),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self, weight: f64) {
+        self.precision += weight * other.precision;
+        self.recall += weight * other.recall;
+        self.f1 += weight * other.f1;
+    }
+
+    pub(crate) fn divided(self, by: f64) -> Self {
+        let part = |sum: f64| if by > 0.0 { sum / by } else { 0.0 };
+        Self { precision: part(self.precision), recall: part(self.recall), f1: part(self.f1) }
+    }
+}
+
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
 
 /// The labels of a document, sorted and without repetitions.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LabelSet(Vec<u32>);
+pub(crate) struct LabelSet(Vec<u32>);
 
 impl LabelSet {
-    pub(super) fn new(labels: impl Into<Vec<u32>>) -> Self {
+    pub(crate) fn new(labels: impl Into<Vec<u32>>) -> Self {
         let mut labels = labels.into();
         labels.sort_unstable();
         labels.dedup();
         Self(labels)
     }
 
-    pub(super) fn contains(&self, label: u32) -> bool {
+    pub(crate) fn contains(&self, label: u32) -> bool {
         self.0.binary_search(&label).is_ok()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The labels, rising.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0.iter().copied()
     }
 
     /// Those that `other` does not have.
-    pub(super) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
+    pub(crate) fn without(&self, other: &Self) -> impl Iterator<Item = u32> {
         self.iter().filter(|&label| !other.contains(label))
     }
 }
@@ -88,7 +123,7 @@ impl Outcomes {
         self.push_sets(&LabelSet::new(expected), &LabelSet::new(predicted));
     }
 
-    pub(super) fn push_sets(&mut self, expected: &LabelSet, predicted: &LabelSet) {
+    pub(crate) fn push_sets(&mut self, expected: &LabelSet, predicted: &LabelSet) {
         let entry = |label: u32, kind: Kind| {
             assert!(label < 1 << 30, "fewer than 2^30 labels");
             label << 2 | kind as u32
@@ -278,7 +313,7 @@ const LEVEL: f64 = 0.95;
 
 /// Whether the bias of the replicates is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Correction {
+pub(crate) enum Correction {
     /// For figures that every replicate estimates without much bias.
     None,
     /// For figures that labels missing in a replicate make too low.
@@ -287,7 +322,7 @@ pub(super) enum Correction {
 
 /// A figure and its values in resampled documents.
 #[derive(Debug, Clone)]
-pub(super) struct Replicates {
+pub(crate) struct Replicates {
     estimate: f64,
     values: Vec<f64>,
     /// The mean of the values less the estimate, or 0 if it is not corrected.
@@ -295,7 +330,7 @@ pub(super) struct Replicates {
 }
 
 impl Replicates {
-    pub(super) fn new(
+    pub(crate) fn new(
         estimate: f64,
         values: impl Iterator<Item = f64>,
         correction: Correction,
@@ -314,7 +349,7 @@ impl Replicates {
     }
 
     /// The 95 % interval. It contains the estimate.
-    pub(super) fn interval(&self) -> [f64; 2] {
+    pub(crate) fn interval(&self) -> [f64; 2] {
         if self.values.is_empty() {
             return [self.estimate; 2];
         }
@@ -324,7 +359,7 @@ impl Replicates {
 
     /// The two-sided p-value of the hypothesis that the figure is 0. A replicate of exactly 0 has
     /// drawn none of the documents that make a difference: it speaks for neither side.
-    pub(super) fn p_value(&self) -> f64 {
+    pub(crate) fn p_value(&self) -> f64 {
         let count = |beyond: fn(f64) -> bool| {
             let values = self.values.iter();
             values.filter(|&&value| value == 0.0 || beyond(value - self.bias)).count() as f64
@@ -335,12 +370,12 @@ impl Replicates {
 }
 
 /// How many replicates of so many decisions are drawn: a thousand, fewer where that takes long.
-pub(super) fn replicates(decisions: usize) -> u64 {
+pub(crate) fn replicates(decisions: usize) -> u64 {
     (400_000_000 / decisions.max(1) as u64).clamp(200, 1_000)
 }
 
 /// The documents of a replicate: `count` of as many, drawn with replacement.
-pub(super) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<Item = usize> {
+pub(crate) fn draws(count: usize, seed: u64, replicate: u64) -> impl Iterator<Item = usize> {
     let mut random = Random::stream(seed, replicate);
     (0..count).map(move |_| random.below(count))
 }

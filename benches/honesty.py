@@ -1,0 +1,129 @@
+"""Do the figures that a tuned model expects, and its target error, hold on documents never seen?
+
+    cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] [--only NAME,..] CORPORA
+
+For each corpus of corpora/README.md and each split (its training and test files together, 30 % held out by a seed,
+at most 6,000 documents): `evaluate --tune=votes --chi2-power 0.25`, with an abstention target. Printed for each
+corpus: the mean of the expected figure (on left-out training documents) less the test figure, accuracy of one label
+and micro F1 of several; how often the difference is within what both intervals allow; and for each target error how
+often the error of the answered documents exceeds it, with the mean coverage. AUROC: how well right and wrong answers
+are told apart by the confidence and by the score. Needs zstandard.
+"""
+
+import argparse
+import io
+import json
+import pathlib
+import random
+import subprocess
+import tempfile
+
+import zstandard
+
+root = pathlib.Path(__file__).parent.parent
+MOST = 6_000
+
+
+def auroc(pairs):
+    """The share of pairs of a right and a wrong answer of which the right one has the higher value."""
+    values = sorted(pairs)
+    rank, ranks, at = 0, 0.0, 0
+    right = sum(is_right for _, is_right in values)
+    wrong = len(values) - right
+    if not right or not wrong:
+        return float("nan")
+    while at < len(values):
+        end = at
+        while end < len(values) and values[end][0] == values[at][0]:
+            end += 1
+        mean = (at + 1 + end) / 2
+        ranks += mean * sum(is_right for _, is_right in values[at:end])
+        at = end
+    return (ranks - right * (right + 1) / 2) / (right * wrong)
+
+
+def lines_of(path):
+    if path.suffix == ".zst":
+        with open(path, "rb") as file:
+            stream = zstandard.ZstdDecompressor().stream_reader(file)
+            return list(io.TextIOWrapper(stream, encoding="utf-8"))
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def corpora(folder):
+    yield "mr", [folder / "mr" / f"{part}.jsonl.zst" for part in ("train", "test")], []
+    yield "sections", [folder / "debian" / f"sections-{part}.jsonl.zst" for part in ("train", "test")], []
+    yield "tags", [folder / "debian" / f"tags-{part}.jsonl.zst" for part in ("train", "test")], []
+    yield "banking77", [folder / "banking77" / f"{part}.csv" for part in ("train", "test")], []
+    yield "enron", [folder / "enron" / f"{part}.svm" for part in ("train", "test")], []
+    samples = [folder / "rcv1" / f"rcv1-sample1-{part}.svm" for part in ("train", "test")]
+    yield "rcv1-sample", samples, ["--first-column", "0"]
+    yield "rcv1-binary", [folder / "rcv1" / f"binary-{part}.svm" for part in ("train", "test")], []
+
+
+def figures(command):
+    with tempfile.TemporaryDirectory() as room:
+        json_file = f"{room}/r.json"
+        command = [*command, "--json", json_file, "--per-document"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.load(open(json_file))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--targets", default="3,5,10")
+    parser.add_argument("--only", default="")
+    parser.add_argument("corpora", type=pathlib.Path)
+    options = parser.parse_args()
+    targets = [float(target) for target in options.targets.split(",")]
+    only = [name for name in options.only.split(",") if name]
+    heads = "".join(f"   {target:g} %: over, coverage" for target in targets)
+    print(f"{'corpus':12} {'expected - test':>16} {'within':>7} {'AUROC: confidence, score':>25}{heads}", flush=True)
+    for name, files, flags in corpora(options.corpora):
+        if only and name not in only:
+            continue
+        differences, within, ranks = [], 0, []
+        over = {target: [0, 0, 0.0] for target in targets}
+        for seed in range(options.splits):
+            with tempfile.TemporaryDirectory() as room:
+                suffix = ".jsonl" if files[0].suffix == ".zst" else files[0].suffix
+                whole = pathlib.Path(room) / f"all{suffix}"
+                if suffix == ".csv":
+                    sources = files
+                else:
+                    lines = [line for file in files for line in lines_of(file)]
+                    random.Random(seed).shuffle(lines)
+                    whole.write_text("".join(line.rstrip("\n") + "\n" for line in lines[:MOST]), encoding="utf-8")
+                    sources = [whole]
+                for target in targets:
+                    command = [root / "target/release/classify", "evaluate", "--train", *sources]
+                    command += ["--holdout", "30%", "--seed", seed, "--tune=votes", "--chi2-power", "0.25", "-q"]
+                    command += ["--abstain", f"target-error={target}%", *flags]
+                    result = figures([str(part) for part in command])
+                    answered = result["answered"]
+                    over[target][0] += answered["error"] > target / 100
+                    over[target][1] += 1
+                    over[target][2] += answered["coverage"]
+                command = command[: command.index("--abstain")] + flags
+                result = figures([str(part) for part in command])
+                one = result.get("accuracy") is not None
+                key = "accuracy" if one else "micro_f1"
+                test = result["accuracy"] if one else result["micro"]["f1"]
+                expected = result["tuning"]["figures"][key]
+                differences.append(expected - test)
+                halves = [(b - a) / 2 for a, b in (result["tuning"]["intervals"][key], result["intervals"][key])]
+                within += abs(expected - test) <= (halves[0] ** 2 + halves[1] ** 2) ** 0.5
+                if one:
+                    ranks.append([
+                        auroc([(a[by], a["labels"] == a["predicted"]) for a in result["per_document"] if a.get(by) is not None])
+                        for by in ("confidence", "score")
+                    ])
+        mean = sum(differences) / len(differences)
+        rank = "".join(f" {sum(r[at] for r in ranks) / len(ranks):12.4f}" for at in (0, 1)) if ranks else " " * 26
+        tail = "".join(f"   {o:4} of {n:3} {c / n:9.3f}" for o, n, c in over.values())
+        print(f"{name:12} {mean:16.4f} {within:3}/{options.splits:3} {rank}{tail}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -36,15 +36,16 @@ pub enum Calibration {
 ///    less similar: it means the same for every weighting,
 /// 6. the product of 2 and 5,
 /// 7. the share of the document's terms that the model does not know,
+/// 8. whether the label has the highest score, and the products of that with 5 and 7,
 ///
 /// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
 #[derive(Debug)]
 pub struct Evidence {
-    /// The constant and the weights of the seven values.
+    /// The constant and the weights of the ten values.
     pub(crate) weights: Array<f64>,
     /// The offset of each label.
     pub(crate) offsets: Array<f64>,
-    /// The best similarity of left-out documents at the quantiles `i / (count - 1)`, rising.
+    /// The best similarity of left-out documents at the quantiles `i / (count - 1)`, not falling.
     pub(crate) similarities: Array<f32>,
 }
 
@@ -77,8 +78,7 @@ impl Evidence {
         best.sort_by(f32::total_cmp);
         let quantile =
             |at: usize| best.get((best.len().max(1) - 1) * at / (QUANTILES - 1)).copied();
-        let mut similarities: Vec<f32> = (0..QUANTILES).filter_map(quantile).collect();
-        similarities.dedup();
+        let similarities: Vec<f32> = (0..QUANTILES).filter_map(quantile).collect();
         let mut observations = Vec::new();
         for Seen { scores, voters, unknown, gold } in documents {
             let share = self::quantile(&similarities, voters.best_similarity());
@@ -121,7 +121,7 @@ impl Evidence {
             return Err("not one weight per value and one offset per label");
         }
         let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
-        let rising = self.similarities.is_sorted_by(|a, b| a < b)
+        let rising = self.similarities.is_sorted()
             && self.similarities.iter().all(|similarity| similarity.is_finite());
         if finite && rising { Ok(()) } else { Err("a value that is not finite or out of order") }
     }
@@ -139,7 +139,10 @@ fn values(
     let other = scores.get(usize::from(at == 0)).map_or(0.0, |other| other.score);
     let odds = score.clamp(1e-4, 1.0 - 1e-4);
     let odds = libm::log(odds / (1.0 - odds));
-    [1.0, odds, score, score - other, agreement, similarity, score * similarity, unknown]
+    let first = if at == 0 { 1.0 } else { 0.0 };
+    let (by_score, by_rank) = (score * similarity, [first, first * similarity, first * unknown]);
+    let [a, b, c] = by_rank;
+    [1.0, odds, score, score - other, agreement, similarity, by_score, unknown, a, b, c]
 }
 
 /// For the first labels, the share of the neighbors that have them.
@@ -211,7 +214,7 @@ impl Calibration {
 pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
     let of = |label: &u32| scores.iter().position(|score| score.label == *label);
     let probability = |label: &u32| of(label).and_then(|at| probabilities.get(at)).unwrap_or(&0.0);
-    let sum: f64 = given.iter().map(probability).sum();
+    let sum = given.iter().map(probability).fold(0.0, |sum, probability| sum + probability);
     sum / given.len().max(1) as f64
 }
 

@@ -400,7 +400,13 @@ impl Classifier {
                 }
                 () if voters.is_empty() => Some(Reason::NoNeighbor),
                 () if scores.is_empty() => Some(Reason::NoLabel),
-                () if abstains(voters, &scores, (unknown, confidence), options) => {
+                () if abstains(
+                    voters,
+                    &scores,
+                    (unknown, confidence, labels.is_empty()),
+                    options,
+                ) =>
+                {
                     labels.clear();
                     Some(Reason::Unsure)
                 }
@@ -466,12 +472,16 @@ impl Classifier {
 fn abstains(
     voters: Voters<'_>,
     scores: &[LabelScore],
-    (unknown, confidence): (f64, Option<f64>),
+    (unknown, confidence, no_label): (f64, Option<f64>, bool),
     options: &ClassifyOptions,
 ) -> bool {
     match options.abstention {
         None => false,
-        Some(Abstention::Confidence(limit)) => confidence.unwrap_or(0.0) < limit.confidence,
+        // Where no label was given, none is withheld.
+        Some(Abstention::Confidence(_)) if no_label => false,
+        Some(Abstention::Confidence(limit)) => {
+            limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
+        }
         Some(Abstention::Signals(limits)) => {
             let similarity = voters.best_similarity();
             let margin = margin(scores, &options.decision);

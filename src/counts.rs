@@ -309,14 +309,21 @@ impl Counts {
     /// # Panics
     /// If there is no such document.
     pub fn unknown_share(&self, row: usize) -> f64 {
+        self.unknown_share_among(row, None)
+    }
+
+    /// The same if only the terms in `kept` are kept.
+    pub(crate) fn unknown_share_among(&self, row: usize, kept: Option<&[bool]>) -> f64 {
         let frequencies = self.vocabulary.document_frequencies();
         let entries = range(self.indptr[row], self.indptr[row + 1]);
-        let known = entries.filter(|&at| frequencies[self.terms[at] as usize] > 1).map(|at| {
-            match self.vocabulary.kind() {
+        let is_known = |term: u32| {
+            frequencies[term as usize] > 1 && kept.is_none_or(|kept| kept[term as usize])
+        };
+        let known =
+            entries.filter(|&at| is_known(self.terms[at])).map(|at| match self.vocabulary.kind() {
                 TermKind::Text => self.values.iter().map(|values| values[at]).sum(),
                 TermKind::Columns => 1.0,
-            }
-        });
+            });
         let known: f32 = known.sum();
         let length = self.lengths[row];
         if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }

@@ -275,6 +275,9 @@ pub enum TrainError {
     /// Learned votes require tuning.
     #[error("learned votes are learned by tuning: they need --tune or `classify tune MODEL`")]
     LearnedNeedsTuning,
+    /// Learned votes conflict with deciding on whole batches.
+    #[error("--vote learned conflicts with pcut: votes are learned for single documents")]
+    LearnedByBatch,
     /// Abstaining conflicts with deciding on whole batches.
     #[error("--abstain conflicts with pcut: its limits apply to single documents")]
     AbstainByBatch,
@@ -521,6 +524,7 @@ impl Trainer {
         let alone = self.options.has_no_terms();
         if let InputSpec::Features(spec) = &mut settings.input
             && tuning.features
+            && tuning.free.weighting
             && counts.is_binary()
         {
             // What a document has or has not can be weighted like words.
@@ -557,8 +561,12 @@ impl Trainer {
         } else {
             (start, Counted::new(counts, excluded.exclusion()), Vec::new())
         };
-        if let Some(analyzer) = &features.analyzer {
-            settings.input = InputSpec::Text(analyzer.clone());
+        match (&features.analyzer, &mut settings.input) {
+            (Some(analyzer), input) => *input = InputSpec::Text(analyzer.clone()),
+            (None, InputSpec::Features(spec)) if !self.options.features.counts => {
+                spec.counts &= features.weighting != features.weighting.of_weights();
+            }
+            (None, _) => {}
         }
         let selected = |counted: Counted| match features.selection {
             Some(selection) => counted.into_counts().select(selection, threads),
@@ -569,7 +577,8 @@ impl Trainer {
             let labels = counted.counts().training_labels(&sizes);
             let by_fold = ByFold { counted: &counted, features: &features, engines: &self.engines };
             let training = TrainingRows::by_fold(by_fold, labels);
-            let unknown = |row: u32| counted.counts().unknown_share(row as usize);
+            let unknown = counted.unknown_shares(&features, threads);
+            let unknown = |row: u32| unknown[row as usize];
             let learnt =
                 self.votes(&training, tuning, several, &excluded, &unknown, steps, on_event)?;
             (learnt, selected(counted), None)

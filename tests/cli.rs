@@ -939,6 +939,37 @@ fn probabilities_and_abstaining() {
     ok(&[&train[..], &["--tune=votes", "--min-df", "2", "--max-df", "50%"]].concat());
 }
 
+/// Learned votes are shown, kept by `tune`, and refused where they cannot be.
+#[test]
+fn learned_votes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model, unlabeled] = ["model", "unlabeled.jsonl"].map(|name| folder.path().join(name));
+    let train = ["train", TRAIN, "-o", text(&model), "--vote", "learned"];
+    let refused = run(&train);
+    assert!(refused.code == 2 && refused.err.contains("--tune"), "{}", refused.err);
+    let refused = run(&[&train[..], &["--tune=votes", "--rule", "pcut"]].concat());
+    assert!(refused.code == 2 && refused.err.contains("pcut"), "{}", refused.err);
+    ok(&[&train[..], &["--tune=votes"]].concat());
+    assert!(ok(&["info", text(&model)]).out.contains("/learned"));
+    let answers = ok(&["predict", text(&model), TEST, "--with", "neighbors"]).out;
+    let answer: serde_json::Value = serde_json::from_str(answers.lines().next().unwrap()).unwrap();
+    let neighbor = &answer["neighbors"][0];
+    let label = neighbor["labels"][0].as_str().unwrap();
+    assert!(neighbor["worth"][label].as_f64().unwrap() > 0.0, "{answer}");
+    let plain = ok(&["predict", text(&model), TEST, "--with", "neighbors", "--vote", "rank"]).out;
+    assert!(!plain.contains("\"worth\"") && !plain.contains("probability"));
+    let same = ok(&["predict", text(&model), TEST, "--with", "neighbors", "--vote", "learned"]).out;
+    assert_eq!(same, answers);
+    // A corpus without labels teaches nothing, and does not fail.
+    let lines: String =
+        (0..30).map(|n| format!("{{\"text\": \"aa bb c{n}\", \"labels\": []}}\n")).collect();
+    std::fs::write(&unlabeled, lines).unwrap();
+    let train = ["train", text(&unlabeled), "-o", text(&model), "--tune=votes", "--mode", "multi"];
+    assert!(!ok(&train).err.contains("learned"));
+    let refused = run(&["predict", text(&model), TEST, "--vote", "learned"]);
+    assert!(refused.code == 2 && refused.err.contains("no learned votes"), "{}", refused.err);
+}
+
 #[test]
 fn rules_weights_and_groups() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 #![expect(clippy::needless_range_loop, reason = "several vectors and a matrix by the same number")]
 
 /// The number of values of an observation, with the constant.
-pub(super) const VALUES: usize = 8;
+pub(super) const VALUES: usize = 11;
 
 /// What is known when a label is scored, and whether it was right.
 #[derive(Debug, Clone, Copy)]
@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn the_weights_that_made_the_data() {
         let mut random = crate::random::Random::new(3);
-        let truth = [-0.5, 2.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        let mut truth = [0.0; VALUES];
+        (truth[0], truth[1], truth[2]) = (-0.5, 2.0, -1.0);
         let observations: Vec<Observation> = (0..40_000)
             .map(|at| {
                 let mut values = [0.0; VALUES];

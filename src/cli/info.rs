@@ -113,7 +113,7 @@ impl Info {
                 format!(
                     "where the confidence is below {:.4}: answers {:.1} % of the documents, with \
                      {:.1} % wrong labels, at most {:.1} % (leave-one-out; target {:.1} %)",
-                    limit.confidence,
+                    limit.confidence.unwrap_or(1.0),
                     limit.coverage * 100.0,
                     limit.error * 100.0,
                     limit.error_bound * 100.0,

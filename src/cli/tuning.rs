@@ -183,8 +183,8 @@ fn abstains(limit: &ConfidenceLimit) -> String {
         );
     }
     format!(
-        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing; the \
-         lowest bound is {bound:.1} %, if {coverage:.1} % of the documents are answered, with {error:.1} % \
-         wrong labels: set a higher target"
+        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: of \
+         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are wrong, at most \
+         {bound:.1} %; set a higher target"
     )
 }

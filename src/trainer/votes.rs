@@ -73,7 +73,7 @@ impl<'a> TrainingRows<'a> {
     ) -> Result<LeaveOneOut, SearchError> {
         let rows: Vec<u32> = (0u32..).take(self.labels.weights.len()).collect();
         if let Some(ByFold { counted, features, engines }) = self.by_fold {
-            let search = LeaveOutSearch { k, exclusion, engines, progress };
+            let search = LeaveOutSearch { k, exclusion, engines, as_new: true, progress };
             return counted.left_out(features, &rows, 0..FOLDS, &search);
         }
         let search = |View { engine, queries }: View<'_>| {
@@ -251,6 +251,9 @@ impl Trainer {
         let rule = options.decision.tuned_rule()?;
         if rule == Some(Rule::Pcut) && options.target_error.is_some() {
             return Err(TrainError::AbstainByBatch);
+        }
+        if rule == Some(Rule::Pcut) && options.vote.is_some_and(|vote| vote.learned) {
+            return Err(TrainError::LearnedByBatch);
         }
         if several && options.vote.is_some_and(|vote| vote.compensation > 0.0) {
             return Err(TrainError::CompensationForSeveral);

@@ -36,16 +36,17 @@ impl Weighted {
     /// Never: counts are valid by construction.
     pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting, threads: &Threads) -> Self {
         let weights = counts.all_term_weights(weighting, threads);
-        Self::by(counts, fields, weighting, &weights, None, threads)
+        Self::by(counts, fields, weighting, &weights, (None, None), threads)
     }
 
-    /// The same with the weights of terms, and only of the terms in `kept`, if given.
+    /// The same with the weights of terms, and only of the terms in `kept`, if given; queries only of the
+    /// terms in `asked`, if given.
     fn by(
         counts: &Counts,
         fields: &Fields,
         weighting: Weighting,
         weights: &[f64],
-        kept: Option<&[bool]>,
+        (kept, asked): (Option<&[bool]>, Option<&[bool]>),
         threads: &Threads,
     ) -> Self {
         let columns = counts.vocabulary.len();
@@ -57,7 +58,10 @@ impl Weighted {
                 csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"),
             )
         };
-        let queries = (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone()));
+        let queries = match asked {
+            Some(_) => Some(weigh(Side::Query, counts.rows(&fields.boosts(), asked))),
+            None => (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone())),
+        };
         Self { documents: weigh(Side::Document, rows), queries }
     }
 
@@ -111,6 +115,9 @@ pub struct LeaveOutSearch<'a> {
     pub exclusion: Exclusion<'a>,
     /// The engines that search, with their threads.
     pub engines: &'a Engines,
+    /// Whether terms of a left-out document alone are left out too, as they would be unknown in a new
+    /// document: it does not change the order of neighbors, but their similarities.
+    pub as_new: bool,
     /// Called with the number of documents left out so far.
     pub progress: &'a dyn Fn(u64),
 }
@@ -182,6 +189,19 @@ impl Counted {
         features.selection.is_some() || self.counts.needs_worths(features.weighting)
     }
 
+    /// The share of the terms of each document that would be unknown if it were left out.
+    pub(crate) fn unknown_shares(&self, features: &Features, threads: &Threads) -> Vec<f64> {
+        let kept: Vec<Vec<bool>> = features.selection.map_or(Vec::new(), |selection| {
+            let of_fold =
+                |fold| self.worths(selection.criterion, fold, threads).best(selection.terms);
+            (0..FOLDS).map(of_fold).collect()
+        });
+        let unknown = |(row, &fold): (usize, &u8)| {
+            self.counts.unknown_share_among(row, kept.get(usize::from(fold)).map(|kept| &**kept))
+        };
+        self.folds.iter().enumerate().map(unknown).collect()
+    }
+
     /// The documents of some rows in some folds.
     pub(super) fn in_folds(&self, rows: &[u32], folds: &Range<usize>) -> Vec<u32> {
         let is_in = |&row: &u32| folds.contains(&usize::from(self.folds[row as usize]));
@@ -201,12 +221,18 @@ impl Counted {
         folds: Range<usize>,
         search: &LeaveOutSearch<'_>,
     ) -> Result<LeaveOneOut, SearchError> {
-        let LeaveOutSearch { k, exclusion, engines, progress } = *search;
+        let LeaveOutSearch { k, exclusion, engines, as_new, progress } = *search;
         let (counts, threads) = (&self.counts, engines.threads());
         let Features { fields, weighting, selection, .. } = features;
         let find = |rows: &[u32], worths: Option<&Worths>, kept: Option<&[bool]>, before: u64| {
             let weights = counts.term_weights(*weighting, worths);
-            let weighted = Weighted::by(counts, fields, *weighting, &weights, kept, threads);
+            let frequencies = counts.vocabulary.document_frequencies().iter();
+            let asked: Option<Vec<bool>> = as_new.then(|| {
+                let is_kept = |term: usize| kept.is_none_or(|kept| kept[term]);
+                frequencies.enumerate().map(|(term, &df)| df > 1 && is_kept(term)).collect()
+            });
+            let terms = (kept, asked.as_deref());
+            let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
             let progress = |done| progress(before + done);
             weighted.leave_one_out(rows, k, exclusion, engines, &progress)
         };

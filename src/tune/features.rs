@@ -156,7 +156,8 @@ impl TrialSetup<'_> {
         folds: Range<usize>,
     ) -> Result<LeaveOneOut, SearchError> {
         let Self { sample, k_max, exclusion, engines, .. } = *self;
-        let search = LeaveOutSearch { k: k_max, exclusion, engines, progress: &|_| () };
+        let search =
+            LeaveOutSearch { k: k_max, exclusion, engines, as_new: false, progress: &|_| () };
         counted.left_out(features, sample, folds, &search)
     }
 

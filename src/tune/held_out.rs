@@ -49,7 +49,9 @@ impl<'a> HeldOut<'a> {
             Some(learning) => {
                 let by = (trial.vote.weight, trial.k);
                 let several = trial.decision != Candidate::Single;
-                if let Some(ballots) = Ballots::new(&grid_search, by, several, learning.others) {
+                if let Some(ballots) =
+                    Ballots::new(&grid_search, by, several, learning.others, None)
+                {
                     let steps = [learning.steps];
                     scores = ballots.held_out(learning.penalty, &steps, threads).remove(0);
                 }
@@ -101,8 +103,13 @@ impl<'a> HeldOut<'a> {
 
 /// The numbers of steps after which learned votes are judged.
 const STEPS: [usize; 3] = [5, 15, 30];
+/// Votes are learned for at most this many labels.
+const MOST_LABELS: usize = 10_000;
+/// A step may multiply so many worths, all in all, with votes for own labels only and with others.
+const MOST_PRODUCTS: usize = 1 << 27;
+const MOST_PRODUCTS_OF_OTHERS: usize = 12_000_000;
 /// The weights of the penalty: the first is tried with every k, the others with the best k.
-const PENALTIES: [f32; 3] = [1.0, 0.3, 3.0];
+const PENALTIES: [f32; 2] = [1.0, 0.3];
 /// The same for votes for labels of others.
 const PENALTY_OF_OTHERS: f32 = 0.1;
 /// The vote of which worths for labels of others are learned.
@@ -120,6 +127,9 @@ pub fn learn_votes(
     let grid_search = GridSearch::new(found, among);
     let value = |(trial, _): &(Trial, VoteLearning)| grid.objective.of(trial.figures);
     let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
+    if longest == 0 || !(1..=MOST_LABELS).contains(&among.sizes.len()) {
+        return Vec::new();
+    }
     let mut ks = vec![tuned.best.k];
     if let [.., most] = grid.ks[..]
         && grid.ks.len() > 1
@@ -131,7 +141,9 @@ pub fn learn_votes(
     ks.dedup_by(|next, before| 2 * *next < 3 * *before);
     let mut tried: Vec<(Trial, VoteLearning)> = Vec::new();
     let mut try_out = |weight, k, others, penalty| {
-        let Some(ballots) = Ballots::new(&grid_search, (weight, k), grid.several, others) else {
+        let most = Some(if others { MOST_PRODUCTS_OF_OTHERS } else { MOST_PRODUCTS });
+        let by = (weight, k);
+        let Some(ballots) = Ballots::new(&grid_search, by, grid.several, others, most) else {
             return f64::NEG_INFINITY;
         };
         let mut best: Option<(Trial, VoteLearning)> = None;
@@ -175,6 +187,6 @@ pub fn learned_votes(
     let grid_search = GridSearch::new(found, among);
     let several = trial.decision != Candidate::Single;
     let by = (trial.vote.weight, trial.k);
-    let ballots = Ballots::new(&grid_search, by, several, learning.others)?;
+    let ballots = Ballots::new(&grid_search, by, several, learning.others, None)?;
     Some(ballots.learned(learning, threads))
 }

@@ -1,7 +1,7 @@
 //! What votes are worth, learned from left-out documents: see [`LearnedVotes`].
 //!
 //! The logarithmic loss is minimized by gradient steps with Nesterov's momentum, all documents at a
-//! time. The step of each worth is divided by a bound of its curvature: a worth that few documents
+//! time. The step of each worth is divided by about its curvature: a worth that few documents
 //! tell about moves little from its initial value. Documents are divided into a fixed number of
 //! pieces, whose gradients are added in order, so the number of threads does not matter.
 
@@ -36,8 +36,6 @@ const PENALTIES: [f32; 2] = [1.0, 0.1];
 /// The largest number of pieces of the documents, and of gradients in memory.
 const PIECES: usize = 16;
 const GRADIENTS: usize = 1 << 26;
-/// Votes for labels of others are learned only if a step multiplies at most this many worths.
-const MOST_PRODUCTS: usize = 12_000_000;
 
 /// The votes of the first k neighbors of left-out documents.
 pub(in crate::tune) struct Ballots<'g> {
@@ -77,12 +75,13 @@ struct Scratch {
 }
 
 impl<'g> Ballots<'g> {
-    /// `others` as in [`VoteLearning`]; `None` if that would take too long.
+    /// `others` as in [`VoteLearning`]; `None` if a step would multiply more than `most` worths.
     pub(in crate::tune) fn new(
         grid_search: &'g GridSearch<'g>,
         (weight, k): (VoteWeight, usize),
         several: bool,
         others: bool,
+        most: Option<usize>,
     ) -> Option<Self> {
         let among = grid_search.among;
         let (mut bounds, mut votes, mut open) = (vec![0], Vec::new(), Vec::new());
@@ -104,13 +103,13 @@ impl<'g> Ballots<'g> {
         let (starts, labels, initial) = (vec![0], Vec::new(), Vec::new());
         let mut ballots =
             Self { grid_search, several, bounds, votes, open, starts, labels, initial };
-        if others && ballots.products_with_others() > MOST_PRODUCTS {
+        let fits = |products: usize| most.is_none_or(|most| products <= most);
+        if others && !fits(ballots.products_with_others()) {
             return None;
         }
         ballots.list_worths(others);
         let products = |&(row, _): &(u32, f32)| ballots.entries(row).len();
-        let fits = !others || ballots.votes.iter().map(products).sum::<usize>() <= MOST_PRODUCTS;
-        fits.then_some(ballots)
+        fits(ballots.votes.iter().map(products).sum()).then_some(ballots)
     }
 
     /// The slots of a document that have a vote.
@@ -311,14 +310,21 @@ impl<'g> Ballots<'g> {
         (scale as f32, offset as f32)
     }
 
-    /// A bound of the curvature of the loss by each worth.
+    /// About the curvature of the loss by each worth. Infinite for labels of others that none of these
+    /// documents has: such a worth stays as it is, as it would if the left-out fold were not known.
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
+        let mut taught: Vec<bool> = self.initial.iter().map(|&worth| worth > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
         let mut scratch = self.scratch();
         for &document in documents {
-            self.each(document, &mut scratch.slot_of, |entry, share, _| {
+            let gold = &self.grid_search.gold[self.slots(document)];
+            self.each(document, &mut scratch.slot_of, |entry, share, slot| {
                 curvature[entry] += share * scale * scale / 4.0;
+                taught[entry] |= gold[slot];
             });
+        }
+        for (curvature, taught) in curvature.iter_mut().zip(taught) {
+            *curvature = if taught { *curvature } else { f32::INFINITY };
         }
         curvature
     }

@@ -92,9 +92,8 @@ fn the_golden_model_of_version_4_answers() {
     let path = models.join("golden-v4.model");
     let model = Arc::new(Model::open(&path).unwrap());
     let worths: Vec<_> = model.learned_votes().unwrap().of(1).collect();
-    // Document 1 is about cooking and gardening; it may vote for labels of documents near it, too.
-    let worth = |label| worths.iter().find(|worth| worth.label == label).unwrap().worth;
-    assert!(worth(1) > 0.5 && worth(2) > 0.5, "{worths:?}");
+    // Document 1 may also vote for the label of documents near it.
+    assert_eq!(worths.iter().map(|worth| worth.label).collect::<Vec<_>>(), [0, 1, 2]);
     let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
     let texts = ["bake the bread", "comet stars"];
     let predictions = classifier.classify_texts(&texts).unwrap();

@@ -434,8 +434,8 @@ fn a_document_of_many_labels() {
     let held_out = HeldOut::new(&found, among, tuned.best, None, &threads);
     calibrate(&held_out, among, &|_| 0.0);
     abstention(&held_out, among, 0.05, &|_| 0.0);
-    let trials = learn_votes(&found, among, &grid, &tuned, &threads);
-    assert!(trials.iter().any(|(_, learning)| learning.others));
+    // Votes are not learned for so many labels.
+    assert!(learn_votes(&found, among, &grid, &tuned, &threads).is_empty());
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert!(tuned.trials.len() > 3 * 12 && tuned.best.figures.micro_f1 > 0.0);
 }

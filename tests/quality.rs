@@ -136,7 +136,7 @@ mod quick {
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA"]
     fn tuned_r8() {
-        reaches(&tuned(&R8), &["accuracy"], &accuracy(0.973, 2_190));
+        reaches(&tuned(&R8), &["accuracy"], &accuracy(0.970, 2_190));
     }
 }
 

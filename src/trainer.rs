@@ -144,6 +144,8 @@ pub struct TuneOptions {
     pub k_max: NonZeroUsize,
     /// Which documents are not neighbors of each other while tuning.
     pub near_duplicates: NearDuplicateLimit,
+    /// Whether the documents are in the order of time; `None`: estimated from the data.
+    pub time_order: Option<bool>,
 }
 
 impl Default for TuneOptions {
@@ -155,6 +157,7 @@ impl Default for TuneOptions {
             objective: Objective::default(),
             k_max: NonZeroUsize::new(200).expect("200 is not 0"),
             near_duplicates: NearDuplicateLimit::default(),
+            time_order: None,
         }
     }
 }
@@ -372,8 +375,7 @@ impl Trainer {
             nested: settings.selection.is_none() && settings.weighting.chi2_power() <= 0.0,
         };
         let cosine = settings.weighting.is_cosine() && settings.weighting.chi2_power() <= 0.0;
-        let excluded =
-            Excluded::find(&training, cosine, tuning.near_duplicates, Vec::new(), on_event)?;
+        let excluded = Excluded::find(&training, cosine, &tuning, Vec::new(), on_event)?;
         // The model does not record how many terms were dropped, so unknown terms tell nothing.
         let unknown = |_: u32| 0.0;
         let learnt =
@@ -598,8 +600,7 @@ impl Trainer {
             let training = prepared.rows(labels, self.options.dense_share);
             if alone {
                 let groups = counts.groups().to_vec();
-                let limit = tuning.near_duplicates;
-                excluded = Excluded::find(&training, false, limit, groups, on_event)?;
+                excluded = Excluded::find(&training, false, tuning, groups, on_event)?;
             }
             let unknown = |row: u32| counts.unknown_share(row as usize);
             let learnt =
@@ -647,7 +648,7 @@ impl Trainer {
         };
         let cosine = start.weighting.is_cosine();
         let groups = counts.groups().to_vec();
-        Excluded::find(&training, cosine, tuning.near_duplicates, groups, on_event)
+        Excluded::find(&training, cosine, tuning, groups, on_event)
     }
 
     /// Counts a corpus and adds the ancestors of its labels.

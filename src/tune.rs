@@ -32,7 +32,7 @@ pub use features::{FeatureError, Free, Recount, Step, TrialSetup, Trials, tune_f
 pub use folds::folds;
 pub use grid_search::VoteLearning;
 pub use held_out::{HeldOut, HeldOutDocument, learn_votes, learned_votes};
-pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, window};
+pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, reach, window};
 pub use report::{TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, thresholds};
 

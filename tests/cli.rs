@@ -939,6 +939,21 @@ fn probabilities_and_abstaining() {
     ok(&[&train[..], &["--tune=votes", "--min-df", "2", "--max-df", "50%"]].concat());
 }
 
+/// The order of time is found, or told.
+#[test]
+fn time_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    let train = ["train", TRAIN, "-o", text(&model), "--tune=votes"];
+    let window = "compared without the 15 documents before and after";
+    assert!(ok(&[&train[..], &["--time-order", "yes"]].concat()).err.contains(window));
+    assert!(!ok(&[&train[..], &["--time-order", "no"]].concat()).err.contains(window));
+    let wrong = run(&[&train[..], &["--time-order", "maybe"]].concat());
+    assert!(wrong.code == 2 && wrong.err.contains("neither `yes` nor `no`"), "{}", wrong.err);
+    let alone = run(&["train", TRAIN, "-o", text(&model), "--time-order", "yes"]);
+    assert!(alone.code == 2 && alone.err.contains("go with --tune"), "{}", alone.err);
+}
+
 /// Learned votes are shown, kept by `tune`, and refused where they cannot be.
 #[test]
 fn learned_votes() {

@@ -326,8 +326,8 @@ impl Training {
         if self.tuning.tune.is_some() || format!("{:?}", self.tuning) == format!("{default:?}") {
             return Ok(());
         }
-        let message = "--objective, --k-max, --near-duplicates, --tune-sample and --tune-table \
-                       go with --tune";
+        let message = "--objective, --k-max, --near-duplicates, --time-order, --tune-sample and \
+                       --tune-table go with --tune";
         Err(Failure::Usage(message.into()))
     }
 

@@ -40,6 +40,10 @@ pub(crate) struct TuningFlags {
     /// while tuning, or `off` [default: estimated from the data]
     #[arg(long, value_name = "COSINE", value_parser = cosine_or_off)]
     near_duplicates: Option<NearDuplicateLimit>,
+    /// Whether the training documents are in the order of time: settings are then compared without the documents
+    /// just before and after each [default: estimated from the data]
+    #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
+    time_order: Option<bool>,
     /// Write all results as JSON (schema classify.tuning/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) tune_table: Option<PathBuf>,
@@ -71,6 +75,14 @@ impl From<ObjectiveArgument> for Objective {
     }
 }
 
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("neither `yes` nor `no`".to_owned()),
+    }
+}
+
 fn cosine_or_off(text: &str) -> Result<NearDuplicateLimit, String> {
     if text == "off" {
         return Ok(NearDuplicateLimit::Off);
@@ -96,6 +108,7 @@ impl TuningFlags {
             objective: self.objective.into(),
             k_max: self.k_max,
             near_duplicates: self.near_duplicates.unwrap_or_default(),
+            time_order: self.time_order,
             ..TuneOptions::default()
         }
     }

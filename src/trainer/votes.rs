@@ -17,7 +17,8 @@ use crate::tfidf::Weighting;
 use crate::tune::{
     Candidate, Counted, Exclusion, FOLDS, Features, Free, Grid, HeldOut, LeaveOneOut,
     LeaveOutSearch, NearDuplicates, Rules, Step, Tuned, TuningReport, VoteLearning, Weighted,
-    abstention, calibrate, learn_votes, learned_votes, near_limit, nearest, tune_votes, window,
+    abstention, calibrate, learn_votes, learned_votes, near_limit, nearest, reach, tune_votes,
+    window,
 };
 use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
@@ -153,13 +154,13 @@ impl Excluded {
     pub(super) fn find(
         training: &TrainingRows<'_>,
         cosine: bool,
-        limit: NearDuplicateLimit,
+        tuning: &TuneOptions,
         groups: Vec<u32>,
         on_event: OnEvent<'_>,
     ) -> Result<Self, SearchError> {
         // Texts tell near-duplicates better than their dense vectors, most of which are similar.
         let view = training.terms.or(training.vectors);
-        let above = match (limit, training.terms) {
+        let above = match (tuning.near_duplicates, training.terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(View { engine, queries })) if cosine => {
                 near_limit(engine, queries)?
@@ -172,12 +173,16 @@ impl Excluded {
             let documents = excluded.near.documents();
             on_event(Event::NearDuplicates { documents, above: limit });
         }
-        if let Some(view) = view {
-            let nearest = nearest(view.engine, view.queries, excluded.always())?;
-            excluded.window = window(&training.labels, &nearest);
-            if excluded.window > 0 {
-                on_event(Event::Window(excluded.window));
+        excluded.window = match (tuning.time_order, view) {
+            (Some(true), _) => reach(training.labels.weights.len()),
+            (None, Some(view)) => {
+                let nearest = nearest(view.engine, view.queries, excluded.always())?;
+                window(&training.labels, &nearest)
             }
+            (Some(false), _) | (None, None) => 0,
+        };
+        if excluded.window > 0 {
+            on_event(Event::Window(excluded.window));
         }
         Ok(excluded)
     }

@@ -281,7 +281,7 @@ impl LeaveOneOut {
 /// 0: it would remove the label.
 pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
-    let reach = rows / 16;
+    let reach = reach(among.weights.len());
     let mut of_label: Vec<Vec<u32>> = vec![Vec::new(); among.sizes.len()];
     for row in 0..rows {
         for &label in among.labels(row) {
@@ -324,6 +324,12 @@ pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     }
     let more = found > 1.5 * expected && found - expected > 4.0 * libm::sqrt(variance);
     if more { reach } else { 0 }
+}
+
+/// The number of rows before and after a document to leave out when settings are compared, if the rows are in
+/// the order of time: a sixteenth of all.
+pub fn reach(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX) / 16
 }
 
 /// The nearest neighbors of up to 4,000 documents, evenly spaced, for [`window`].

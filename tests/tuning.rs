@@ -19,6 +19,7 @@ use classify::matrix::CsrBuilder;
 use classify::model::InputSpec;
 use classify::random::Random;
 use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
+use classify::tfidf::Weighting;
 use classify::threads::Threads;
 use classify::trainer::{TrainOptions, Trainer, TuneOptions};
 use classify::tune::{
@@ -569,4 +570,29 @@ fn votes_that_mislead_become_worth_less() {
             assert!(mean(true) + 0.03 < mean(false), "{} {}", mean(true), mean(false));
         }
     }
+}
+
+/// Labels that have nothing to do with the texts: terms weighted by them must not make left-out documents
+/// look easy. Where the labels of left-out documents tell too, they do.
+#[test]
+fn terms_do_not_know_the_labels_that_they_are_judged_by() {
+    let mut random = Random::new(11);
+    let documents: Vec<Document> = (0..800)
+        .map(|number| {
+            let words = (0..15).map(|_| format!("word{} ", random.below(1_500)));
+            let text: String = words.collect::<Vec<_>>().concat();
+            document(number, Content::Text(text), vec![format!("label{}", random.below(2))])
+        })
+        .collect();
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let weighting = "ltc".parse::<Weighting>().unwrap().with_chi2_power(0.5).unwrap();
+    let tuning = TuneOptions { features: false, ..TuneOptions::default() };
+    let options = TrainOptions { weighting, tuning: Some(tuning), ..TrainOptions::default() };
+    let trainer = Trainer::new(options, Engines::cpu(&threads));
+    let mut documents = documents.into_iter().map(Ok);
+    let trained = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+    let report = trained.tuning.unwrap();
+    assert!(report.nested);
+    // The best of many settings owes a little to chance, too.
+    assert!(report.figures.accuracy < 0.6, "{:?}", report.figures);
 }

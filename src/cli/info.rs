@@ -104,7 +104,8 @@ impl Info {
             Some(Abstention::Confidence(limit)) if !limit.reaches_target() => line(
                 "abstains",
                 format!(
-                    "always: its share of wrong labels is out of reach (target {:.1} %)",
+                    "always: no confidence was shown to keep the share of wrong labels low enough \
+                     (target {:.1} %)",
                     limit.target_error * 100.0
                 ),
             ),

@@ -590,8 +590,8 @@ fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let options = TrainOptions { weighting, tuning: Some(tuning), ..TrainOptions::default() };
     let trainer = Trainer::new(options, Engines::cpu(&threads));
     let mut documents = documents.into_iter().map(Ok);
-    let trained = trainer.train(&mut documents, "made", &|_| ()).unwrap();
-    let report = trained.tuning.unwrap();
+    let found = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+    let report = found.tuning.unwrap();
     assert!(report.nested);
     // The best of many settings owes a little to chance, too.
     assert!(report.figures.accuracy < 0.6, "{:?}", report.figures);

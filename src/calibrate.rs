@@ -10,12 +10,15 @@ use crate::vote::{LabelScore, TrainingLabels, Voters};
 
 mod abstention;
 mod curves;
+mod foreign;
 mod logistic;
 
 pub use abstention::{Abstention, Answer, ConfidenceLimit, SignalLimits, Signals};
 pub use curves::Curves;
+pub use foreign::{ForeignLimit, Strangeness};
 
-use logistic::{Observation, VALUES, dot, fit, logistic};
+pub(crate) use foreign::{Nearest, Shown};
+use logistic::{Observation, dot, logistic, weights_and_offsets};
 
 /// From scores to probabilities.
 #[derive(Debug)]
@@ -62,6 +65,8 @@ pub struct Seen<'a> {
     pub gold: &'a [u32],
 }
 
+/// The number of values that are told of a label, with the constant.
+const VALUES: usize = 11;
 /// The number of stored quantiles of similarities.
 const QUANTILES: usize = 33;
 /// The number of labels of a document to learn from: those with the highest scores.
@@ -73,15 +78,11 @@ impl Evidence {
         documents: impl Iterator<Item = Seen<'a>> + Clone,
         among: &TrainingLabels<'_>,
     ) -> Self {
-        let mut best: Vec<f32> =
-            documents.clone().map(|seen| seen.voters.best_similarity()).collect();
-        best.sort_by(f32::total_cmp);
-        let quantile =
-            |at: usize| best.get((best.len().max(1) - 1) * at / (QUANTILES - 1)).copied();
-        let similarities: Vec<f32> = (0..QUANTILES).filter_map(quantile).collect();
+        let best = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        let similarities = quantiles(best, QUANTILES);
         let mut observations = Vec::new();
         for Seen { scores, voters, unknown, gold } in documents {
-            let share = self::quantile(&similarities, voters.best_similarity());
+            let share = quantile(&similarities, voters.best_similarity());
             let agreement = agreement(&scores, LABELS, voters, among);
             for (at, score) in scores.iter().take(LABELS).enumerate() {
                 observations.push(Observation {
@@ -91,7 +92,7 @@ impl Evidence {
                 });
             }
         }
-        let (weights, offsets) = fit(&observations, among.sizes.len());
+        let (weights, offsets) = weights_and_offsets(&observations, among.sizes.len());
         Self {
             weights: weights.to_vec().into(),
             offsets: offsets.into(),
@@ -166,6 +167,13 @@ fn agreement(
         }
     }
     counts.into_iter().map(|count| f64::from(count) / f64::from(neighbors.max(1))).collect()
+}
+
+/// Values at `count` evenly spaced quantiles; none of no values.
+fn quantiles(mut values: Vec<f32>, count: usize) -> Vec<f32> {
+    values.sort_by(f32::total_cmp);
+    let last = values.len().max(1) - 1;
+    (0..count).filter_map(|at| values.get(last * at / (count - 1)).copied()).collect()
 }
 
 /// The share of quantiles below a similarity, from 0 to 1, with straight lines between them.

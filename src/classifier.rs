@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use rayon::prelude::*;
 
 use crate::analyze::{Analyzer, TermCounter};
-use crate::calibrate::{Abstention, Signals, confidence};
+use crate::calibrate::{Abstention, ForeignLimit, Shown, Signals, confidence};
 use crate::corpus::{Content, CorpusError, Document, Place};
 use crate::counts::{Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, decide, decide_batch, margin};
@@ -60,6 +60,8 @@ pub enum Reason {
     NoLabel,
     /// The confidence was too low: the model abstains.
     Unsure,
+    /// The document seems to have none of the model's labels: the model abstains.
+    Foreign,
 }
 
 impl Reason {
@@ -70,6 +72,7 @@ impl Reason {
             Self::NoNeighbor => "no-neighbor",
             Self::NoLabel => "no-label",
             Self::Unsure => "unsure",
+            Self::Foreign => "foreign",
         }
     }
 }
@@ -150,6 +153,8 @@ pub struct ClassifyOptions {
     pub decision: Decision,
     /// When to abstain because of low confidence; `None`: never.
     pub abstention: Option<Abstention>,
+    /// When to refuse a document as foreign; `None`: never.
+    pub foreign: Option<ForeignLimit>,
     /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.
     pub dense_share: f64,
 }
@@ -158,7 +163,7 @@ impl ClassifyOptions {
     /// Whether the limits for abstaining were learned with the same k, vote and decision.
     pub fn fits_abstention_of(&self, model: &Model) -> bool {
         let settings = model.settings();
-        self.abstention.is_none()
+        (self.abstention.is_none() && self.foreign.is_none())
             || (self.k == settings.k
                 && self.vote == settings.vote
                 && self.decision == settings.decision
@@ -173,6 +178,7 @@ impl ClassifyOptions {
             vote: settings.vote,
             decision: settings.decision.clone(),
             abstention: settings.abstention,
+            foreign: settings.foreign,
             dense_share: settings.dense_share,
         }
     }
@@ -394,12 +400,22 @@ impl Classifier {
                 calibration.probabilities(&scores, voters, unknown, &among)
             });
             let confidence = calibration.map(|_| confidence(&labels, &scores, &probabilities));
+            let is_foreign = || {
+                let limit = options.foreign.and_then(|limit| limit.strangeness);
+                limit.zip(self.model.strangeness()).is_some_and(|(limit, strangeness)| {
+                    strangeness.of(Shown { voters, unknown, row: None }, &among) > limit
+                })
+            };
             let reason = match () {
                 () if voters.is_empty() && needs_terms && terms.known == 0 => {
                     Some(Reason::NoKnownTerm)
                 }
                 () if voters.is_empty() => Some(Reason::NoNeighbor),
                 () if scores.is_empty() => Some(Reason::NoLabel),
+                () if is_foreign() => {
+                    labels.clear();
+                    Some(Reason::Foreign)
+                }
                 () if abstains(
                     voters,
                     &scores,
@@ -415,6 +431,7 @@ impl Classifier {
             if scores.is_empty()
                 && options.decision == Decision::Single
                 && options.abstention.is_none()
+                && options.foreign.is_none()
             {
                 // There is no vote, but a label is required.
                 labels.extend(self.prior);

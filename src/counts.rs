@@ -329,6 +329,18 @@ impl Counts {
         if length > 0.0 { (1.0 - f64::from(known / length)).clamp(0.0, 1.0) } else { 0.0 }
     }
 
+    /// How many of the documents for which `is_in` returns true have each term.
+    pub(crate) fn frequencies_among(&self, is_in: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut frequencies = vec![0; self.vocabulary.len()];
+        for row in (0u32..).take(self.documents()).filter(|&row| is_in(row)) {
+            let row = row as usize;
+            for at in range(self.indptr[row], self.indptr[row + 1]) {
+                frequencies[self.terms[at] as usize] += 1;
+            }
+        }
+        frequencies
+    }
+
     /// The labels of document `row`, in increasing order.
     pub(crate) fn labels(&self, row: usize) -> &[u32] {
         &self.label_indices[range(self.label_indptr[row], self.label_indptr[row + 1])]

@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::calibrate::ForeignLimit;
 use crate::classifier::{ClassifyOptions, Prediction, Reason};
 use crate::decide::Decision;
 use crate::model::{Model, TuningSummary};
@@ -101,6 +102,8 @@ pub struct DocumentCounts {
     pub no_label: u64,
     /// Of the test documents: the model abstained.
     pub abstained: u64,
+    /// Of the test documents: refused as foreign.
+    pub foreign: u64,
     /// Of the test documents: they have no label themselves.
     pub unlabeled: u64,
     /// Of the test documents: a row that is not among the neighbors has the similarity of the last
@@ -218,6 +221,9 @@ pub struct Evaluation {
     /// What tuning found, if the model was tuned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningSummary>,
+    /// When documents were refused as foreign, and what tuning expects of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<ForeignLimit>,
     /// The predictions for every document, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_document: Option<Vec<DocumentResult>>,
@@ -315,7 +321,9 @@ impl Evaluator {
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
         let documents = model.settings().counts.documents;
         Self {
-            confidences: Confidences::new(options.abstention.is_some()),
+            confidences: Confidences::new(
+                options.abstention.is_some() || options.foreign.is_some(),
+            ),
             options,
             tallies: vec![Tally::default(); names.len()],
             names,
@@ -358,6 +366,7 @@ impl Evaluator {
             Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
             Some(Reason::NoLabel) => documents.no_label += 1,
             Some(Reason::Unsure) => documents.abstained += 1,
+            Some(Reason::Foreign) => documents.foreign += 1,
             None => {}
         }
         let unseen = expected.iter().any(|label| label as usize >= self.train.len());
@@ -557,6 +566,7 @@ impl Evaluator {
             curve: self.confidences.curve(summary.sum.support()),
             worst_errors: self.worst,
             tuning: self.model.settings().tuning.clone(),
+            foreign: self.options.foreign,
             per_document: self.per_document,
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),

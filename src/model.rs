@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::{Analyzer, AnalyzerSpec};
-use crate::calibrate::{Abstention, Calibration};
+use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
 use crate::corpus::ReadOptions;
 use crate::counts::{Counts, Fields};
 use crate::decide::{Decision, shares};
@@ -181,6 +181,9 @@ pub struct Settings {
     /// When the model abstains (since version 2).
     #[serde(default)]
     pub abstention: Option<Abstention>,
+    /// When the model refuses documents as foreign (since version 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<ForeignLimit>,
     /// The label hierarchy (since version 2).
     #[serde(default)]
     pub hierarchy: Hierarchy,
@@ -223,6 +226,7 @@ struct Arrays {
     weights: Array<f32>,
     texts: Option<Strings>,
     calibration: Option<Calibration>,
+    strangeness: Option<Strangeness>,
     learned_votes: Option<LearnedVotes>,
     dense: Option<DensePart>,
 }
@@ -260,6 +264,7 @@ impl Model {
             weights: counts.weights.into(),
             texts: counts.texts,
             calibration: None,
+            strangeness: None,
             learned_votes: None,
             dense: None,
         };
@@ -289,6 +294,7 @@ impl Model {
                 selection: settings.selection,
                 tuning: settings.tuning,
                 abstention: settings.abstention,
+                foreign: None,
                 hierarchy: settings.hierarchy,
                 dense: None,
                 dense_share: 0.0,
@@ -353,6 +359,20 @@ impl Model {
     /// What votes are worth, if that was learned.
     pub fn learned_votes(&self) -> Option<&LearnedVotes> {
         self.arrays.learned_votes.as_ref()
+    }
+
+    /// Adds, or takes away, what foreign documents are refused by.
+    #[must_use]
+    pub(crate) fn refusing(mut self, foreign: Option<(ForeignLimit, Strangeness)>) -> Self {
+        let (limit, strangeness) = foreign.unzip();
+        self.settings.foreign = limit;
+        self.arrays.strangeness = strangeness;
+        self
+    }
+
+    /// How strange a document is, if the model refuses foreign documents.
+    pub fn strangeness(&self) -> Option<&Strangeness> {
+        self.arrays.strangeness.as_ref()
     }
 
     /// The calibration from scores to probabilities, if the model is calibrated.

@@ -262,10 +262,19 @@ impl Counts {
     /// The factor of every term besides its frequency in a document: the idf over all documents,
     /// and the factor by χ² if `worths` are given.
     pub(crate) fn term_weights(&self, weighting: Weighting, worths: Option<&Worths>) -> Vec<f64> {
-        let documents = self.documents() as u64;
-        let frequencies = self.vocabulary.document_frequencies();
-        let mut weights: Vec<f64> =
-            frequencies.iter().map(|&df| weighting.idf(df, documents)).collect();
+        let among = (self.vocabulary.document_frequencies(), self.documents());
+        Self::term_weights_among(weighting, among, worths)
+    }
+
+    /// The same by the frequencies of terms in a number of documents. A term that none has weighs
+    /// nothing.
+    pub(crate) fn term_weights_among(
+        weighting: Weighting,
+        (frequencies, documents): (&[u32], usize),
+        worths: Option<&Worths>,
+    ) -> Vec<f64> {
+        let idf = |&df: &u32| if df == 0 { 0.0 } else { weighting.idf(df, documents as u64) };
+        let mut weights: Vec<f64> = frequencies.iter().map(idf).collect();
         if let Some(worths) = worths {
             let powers = worths.powers(weighting.chi2_power());
             weights.iter_mut().zip(powers).for_each(|(weight, power)| *weight *= power);

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::analyze::AnalyzerSpec;
-use crate::calibrate::{Abstention, ConfidenceLimit};
+use crate::calibrate::{Abstention, ConfidenceLimit, ForeignLimit};
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{ClassWeights, Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, DecisionError, DecisionOptions, shares};
@@ -93,6 +93,9 @@ pub struct TrainOptions {
     pub decision: DecisionOptions,
     /// The target share of wrong labels, reached by abstaining; needs tuning.
     pub target_error: Option<f64>,
+    /// The share of documents with known labels that may be refused as foreign: as having no label of
+    /// the training documents. `None`: nothing is refused. Needs tuning.
+    pub foreign: Option<f64>,
     /// What to choose by leave-one-out; `None`: nothing.
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
@@ -116,6 +119,7 @@ impl Default for TrainOptions {
             vote: None,
             decision: DecisionOptions::default(),
             target_error: None,
+            foreign: None,
             tuning: None,
             keep_text: false,
         }
@@ -227,6 +231,8 @@ pub enum Event<'a> {
     LeftOut(u64),
     /// The limit for abstaining was learned.
     Abstention(&'a ConfidenceLimit),
+    /// The limit for foreign documents was learned.
+    Foreign(&'a ForeignLimit),
     /// Tuning is done.
     Tuned(&'a TuningReport),
 }
@@ -271,10 +277,14 @@ pub enum TrainError {
     #[error("--class-weight: no document has the label `{0}`")]
     UnknownLabel(String),
     /// Abstaining requires tuning.
-    #[error(
-        "--abstain target-error=… is learned by tuning: it needs --tune or `classify tune MODEL`"
-    )]
+    #[error("--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`")]
     AbstainNeedsTuning,
+    /// No documents become foreign by leaving their labels out.
+    #[error(
+        "--abstain foreign=…: foreign documents are learned by leaving labels out, which needs two or \
+         more labels, and documents without those that are left out"
+    )]
+    NoForeignDocuments,
     /// Learned votes require tuning.
     #[error("learned votes are learned by tuning: they need --tune or `classify tune MODEL`")]
     LearnedNeedsTuning,
@@ -333,7 +343,9 @@ impl Trainer {
         on_event: OnEvent<'_>,
     ) -> Result<Trained, TrainError> {
         match &self.options.tuning {
-            None if self.options.target_error.is_some() => Err(TrainError::AbstainNeedsTuning),
+            None if self.options.target_error.is_some() || self.options.foreign.is_some() => {
+                Err(TrainError::AbstainNeedsTuning)
+            }
             None if self.options.vote.is_some_and(|vote| vote.learned) => {
                 Err(TrainError::LearnedNeedsTuning)
             }
@@ -380,11 +392,11 @@ impl Trainer {
         let unknown = |_: u32| 0.0;
         let learnt =
             self.votes(&training, &tuning, several, &excluded, &unknown, Vec::new(), on_event)?;
-        let Learnt { decision, report, calibration, abstention, learned } = learnt;
+        let Learnt { decision, report, calibration, abstention, foreign, learned } = learnt;
         let tuned = (report.summary(), abstention);
         let share = report.dense_share.unwrap_or(0.0);
         let model = model.retuned(&report.best, decision, tuned, share);
-        let model = model.with_learned_votes(learned).calibrated(calibration);
+        let model = model.with_learned_votes(learned).calibrated(calibration).refusing(foreign);
         let stages = vec![Stage::since("tune", model.rows().rows() as u64, begin)];
         Ok(Trained { model, tuning: Some(report), stages })
     }
@@ -608,7 +620,7 @@ impl Trainer {
             drop(prepared);
             (learnt, counts, part)
         };
-        let Learnt { decision, report, calibration, abstention, learned } = learnt;
+        let Learnt { decision, report, calibration, abstention, foreign, learned } = learnt;
         let settings = TrainSettings {
             fields: features.fields,
             weighting: features.weighting,
@@ -619,7 +631,7 @@ impl Trainer {
         if let Some(part) = part {
             model = model.with_dense(part, report.dense_share.unwrap_or(1.0));
         }
-        let model = model.calibrated(calibration);
+        let model = model.calibrated(calibration).refusing(foreign);
         Ok((model, report))
     }
 

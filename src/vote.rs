@@ -313,6 +313,16 @@ impl<'a> Voters<'a> {
         }
     }
 
+    /// Each list without its first.
+    pub(crate) fn without_first(self) -> Self {
+        let (terms, vectors) = (self.terms, self.vectors);
+        Self {
+            terms: terms.get(1..).unwrap_or_default(),
+            vectors: vectors.get(1..).unwrap_or_default(),
+            ..self
+        }
+    }
+
     /// The lists, by terms and by vectors, with their shares of the votes: an empty list has none.
     pub fn lists(self) -> [(&'a [Neighbor], f64); 2] {
         let shares = match (self.terms.is_empty(), self.vectors.is_empty()) {

@@ -880,6 +880,77 @@ fn hierarchies() {
 }
 
 #[test]
+fn foreign_documents_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [model, json, train, test] =
+        ["model", "r.json", "train.jsonl", "test.jsonl"].map(|name| folder.path().join(name));
+    // Every label has words of its own; foreign documents share only the common words with the others.
+    let mut random = classify::random::Random::new(3);
+    let mut line = |label: usize| {
+        let mut words = String::new();
+        for _ in 0..6 {
+            words.push_str(&format!("l{label}w{} ", random.below(60)));
+        }
+        for _ in 0..4 {
+            words.push_str(&format!("c{} ", random.below(40)));
+        }
+        format!("{{\"text\": \"{words}\", \"label\": \"l{label}\"}}\n")
+    };
+    std::fs::write(&train, (0..600).map(|at| line(at % 6)).collect::<String>()).unwrap();
+    // The last two labels are foreign.
+    std::fs::write(&test, (0..600).map(|at| line(at % 8)).collect::<String>()).unwrap();
+    let (train, test) = (text(&train), text(&test));
+    let train = ["train", train, "-o", text(&model), "--tune=votes"];
+    let tuned = ok(&[&train[..], &["--abstain", "foreign=5%"]].concat());
+    assert!(
+        tuned.err.contains("refused as foreign after their labels were left out"),
+        "{}",
+        tuned.err
+    );
+    assert!(ok(&["info", text(&model)]).out.contains("refuses"));
+    let foreign = |arguments: &[&str]| {
+        ok(&[&["evaluate", text(&model), test, "--json", text(&json)], arguments].concat());
+        read_json(&json)["documents"]["foreign"].as_u64().unwrap()
+    };
+    let refused = foreign(&[]);
+    assert!((150..=195).contains(&refused), "{refused} of 150 foreign and 450 known documents");
+    assert!(read_json(&json)["foreign"]["foreign_refused"].as_f64().unwrap() > 0.9);
+    assert_eq!(foreign(&["--abstain", "off"]), 0);
+    let answers = ok(&["predict", text(&model), test]).out;
+    let by_reason = answers.lines().filter(|line| {
+        let answer: serde_json::Value = serde_json::from_str(line).unwrap();
+        answer["reason"] == "foreign" && answer["labels"] == serde_json::json!([])
+    });
+    assert_eq!(by_reason.count() as u64, refused);
+    // Tuned again, the model keeps its target; both targets can be set, and neither.
+    ok(&["tune", text(&model)]);
+    assert!(ok(&["info", text(&model)]).out.contains("refuses"));
+    ok(&["tune", text(&model), "--abstain", "target-error=20%,foreign=10%"]);
+    let info = ok(&["info", text(&model)]).out;
+    assert!(info.contains("target 10.0 %") && info.contains("target 20.0 %"), "{info}");
+    ok(&["tune", text(&model), "--abstain", "off"]);
+    assert!(!ok(&["info", text(&model)]).out.contains("refuses"));
+    for (argument, word) in [
+        ("foreign=5%,foreign=6%", "given twice"),
+        ("foreign", "foreign=5%"),
+        ("strange=5%", "foreign=5%"),
+        ("foreign=200%", "foreign=5%"),
+    ] {
+        let refused = run(&[&train[..], &["--abstain", argument]].concat());
+        assert!(refused.code == 2 && refused.err.contains(word), "{argument}: {}", refused.err);
+    }
+    let untuned = run(&["train", train[1], "-o", text(&model), "--abstain", "foreign=5%"]);
+    assert!(untuned.code == 2 && untuned.err.contains("--tune"), "{}", untuned.err);
+    // A single label cannot be left out.
+    let one = folder.path().join("one.jsonl");
+    std::fs::write(&one, (0..50).map(|_| line(0)).collect::<String>()).unwrap();
+    let alone =
+        ["train", text(&one), "-o", text(&model), "--tune=votes", "--abstain", "foreign=5%"];
+    let alone = run(&alone);
+    assert!(alone.code == 2 && alone.err.contains("two or more labels"), "{}", alone.err);
+}
+
+#[test]
 fn probabilities_and_abstaining() {
     let folder = tempfile::tempdir().unwrap();
     let [model, json, train, test] =

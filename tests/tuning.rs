@@ -235,8 +235,13 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
     let k = NonZeroUsize::new(12).unwrap();
-    let exclusion =
-        Exclusion { near: Some(&near), groups: &groups, window: 5, in_time_order: true };
+    let exclusion = Exclusion {
+        near: Some(&near),
+        groups: &groups,
+        window: 5,
+        in_time_order: true,
+        only: None,
+    };
     let found = LeaveOneOut::search(&engine, queries, &rows, k, exclusion, &|_| ()).unwrap();
     let everything = NonZeroUsize::new(documents.len()).unwrap();
     let all =

@@ -1,18 +1,16 @@
 //! Logistic regression with an offset per group, by Newton's method.
 #![expect(clippy::needless_range_loop, reason = "several vectors and a matrix by the same number")]
 
-/// The number of values of an observation, with the constant.
-pub(super) const VALUES: usize = 11;
-
 /// What is known when a label is scored, and whether it was right.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Observation {
+pub(super) struct Observation<const VALUES: usize> {
+    /// The first is constant.
     pub(super) values: [f64; VALUES],
     pub(super) group: u32,
     pub(super) right: bool,
 }
 
-impl Observation {
+impl<const VALUES: usize> Observation<VALUES> {
     /// The first two derivatives of the logarithmic loss at `z`, the logarithm of the odds.
     fn slopes(&self, z: f64) -> (f64, f64) {
         let probability = logistic(z);
@@ -31,39 +29,98 @@ pub(super) fn logistic(z: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-z))
 }
 
-pub(super) fn dot(weights: &[f64; VALUES], values: &[f64; VALUES]) -> f64 {
+pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; VALUES]) -> f64 {
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }
 
-/// The weights of the values, the first of which is constant, and the offset of each group.
-pub(super) fn fit(observations: &[Observation], groups: usize) -> ([f64; VALUES], Vec<f64>) {
-    let count = observations.len().max(1) as f64;
-    let mut means = [0.0; VALUES];
-    let mut deviations = [0.0; VALUES];
-    for observation in observations {
-        for at in 1..VALUES {
-            means[at] += observation.values[at] / count;
+/// The weights of the values, the first of which is constant.
+pub(super) fn weights<const VALUES: usize>(observations: &[Observation<VALUES>]) -> [f64; VALUES] {
+    let (weights, standards) = fitted(observations);
+    standards.undo(weights)
+}
+
+/// The same, and an offset for each group: what the weights leave open.
+pub(super) fn weights_and_offsets<const VALUES: usize>(
+    observations: &[Observation<VALUES>],
+    groups: usize,
+) -> ([f64; VALUES], Vec<f64>) {
+    let (weights, standards) = fitted(observations);
+    let mut offsets = vec![0.0; groups];
+    for _ in 0..ITERATIONS / 3 {
+        let mut by_group = vec![(0.0, 0.0); groups];
+        for observation in observations {
+            let group = observation.group as usize;
+            let z = dot(&weights, &standards.of(&observation.values)) + offsets[group];
+            let (slope, curve) = observation.slopes(z);
+            by_group[group].0 += slope;
+            by_group[group].1 += curve;
+        }
+        for (offset, (slope, curve)) in offsets.iter_mut().zip(by_group) {
+            let step: f64 = (slope + *offset / VARIANCE) / (curve + 1.0 / VARIANCE);
+            *offset -= step.clamp(-2.0, 2.0);
         }
     }
-    for observation in observations {
-        for at in 1..VALUES {
-            deviations[at] += (observation.values[at] - means[at]).powi(2) / count;
+    (standards.undo(weights), offsets)
+}
+
+/// The means and deviations of values.
+struct Standards<const VALUES: usize> {
+    means: [f64; VALUES],
+    deviations: [f64; VALUES],
+}
+
+impl<const VALUES: usize> Standards<VALUES> {
+    fn new(observations: &[Observation<VALUES>]) -> Self {
+        let count = observations.len().max(1) as f64;
+        let mut means = [0.0; VALUES];
+        let mut deviations = [0.0; VALUES];
+        for observation in observations {
+            for at in 1..VALUES {
+                means[at] += observation.values[at] / count;
+            }
         }
+        for observation in observations {
+            for at in 1..VALUES {
+                deviations[at] += (observation.values[at] - means[at]).powi(2) / count;
+            }
+        }
+        Self { means, deviations: deviations.map(|variance: f64| libm::sqrt(variance)) }
     }
-    let deviations = deviations.map(|variance: f64| libm::sqrt(variance));
-    let standard = |values: &[f64; VALUES]| -> [f64; VALUES] {
-        std::array::from_fn(|at| match deviations[at] {
+
+    /// Values of mean 0 and deviation 1.
+    fn of(&self, values: &[f64; VALUES]) -> [f64; VALUES] {
+        std::array::from_fn(|at| match self.deviations[at] {
             _ if at == 0 => 1.0,
-            deviation if deviation > 1e-9 => (values[at] - means[at]) / deviation,
+            deviation if deviation > 1e-9 => (values[at] - self.means[at]) / deviation,
             _ => 0.0,
         })
-    };
+    }
+
+    /// The weights of values that are not standardized.
+    fn undo(&self, weights: [f64; VALUES]) -> [f64; VALUES] {
+        let mut plain = [0.0; VALUES];
+        plain[0] = weights[0];
+        for at in 1..VALUES {
+            if self.deviations[at] > 1e-9 {
+                plain[at] = weights[at] / self.deviations[at];
+                plain[0] -= plain[at] * self.means[at];
+            }
+        }
+        plain
+    }
+}
+
+/// The weights of standardized values.
+fn fitted<const VALUES: usize>(
+    observations: &[Observation<VALUES>],
+) -> ([f64; VALUES], Standards<VALUES>) {
+    let standards = Standards::new(observations);
     let mut weights = [0.0; VALUES];
     for _ in 0..ITERATIONS {
         let mut gradient = [0.0; VALUES];
         let mut curvature = [[0.0; VALUES]; VALUES];
         for observation in observations {
-            let values = standard(&observation.values);
+            let values = standards.of(&observation.values);
             let (slope, curve) = observation.slopes(dot(&weights, &values));
             for at in 0..VALUES {
                 gradient[at] += slope * values[at];
@@ -90,36 +147,14 @@ pub(super) fn fit(observations: &[Observation], groups: usize) -> ([f64; VALUES]
             break;
         }
     }
-    // Offsets are what the weights leave open.
-    let mut offsets = vec![0.0; groups];
-    for _ in 0..ITERATIONS / 3 {
-        let mut by_group = vec![(0.0, 0.0); groups];
-        for observation in observations {
-            let group = observation.group as usize;
-            let z = dot(&weights, &standard(&observation.values)) + offsets[group];
-            let (slope, curve) = observation.slopes(z);
-            by_group[group].0 += slope;
-            by_group[group].1 += curve;
-        }
-        for (offset, (slope, curve)) in offsets.iter_mut().zip(by_group) {
-            let step: f64 = (slope + *offset / VARIANCE) / (curve + 1.0 / VARIANCE);
-            *offset -= step.clamp(-2.0, 2.0);
-        }
-    }
-    // Back to values that are not standardized.
-    let mut plain = [0.0; VALUES];
-    plain[0] = weights[0];
-    for at in 1..VALUES {
-        if deviations[at] > 1e-9 {
-            plain[at] = weights[at] / deviations[at];
-            plain[0] -= plain[at] * means[at];
-        }
-    }
-    (plain, offsets)
+    (weights, standards)
 }
 
 /// Solves a positive definite system, of whose matrix the lower half is given (Cholesky).
-fn solve(mut matrix: [[f64; VALUES]; VALUES], mut right: [f64; VALUES]) -> [f64; VALUES] {
+fn solve<const VALUES: usize>(
+    mut matrix: [[f64; VALUES]; VALUES],
+    mut right: [f64; VALUES],
+) -> [f64; VALUES] {
     for at in 0..VALUES {
         for row in at..VALUES {
             let done: f64 = (0..at).map(|k| matrix[row][k] * matrix[at][k]).sum();
@@ -143,12 +178,14 @@ fn solve(mut matrix: [[f64; VALUES]; VALUES], mut right: [f64; VALUES]) -> [f64;
 mod tests {
     use super::*;
 
+    const VALUES: usize = 11;
+
     #[test]
     fn the_weights_that_made_the_data() {
         let mut random = crate::random::Random::new(3);
         let mut truth = [0.0; VALUES];
         (truth[0], truth[1], truth[2]) = (-0.5, 2.0, -1.0);
-        let observations: Vec<Observation> = (0..40_000)
+        let observations: Vec<Observation<VALUES>> = (0..40_000)
             .map(|at| {
                 let mut values = [0.0; VALUES];
                 values[0] = 1.0;
@@ -162,7 +199,7 @@ mod tests {
                 Observation { values, group, right }
             })
             .collect();
-        let (weights, offsets) = fit(&observations, 4);
+        let (weights, offsets) = weights_and_offsets(&observations, 4);
         let close =
             |a: f64, b: f64| assert!((a - b).abs() < 0.15, "{a} {b} {weights:?} {offsets:?}");
         close(weights[1], 2.0);
@@ -171,7 +208,7 @@ mod tests {
         close(weights[0] + offsets[0], -0.5);
         close(weights[0] + offsets[2], 0.3);
         assert!(offsets[3].abs() < 1e-12);
-        let (nothing, _) = fit(&[], 1);
+        let (nothing, _) = weights_and_offsets::<VALUES>(&[], 1);
         assert!(nothing.iter().all(|weight| weight.is_finite()));
     }
 }

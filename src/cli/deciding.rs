@@ -38,8 +38,10 @@ pub(crate) struct Deciding {
     /// rtcut, micromacro
     #[arg(long, value_name = "RULE", conflicts_with_all = ["threshold", "allow_none"])]
     rule: Option<RuleOption>,
-    /// Abstain if the confidence is too low: `target-error=5%` with --tune learns limits that leave
-    /// at most this share of wrong labels; `off` always answers [default: as in the model]
+    /// Abstain if the confidence is too low or the document strange. With --tune: `target-error=5%`
+    /// learns a limit that leaves at most this share of wrong labels; `foreign=5%` refuses documents that
+    /// have none of the labels, and by mistake this share of the others; both with a comma between
+    /// them. `off` always answers [default: as in the model]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
     /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0 to 1
@@ -69,14 +71,19 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum AbstainArgument {
     Off,
-    TargetError(f64),
+    /// The target share of wrong labels, and of known documents refused as foreign.
+    Targets {
+        error: Option<f64>,
+        foreign: Option<f64>,
+    },
 }
 
 impl AbstainArgument {
-    pub(crate) fn target_error(self) -> Option<f64> {
+    /// The targets of the error and of foreign documents.
+    pub(crate) fn targets(self) -> (Option<f64>, Option<f64>) {
         match self {
-            Self::Off => None,
-            Self::TargetError(target) => Some(target),
+            Self::Off => (None, None),
+            Self::Targets { error, foreign } => (error, foreign),
         }
     }
 }
@@ -88,15 +95,28 @@ impl FromStr for AbstainArgument {
         if text == "off" {
             return Ok(Self::Off);
         }
-        let number =
-            text.strip_prefix("target-error=").and_then(|share| match share.strip_suffix('%') {
+        let wrong = || {
+            "expected `off`, target-error=5%, foreign=5%, or both with a comma between them"
+                .to_owned()
+        };
+        let (mut error, mut foreign) = (None, None);
+        for part in text.split(',') {
+            let (name, share) = part.split_once('=').ok_or_else(wrong)?;
+            let number = match share.strip_suffix('%') {
                 Some(percent) => percent.parse().map(|percent: f64| percent / 100.0).ok(),
                 None => share.parse().ok(),
-            });
-        let target = number.filter(|share| (0.0..1.0).contains(share));
-        target
-            .map(Self::TargetError)
-            .ok_or_else(|| "expected `off` or a target such as target-error=5%".to_owned())
+            };
+            let target = number.filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)?;
+            let place = match name {
+                "target-error" => &mut error,
+                "foreign" => &mut foreign,
+                _ => return Err(wrong()),
+            };
+            if place.replace(target).is_some() {
+                return Err(format!("{name} is given twice"));
+            }
+        }
+        Ok(Self::Targets { error, foreign })
     }
 }
 
@@ -113,8 +133,9 @@ impl Deciding {
         self.dense_share
     }
 
-    pub(crate) fn target_error(&self) -> Option<f64> {
-        self.abstain.and_then(AbstainArgument::target_error)
+    /// The targets of the error and of foreign documents.
+    pub(crate) fn abstention_targets(&self) -> (Option<f64>, Option<f64>) {
+        self.abstain.map_or((None, None), AbstainArgument::targets)
     }
 
     /// The parts of a decision that the flags set.
@@ -129,9 +150,9 @@ impl Deciding {
 
     /// Rejects flags that take effect only while tuning.
     pub(crate) fn refuse_learning(&self) -> Result<(), Failure> {
-        match self.target_error() {
-            Some(_) => Err(classify::trainer::TrainError::AbstainNeedsTuning.into()),
-            None => Ok(()),
+        match self.abstention_targets() {
+            (None, None) => Ok(()),
+            _ => Err(classify::trainer::TrainError::AbstainNeedsTuning.into()),
         }
     }
 
@@ -175,7 +196,9 @@ impl Deciding {
 
     fn without_abstaining(&self, options: ClassifyOptions) -> ClassifyOptions {
         match self.abstain {
-            Some(AbstainArgument::Off) => ClassifyOptions { abstention: None, ..options },
+            Some(AbstainArgument::Off) => {
+                ClassifyOptions { abstention: None, foreign: None, ..options }
+            }
             _ => options,
         }
     }

@@ -136,6 +136,9 @@ impl Info {
                 ),
             ),
         }
+        if let Some(limit) = &settings.foreign {
+            line("refuses", limit.text());
+        }
         line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
         self.labels(model, &mut text);
         text

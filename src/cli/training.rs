@@ -389,6 +389,7 @@ impl Training {
             chi2_power: self.weights.says_no_chi2_power(),
             selection: self.weights.select.is_none(),
         };
+        let (target_error, foreign) = self.deciding.abstention_targets();
         Ok(TrainOptions {
             analyzer: self.analysis.spec(self.weights.weighting == "sklearn"),
             fields: self.analysis.fields(),
@@ -406,7 +407,8 @@ impl Training {
             k: self.deciding.k(),
             vote: self.deciding.vote(),
             decision: self.deciding.options(),
-            target_error: self.deciding.target_error(),
+            target_error,
+            foreign,
             tuning: self.tuning.options(free),
             keep_text,
         })

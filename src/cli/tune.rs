@@ -26,8 +26,9 @@ pub(crate) struct Tune {
     /// One label per document, or several [default: as in the model]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Abstain if the confidence is too low: target-error=5% learns limits that leave at most this
-    /// share of wrong labels; off never abstains [default: the model's target]
+    /// Abstain: target-error=5% learns a limit that leaves at most this share of wrong labels, foreign=5%
+    /// refuses documents that have none of the labels and by mistake this share of the others, both with
+    /// a comma between them; off never abstains [default: the model's targets]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
     /// Multi-label: try only this rule: threshold, scut, scut-fbr, scut-smoothed, rtcut,
@@ -54,10 +55,14 @@ impl Tune {
         let mut files = files.reads([&self.model]);
         let table = files.optional(self.tuning.tune_table.as_ref())?;
         let model = self.opening.model(&self.model)?;
-        let target_error = match self.abstain {
-            Some(abstain) => abstain.target_error(),
-            None => model.settings().abstention.map(|limits| limits.target_error()),
-        };
+        let settings = model.settings();
+        let (target_error, foreign) = self.abstain.map_or_else(
+            || {
+                let error = settings.abstention.map(|limits| limits.target_error());
+                (error, settings.foreign.map(|limit| limit.target))
+            },
+            AbstainArgument::targets,
+        );
         let several = self.mode.map(Mode::is_multi);
         if self.dense_share.is_some() && !model.searches_both() {
             let message = "--dense-share: this model does not search both terms and dense vectors";
@@ -67,6 +72,7 @@ impl Tune {
             dense_share: self.dense_share,
             decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
             target_error,
+            foreign,
             tuning: Some(self.tuning.options()),
             ..TrainOptions::default()
         };

@@ -155,6 +155,7 @@ impl Told {
             }
             Event::Step { step, objective } => self.say(&said(step, objective)),
             Event::Abstention(limit) => self.say(&abstains(limit)),
+            Event::Foreign(limit) => self.say(&format!("tuning: {}", limit.text())),
             Event::Tuned(report) => {
                 let shown = if self.talk.verbose { usize::MAX } else { 10 };
                 self.say(&report.text(shown));

@@ -157,15 +157,17 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         (
             "without answer",
             format!(
-                "{} (no known term {}, no neighbor {}, no labeled neighbor {}, unsure {})",
+                "{} (no known term {}, no neighbor {}, no labeled neighbor {}, unsure {}, foreign {})",
                 documents.no_known_term
                     + documents.no_neighbor
                     + documents.no_label
-                    + documents.abstained,
+                    + documents.abstained
+                    + documents.foreign,
                 documents.no_known_term,
                 documents.no_neighbor,
                 documents.no_label,
-                documents.abstained
+                documents.abstained,
+                documents.foreign
             ),
         ),
         ("ties at rank k", documents.tied_at_k.to_string()),

@@ -64,3 +64,11 @@ pub(crate) const EVIDENCE_WEIGHTS: &str = "calibration.weights";
 pub(crate) const EVIDENCE_OFFSETS: &str = "calibration.offsets";
 /// Quantiles of the best similarity.
 pub(crate) const EVIDENCE_SIMILARITIES: &str = "calibration.similarities";
+/// The weights of what tells that a document is foreign.
+pub(crate) const FOREIGN_WEIGHTS: &str = "foreign.weights";
+/// Quantiles of the best similarity.
+pub(crate) const FOREIGN_BEST: &str = "foreign.best_similarities";
+/// Quantiles of the mean similarity.
+pub(crate) const FOREIGN_MEAN: &str = "foreign.mean_similarities";
+/// The similarity of each document's best neighbor.
+pub(crate) const FOREIGN_NEAREST: &str = "foreign.nearest";

@@ -27,21 +27,9 @@ impl Model {
             return wrong("settings", what);
         }
         self.check_dense()?;
-        if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
-            return wrong("settings", what);
-        }
+        self.check_learned()?;
         if !settings.hierarchy.is_valid() {
             return wrong("settings", "a label is its own ancestor");
-        }
-        if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
-            return wrong(array_names::CURVE_STARTS, what);
-        }
-        let votes = arrays.learned_votes.as_ref();
-        if let Some(Err(what)) = votes.map(|votes| votes.check(documents, labels)) {
-            return wrong(array_names::VOTE_STARTS, what);
-        }
-        if settings.vote.learned != votes.is_some() {
-            return wrong("settings", "learned votes without their worths, or worths without them");
         }
         if !settings.fields.is_valid() {
             return wrong("settings", "a field's boost is not above 0, or there are no fields");
@@ -98,6 +86,40 @@ impl Model {
         });
         if !rising || arrays.label_indices.iter().any(|&label| label as usize >= labels) {
             return wrong(array_names::LABEL_NUMBERS, "a label is out of order or does not exist");
+        }
+        Ok(())
+    }
+
+    /// What tuning learned.
+    fn check_learned(&self) -> Result<(), ModelProblem> {
+        let Self { settings, arrays, .. } = self;
+        let (documents, labels) = (arrays.rows.rows(), arrays.label_names.len());
+        let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
+        if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
+            return wrong("settings", what);
+        }
+        if let Some(Err(what)) = settings.foreign.map(|limit| limit.check()) {
+            return wrong("settings", what);
+        }
+        let strangeness = arrays.strangeness.as_ref();
+        if let Some(Err(what)) = strangeness.map(|strangeness| strangeness.check(documents)) {
+            return wrong(array_names::FOREIGN_WEIGHTS, what);
+        }
+        if settings.foreign.is_some() != strangeness.is_some() {
+            return wrong(
+                "settings",
+                "a limit of foreign documents without its arrays, or arrays without it",
+            );
+        }
+        if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
+            return wrong(array_names::CURVE_STARTS, what);
+        }
+        let votes = arrays.learned_votes.as_ref();
+        if let Some(Err(what)) = votes.map(|votes| votes.check(documents, labels)) {
+            return wrong(array_names::VOTE_STARTS, what);
+        }
+        if settings.vote.learned != votes.is_some() {
+            return wrong("settings", "learned votes without their worths, or worths without them");
         }
         Ok(())
     }

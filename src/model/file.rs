@@ -13,7 +13,7 @@ use super::{
     Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, WITH_DENSE,
     WITHOUT_DENSE, array_names,
 };
-use crate::calibrate::{Calibration, Curves, Evidence};
+use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
 use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
@@ -164,6 +164,15 @@ impl Arrays {
             ]);
         }
         let floats = bytemuck::cast_slice::<f64, u8>;
+        if let Some(strangeness) = &self.strangeness {
+            let similarities = bytemuck::cast_slice::<f32, u8>;
+            list.extend([
+                (array_names::FOREIGN_WEIGHTS, Dtype::F64, floats(&strangeness.weights)),
+                (array_names::FOREIGN_BEST, Dtype::F32, similarities(&strangeness.best)),
+                (array_names::FOREIGN_MEAN, Dtype::F32, similarities(&strangeness.mean)),
+                (array_names::FOREIGN_NEAREST, Dtype::F32, similarities(&strangeness.nearest)),
+            ]);
+        }
         match &self.calibration {
             None => {}
             Some(Calibration::Evidence(evidence)) => list.extend([
@@ -232,6 +241,16 @@ impl Arrays {
         } else {
             None
         };
+        let strangeness = if file.has("foreign.") {
+            Some(Strangeness {
+                weights: file.array(array_names::FOREIGN_WEIGHTS, Dtype::F64)?,
+                best: file.array(array_names::FOREIGN_BEST, Dtype::F32)?,
+                mean: file.array(array_names::FOREIGN_MEAN, Dtype::F32)?,
+                nearest: file.array(array_names::FOREIGN_NEAREST, Dtype::F32)?,
+            })
+        } else {
+            None
+        };
         let ids = Strings::read(file, array_names::IDS, array_names::ID_OFFSETS)?;
         let dense = match &settings.dense {
             None => None,
@@ -258,6 +277,7 @@ impl Arrays {
             weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
             texts: texts.transpose()?,
             calibration,
+            strangeness,
             learned_votes,
             dense,
         })

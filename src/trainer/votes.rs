@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{
     Event, FreeFeatures, NearDuplicateLimit, OnEvent, TrainError, Trainer, TuneOptions, cut,
 };
-use crate::calibrate::{Abstention, Calibration};
+use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
 use crate::dense::{DensePart, Vectors};
@@ -15,10 +15,10 @@ use crate::model::InputSpec;
 use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::tune::{
-    Candidate, Counted, Exclusion, FOLDS, Features, Free, Grid, HeldOut, LeaveOneOut,
+    Candidate, Counted, Exclusion, FOLDS, Features, Foreign, Free, Grid, HeldOut, LeaveOneOut,
     LeaveOutSearch, NearDuplicates, Rules, Step, Tuned, TuningReport, VoteLearning, Weighted,
-    abstention, calibrate, learn_votes, learned_votes, near_limit, nearest, reach, tune_votes,
-    window,
+    WithoutLabels, abstention, calibrate, foreign_limit, learn_votes, learned_votes, near_limit,
+    nearest, reach, tune_votes, window,
 };
 use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
@@ -77,8 +77,20 @@ impl<'a> TrainingRows<'a> {
             let search = LeaveOutSearch { k, exclusion, engines, as_new: true, progress };
             return counted.left_out(features, &rows, 0..FOLDS, &search);
         }
+        self.views_left_out(&rows, k, exclusion, share, progress)
+    }
+
+    /// The same of some rows, by the engines.
+    fn views_left_out(
+        &self,
+        rows: &[u32],
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        share: f64,
+        progress: &dyn Fn(u64),
+    ) -> Result<LeaveOneOut, SearchError> {
         let search = |View { engine, queries }: View<'_>| {
-            LeaveOneOut::search(engine, queries, &rows, k, exclusion, progress)
+            LeaveOneOut::search(engine, queries, rows, k, exclusion, progress)
         };
         let terms = self.terms.filter(|_| self.vectors.is_none() || share < 1.0).map(search);
         let vectors = self.vectors.filter(|_| self.terms.is_none() || share > 0.0).map(search);
@@ -87,6 +99,33 @@ impl<'a> TrainingRows<'a> {
             (Some(found), None) | (None, Some(found)) => found,
             (None, None) => LeaveOneOut::default(),
         })
+    }
+}
+
+impl TrainingRows<'_> {
+    /// For each fold of labels, its documents and their neighbors among those of other labels. `unknown`
+    /// returns the share of a document's terms that would be unknown if it were left out; of rows that depend
+    /// on the fold, it is counted anew.
+    fn without_labels(
+        &self,
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        share: f64,
+        unknown: &dyn Fn(u32) -> f64,
+    ) -> Result<Vec<Foreign>, SearchError> {
+        let without = WithoutLabels::by_fold(&self.labels);
+        without
+            .iter()
+            .map(|without| {
+                if let Some(ByFold { counted, features, engines }) = self.by_fold {
+                    return counted.without_labels(features, without, k, exclusion, engines);
+                }
+                let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
+                let rows = &without.foreign;
+                let found = self.views_left_out(rows, k, exclusion, share, &|_| ())?;
+                Ok((found, rows.iter().map(|&row| unknown(row)).collect()))
+            })
+            .collect()
     }
 }
 
@@ -132,6 +171,8 @@ pub(super) struct Learnt {
     pub(super) report: TuningReport,
     pub(super) calibration: Calibration,
     pub(super) abstention: Option<Abstention>,
+    /// When documents are refused as foreign, if that was asked for.
+    pub(super) foreign: Option<(ForeignLimit, Strangeness)>,
     /// What votes are worth, if that was learned.
     pub(super) learned: Option<LearnedVotes>,
 }
@@ -195,7 +236,8 @@ impl Excluded {
     /// What is excluded when thresholds are learned.
     fn always(&self) -> Exclusion<'_> {
         let in_time_order = self.window > 0;
-        Exclusion { near: Some(&self.near), groups: &self.groups, window: 0, in_time_order }
+        let (near, groups) = (Some(&self.near), &*self.groups);
+        Exclusion { near, groups, window: 0, in_time_order, only: None }
     }
 }
 
@@ -254,7 +296,8 @@ impl Trainer {
     ) -> Result<Learnt, TrainError> {
         let options = &self.options;
         let rule = options.decision.tuned_rule()?;
-        if rule == Some(Rule::Pcut) && options.target_error.is_some() {
+        let abstains = options.target_error.is_some() || options.foreign.is_some();
+        if rule == Some(Rule::Pcut) && abstains {
             return Err(TrainError::AbstainByBatch);
         }
         if rule == Some(Rule::Pcut) && options.vote.is_some_and(|vote| vote.learned) {
@@ -273,7 +316,10 @@ impl Trainer {
             training.leave_one_out(k, exclusion, share, &left_out)
         };
         let share = training.share.unwrap_or(0.5);
-        let mut found = search(options.k.unwrap_or(k_max), excluded.exclusion(), share)?;
+        // What a neighbor's own neighbor is without the document that is left out.
+        let more = usize::from(options.foreign.is_some());
+        let longest = options.k.unwrap_or(k_max).saturating_add(more);
+        let mut found = search(longest, excluded.exclusion(), share)?;
         if free_share {
             found = self.best_share(found, labels, several, tuning, &mut features, on_event);
         }
@@ -291,7 +337,7 @@ impl Trainer {
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
-            found = search(k, excluded.always(), found.dense_share)?;
+            found = search(k.saturating_add(more), excluded.always(), found.dense_share)?;
         }
         let held_out = HeldOut::new(&found, labels, tuned.best, learning, threads);
         let (decision, figures) = held_out.decision();
@@ -308,6 +354,20 @@ impl Trainer {
             on_event(Event::Abstention(limit));
         }
         let abstention = limit.map(Abstention::Confidence);
+        let foreign = match options.foreign {
+            None => None,
+            Some(target) => {
+                let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
+                let share = found.dense_share;
+                let without = training.without_labels(k, excluded.always(), share, unknown)?;
+                let known = (&held_out, &found);
+                let learnt = foreign_limit(known, &without, k, &labels, target, unknown);
+                Some(learnt.ok_or(TrainError::NoForeignDocuments)?)
+            }
+        };
+        if let Some((limit, _)) = &foreign {
+            on_event(Event::Foreign(limit));
+        }
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
             objective: tuning.objective,
@@ -325,7 +385,7 @@ impl Trainer {
             trials: tuned.trials,
         };
         on_event(Event::Tuned(&report));
-        Ok(Learnt { decision, report, calibration, abstention, learned })
+        Ok(Learnt { decision, report, calibration, abstention, foreign, learned })
     }
 
     /// Tries learned votes; if they are better than those of the best settings, or asked for, they become

@@ -19,6 +19,7 @@ use crate::threads::Threads;
 use crate::vote::TrainingLabels;
 
 use super::folds::{folds, kin};
+use super::foreign::{Foreign, WithoutLabels};
 use super::neighbors::{Exclusion, LeaveOneOut};
 use super::thresholds::FOLDS;
 
@@ -250,6 +251,44 @@ impl Counted {
             found.append(&find(&rows, worths, kept.as_deref(), found.len() as u64)?);
         }
         Ok(found)
+    }
+}
+
+impl Counted {
+    /// The neighbors of documents whose labels are left out, among those of other labels; and the share
+    /// of their terms that these do not have. What labels tell of terms, only those others tell.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub(crate) fn without_labels(
+        &self,
+        features: &Features,
+        without: &WithoutLabels,
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<Foreign, SearchError> {
+        let (counts, threads) = (&self.counts, engines.threads());
+        let Features { fields, weighting, selection, .. } = features;
+        let worths = |criterion| {
+            let postings = self.postings.get_or_init(|| Postings::of(counts));
+            counts.worths(postings, criterion, threads, &|row| without.rows.contains(row))
+        };
+        let kept = selection.map(|Selection { criterion, terms }| worths(criterion).best(terms));
+        let told = counts.needs_worths(*weighting).then(|| worths(Criterion::Chi2));
+        let frequencies = counts.frequencies_among(|row| without.rows.contains(row));
+        let is_kept = |term: usize| kept.as_ref().is_none_or(|kept| kept[term]);
+        let asked: Vec<bool> =
+            frequencies.iter().enumerate().map(|(term, &df)| df > 0 && is_kept(term)).collect();
+        let among = (&*frequencies, without.rows.count());
+        let weights = Counts::term_weights_among(*weighting, among, told.as_ref());
+        let terms = (kept.as_deref(), Some(&*asked));
+        let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
+        let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
+        let rows = &without.foreign;
+        let found = weighted.leave_one_out(rows, k, exclusion, engines, &|_| ())?;
+        let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&asked));
+        Ok((found, rows.iter().map(unknown).collect()))
     }
 }
 

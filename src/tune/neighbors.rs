@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crate::search::{
-    Allow, Neighbor, NeighborLists, QueryRows, Request, RowLists, RowRange, Search, SearchError,
+    Allow, Neighbor, NeighborLists, QueryRows, Request, RowLists, RowRange, RowSet, Search,
+    SearchError,
 };
 use crate::vote::{TrainingLabels, Voters};
 
@@ -35,6 +36,8 @@ pub struct Exclusion<'a> {
     /// Whether the documents are in the order of time. The folds that judge what is learned from labels
     /// are then stretches of documents.
     pub in_time_order: bool,
+    /// Only these rows are neighbors.
+    pub only: Option<&'a RowSet>,
 }
 
 /// The near-duplicates of each document.
@@ -130,6 +133,9 @@ fn search_others(
     }
     if !exclusion.groups.is_empty() {
         allow = allow.except_group(exclusion.groups, &groups);
+    }
+    if let Some(only) = exclusion.only {
+        allow = allow.only(only);
     }
     let rows = queries.select(documents);
     let _ = engine.search(&Request::new(rows.view(), k).among(allow), found)?;
@@ -356,8 +362,8 @@ fn spaced(rows: usize) -> Vec<u32> {
 ///
 /// The cosines of best neighbors cluster around one value; if there are many near-duplicates, a
 /// second cluster appears at 1. The limit is the rarest cosine between the two: the lowest point of
-/// the histogram (bins of 0.05, smoothed over three) after its peak, if the histogram later rises
-/// to twice that value.
+/// the histogram (bins of 0.05, smoothed over three) after its peak and above a half, if the histogram
+/// later rises to twice that value.
 ///
 /// # Errors
 /// If the queries do not match the engine's rows.
@@ -395,7 +401,9 @@ fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     } else {
         peak
     };
-    let lowest = (peak + 1..bins - 1).min_by(|&a, &b| smooth(a).total_cmp(&smooth(b)))?;
+    // Documents that are hardly alike are no near-duplicates.
+    let lowest =
+        ((peak + 1).max(bins / 2)..bins - 1).min_by(|&a, &b| smooth(a).total_cmp(&smooth(b)))?;
     let after = (lowest + 1..bins - 1).map(smooth).fold(f64::from(histogram[bins - 1]), f64::max);
     let few = smooth(lowest).max(1.0);
     (after >= 2.0 * few).then(|| (lowest as f32 + 0.5) / f32::from(BINS))
@@ -424,5 +432,8 @@ mod tests {
         let none = [0, 2, 9, 37, 59, 59, 54, 37, 27, 25, 20, 13, 10, 8, 5, 3, 2, 1, 1, 1];
         assert_eq!(limit(none), None);
         assert_eq!(limit([0; 20]), None);
+        // All documents are alike: none is a copy.
+        let alike = [100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 50, 400, 150, 0, 0, 0, 0, 0];
+        assert!(limit(alike).is_none_or(|limit| limit > 0.5), "{:?}", limit(alike));
     }
 }

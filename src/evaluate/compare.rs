@@ -134,11 +134,19 @@ pub struct Difference {
     pub difference: f64,
     /// The 95 % interval of the difference.
     pub interval: [f64; 2],
+    /// The difference that 80 of 100 such comparisons would find at the level of 5 %, by the width of the
+    /// interval: smaller ones these documents mostly cannot tell from chance. `None` if the replicates do
+    /// not differ.
+    pub detectable: Option<f64>,
     /// The bootstrap's p-value.
     pub p_value: f64,
     /// The same, adjusted for the number of comparisons.
     pub adjusted: f64,
 }
+
+/// The detectable difference as a share of the width of a 95 % interval: the normal quantiles of .975 and .8
+/// together, over twice the first.
+const DETECTABLE: f64 = (1.959_964 + 0.841_621) / (2.0 * 1.959_964);
 
 /// A test and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -280,7 +288,10 @@ fn compared(a: &Outcomes, b: &Outcomes, labels: Labels, by: Draws) -> Comparison
         let values = drawn.iter().map(|(a, b)| of(b) - of(a));
         let replicates = Replicates::new(difference, values, correction);
         let (interval, p_value) = (replicates.interval(), replicates.p_value());
-        Difference { baseline, other, difference, interval, p_value, adjusted: p_value }
+        let width = interval[1] - interval[0];
+        let detectable = (width > 0.0).then_some(DETECTABLE * width);
+        let adjusted = p_value;
+        Difference { baseline, other, difference, interval, detectable, p_value, adjusted }
     };
     Comparison {
         documents: a.len(),

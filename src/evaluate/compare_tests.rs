@@ -374,3 +374,28 @@ fn small_levels_draw_more_replicates() {
     }
     assert!(!edge.is_worse(0.05) && edge.is_worse(0.051));
 }
+
+/// Of differences as large as the detectable one, about 80 in 100 are found.
+#[test]
+fn detectable_differences_are_detected() {
+    let mut random = crate::random::Random::new(11);
+    // The second run has `more` of the documents right that the first one has wrong.
+    let mut comparison = |more: f64| {
+        let documents: Documents = (0..400u32)
+            .map(|document| {
+                let label = document % 4;
+                let answer = |right: bool| vec![if right { label } else { 5 }];
+                let first = random.unit() < 0.6;
+                let second =
+                    if random.unit() < 0.2 { random.unit() < 0.6 + 5.0 * more } else { first };
+                (vec![label], [answer(first), answer(second)])
+            })
+            .collect();
+        let runs = [0, 1].map(|run| outcomes_of(&documents, run));
+        let labels = Labels { trained: 6, all: 6 };
+        compared(&runs[0], &runs[1], labels, Draws { seed: 0, least: 100.0 }).accuracy
+    };
+    let mean = (0..20).filter_map(|_| comparison(0.0).detectable).sum::<f64>() / 20.0;
+    let found = (0..100).filter(|_| comparison(mean).p_value < 0.05).count();
+    assert!((66..=93).contains(&found), "{found} of 100 at {mean}");
+}

@@ -194,7 +194,16 @@ pub fn compared(names: &[String], comparisons: &[Comparison]) -> String {
     for (comparison, name) in comparisons.iter().zip(names.iter().skip(1)) {
         let (name, baseline) = (printable(name), printable(baseline));
         let _ = writeln!(text, "{name} against {baseline}, {} documents\n", comparison.documents);
-        let header = ["figure", "first", "other", "difference", "95 % interval", "p", "p adjusted"];
+        let header = [
+            "figure",
+            "first",
+            "other",
+            "difference",
+            "95 % interval",
+            "detectable",
+            "p",
+            "p adjusted",
+        ];
         let mut figures = table(&header, 1);
         for (what, figure) in comparison.differences() {
             let [low, high] = figure.interval;
@@ -204,12 +213,27 @@ pub fn compared(names: &[String], comparisons: &[Comparison]) -> String {
                 format!("{:.4}", figure.other),
                 format!("{:+.4}", figure.difference),
                 format!("[{low:+.4}, {high:+.4}]"),
+                figure.detectable.map_or_else(|| "-".to_owned(), |least| format!("{least:.4}")),
                 p_value(figure.p_value),
                 p_value(figure.adjusted),
             ]);
         }
         text.push_str(&plain(figures));
         text.push('\n');
+        let untold: Vec<&str> = comparison
+            .differences()
+            .iter()
+            .filter(|(_, figure)| figure.adjusted >= 0.05)
+            .map(|&(what, _)| what)
+            .collect();
+        if !untold.is_empty() {
+            let _ = writeln!(
+                text,
+                "Not told from chance: {}. Of differences as large as \"detectable\", these documents would \
+                 show 80 in 100 (at 5 %).\n",
+                untold.join(", ")
+            );
+        }
         let mut tests = table(&["test", "p", "p adjusted", "of"], 1);
         for test in &comparison.tests {
             let adjusted = p_value(test.adjusted);

@@ -90,6 +90,8 @@ pub fn foreign_limit(
     let known: Vec<(usize, Shown<'_>)> = held_out
         .documents()
         .step_by(every)
+        // Nobody knows whether a document without labels is foreign.
+        .filter(|document| !among.labels(document.row).is_empty())
         .map(|HeldOutDocument { row, fold, voters, .. }| {
             (fold, Shown { voters, unknown: unknown(row), row: Some(row) })
         })

@@ -887,13 +887,9 @@ fn foreign_documents_are_refused() {
     // Every label has words of its own; foreign documents share only the common words with the others.
     let mut random = classify::random::Random::new(3);
     let mut line = |label: usize| {
-        let mut words = String::new();
-        for _ in 0..6 {
-            words.push_str(&format!("l{label}w{} ", random.below(60)));
-        }
-        for _ in 0..4 {
-            words.push_str(&format!("c{} ", random.below(40)));
-        }
+        let own: Vec<String> = (0..6).map(|_| format!("l{label}w{}", random.below(60))).collect();
+        let common: Vec<String> = (0..4).map(|_| format!("c{}", random.below(40))).collect();
+        let words = [own, common].concat().join(" ");
         format!("{{\"text\": \"{words}\", \"label\": \"l{label}\"}}\n")
     };
     std::fs::write(&train, (0..600).map(|at| line(at % 6)).collect::<String>()).unwrap();

@@ -378,7 +378,7 @@ fn small_levels_draw_more_replicates() {
 /// Of differences as large as the detectable one, about 80 in 100 are found.
 #[test]
 fn detectable_differences_are_detected() {
-    let mut random = crate::random::Random::new(11);
+    let mut random = Random::new(11);
     // The second run has `more` of the documents right that the first one has wrong.
     let mut comparison = |more: f64| {
         let documents: Documents = (0..400u32)

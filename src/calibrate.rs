@@ -17,7 +17,7 @@ pub use abstention::{Abstention, Answer, ConfidenceLimit, SignalLimits, Signals}
 pub use curves::Curves;
 pub use foreign::{ForeignLimit, Strangeness};
 
-pub(crate) use foreign::{Nearest, Shown};
+pub(crate) use foreign::Shown;
 use logistic::{Observation, dot, logistic, weights_and_offsets};
 
 /// From scores to probabilities.

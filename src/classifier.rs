@@ -393,6 +393,11 @@ impl Classifier {
             && options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
         let calibration = self.model.calibration().filter(|_| same_votes);
+        // So is the limit, for the neighbors that it was learned with.
+        let same_neighbors = options.k == settings.k
+            && options.dense_share.to_bits() == settings.dense_share.to_bits();
+        let foreign_above =
+            options.foreign.filter(|_| same_neighbors).and_then(|limit| limit.strangeness);
         let answer = |query: usize, scores: Vec<LabelScore>, mut labels: Vec<u32>| {
             let (voters, terms) = (voters(query), vectors.terms[query]);
             let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
@@ -401,8 +406,7 @@ impl Classifier {
             });
             let confidence = calibration.map(|_| confidence(&labels, &scores, &probabilities));
             let is_foreign = || {
-                let limit = options.foreign.and_then(|limit| limit.strangeness);
-                limit.zip(self.model.strangeness()).is_some_and(|(limit, strangeness)| {
+                foreign_above.zip(self.model.strangeness()).is_some_and(|(limit, strangeness)| {
                     strangeness.of(Shown { voters, unknown, row: None }, &among) > limit
                 })
             };
@@ -431,7 +435,7 @@ impl Classifier {
             if scores.is_empty()
                 && options.decision == Decision::Single
                 && options.abstention.is_none()
-                && options.foreign.is_none()
+                && foreign_above.is_none()
             {
                 // There is no vote, but a label is required.
                 labels.extend(self.prior);

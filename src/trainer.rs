@@ -281,8 +281,8 @@ pub enum TrainError {
     AbstainNeedsTuning,
     /// No documents become foreign by leaving their labels out.
     #[error(
-        "--abstain foreign=…: foreign documents are learned by leaving labels out, which needs two or \
-         more labels, and documents without those that are left out"
+        "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it needs \
+         more documents, and several labels that do not go together"
     )]
     NoForeignDocuments,
     /// Learned votes require tuning.

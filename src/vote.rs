@@ -313,16 +313,6 @@ impl<'a> Voters<'a> {
         }
     }
 
-    /// Each list without its first.
-    pub(crate) fn without_first(self) -> Self {
-        let (terms, vectors) = (self.terms, self.vectors);
-        Self {
-            terms: terms.get(1..).unwrap_or_default(),
-            vectors: vectors.get(1..).unwrap_or_default(),
-            ..self
-        }
-    }
-
     /// The lists, by terms and by vectors, with their shares of the votes: an empty list has none.
     pub fn lists(self) -> [(&'a [Neighbor], f64); 2] {
         let shares = match (self.terms.is_empty(), self.vectors.is_empty()) {
@@ -344,10 +334,16 @@ impl<'a> Voters<'a> {
     }
 
     /// The similarity of the best neighbor; of two lists, the mean by their shares.
-    #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
     pub(crate) fn best_similarity(self) -> f32 {
+        self.best_similarity_without(None)
+    }
+
+    /// The same as if a training document were not there.
+    #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
+    pub(crate) fn best_similarity_without(self, row: Option<u32>) -> f32 {
         let best = |(list, share): (&[Neighbor], f64)| {
-            share * list.first().map_or(0.0, |neighbor| f64::from(neighbor.similarity))
+            let first = list.iter().find(|neighbor| Some(neighbor.row) != row);
+            share * first.map_or(0.0, |neighbor| f64::from(neighbor.similarity))
         };
         let [terms, vectors] = self.lists().map(best);
         (terms + vectors) as f32

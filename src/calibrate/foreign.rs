@@ -16,7 +16,8 @@ pub struct ForeignLimit {
     /// The strangeness above which a document is refused; `None`: too few documents to tell, and none
     /// is.
     pub strangeness: Option<f64>,
-    /// The share of left-out documents that were refused, although their labels are known.
+    /// The share of left-out documents that were refused although their labels are known, where others set the
+    /// limit.
     pub known_refused: f64,
     /// The share of documents that were refused after their labels had been left out of training.
     pub foreign_refused: f64,
@@ -130,26 +131,8 @@ pub(crate) struct Shown<'a> {
     pub(crate) row: Option<u32>,
 }
 
-/// The best neighbors of the training documents: for each, the similarity and row of the best one, and
-/// the similarity of the second.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Nearest {
-    pub(crate) first: Vec<f32>,
-    pub(crate) rows: Vec<u32>,
-    pub(crate) second: Vec<f32>,
-}
-
-impl Nearest {
-    /// The similarity of the best neighbor of `row`, as if the document that asks were not there.
-    fn of(&self, row: u32, asking: Option<u32>) -> f32 {
-        let at = row as usize;
-        if asking.is_some() && self.rows.get(at).copied() == asking {
-            self.second.get(at).copied().unwrap_or(0.0)
-        } else {
-            self.first.get(at).copied().unwrap_or(0.0)
-        }
-    }
-}
+/// Returns the similarity of a training document's best neighbor, as if another one were not there.
+pub(crate) type Nearest<'a> = &'a dyn Fn(u32, Option<u32>) -> f32;
 
 impl Strangeness {
     /// Learns from left-out documents, and from documents whose labels were left out. `nearest` is the
@@ -157,7 +140,7 @@ impl Strangeness {
     pub(crate) fn fit(
         known: &[Shown<'_>],
         foreign: &[Shown<'_>],
-        nearest: &Nearest,
+        nearest: Nearest<'_>,
         among: &TrainingLabels<'_>,
     ) -> Self {
         let with_neighbors = |shown: &&Shown<'_>| !shown.voters.is_empty();
@@ -171,13 +154,17 @@ impl Strangeness {
             weights: vec![0.0; VALUES].into(),
             best: quantiles(best, QUANTILES).into(),
             mean: quantiles(mean, QUANTILES).into(),
-            nearest: nearest.first.clone().into(),
+            nearest: (0u32..)
+                .take(among.weights.len())
+                .map(|row| nearest(row, None))
+                .collect::<Vec<_>>()
+                .into(),
         };
         let known = known.into_iter().map(|shown| (shown, false));
         let observations: Vec<Observation<VALUES>> = known
             .chain(foreign.into_iter().map(|shown| (shown, true)))
             .map(|(shown, right)| Observation {
-                values: learned.values(*shown, &|row| nearest.of(row, shown.row), among),
+                values: learned.values(*shown, &|row| nearest(row, shown.row), among),
                 group: 0,
                 right,
             })
@@ -195,10 +182,10 @@ impl Strangeness {
     pub(crate) fn of_left_out(
         &self,
         shown: Shown<'_>,
-        nearest: &Nearest,
+        nearest: Nearest<'_>,
         among: &TrainingLabels<'_>,
     ) -> f64 {
-        self.told(shown, &|row| nearest.of(row, shown.row), among)
+        self.told(shown, &|row| nearest(row, shown.row), among)
     }
 
     fn told(
@@ -377,12 +364,7 @@ mod tests {
             near.iter().map(|list| shown(list)).collect(),
             far.iter().map(|list| shown(list)).collect(),
         );
-        let nearest = Nearest { first: vec![0.5; 3], rows: vec![1, 2, 0], second: vec![0.4; 3] };
-        assert_eq!(
-            [nearest.of(1, Some(2)), nearest.of(1, Some(0))].map(f32::to_bits),
-            [0.4, 0.5].map(f32::to_bits)
-        );
-        let learned = Strangeness::fit(&known, &foreign, &nearest, &among);
+        let learned = Strangeness::fit(&known, &foreign, &|_, _| 0.5, &among);
         assert_eq!(learned.check(3), Ok(()));
         assert!(learned.check(2).is_err());
         let of = |similarity| {
@@ -392,7 +374,7 @@ mod tests {
         assert!(of(0.9) < of(0.4) && of(0.4) < of(0.1), "{} {} {}", of(0.9), of(0.4), of(0.1));
         assert!(learned.of(shown(&[]), &among) > 1e300);
         // Nothing to learn from.
-        let empty = Strangeness::fit(&[], &[], &Nearest::default(), &among);
+        let empty = Strangeness::fit(&[], &[], &|_, _| 0.5, &among);
         assert!(empty.of(shown(&near[0]), &among).is_finite());
     }
 }

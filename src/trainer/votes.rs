@@ -117,6 +117,9 @@ impl TrainingRows<'_> {
         without
             .iter()
             .map(|without| {
+                if without.foreign.is_empty() {
+                    return Ok((LeaveOneOut::default(), Vec::new()));
+                }
                 if let Some(ByFold { counted, features, engines }) = self.by_fold {
                     return counted.without_labels(features, without, k, exclusion, engines);
                 }
@@ -337,7 +340,7 @@ impl Trainer {
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
-            found = search(k.saturating_add(more), excluded.always(), found.dense_share)?;
+            found = search(k, excluded.always(), found.dense_share)?;
         }
         let held_out = HeldOut::new(&found, labels, tuned.best, learning, threads);
         let (decision, figures) = held_out.decision();
@@ -359,8 +362,12 @@ impl Trainer {
             Some(target) => {
                 let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
                 let share = found.dense_share;
-                let without = training.without_labels(k, excluded.always(), share, unknown)?;
-                let known = (&held_out, &found);
+                // New documents have no neighbors of their own time.
+                let without = training.without_labels(k, excluded.exclusion(), share, unknown)?;
+                let as_new = (excluded.window > 0)
+                    .then(|| search(k.saturating_add(1), excluded.exclusion(), share))
+                    .transpose()?;
+                let known = as_new.as_ref().unwrap_or(&found);
                 let learnt = foreign_limit(known, &without, k, &labels, target, unknown);
                 Some(learnt.ok_or(TrainError::NoForeignDocuments)?)
             }

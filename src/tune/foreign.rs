@@ -3,16 +3,17 @@
 
 use std::num::NonZeroUsize;
 
-use super::held_out::{HeldOut, HeldOutDocument};
 use super::neighbors::LeaveOneOut;
 use super::{FOLDS, MOST_SEEN};
-use crate::calibrate::{ForeignLimit, Nearest, Shown, Strangeness};
+use crate::calibrate::{ForeignLimit, Shown, Strangeness};
 use crate::search::RowSet;
 use crate::vote::TrainingLabels;
 
 /// The number of foreign documents that are searched for each fold.
 const MOST_FOREIGN: usize = 1_000;
 
+/// Fewer foreign documents teach nothing.
+const LEAST_FOREIGN: usize = 20;
 /// The number of folds of known documents that teach; the others set the limit.
 const TEACHING: usize = 2;
 
@@ -62,38 +63,39 @@ impl WithoutLabels {
 pub type Foreign = (LeaveOneOut, Vec<f64>);
 
 /// Learns when a document is refused as foreign: the limit, and what it is a limit of. `found` are the
-/// neighbors of left-out documents, `held_out` the same as documents to learn from; `foreign` are those of
-/// each fold of labels. `unknown` returns the share of unknown terms of a left-out document. `None` if
-/// there are no foreign documents: fewer than two labels.
+/// neighbors of all training documents, left out one at a time, `foreign` those of each fold of labels; `k` of
+/// them vote. `unknown` returns the share of unknown terms of a left-out document. `None` if there are too few
+/// foreign documents to learn from.
 ///
-/// Known documents teach or set the limit, never both. Foreign documents of each fold are judged by what
-/// those of the other folds teach.
+/// Some folds of the known documents teach, the others set the limit. Foreign documents of each fold are
+/// judged by what those of the other folds teach.
 pub fn foreign_limit(
-    (held_out, found): (&HeldOut<'_>, &LeaveOneOut),
+    found: &LeaveOneOut,
     foreign: &[Foreign],
     k: NonZeroUsize,
     among: &TrainingLabels<'_>,
     target: f64,
     unknown: &dyn Fn(u32) -> f64,
 ) -> Option<(ForeignLimit, Strangeness)> {
-    let rows = among.weights.len();
-    let mut nearest =
-        Nearest { first: vec![0.0; rows], rows: vec![u32::MAX; rows], second: vec![0.0; rows] };
+    let mut index_of = vec![None; among.weights.len()];
     for index in 0..found.len() {
-        let (row, voters) = found.get(index);
-        let row = row as usize;
-        nearest.first[row] = voters.best_similarity();
-        nearest.rows[row] = voters.ranked().next().map_or(u32::MAX, |(_, _, first)| first.row);
-        nearest.second[row] = voters.without_first().best_similarity();
+        index_of[found.get(index).0 as usize] = Some(index);
     }
-    let every = held_out.documents().len().div_ceil(MOST_SEEN).max(1);
-    let known: Vec<(usize, Shown<'_>)> = held_out
-        .documents()
+    let nearest = |row: u32, asking: Option<u32>| {
+        let index = index_of.get(row as usize).copied().flatten();
+        index.map_or(0.0, |index| found.get(index).1.best_similarity_without(asking))
+    };
+    let folds = found.folds(among);
+    let every = found.len().div_ceil(MOST_SEEN).max(1);
+    let known: Vec<(usize, Shown<'_>)> = (0..found.len())
         .step_by(every)
+        .map(|index| found.get(index))
         // Nobody knows whether a document without labels is foreign.
-        .filter(|document| !among.labels(document.row).is_empty())
-        .map(|HeldOutDocument { row, fold, voters, .. }| {
-            (fold, Shown { voters, unknown: unknown(row), row: Some(row) })
+        .filter(|&(row, _)| !among.labels(row).is_empty())
+        .map(|(row, voters)| {
+            let shown =
+                Shown { voters: voters.first(k.get()), unknown: unknown(row), row: Some(row) };
+            (usize::from(folds[row as usize]), shown)
         })
         .collect();
     let foreign: Vec<(usize, Shown<'_>)> = foreign
@@ -107,33 +109,46 @@ pub fn foreign_limit(
             })
         })
         .collect();
-    if foreign.is_empty() {
+    if foreign.len() < LEAST_FOREIGN {
         return None;
     }
-    // Of the known documents, some folds teach and the others set the limit.
-    let [teach, set]: [Vec<Shown<'_>>; 2] = [true, false].map(|teaches| {
-        let of = known.iter().filter(|(fold, _)| (*fold < TEACHING) == teaches);
-        of.map(|&(_, shown)| shown).collect()
-    });
-    let learn = |without: Option<usize>| {
-        let taught = foreign.iter().filter(|(fold, _)| Some(*fold) != without);
-        let taught: Vec<Shown<'_>> = taught.map(|&(_, shown)| shown).collect();
-        let learned = Strangeness::fit(&teach, &taught, &nearest, among);
-        let values = |shown: &mut dyn Iterator<Item = &Shown<'_>>| -> Vec<f64> {
-            shown.map(|&shown| learned.of_left_out(shown, &nearest, among)).collect()
-        };
-        let judged = foreign.iter().filter(|(fold, _)| Some(*fold) == without);
-        let judged = values(&mut judged.map(|(_, shown)| shown));
-        let limit = ForeignLimit::learn(target, values(&mut set.iter()), &judged);
-        (limit, learned)
+    let of = |shown: &[(usize, Shown<'_>)], is_in: &dyn Fn(usize) -> bool| -> Vec<usize> {
+        let numbered = shown.iter().enumerate();
+        numbered.filter(|(_, (fold, _))| is_in(*fold)).map(|(at, _)| at).collect()
     };
-    let (mut limit, learned) = learn(None);
-    limit.foreign_documents = foreign.len() as u64;
-    limit.foreign_refused = (0..FOLDS)
-        .map(|fold| learn(Some(fold)).0)
-        .map(|of_fold| of_fold.foreign_refused * of_fold.foreign_documents as f64)
-        .sum::<f64>()
-        / foreign.len() as f64;
+    let learn = |without: Option<usize>| {
+        let teach: Vec<_> =
+            of(&known, &|fold| fold < TEACHING).into_iter().map(|at| known[at].1).collect();
+        let taught: Vec<_> = of(&foreign, &|fold| Some(fold) != without)
+            .into_iter()
+            .map(|at| foreign[at].1)
+            .collect();
+        Strangeness::fit(&teach, &taught, &nearest, among)
+    };
+    let values = |learned: &Strangeness, shown: &[(usize, Shown<'_>)], numbers: Vec<usize>| {
+        let of = |at: usize| learned.of_left_out(shown[at].1, &nearest, among);
+        numbers.into_iter().map(of).collect::<Vec<f64>>()
+    };
+    let limit = |learned: &Strangeness, sets: &dyn Fn(usize) -> bool, judged: &[f64]| {
+        ForeignLimit::learn(target, values(learned, &known, of(&known, sets)), judged)
+    };
+    let sets = |fold: usize| fold >= TEACHING;
+    let learned = learn(None);
+    // How many of the known documents are refused is told by a fold that did not set the limit.
+    let last = values(&learned, &known, of(&known, &|fold| fold == FOLDS - 1));
+    let of_known = limit(&learned, &|fold| sets(fold) && fold != FOLDS - 1, &last);
+    let mut refused = 0.0;
+    for fold in 0..FOLDS {
+        let without = learn(Some(fold));
+        let judged = values(&without, &foreign, of(&foreign, &|of| of == fold));
+        refused += limit(&without, &sets, &judged).foreign_refused * judged.len() as f64;
+    }
+    let limit = ForeignLimit {
+        known_refused: of_known.foreign_refused,
+        foreign_refused: refused / foreign.len() as f64,
+        foreign_documents: foreign.len() as u64,
+        ..limit(&learned, &sets, &[])
+    };
     Some((limit, learned))
 }
 

@@ -397,6 +397,11 @@ fn valley(best: impl Iterator<Item = f32>) -> Option<f32> {
     let peak = (0..bins - 1).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?;
     // If near-duplicates outnumber the rest, they form the peak itself.
     let peak = if peak > bins * 3 / 4 {
+        let (below, all) =
+            (histogram[..bins / 2].iter().sum::<u32>(), histogram.iter().sum::<u32>());
+        if below < all / 20 {
+            return None;
+        }
         (0..bins / 2).max_by(|&a, &b| smooth(a).total_cmp(&smooth(b)).then(b.cmp(&a)))?
     } else {
         peak
@@ -434,6 +439,8 @@ mod tests {
         assert_eq!(limit([0; 20]), None);
         // All documents are alike: none is a copy.
         let alike = [100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 50, 400, 150, 0, 0, 0, 0, 0];
+        let templates = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 100, 400, 100, 0];
+        assert_eq!(limit(templates), None);
         assert!(limit(alike).is_none_or(|limit| limit > 0.5), "{:?}", limit(alike));
     }
 }

@@ -177,6 +177,24 @@ impl Default for AnalyzerSpec {
     }
 }
 
+impl AnalyzerSpec {
+    /// The defaults of scikit-learn's `TfidfVectorizer`: lower-cased runs of at least two letters, digits and `_`.
+    ///
+    /// ```
+    /// use classify::analyze::{AnalyzerSpec, Words};
+    /// assert_eq!(AnalyzerSpec::sklearn().words, Words::WordCharacters);
+    /// ```
+    pub fn sklearn() -> Self {
+        Self {
+            words: Words::WordCharacters,
+            case: Case::Lower,
+            normalization: Normalization::None,
+            min_length: 2,
+            ..Self::default()
+        }
+    }
+}
+
 /// The stop words of a language by its ISO 639-1 code, or `None` if there is no list.
 ///
 /// ```

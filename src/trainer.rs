@@ -33,11 +33,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::analyze::AnalyzerSpec;
-use crate::calibrate::{Abstention, ConfidenceLimit, ForeignLimit};
+use crate::calibrate::Abstention;
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
 use crate::counts::{ClassWeights, Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, DecisionError, DecisionOptions, shares};
-use crate::dense::DensePart;
 use crate::hierarchy::Hierarchy;
 use crate::model::{FeatureSpec, InputSpec, Model, TrainSettings, VectorSpec};
 use crate::search::{Engines, SearchError};
@@ -45,15 +44,17 @@ use crate::select::Selection;
 use crate::stages::Stage;
 use crate::tfidf::Weighting;
 use crate::tune::{
-    Counted, FeatureError, Features, Grid, Objective, Step, TrialSetup, Trials, TuningReport,
+    Counted, FeatureError, Features, Grid, Objective, TrialSetup, Trials, TuningReport,
     Weighted, tune_features,
 };
 use crate::vote::Vote;
 
 mod dense;
+mod event;
 mod votes;
 
 pub use dense::{DenseOptions, DenseSource};
+pub use event::Event;
 
 use dense::{GivenVectors, Terms};
 use votes::{ByFold, Excluded, Learnt, TrainingRows, View};
@@ -196,45 +197,6 @@ pub enum NearDuplicateLimit {
     Off,
     /// This cosine, from 0 to 1.
     Above(f32),
-}
-
-/// An event during training.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub enum Event<'a> {
-    /// The number of documents read so far.
-    Read(u64),
-    /// Settings are compared without this many documents before and after each.
-    Window(u32),
-    /// Near-duplicates were found.
-    NearDuplicates {
-        /// The number of documents that have one.
-        documents: usize,
-        /// The cosine above which documents are near-duplicates.
-        above: f32,
-    },
-    /// A feature was tried.
-    Step {
-        /// The feature and its figures.
-        step: &'a Step,
-        /// The objective to maximize.
-        objective: Objective,
-    },
-    /// The dense vectors of the training documents were made.
-    Dense {
-        /// The dense part of the model.
-        part: &'a DensePart,
-        /// How many of how many terms have a word vector, if the vectors are made of these.
-        known: Option<(usize, usize)>,
-    },
-    /// The number of documents left out so far.
-    LeftOut(u64),
-    /// The limit for abstaining was learned.
-    Abstention(&'a ConfidenceLimit),
-    /// The limit for foreign documents was learned.
-    Foreign(&'a ForeignLimit),
-    /// Tuning is done.
-    Tuned(&'a TuningReport),
 }
 
 /// Called while a model is trained.

@@ -14,7 +14,7 @@ use metric_index::collector::{AnyCollector, Nearest, Within};
 use metric_index::error::Error;
 use metric_index::gpu::{GpuError, OnGpu};
 use metric_index::index::{AnyIndex, Index, Kind, Progress};
-use metric_index::metric::{Edit, Metric, check};
+use metric_index::metric::{Edit, Metric, VectorMetric, check};
 use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Vectors};
 use metric_index::stored::{
@@ -24,13 +24,11 @@ use metric_index::strategy::{Options, Run, Strategy, run as answer};
 
 use device::DeviceFlag;
 use input::{Data, Format, Input};
-use metric::VectorMetric;
 
 mod cordeiro;
 mod device;
 mod input;
 mod karelis;
-mod metric;
 mod multi_gpu;
 mod online;
 mod stats;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 mod angular;
 mod blocks;
+mod by_name;
 mod check;
 mod counted;
 mod edit;
@@ -14,6 +15,7 @@ mod minkowski;
 
 pub use angular::Angular;
 pub use blocks::{Blocks, Scan};
+pub use by_name::VectorMetric;
 pub use check::check;
 pub use counted::Counted;
 pub use edit::Edit;

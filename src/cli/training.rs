@@ -144,17 +144,7 @@ impl Analysis {
     /// The analyzer set by the flags. `sklearn`: defaults are those of scikit-learn's
     /// `TfidfVectorizer`.
     pub(crate) fn spec(&self, sklearn: bool) -> AnalyzerSpec {
-        let default = if sklearn {
-            AnalyzerSpec {
-                words: Words::WordCharacters,
-                case: Case::Lower,
-                normalization: Normalization::None,
-                min_length: 2,
-                ..AnalyzerSpec::default()
-            }
-        } else {
-            AnalyzerSpec::default()
-        };
+        let default = if sklearn { AnalyzerSpec::sklearn() } else { AnalyzerSpec::default() };
         AnalyzerSpec {
             words: self.words.map_or(default.words, |words| match words {
                 WordsArgument::Unicode => Words::Unicode,

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
-use classify::calibrate::ConfidenceLimit;
 use classify::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions};
-use classify::tune::{Objective, Step};
+use classify::tune::Objective;
 
 use super::progress::{Progress, Talk};
 
@@ -135,32 +134,12 @@ impl Told {
                 self.reading.finish();
                 self.tuning.get_or_init(|| Progress::new(self.talk, "tuning", &[])).tick(documents);
             }
-            Event::Window(window) => self.say(&format!(
-                "tuning: settings are compared without the {window} documents before and after \
-                 each, which may report the same events"
-            )),
-            Event::NearDuplicates { documents, above } => self.say(&format!(
-                "tuning: {documents} documents have a near-duplicate (similarity above {above}), which \
-                 is not used as their neighbor"
-            )),
-            Event::Dense { part, known } => {
-                let spec = part.spec();
-                let known = known.map_or(String::new(), |(known, terms)| {
-                    format!("; {known} of {terms} terms have a vector")
-                });
-                self.say(&format!(
-                    "vectors: {}, {} dimensions{known}",
-                    spec.features, spec.dimension
-                ));
-            }
-            Event::Step { step, objective } => self.say(&said(step, objective)),
-            Event::Abstention(limit) => self.say(&abstains(limit)),
-            Event::Foreign(limit) => self.say(&format!("tuning: {}", limit.text())),
-            Event::Tuned(report) => {
+            event => {
                 let shown = if self.talk.verbose { usize::MAX } else { 10 };
-                self.say(&report.text(shown));
+                if let Some(text) = event.text(shown) {
+                    self.say(&text);
+                }
             }
-            _ => {}
         }
     }
 
@@ -171,34 +150,4 @@ impl Told {
         }
         self.talk.say(line);
     }
-}
-
-fn said(step: &Step, objective: Objective) -> String {
-    format!(
-        "tuning: {:.4} {} {} ({} documents, k = {}, {}, {})",
-        objective.of(step.trial.figures),
-        if step.kept { "+" } else { " " },
-        step.change,
-        step.documents,
-        step.trial.k,
-        step.trial.vote,
-        step.trial.decision
-    )
-}
-
-fn abstains(limit: &ConfidenceLimit) -> String {
-    let shares = [limit.target_error, limit.coverage, limit.error, limit.error_bound];
-    let [target, coverage, error, bound] = shares.map(|share| share * 100.0);
-    if limit.reaches_target() {
-        return format!(
-            "tuning: with a target of {target:.1} % wrong labels, {coverage:.1} % of the documents are \
-             answered, with {error:.1} % wrong labels, at most {bound:.1} % by a bound that fails in 2 of \
-             100 cases"
-        );
-    }
-    format!(
-        "tuning: a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: of \
-         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are wrong, at most \
-         {bound:.1} %; set a higher target"
-    )
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use array_file::Bytes;
 use array_file::container::{self, Container, Format, check_checksum, checksum};
-use array_file::output::Output;
+use array_file::output::{Output, OutputError};
 use safetensors::Dtype;
 
 use super::error::invalid;
@@ -46,7 +46,24 @@ impl Model {
         written.map_err(|problem| ModelError { path, problem })
     }
 
+    /// The bytes of the model's file, which [`Model::from_bytes`] reads.
+    ///
+    /// # Errors
+    /// If the model could not be opened again.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
+        let bytes = self.check().and_then(|()| {
+            let bytes = container::to_bytes(FILE_KEY, self.json()?, self.arrays.list());
+            bytes.map_err(|error| OutputError::write("<memory>".as_ref(), error).into())
+        });
+        bytes.map_err(|problem| ModelError { path: PathBuf::from("<memory>"), problem })
+    }
+
     fn write(&self, output: Output) -> Result<(), ModelProblem> {
+        Ok(container::write_to(output, FILE_KEY, self.json()?, self.arrays.list())?)
+    }
+
+    /// The settings with the checksums of the arrays.
+    fn json(&self) -> Result<String, ModelProblem> {
         let arrays = self.arrays.list();
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
@@ -57,8 +74,7 @@ impl Model {
             None => WITHOUT_DENSE,
         };
         let settings = Settings { version, checksums, ..self.settings.clone() };
-        let json = serde_json::to_string(&settings).map_err(ModelProblem::Settings)?;
-        Ok(container::write_to(output, FILE_KEY, json, arrays)?)
+        serde_json::to_string(&settings).map_err(ModelProblem::Settings)
     }
 
     /// Opens a model file and validates it completely. The file is read into memory: later changes

@@ -8,8 +8,8 @@ use gpu_runtime::Device;
 
 use super::cuda::Failed;
 use super::{
-    CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, Search,
-    SearchError, SeveralGpus,
+    CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, NEVER,
+    NeighborLists, Report, Request, Search, SearchError, SeveralGpus, Stop,
 };
 use crate::dense::DensePart;
 use crate::matrix::Csr;
@@ -118,6 +118,8 @@ pub struct Engines {
     threads: Threads,
     /// Whether the CPU takes over if the GPU fails.
     fall_back: bool,
+    /// Ends every search that has no stop of its own.
+    stop: Option<Arc<Stop>>,
 }
 
 impl fmt::Debug for Engines {
@@ -136,6 +138,7 @@ impl Engines {
             index: DenseIndex::Auto,
             threads: threads.clone(),
             fall_back: true,
+            stop: None,
         }
     }
 
@@ -152,13 +155,20 @@ impl Engines {
     /// A GPU engine on several GPUs; without any, the engine of the CPU. If one fails, the others take over, then the CPU.
     pub fn several_gpus(engine: CudaEngine, devices: Vec<Device>, threads: &Threads) -> Self {
         let (kind, threads) = (EngineKind::Cuda(engine), threads.clone());
-        Self { kind, devices, index: DenseIndex::Auto, threads, fall_back: true }
+        Self { kind, devices, index: DenseIndex::Auto, threads, fall_back: true, stop: None }
     }
 
     /// Makes a GPU failure an error instead of falling back to the CPU: for measurements.
     #[must_use]
     pub fn without_fall_back(self) -> Self {
         Self { fall_back: false, ..self }
+    }
+
+    /// Lets `stop` end the searches of all engines made from now on, such as those of tuning, unless a request has a stop of
+    /// its own.
+    #[must_use]
+    pub fn until(self, stop: Arc<Stop>) -> Self {
+        Self { stop: Some(stop), ..self }
     }
 
     /// Searches dense vectors with this index.
@@ -176,7 +186,7 @@ impl Engines {
         let (rows, threads) = (Arc::clone(part.vectors()), self.threads.clone());
         let engine = Dense::new(rows, part.spec().kernel(), self.index, threads)?;
         let engine = if part.skips_zeros() { engine.without_zeros() } else { engine };
-        Ok(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?))
+        Ok(self.stoppable(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
     }
 
     /// The threads.
@@ -211,7 +221,7 @@ impl Engines {
     /// If a weight is not finite, or the GPU fails and falling back to the CPU is disabled.
     pub fn engine(&self, training: &Arc<Csr>) -> Result<Arc<dyn Search>, SearchError> {
         let (training, threads) = (Arc::clone(training), self.threads.clone());
-        Ok(match (self.kind, &*self.devices) {
+        Ok(self.stoppable(match (self.kind, &*self.devices) {
             (EngineKind::Cuda(engine), [_, ..]) => {
                 let fall_back = self.fall_back;
                 let options = CudaOptions { fall_back, ..CudaOptions::new(engine) };
@@ -230,6 +240,58 @@ impl Engines {
             (EngineKind::Inverted, _) | (EngineKind::Cuda(_), []) => {
                 Arc::new(Inverted::new(training, threads)?)
             }
-        })
+        }))
+    }
+
+    fn stoppable(&self, engine: Arc<dyn Search>) -> Arc<dyn Search> {
+        match &self.stop {
+            Some(stop) => Arc::new(Stoppable { engine, stop: Arc::clone(stop) }),
+            None => engine,
+        }
+    }
+}
+
+/// An engine whose searches a stop can end.
+#[derive(Debug)]
+struct Stoppable {
+    engine: Arc<dyn Search>,
+    stop: Arc<Stop>,
+}
+
+impl Search for Stoppable {
+    fn rows(&self) -> u32 {
+        self.engine.rows()
+    }
+
+    fn search(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let own = !std::ptr::eq(request.stop, &raw const NEVER);
+        self.engine.search(&request.until(if own { request.stop } else { &self.stop }), found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::CsrBuilder;
+
+    #[test]
+    fn a_stop_ends_the_searches_of_engines_made_with_it() {
+        let threads = Threads::new(std::num::NonZeroUsize::MIN).expect("a thread");
+        let mut rows = CsrBuilder::default();
+        rows.push_row([(0, 1.0)]);
+        let rows = Arc::new(rows.build(1));
+        let stop = Arc::new(Stop::new());
+        let engine = Engines::cpu(&threads).until(Arc::clone(&stop)).engine(&rows).expect("finite");
+        let request = Request::new(&*rows, std::num::NonZeroUsize::MIN);
+        let mut found = NeighborLists::default();
+        assert!(engine.search(&request, &mut found).is_ok());
+        stop.stop();
+        assert!(matches!(engine.search(&request, &mut found), Err(SearchError::Stopped)));
+        // A request's own stop is the one that counts.
+        assert!(engine.search(&request.until(&Stop::new()), &mut found).is_ok());
     }
 }

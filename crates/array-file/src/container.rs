@@ -154,7 +154,25 @@ pub fn write_to(
     output.commit()
 }
 
-fn fill(out: &mut Output, program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
+/// Like [`write_to`], into memory.
+///
+/// # Errors
+/// If the names or sizes of the arrays do not fit the format.
+///
+/// ```
+/// use array_file::container::{Dtype, to_bytes};
+///
+/// let bytes = to_bytes("my-program", "{}".to_owned(), vec![("a", Dtype::U8, &[1, 2])])?;
+/// assert!(bytes.ends_with(&[1, 2]));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn to_bytes(program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fill(&mut bytes, program, json, arrays)?;
+    Ok(bytes)
+}
+
+fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>) -> io::Result<()> {
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
     arrays.push((JSON_CRC, Dtype::U32, &crc));

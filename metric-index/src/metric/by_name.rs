@@ -2,19 +2,34 @@
 
 use std::str::FromStr;
 
-use metric_index::metric::{
+use super::{
     Angular, Blocks, Chebyshev, Coordinates, Distances, Euclidean, Formula, Hamming, Manhattan,
     Metric, Minkowski,
 };
 
-/// A metric that is chosen while the program runs.
+/// A metric of vectors that is chosen while the program runs, by its name.
+///
+/// ```
+/// use metric_index::metric::{Metric, VectorMetric};
+///
+/// let metric: VectorMetric = "minkowski:1".parse()?;
+/// assert_eq!(metric.distance(&[0.0, 0.0], &[3.0, 4.0]), 7.0);
+/// assert!("cosine".parse::<VectorMetric>().is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum VectorMetric {
+pub enum VectorMetric {
+    /// `euclidean`
     Euclidean,
+    /// `manhattan`
     Manhattan,
+    /// `chebyshev`
     Chebyshev,
+    /// `minkowski:P`, P from 1.
     Minkowski(Minkowski),
+    /// `angular`
     Angular,
+    /// `hamming`
     Hamming,
 }
 

@@ -1,0 +1,139 @@
+//! Where searches run, as a user names it: the CPU, one GPU or all.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gpu_runtime::{Device, GpuError};
+
+use super::{CudaEngine, EngineKind, Engines};
+use crate::threads::Threads;
+
+/// Where to search, written `auto`, `cpu`, `cuda`, `cuda:N` or `cuda:all`. Results do not depend on it.
+///
+/// ```
+/// use classify::search::DeviceChoice;
+///
+/// assert_eq!("cuda:1".parse(), Ok(DeviceChoice::Gpu(1)));
+/// assert_eq!(DeviceChoice::AllGpus.to_string(), "cuda:all");
+/// assert!("gpu".parse::<DeviceChoice>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// A GPU if one works, otherwise the CPU.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU with the most free memory.
+    AnyGpu,
+    /// The GPU with this number.
+    Gpu(usize),
+    /// Every GPU that works.
+    AllGpus,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::AnyGpu),
+            "cuda:all" => Ok(Self::AllGpus),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|ordinal| ordinal.parse().ok())
+                .map(Self::Gpu)
+                .ok_or_else(|| "expected auto, cpu, cuda, cuda:N or cuda:all".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::AnyGpu => f.write_str("cuda"),
+            Self::Gpu(ordinal) => write!(f, "cuda:{ordinal}"),
+            Self::AllGpus => f.write_str("cuda:all"),
+        }
+    }
+}
+
+/// Why a device cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The engine runs elsewhere.
+    #[error("the engine {engine} runs on {place}, not on the device {device}")]
+    Conflict {
+        /// The engine.
+        engine: EngineKind,
+        /// `a GPU` or `the CPU`.
+        place: &'static str,
+        /// The device.
+        device: DeviceChoice,
+    },
+    /// The GPU cannot be used.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+}
+
+impl DeviceChoice {
+    /// Opens the device. `engine`: the engine, or `None` for the best one. A GPU that `auto` or `cuda:all` leaves out because
+    /// it does not work is told in a `tracing` warning.
+    ///
+    /// # Errors
+    /// If the engine does not run on this device, or a GPU that was asked for cannot be used.
+    pub fn open(
+        self,
+        engine: Option<EngineKind>,
+        threads: &Threads,
+    ) -> Result<Engines, DeviceError> {
+        let on_cpu = || match engine {
+            Some(EngineKind::Exhaustive) => Engines::exhaustive(threads),
+            _ => Engines::cpu(threads),
+        };
+        let conflict = |engine, place| Err(DeviceError::Conflict { engine, place, device: self });
+        let kind = match engine {
+            Some(EngineKind::Cuda(kind)) => kind,
+            _ => CudaEngine::Fused,
+        };
+        let device = match (self, engine) {
+            (Self::Cpu, Some(engine)) if engine.needs_gpu() => return conflict(engine, "a GPU"),
+            (Self::AnyGpu | Self::Gpu(_) | Self::AllGpus, Some(engine)) if !engine.needs_gpu() => {
+                return conflict(engine, "the CPU");
+            }
+            (Self::Cpu, _) => return Ok(on_cpu()),
+            (Self::Auto, Some(engine)) if !engine.needs_gpu() => return Ok(on_cpu()),
+            (Self::AllGpus, _) => return Ok(Engines::several_gpus(kind, all_gpus()?, threads)),
+            (Self::Gpu(ordinal), _) => Device::open(ordinal),
+            (Self::AnyGpu, _) | (Self::Auto, Some(_)) => Device::open_best(),
+            (Self::Auto, None) => match Device::open_best() {
+                Ok(device) => Ok(device),
+                Err(GpuError::NoDriver | GpuError::NoDevice | GpuError::StaticBuild) => {
+                    return Ok(on_cpu());
+                }
+                Err(error) => {
+                    tracing::warn!("{error}; searching on the CPU");
+                    return Ok(on_cpu());
+                }
+            },
+        };
+        let device = device.and_then(|device| device.info().check().map(|()| device))?;
+        Ok(Engines::cuda(kind, device, threads))
+    }
+}
+
+/// Every GPU that works.
+fn all_gpus() -> Result<Vec<Device>, GpuError> {
+    let mut devices = Vec::new();
+    for info in gpu_runtime::devices()? {
+        match info.check().and_then(|()| Device::open(info.ordinal)) {
+            Ok(device) => devices.push(device),
+            Err(error) => tracing::warn!("{error}; continuing without it"),
+        }
+    }
+    if devices.is_empty() { Err(GpuError::NoDevice) } else { Ok(devices) }
+}

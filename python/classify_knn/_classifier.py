@@ -1,0 +1,552 @@
+"""The classifier of texts, sparse rows and dense vectors."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from . import _native
+from ._inputs import as_texts, csr_arrays, fill, n_threads
+from ._labels import INDICATOR, LISTS, SINGLE, Labels
+from ._run import Progress, report
+from ._tfidf import ANALYSIS
+
+#: Parameters that are given to the compiled part as they are.
+_PASSED = (
+    *ANALYSIS,
+    "n_neighbors",
+    "weights",
+    "chi2_power",
+    "class_weight",
+    "hierarchy",
+    "features",
+    "metric",
+    "dense_share",
+    "threshold",
+    "rule",
+    "allow_none",
+    "tune",
+    "objective",
+    "k_max",
+    "tune_sample",
+    "near_duplicates",
+    "time_order",
+    "target_error",
+    "foreign",
+    "keep_text",
+)
+
+
+class KNNTextClassifier(ClassifierMixin, BaseEstimator):
+    """The k-nearest-neighbor classifier of ``classify``: exact, fast, with one label a document or several.
+
+    Documents are texts, rows of a sparse matrix, or dense vectors; which of them, ``fit`` sees from its first argument. Texts are
+    analyzed and weighted by TF-IDF; neighbors are found by cosine similarity, all exactly; they vote. The same documents and
+    parameters give the same model as the command ``classify train``, byte for byte.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=None
+        The number of neighbors that vote. None: 30, or chosen by `tune`.
+    weights : str, default=None
+        How votes are weighted: ``'similarity'``, ``'similarity^P'``, ``'uniform'``, ``'rank'``, ``'exp:BETA'``, each optionally with
+        ``'/size^G'``; with `tune` also ``'learned'``. None: ``'similarity'``, or chosen by `tune`.
+    tune : bool or {'all', 'votes'}, default=False
+        Choose what is not given by leave-one-out on the training documents: stems, n-grams, weighting, k, votes and thresholds
+        (True, ``'all'``), or only k, votes and thresholds (``'votes'``). Probabilities are then calibrated.
+    features : str, default=None
+        What documents are compared by: ``'tfidf'`` (the default; values of a sparse matrix are weights), ``'counts'`` (they are
+        counts to be weighted), ``'lsa:N'`` (N dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared as
+        they are.
+    metric : {'cosine', 'euclidean', 'manhattan'}, default='cosine'
+        The distance between dense vectors.
+    weighting, words, case, normalization, strip_accents, stop_words, stemmer, min_length, ngram_range, char_ngram_range, \
+char_scope, title_boost, idf_power, min_df, max_df, max_features, select
+        As for :class:`TfidfVectorizer`.
+    chi2_power : float, default=None
+        The exponent of the factor chi2 / N of a term's weight: terms that indicate labels count more. None: 0, or chosen by `tune`.
+    class_weight : 'balanced' or dict, default=None
+        The weight of each label's documents in a vote.
+    threshold : float, default=None
+        Several labels: the share of the votes that a label needs. None: 0.4, or chosen by `tune`.
+    rule : str, default=None
+        Several labels: the rule that selects them: ``'threshold'``, ``'rcut:N'`` (the best N), ``'mcut'`` (those before the largest gap),
+        ``'pcut'`` (each label by its share of the training documents); with `tune` also ``'scut'``, ``'scut-fbr'``, ``'scut-smoothed'``, ``'rtcut'``,
+        ``'micromacro'``.
+    allow_none : bool, default=False
+        Several labels: whether a document may get none.
+    hierarchy : path or list of (child, parent), default=None
+        The hierarchy of the labels: ancestors are added to documents and predictions.
+    objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro'}, default=None
+        What `tune` maximizes. None: ``'micro-f1'``.
+    k_max : int, default=None
+        The largest k that `tune` tries. None: 200.
+    tune_sample : int, default=None
+        The number of documents left out to compare features. None: 4,000.
+    near_duplicates : float or False, default=None
+        The cosine above which documents are not neighbors of each other while tuning. None: estimated from the data.
+    time_order : bool, default=None
+        Whether the training documents are in the order of time. None: estimated from the data.
+    target_error : float, default=None
+        With `tune`: abstain where the confidence is low, so that at most this share of labels is wrong. The labels of such documents
+        are None (one label a document), or none.
+    foreign : float, default=None
+        With `tune`: refuse documents that have none of the labels, and by mistake this share of the others.
+    dense_share : float, default=None
+        With ``'tfidf+lsa:N'``: the share of the neighbors by vectors in the votes. None: a half, or chosen by `tune`.
+    keep_text : bool, default=False
+        Whether the model keeps the training texts, for `explain` to show.
+    n_jobs : int or None, default=None
+        The number of threads; None and -1: all processors. Predictions do not depend on it.
+    device : str, default='auto'
+        Where to search: ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'``, or ``'auto'``: a GPU if one works. Predictions do not depend on it.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, sorted.
+    n_features_in_ : int
+        The number of columns, of matrices and arrays.
+    feature_names_in_ : ndarray
+        The names of the columns, if X is a data frame with names.
+    tuning_ : dict
+        What `tune` tried and chose (schema ``classify.tuning/1``), if it was asked for.
+
+    Examples
+    --------
+    >>> from classify_knn import KNNTextClassifier
+    >>> texts = ["bake the bread", "bread and butter", "tune the guitar", "guitar strings"]
+    >>> model = KNNTextClassifier().fit(texts, ["cooking", "cooking", "music", "music"])
+    >>> model.predict(["the bread of today"]).tolist()
+    ['cooking']
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | None = None,
+        *,
+        weights: str | None = None,
+        tune: bool | str = False,
+        features: str | None = None,
+        metric: str = "cosine",
+        weighting: str | None = None,
+        words: str | None = None,
+        case: str | None = None,
+        normalization: str | None = None,
+        strip_accents: bool = False,
+        stop_words: str | Sequence[str] | None = None,
+        stemmer: str | None = None,
+        min_length: int | None = None,
+        ngram_range: tuple[int, int] | None = None,
+        char_ngram_range: tuple[int, int] | None = None,
+        char_scope: str | None = None,
+        title_boost: float | None = None,
+        idf_power: float | None = None,
+        chi2_power: float | None = None,
+        min_df: int | float | None = None,
+        max_df: int | float | None = None,
+        max_features: int | None = None,
+        select: str | None = None,
+        class_weight: str | dict | None = None,
+        threshold: float | None = None,
+        rule: str | None = None,
+        allow_none: bool = False,
+        hierarchy: Any = None,
+        objective: str | None = None,
+        k_max: int | None = None,
+        tune_sample: int | None = None,
+        near_duplicates: float | bool | None = None,
+        time_order: bool | None = None,
+        target_error: float | None = None,
+        foreign: float | None = None,
+        dense_share: float | None = None,
+        keep_text: bool = False,
+        n_jobs: int | None = None,
+        device: str = "auto",
+    ):
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.tune = tune
+        self.features = features
+        self.metric = metric
+        self.weighting = weighting
+        self.words = words
+        self.case = case
+        self.normalization = normalization
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.stemmer = stemmer
+        self.min_length = min_length
+        self.ngram_range = ngram_range
+        self.char_ngram_range = char_ngram_range
+        self.char_scope = char_scope
+        self.title_boost = title_boost
+        self.idf_power = idf_power
+        self.chi2_power = chi2_power
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.select = select
+        self.class_weight = class_weight
+        self.threshold = threshold
+        self.rule = rule
+        self.allow_none = allow_none
+        self.hierarchy = hierarchy
+        self.objective = objective
+        self.k_max = k_max
+        self.tune_sample = tune_sample
+        self.near_duplicates = near_duplicates
+        self.time_order = time_order
+        self.target_error = target_error
+        self.foreign = foreign
+        self.dense_share = dense_share
+        self.keep_text = keep_text
+        self.n_jobs = n_jobs
+        self.device = device
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    # Training
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        ids: Sequence[str] | None = None,
+        groups: Any = None,
+        progress: Progress | None = None,
+    ) -> KNNTextClassifier:
+        """Train on documents and their labels.
+
+        Parameters
+        ----------
+        X : list, Series or array of str, sparse matrix, or array of shape (n_samples, n_features)
+            The documents.
+        y : array-like
+            A label for each document, a list of labels for each document, or an indicator matrix.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weight of each document's vote. A document of weight 0 is left out.
+        ids : list of str, default=None
+            The documents' ids; None: their numbers, from 1.
+        groups : array-like of shape (n_samples,), default=None
+            Documents of the same group are never neighbors of each other while `tune` compares settings.
+        progress : callable, default=None
+            Called as ``progress(stage, documents)`` while documents are read and left out.
+
+        Returns
+        -------
+        KNNTextClassifier
+            Itself.
+        """
+        if y is None:
+            raise ValueError("This KNNTextClassifier estimator requires y to be passed, but the target y is None.")
+        kind, X = self._documents(X, reset=True)
+        rows = X.shape[0] if kind != "text" else len(X)
+        labels = Labels(y)
+        if len(labels) != rows:
+            raise ValueError(f"X has {rows} documents, y has {len(labels)}: inconsistent numbers of samples")
+        given = {"ids": None if ids is None else [str(one) for one in ids], "groups": None}
+        if groups is not None:
+            given["groups"] = [str(one) for one in np.asarray(groups).tolist()]
+        for name, values in given.items():
+            if values is not None and len(values) != rows:
+                raise ValueError(f"{name} has {len(values)} entries, X has {rows} documents")
+        weights = None
+        if sample_weight is not None:
+            like = X if kind != "text" else np.empty((rows, 1))
+            weights = _check_sample_weight(sample_weight, like, dtype=np.float32, ensure_non_negative=True)
+            keep = weights > 0
+            if not keep.any():
+                raise ValueError("sample_weight is 0 for every document")
+            if not keep.all():
+                X = [text for text, kept in zip(X, keep, strict=True) if kept] if kind == "text" else X[keep]
+                labels.keep(keep)
+                given = {n: v and [one for one, kept in zip(v, keep, strict=True) if kept] for n, v in given.items()}
+                weights = weights[keep]
+        if labels.kind == SINGLE and len(labels.classes) == 0:
+            raise ValueError("y has no labels")
+        parameters = {name: getattr(self, name) for name in _PASSED}
+        parameters["several"] = labels.kind != SINGLE
+        if self.metric not in ("cosine", "euclidean", "manhattan"):
+            raise ValueError(f"metric={self.metric!r}: expected 'cosine', 'euclidean' or 'manhattan'")
+        self._model, tuning = _native.train(
+            self._native(kind, X),
+            (labels.names(), labels.indptr, labels.indices),
+            parameters,
+            weights=weights,
+            n_jobs=n_threads(self.n_jobs),
+            device=self.device,
+            report=report(progress),
+            **given,
+        )
+        self.classes_ = labels.classes
+        self._kind = labels.kind
+        self._place_labels()
+        if tuning is not None:
+            self.tuning_ = json.loads(tuning)
+        elif hasattr(self, "tuning_"):
+            del self.tuning_
+        return self
+
+    def _documents(self, X: Any, reset: bool) -> tuple[str, Any]:
+        """What the documents are (text, features or vectors), and the documents, checked."""
+        texts = as_texts(X)
+        if texts is not None:
+            if not reset and self._model.input != "text":
+                raise ValueError(f"X holds texts, the classifier was fitted on {self._model.input}")
+            if reset:
+                for name in ("n_features_in_", "feature_names_in_"):
+                    if hasattr(self, name):
+                        delattr(self, name)
+            return "text", texts
+        if isinstance(X, list) and not X:
+            raise ValueError("X holds no documents: Found array with 0 sample(s) while a minimum of 1 is required.")
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset, accept_large_sparse=True)
+        kind = "features" if sp.issparse(X) else "vectors"
+        if not reset and self._model.input == "text":
+            raise ValueError("X holds numbers, the classifier was fitted on text")
+        if not reset and self._model.input != kind:
+            X = sp.csr_matrix(X) if kind == "vectors" else np.ascontiguousarray(X.toarray())
+            kind = self._model.input
+        if reset and kind == "vectors" and self.features is not None:
+            raise ValueError(f"features={self.features!r} is for texts and sparse matrices: dense arrays are compared as they are")
+        return kind, X
+
+    @staticmethod
+    def _native(kind: str, X: Any) -> Any:
+        if kind == "text":
+            return X
+        return csr_arrays(X) if kind == "features" else np.ascontiguousarray(X, dtype=np.float32)
+
+    def _input(self, X: Any) -> Any:
+        check_is_fitted(self, "_model")
+        return self._native(*self._documents(X, reset=False))
+
+    # Predicting
+
+    def _place_labels(self) -> None:
+        """Finds the place in `classes_` of each label of the model, whose labels are in the order of their names."""
+        place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
+        # An ancestor in a hierarchy may have no documents of its own.
+        missing = [name for name in self._model.labels if name not in place]
+        if missing:
+            self.classes_ = np.unique(np.concatenate([self.classes_.astype(object), np.asarray(missing, dtype=object)]))
+            place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
+        self._places = np.asarray([place[name] for name in self._model.labels], dtype=np.int64)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the labels of documents.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), list of lists, or ndarray of shape (n_samples, n_labels)
+            One label a document; lists of labels, best first; or an indicator matrix, as `y` was. Of documents that are refused
+            (`target_error`, `foreign`): None, no labels, or zeros.
+        """
+        answers = self._model_of(X)
+        indptr, labels = answers["labels"]
+        places = self._places[labels]
+        if self._kind == INDICATOR:
+            found = np.zeros((len(indptr) - 1, len(self.classes_)), dtype=np.int64)
+            found[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), places] = 1
+            return found
+        if self._kind == LISTS:
+            named = self.classes_[places].tolist()
+            return [named[start:end] for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)]
+        counts = np.diff(indptr)
+        if np.all(counts == 1):
+            return self.classes_[places]
+        found = np.full(len(counts), None, dtype=object)
+        found[counts > 0] = self.classes_[places[indptr[:-1][counts > 0]]]
+        return found
+
+    def _model_of(self, X: Any, **options: Any) -> dict:
+        native = self._input(X)
+        return self._model.classify(native, **options)
+
+    def _values(self, X: Any, key: str) -> tuple[np.ndarray, dict]:
+        answers = self._model_of(X)
+        indptr, labels, scores = answers["scores"]
+        values = answers.get(key, scores) if key == "probabilities" else scores
+        return fill(indptr, labels, values, self._places), answers
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The labels' shares of the votes.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,)
+            From 0 to 1; of two classes, one a document: the share of the second less that of the first.
+        """
+        values, _ = self._values(X, "scores")
+        if self._kind == SINGLE and len(self.classes_) == 2:
+            return values[:, 1] - values[:, 0]
+        return values
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probabilities of the labels.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Calibrated if the model was tuned, otherwise the labels' shares of the votes. One label a document: scaled to the sum 1;
+            without votes, the labels' shares of the training documents.
+        """
+        values, _ = self._values(X, "probabilities")
+        if self._kind == SINGLE:
+            sums = values.sum(axis=1)
+            silent = sums <= 0
+            if silent.any():
+                prior = np.zeros(len(self.classes_))
+                prior[self._places] = self._model.label_sizes
+                values[silent] = prior
+                sums = values.sum(axis=1)
+            values /= sums[:, None]
+        return values
+
+    def predict_confidence(self, X: Any) -> tuple[np.ndarray, list[str]]:
+        """How sure the predictions are, and why some are not.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+
+        Returns
+        -------
+        confidence : ndarray of shape (n_samples,)
+            The probability that the labels are right, of a tuned model; otherwise NaN.
+        reasons : list of str
+            ``''``, or why a document has no or no reliable labels: ``no-known-term``, ``no-neighbor``, ``no-label``, ``unsure``, ``foreign``.
+        """
+        answers = self._model_of(X)
+        count = len(answers["reasons"])
+        return answers.get("confidence", np.full(count, np.nan)), answers["reasons"]
+
+    def kneighbors(self, X: Any, n_neighbors: int | None = None, return_distance: bool = True):
+        """Find the nearest training documents.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+        n_neighbors : int, default=None
+            The number of neighbors; None: as many as vote.
+        return_distance : bool, default=True
+            Whether to return distances, too.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_neighbors)
+            1 less the similarity, in increasing order; only if `return_distance`.
+        indices : ndarray of int64 of shape (n_samples, n_neighbors)
+            The training documents. Only documents with a similarity above 0 are neighbors: -1 (distance ``inf``) where there are no
+            more.
+        """
+        native = self._input(X)
+        k = self._model.k if n_neighbors is None else n_neighbors
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise ValueError(f"n_neighbors={k!r}: expected an integer from 1")
+        indices, similarities = self._model.kneighbors(native, int(k))
+        if not return_distance:
+            return indices
+        distances = np.where(indices >= 0, np.maximum(1.0 - similarities.astype(np.float64), 0.0), np.inf)
+        return distances, indices
+
+    # Keeping
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the model file of the command ``classify``: completely or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        check_is_fitted(self, "_model")
+        self._model.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "auto") -> KNNTextClassifier:
+        """Open a model file, of :meth:`save` or of the command ``classify train``.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        n_jobs : int or None, default=None
+            As for the class.
+        device : str, default='auto'
+            As for the class.
+
+        Returns
+        -------
+        KNNTextClassifier
+            A fitted classifier. Its labels are strings, and several labels a document are predicted as lists.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ModelError
+            If the file is no model, or damaged.
+        """
+        made = cls(n_jobs=n_jobs, device=device)
+        made._model = _native.Model.open(path, n_jobs=n_threads(n_jobs), device=device)
+        made._take_labels()
+        return made
+
+    def _take_labels(self) -> None:
+        labels = self._model.labels
+        self.classes_ = np.asarray(labels) if labels else np.asarray([], dtype=str)
+        self._kind = LISTS if self._model.multilabel else SINGLE
+        self._place_labels()
+        if self._model.input == "vectors":
+            self.n_features_in_ = self._model.dimension
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        if "_model" in state:
+            state = {**state, "_model": state["_model"].to_bytes()}
+        return state
+
+    def __setstate__(self, state):
+        if isinstance(state.get("_model"), bytes):
+            threads = n_threads(state.get("n_jobs"))
+            state = {
+                **state,
+                "_model": _native.Model.from_bytes(state["_model"], n_jobs=threads, device=state.get("device", "auto")),
+            }
+        super().__setstate__(state)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")

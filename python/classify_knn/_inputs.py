@@ -1,0 +1,119 @@
+"""What users have (lists, Series, columns, matrices) as what the compiled part takes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+#: Most rows that are counted by 32-bit columns.
+_MOST_COLUMNS = 2**32 - 1
+
+
+def as_list(column: Any) -> list | None:
+    """A column of any library as a list, or None if it is no column.
+
+    Arrow, pandas, polars and Hugging Face columns know how to become a list; other sequences are copied.
+    """
+    if isinstance(column, list):
+        return column
+    if isinstance(column, (str, bytes, dict)) or sp.issparse(column):
+        return None
+    if isinstance(column, np.ndarray):
+        if column.ndim == 2 and column.shape[1] == 1 and column.dtype.kind in "OUT":
+            column = column[:, 0]
+        return column.tolist() if column.ndim == 1 else None
+    if getattr(column, "ndim", 1) == 2 or hasattr(column, "column_names"):  # a frame or table
+        shape = getattr(column, "shape", (0, 0))
+        if len(shape) != 2 or shape[1] != 1:
+            return None
+        iloc = getattr(column, "iloc", None)
+        column = iloc[:, 0] if iloc is not None else column[column.columns[0]]
+    for name in ("to_pylist", "to_list", "tolist"):
+        convert = getattr(column, name, None)
+        if convert is not None:
+            return convert()
+    if hasattr(column, "__len__") and hasattr(column, "__getitem__"):
+        return list(column)
+    if hasattr(column, "__arrow_c_stream__"):
+        import pyarrow
+
+        return pyarrow.chunked_array(column).to_pylist()
+    return None
+
+
+def as_texts(X: Any) -> list[str] | None:
+    """X as a list of strings, or None if it holds no strings.
+
+    Raises
+    ------
+    ValueError
+        If X is one string, or a string is missing.
+    """
+    if isinstance(X, (str, bytes)):
+        raise ValueError("X is one string: pass a list of strings, such as [text]")
+    if isinstance(X, np.ndarray) and (X.dtype.kind not in "OUT" or X.ndim > 2):
+        return None
+    column = as_list(X)
+    if column is None:
+        return None
+    first = next((item for item in column if item is not None and item == item), None)
+    if not isinstance(first, str):
+        return None
+    for row, item in enumerate(column):
+        if item is None or (isinstance(item, float) and item != item) or type(item).__name__ == "NAType":
+            raise ValueError(f"X[{row}] is {item}: a text is missing; put '' for a document without text")
+    return column
+
+
+def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """A sparse matrix as (indptr, indices, data, columns) of the types that the compiled part takes."""
+    X = X.tocsr()
+    if X.shape[1] > _MOST_COLUMNS:
+        raise ValueError(f"{X.shape[1]} columns are more than {_MOST_COLUMNS}")
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    data = np.ascontiguousarray(X.data, dtype=np.float32)
+    return (
+        np.ascontiguousarray(X.indptr, dtype=np.uint64),
+        np.ascontiguousarray(X.indices, dtype=np.uint32),
+        data,
+        int(X.shape[1]),
+    )
+
+
+def as_csr(X: Any, name: str) -> sp.csr_matrix:
+    """A matrix of numbers as CSR.
+
+    Raises
+    ------
+    ValueError
+        If it is no matrix of finite numbers.
+    """
+    from sklearn.utils import check_array
+
+    X = check_array(X, accept_sparse="csr", dtype=[np.float32, np.float64], input_name=name, accept_large_sparse=True)
+    return X if sp.issparse(X) else sp.csr_matrix(X)
+
+
+def n_threads(n_jobs: int | None) -> int | None:
+    """The number of threads for n_jobs: None and -1 are all processors, -2 all but one, as in joblib."""
+    if n_jobs is None or n_jobs == -1:
+        return None
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ValueError(f"n_jobs={n_jobs!r}: expected None, an integer from 1, or a negative one as in joblib")
+    if n_jobs < 0:
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+        return max(1, available + 1 + int(n_jobs))
+    return int(n_jobs)
+
+
+def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Ragged (label, value) pairs as a dense array; `columns` is the column of each label."""
+    rows = len(indptr) - 1
+    dense = np.zeros((rows, len(columns)))
+    dense[np.repeat(np.arange(rows), np.diff(indptr)), columns[labels]] = values
+    return dense

@@ -1,0 +1,124 @@
+"""Labels as users have them: one a document, lists, or an indicator matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from ._inputs import as_list
+
+#: How labels were given, and how predictions are returned.
+SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
+
+
+def _is_list_of_labels(item: Any) -> bool:
+    return isinstance(item, (list, tuple, set, frozenset)) or (isinstance(item, np.ndarray) and item.ndim == 1)
+
+
+class Labels:
+    """Labels of training documents.
+
+    Attributes
+    ----------
+    kind : str
+        ``single``, ``lists`` or ``indicator``.
+    classes : ndarray
+        The labels, sorted.
+    indptr, indices : ndarray of int64
+        The places in `classes` of the labels of document i are ``indices[indptr[i]:indptr[i + 1]]``; `indptr` is None if each
+        document has one.
+    """
+
+    def __init__(self, y: Any):
+        if y is None:
+            raise ValueError("KNNTextClassifier requires y to be passed, but the target y is None")
+        if sp.issparse(y):
+            self._of_indicator(y.tocsr(), np.arange(y.shape[1]))
+            return
+        if getattr(y, "ndim", 1) == 2:
+            names = getattr(y, "columns", None)
+            array = np.asarray(y)
+            if array.shape[1] == 1:
+                self._of_one(column_or_1d(array, warn=True))
+                return
+            check_classification_targets(array)
+            if type_of_target(array) != "multilabel-indicator":
+                raise ValueError("y has several columns, and not only 0 and 1: expected an indicator matrix of labels")
+            self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]) if names is None else np.asarray(names))
+            return
+        if not isinstance(y, np.ndarray) or y.dtype == object:
+            listed = as_list(y)
+            if listed and all(_is_list_of_labels(item) for item in listed):
+                self._of_lists(listed)
+                return
+        y = np.asarray(y)
+        if y.ndim > 1:
+            raise ValueError(f"y has the shape {y.shape}: expected one label a document, lists of labels, or an indicator matrix")
+        self._of_one(column_or_1d(y))
+
+    def _of_one(self, y: np.ndarray) -> None:
+        check_classification_targets(y)
+        if y.dtype == object and any(label is None or label != label for label in y):
+            raise ValueError("y has a missing label; leave such documents out, or give lists of labels, of which [] is none")
+        self.kind = SINGLE
+        self.classes, indices = np.unique(y, return_inverse=True)
+        self.indptr, self.indices = None, indices.astype(np.int64).ravel()
+
+    def _of_lists(self, y: list) -> None:
+        same = len({len(item) for item in y}) == 1
+        numeric = all(isinstance(label, (bool, int, float, np.number)) for item in y for label in item)
+        if same and numeric and len(y[0]) > 0 and all(label in (0, 1) for item in y for label in item):
+            # As scikit-learn has it, rows of 0 and 1 are an indicator matrix.
+            array = np.asarray([list(item) for item in y])
+            self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]))
+            return
+        self.kind = LISTS
+        flat = np.asarray([label for item in y for label in item])
+        if flat.dtype.kind == "f" and flat.size:
+            check_classification_targets(flat)
+        self.classes, indices = np.unique(flat, return_inverse=True)
+        self.indptr = np.concatenate([[0], np.cumsum([len(item) for item in y])]).astype(np.int64)
+        self.indices = indices.astype(np.int64).ravel()
+
+    def _of_indicator(self, y: sp.csr_matrix, classes: np.ndarray) -> None:
+        y = y.copy()
+        y.eliminate_zeros()
+        if y.nnz and not np.all(y.data == 1):
+            raise ValueError("y is an indicator matrix with other values than 0 and 1")
+        y.sort_indices()
+        self.kind, self.classes = INDICATOR, classes
+        self.indptr, self.indices = y.indptr.astype(np.int64), y.indices.astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.indices) if self.indptr is None else len(self.indptr) - 1
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Drops the documents that are not in the boolean array `rows`, and labels that no document has."""
+        if self.indptr is None:
+            self.indices = self.indices[rows]
+        else:
+            counts = np.diff(self.indptr)
+            self.indices = self.indices[np.repeat(rows, counts)]
+            self.indptr = np.concatenate([[0], np.cumsum(counts[rows])]).astype(np.int64)
+        if self.kind != INDICATOR:
+            used, self.indices = np.unique(self.indices, return_inverse=True)
+            self.classes, self.indices = self.classes[used], self.indices.astype(np.int64).ravel()
+
+    def names(self) -> list[str]:
+        """The labels as strings, as the model file has them.
+
+        Raises
+        ------
+        ValueError
+            If two labels are the same string, or one is empty.
+        """
+        names = [str(label) for label in self.classes.tolist()]
+        if len(set(names)) != len(names):
+            raise ValueError("two labels in y are the same as strings, such as 1 and '1'")
+        if "" in names:
+            raise ValueError("y has a label that is the empty string")
+        return names

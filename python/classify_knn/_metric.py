@@ -1,0 +1,245 @@
+"""Exact search in metric spaces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import _native
+from ._inputs import as_list, n_threads
+
+
+def _is_set(item: Any) -> bool:
+    return isinstance(item, (set, frozenset))
+
+
+def _items(points: Any) -> list:
+    listed = as_list(points)
+    if listed is None:
+        listed = list(points)
+    return listed
+
+
+class MetricIndex:
+    """An index over points of a metric space: exact neighbors and exact balls.
+
+    Parameters
+    ----------
+    points : array of shape (n, dimensions), list of str, or list of sets of int
+        The points; any objects if `metric` is a function. Vectors are kept as ``float32``.
+    metric : str or callable, default=None
+        Of vectors ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``, ``'minkowski:P'``, ``'angular'`` or ``'hamming'``;
+        of strings ``'edit'``; of sets ``'jaccard'``. A function of two points must be a metric, and is called with Python's lock
+        held: expect thousands, not millions, of distances a second.
+    index : str, default='auto'
+        ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``, ``'vp-tree'`` or ``'kd-tree'``, with parameters
+        such as ``'lc:64'``; ``'auto'`` tries all on a sample and takes the fastest. Answers do not depend on it.
+    n_jobs : int or None, default=None
+        The number of threads; None and -1: all processors.
+    device : str, default='cpu'
+        ``'cpu'``, ``'cuda'``, ``'cuda:N'``, ``'cuda:all'`` or ``'auto'``.
+
+    Examples
+    --------
+    >>> from classify_knn import MetricIndex
+    >>> words = MetricIndex(["casa", "cosa", "pez"])
+    >>> distances, points = words.query("caso", k=2)
+    >>> points.tolist(), distances.tolist()
+    ([0, 1], [1.0, 1.0])
+    >>> words.query_radius("pes", 1)[1].tolist()
+    [2]
+    """
+
+    def __init__(
+        self,
+        points: Any,
+        metric: str | Callable[[Any, Any], float] | None = None,
+        *,
+        index: str = "auto",
+        n_jobs: int | None = None,
+        device: str = "cpu",
+    ):
+        function = metric if callable(metric) else None
+        if function is not None:
+            kind, native = "objects", _items(points)
+        else:
+            kind, native = _as_points(points)
+        self._index = _native.MetricIndex(
+            native,
+            kind,
+            metric=None if function else metric,
+            function=function,
+            index=index,
+            n_jobs=n_threads(n_jobs),
+            device=device,
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, *, n_jobs: int | None = None, device: str = "cpu") -> MetricIndex:
+        """Open a file of :meth:`save`, or of the command ``metric-index build``.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        n_jobs : int or None, default=None
+            As for the class.
+        device : str, default='cpu'
+            As for the class.
+
+        Returns
+        -------
+        MetricIndex
+            The index.
+        """
+        made = cls.__new__(cls)
+        made._index = _native.MetricIndex.open(path, n_jobs=n_threads(n_jobs), device=device)
+        return made
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the index to a file: completely or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        self._index.save(path)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __repr__(self) -> str:
+        metric = self.metric or "a function"
+        return f"<MetricIndex: {len(self)} {self._index.points}, {metric}, {self.index}>"
+
+    @property
+    def index(self) -> str:
+        """The kind of index with its parameters."""
+        return self._index.kind
+
+    @property
+    def metric(self) -> str | None:
+        """The name of the metric; None for a function."""
+        return self._index.metric
+
+    def query(self, point: Any, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The k nearest points of one query.
+
+        Parameters
+        ----------
+        point : point
+            The query.
+        k : int, default=1
+            The number of points; all, if there are fewer.
+
+        Returns
+        -------
+        distances : ndarray of float32
+            In increasing order.
+        points : ndarray of int64
+            Their numbers; points at the same distance are in the order of their numbers.
+        """
+        _, points, distances = self._index.nearest(self._queries([point]), _positive(k))
+        return distances, points
+
+    def query_radius(self, point: Any, radius: float) -> tuple[np.ndarray, np.ndarray]:
+        """All points within a distance of one query, the distance included.
+
+        Parameters
+        ----------
+        point : point
+            The query.
+        radius : float
+            The distance.
+
+        Returns
+        -------
+        distances : ndarray of float32
+            In increasing order.
+        points : ndarray of int64
+            Their numbers.
+        """
+        _, points, distances = self._index.within(self._queries([point]), float(radius))
+        return distances, points
+
+    def query_batch(
+        self, points: Any, k: int | None = None, *, radius: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray] | tuple[list[np.ndarray], list[np.ndarray]]:
+        """The answers to many queries, on all threads.
+
+        Parameters
+        ----------
+        points : points
+            The queries.
+        k : int, default=None
+            For the k nearest points.
+        radius : float, default=None
+            For all points within this distance. Either `k` or `radius` must be given.
+
+        Returns
+        -------
+        distances, points : ndarray of shape (n_queries, min(k, n)), or lists of ndarray
+            As of :meth:`query` or :meth:`query_radius`.
+        """
+        if (k is None) == (radius is None):
+            raise ValueError("either k or radius must be given")
+        queries = self._queries(points)
+        if k is not None:
+            indptr, found, distances = self._index.nearest(queries, _positive(k))
+            shape = (len(indptr) - 1, -1 if len(indptr) > 1 and len(found) else 0)
+            return distances.reshape(shape), found.reshape(shape)
+        indptr, found, distances = self._index.within(queries, float(radius))
+        return np.split(distances, indptr[1:-1]), np.split(found, indptr[1:-1])
+
+    def _queries(self, points: Any) -> Any:
+        if self._index.points == "objects":
+            return _items(points)
+        if self._index.points == "vectors" and isinstance(points, list) and len(points) == 1:
+            points = np.asarray(points, dtype=np.float32)
+        kind, native = _as_points(points)
+        if kind != self._index.points:
+            raise ValueError(f"the queries are {kind}, the points {self._index.points}")
+        return native
+
+
+def _positive(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise ValueError(f"k={k!r}: expected an integer from 1")
+    return int(k)
+
+
+def _as_points(points: Any) -> tuple[str, Any]:
+    """What the points are, and the points as the compiled part takes them."""
+    if isinstance(points, str):
+        raise ValueError("points is one string: pass a list of strings")
+    if isinstance(points, np.ndarray) and points.dtype.kind in "fiub":
+        return "vectors", _as_vectors(points)
+    listed = _items(points)
+    if not listed:
+        raise ValueError("there are no points")
+    if all(isinstance(item, str) for item in listed):
+        return "strings", listed
+    if all(_is_set(item) for item in listed):
+        sets = [sorted(item) for item in listed]
+        if any(not isinstance(item, (int, np.integer)) or item < 0 or item > 2**32 - 1 for one in sets for item in one):
+            raise ValueError("the sets must be of integers from 0 to 2^32 - 1")
+        return "sets", [[int(item) for item in one] for one in sets]
+    try:
+        array = np.asarray(listed if not hasattr(points, "to_numpy") else points.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("points must be vectors of one length, strings, or sets of integers") from None
+    return "vectors", _as_vectors(array)
+
+
+def _as_vectors(array: np.ndarray) -> np.ndarray:
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"an array of shape {array.shape}: expected (points, dimensions)")
+    vectors = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(vectors).all():
+        row = int(np.argmin(np.isfinite(vectors).all(axis=1)))
+        raise ValueError(f"point {row} has a value that is not finite, or too large for float32")
+    return vectors

@@ -1,0 +1,230 @@
+"""Texts as TF-IDF rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from . import _native
+from ._inputs import as_texts, n_threads
+from ._labels import Labels
+
+#: The parameters of the analysis, the same in both classes.
+ANALYSIS = (
+    "words",
+    "case",
+    "normalization",
+    "strip_accents",
+    "stop_words",
+    "stemmer",
+    "min_length",
+    "ngram_range",
+    "char_ngram_range",
+    "char_scope",
+    "title_boost",
+    "weighting",
+    "idf_power",
+    "min_df",
+    "max_df",
+    "max_features",
+    "select",
+)
+
+
+class TfidfVectorizer(TransformerMixin, BaseEstimator):
+    """Texts → TF-IDF rows, on all processors: the same rows, to the bit, as those of ``classify``.
+
+    Parameters
+    ----------
+    weighting : str, default='ltc'
+        A SMART code (tf ``n l a b L k``, idf ``n t p s k``, norm ``n c``; ``document.query`` for different codes), ``'bm25'``, or
+        ``'sklearn'``: the formula and the words of scikit-learn's ``TfidfVectorizer``.
+    words : {'unicode', 'word-characters', 'whitespace'}, default=None
+        What a word is: a Unicode word (UAX #29), a run of letters, digits and ``_``, or text between white space. None: ``unicode``,
+        or as `weighting` says.
+    case : {'fold', 'lower', 'keep'}, default=None
+        How upper case is treated. None: ``fold``.
+    normalization : {'nfkc', 'nfc', 'none'}, default=None
+        The Unicode normalization form. None: ``nfkc``.
+    strip_accents : bool, default=False
+        Whether accents of Latin and Greek letters are dropped.
+    stop_words : str or list of str, default=None
+        A language (ISO 639-1 code such as ``'en'``), or the words to drop.
+    stemmer : str, default=None
+        The language of a Snowball stemmer, such as ``'english'``.
+    min_length : int, default=None
+        Shorter words are dropped.
+    ngram_range : (int, int), default=None
+        The lengths of word n-grams. None: (1, 1), or none beside `char_ngram_range`.
+    char_ngram_range : (int, int), default=None
+        The lengths of character n-grams.
+    char_scope : {'word', 'text'}, default='word'
+        Whether character n-grams stay inside words.
+    title_boost : float, default=None
+        Count the first line of each text this many times.
+    idf_power : float, default=None
+        The exponent of the idf. None: 1.
+    min_df, max_df : int or float, default=None
+        Terms in fewer or more documents are dropped: a number of documents (int), or a share of them (float).
+    max_features : int, default=None
+        Keep the terms with the highest document frequency.
+    select : str, default=None
+        Keep the terms that tell most about the labels: ``'chi2:N'`` or ``'information-gain:N'``. It needs `y`.
+    n_jobs : int or None, default=None
+        The number of threads; None and -1: all processors.
+
+    Attributes
+    ----------
+    vocabulary_ : dict
+        The column of each term.
+
+    Examples
+    --------
+    >>> from classify_knn import TfidfVectorizer
+    >>> rows = TfidfVectorizer(weighting="sklearn").fit_transform(["bread and butter", "bread and wine"])
+    >>> rows.shape
+    (2, 4)
+    """
+
+    def __init__(
+        self,
+        *,
+        weighting: str | None = None,
+        words: str | None = None,
+        case: str | None = None,
+        normalization: str | None = None,
+        strip_accents: bool = False,
+        stop_words: str | Sequence[str] | None = None,
+        stemmer: str | None = None,
+        min_length: int | None = None,
+        ngram_range: tuple[int, int] | None = None,
+        char_ngram_range: tuple[int, int] | None = None,
+        char_scope: str | None = None,
+        title_boost: float | None = None,
+        idf_power: float | None = None,
+        min_df: int | float | None = None,
+        max_df: int | float | None = None,
+        max_features: int | None = None,
+        select: str | None = None,
+        n_jobs: int | None = None,
+    ):
+        self.weighting = weighting
+        self.words = words
+        self.case = case
+        self.normalization = normalization
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.stemmer = stemmer
+        self.min_length = min_length
+        self.ngram_range = ngram_range
+        self.char_ngram_range = char_ngram_range
+        self.char_scope = char_scope
+        self.title_boost = title_boost
+        self.idf_power = idf_power
+        self.min_df = min_df
+        self.max_df = max_df
+        self.max_features = max_features
+        self.select = select
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        tags.requires_fit = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> TfidfVectorizer:
+        """Learn the vocabulary and the document frequencies.
+
+        Parameters
+        ----------
+        X : list, Series or array of str
+            The texts.
+        y : array-like, default=None
+            The labels; only `select` uses them.
+
+        Returns
+        -------
+        TfidfVectorizer
+            Itself.
+        """
+        texts = _texts(X)
+        parameters = {name: getattr(self, name) for name in ANALYSIS}
+        if self.select is not None:
+            labels = Labels(y)
+            if len(labels) != len(texts):
+                raise ValueError(f"X has {len(texts)} documents, y has {len(labels)}")
+            given = (labels.names(), labels.indptr, labels.indices)
+        else:
+            given = ([], np.zeros(len(texts) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        # No neighbors are searched.
+        self._model, _ = _native.train(texts, given, parameters, n_jobs=n_threads(self.n_jobs), device="cpu")
+        return self
+
+    def transform(self, X: Any) -> sp.csr_matrix:
+        """Texts → rows.
+
+        Parameters
+        ----------
+        X : list, Series or array of str
+            The texts.
+
+        Returns
+        -------
+        csr_matrix of float32 of shape (n_samples, n_terms)
+            The weights. Terms that were not in the fitted texts are dropped.
+        """
+        check_is_fitted(self, "_model")
+        indptr, indices, data = self._model.vectorize(_texts(X))
+        return sp.csr_matrix((data, indices.astype(np.int32), indptr), shape=(len(indptr) - 1, self._terms()))
+
+    def _terms(self) -> int:
+        return len(self.vocabulary_)
+
+    @property
+    def vocabulary_(self) -> dict[str, int]:
+        check_is_fitted(self, "_model")
+        if "_vocabulary" not in self.__dict__:
+            self._vocabulary = {term: place for place, term in enumerate(self._model.terms)}
+        return self._vocabulary
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The terms, by column.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of object
+            The terms.
+        """
+        check_is_fitted(self, "_model")
+        return np.asarray(self._model.terms, dtype=object)
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        state.pop("_vocabulary", None)
+        if "_model" in state:
+            state["_model"] = state["_model"].to_bytes()
+        return state
+
+    def __setstate__(self, state):
+        if isinstance(state.get("_model"), bytes):
+            state["_model"] = _native.Model.from_bytes(state["_model"], n_jobs=n_threads(state["n_jobs"]), device="cpu")
+        super().__setstate__(state)
+
+
+def _texts(X: Any) -> list[str]:
+    texts = as_texts(X)
+    if texts is None:
+        raise ValueError("X holds no texts: expected a list, Series or array of str")
+    return texts

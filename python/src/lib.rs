@@ -1,0 +1,45 @@
+//! The compiled part of the Python package `classify_knn`: arrays and strings in, arrays and strings out. What users see,
+//! its checks and its documentation are in `classify_knn/*.py`.
+
+use pyo3::prelude::*;
+
+mod documents;
+mod errors;
+mod logging;
+mod metric;
+mod model;
+mod options;
+mod running;
+mod sparse;
+
+/// The compiled part of `classify_knn`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::errors::ModelError;
+    #[pymodule_export]
+    use crate::metric::MetricIndex;
+    #[pymodule_export]
+    use crate::model::{Model, train};
+    #[pymodule_export]
+    use crate::sparse::SparseRows;
+
+    use pyo3::prelude::*;
+
+    /// The version of the package.
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// The languages that have a list of stop words, as ISO 639-1 codes.
+    #[pyfunction]
+    fn stop_word_languages() -> Vec<&'static str> {
+        classify::analyze::stop_word_languages().to_vec()
+    }
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::logging::start();
+        Ok(())
+    }
+}

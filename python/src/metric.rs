@@ -1,0 +1,506 @@
+//! Metric indexes: of vectors, strings, sets, or any objects with a Python function as their distance.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use classify::search::Stop;
+use gpu_runtime::{Device, GpuError};
+use metric_index::error::Error;
+use metric_index::gpu::{GpuSearch, OnGpu};
+use metric_index::index::{AnyIndex, Index, Kind};
+use metric_index::metric::{Edit, Jaccard, Metric, VectorMetric};
+use metric_index::neighbor::Neighbor;
+use metric_index::points::{Items, Points, Sets, Strings, Vectors};
+use metric_index::stored::{StoreError, StoreProblem, Stored, StoredPoints, describe, open, save};
+use metric_index::{Question, advise};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::errors::{ModelError, of_io, of_parameter};
+use crate::running::run;
+
+/// Queries that are answered before Ctrl-C is looked for.
+const CHUNK: usize = 1_024;
+/// With fewer points, brute force needs no index.
+const SMALL: usize = 2_000;
+
+/// Distances by a Python function.
+struct Callable {
+    function: Py<PyAny>,
+    /// What it raised first.
+    error: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl Metric<Py<PyAny>> for Callable {
+    fn distance(&self, a: &Py<PyAny>, b: &Py<PyAny>) -> f32 {
+        Python::attach(|py| {
+            let distance = self.function.call1(py, (a, b)).and_then(|found| found.extract::<f64>(py));
+            match distance {
+                #[expect(clippy::cast_possible_truncation, reason = "distances are f32")]
+                Ok(distance) => distance as f32,
+                Err(error) => {
+                    if let Ok(mut first) = self.error.lock() {
+                        first.get_or_insert(error);
+                    }
+                    f32::NAN
+                }
+            }
+        })
+    }
+
+    fn relative_error(&self) -> f32 {
+        f32::EPSILON
+    }
+}
+
+type Objects = Items<Py<PyAny>, Py<PyAny>>;
+type Answers = Vec<Result<Vec<Neighbor>, Error>>;
+
+enum Built {
+    Vectors(Arc<AnyIndex<Vectors<f32>, VectorMetric>>),
+    Strings(Arc<AnyIndex<Strings, Edit>>),
+    Sets(Arc<AnyIndex<Sets, Jaccard>>),
+    Objects(Box<AnyIndex<Objects, Callable>>),
+}
+
+enum OnGpus {
+    Vectors(GpuSearch<AnyIndex<Vectors<f32>, VectorMetric>>),
+    Strings(GpuSearch<AnyIndex<Strings, Edit>>),
+}
+
+/// An index over points.
+#[pyclass(frozen, module = "classify_knn._native")]
+pub(crate) struct MetricIndex {
+    built: Built,
+    kind: String,
+    jobs: Option<usize>,
+    gpus: Option<OnGpus>,
+    /// Of the Python function, if that is the metric.
+    error: Arc<Mutex<Option<PyErr>>>,
+}
+
+fn refused(error: &Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn of_gpu(error: &GpuError) -> PyErr {
+    PyRuntimeError::new_err(format!("{error} (device='cpu' needs no GPU)"))
+}
+
+fn of_store(error: &StoreError) -> PyErr {
+    match &error.problem {
+        StoreProblem::File(problem) => match (problem.io_kind(), problem.is_of_the_system()) {
+            (Some(kind), _) => of_io(&kind.into(), error.to_string()),
+            (None, true) => PyOSError::new_err(error.to_string()),
+            _ => ModelError::new_err(error.to_string()),
+        },
+        _ => ModelError::new_err(error.to_string()),
+    }
+}
+
+fn threads(jobs: Option<usize>) -> NonZero<usize> {
+    let available = || std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    jobs.and_then(NonZero::new).unwrap_or_else(available)
+}
+
+/// The kind of index by name; `auto`: the fastest of those tried on a sample.
+fn kind_of<S: Points, M: Metric<S::Point>>(
+    name: &str,
+    points: &S,
+    metric: &M,
+) -> PyResult<Kind> {
+    if name != "auto" {
+        return name.parse::<Kind>().map_err(|error| {
+            of_parameter("index", &format!("{name:?}"), &error.to_string())
+        });
+    }
+    if points.len() < SMALL {
+        return Ok(Kind::BruteForce);
+    }
+    let advice = advise(points, metric, Question::Nearest(10), SMALL, 0);
+    let advice = advice.map_err(|error| refused(&error))?;
+    Ok(advice.candidates.first().map_or(Kind::BruteForce, |fastest| fastest.index))
+}
+
+fn built<S: Points, M: Metric<S::Point>>(
+    name: &str,
+    points: S,
+    metric: M,
+) -> PyResult<(AnyIndex<S, M>, String)> {
+    let kind = kind_of(name, &points, &metric)?;
+    let index = kind.build(points, metric).map_err(|error| refused(&error))?;
+    Ok((index, kind.to_string()))
+}
+
+/// A metric of a kind of points that has but one.
+fn only(metric: Option<&str>, name: &'static str, points: &str) -> PyResult<()> {
+    match metric {
+        None => Ok(()),
+        Some(given) if given == name => Ok(()),
+        Some(given) => {
+            let what = format!("the metric of {points} is {name:?}, or a function");
+            Err(of_parameter("metric", &format!("{given:?}"), &what))
+        }
+    }
+}
+
+fn vector_metric(name: &str) -> PyResult<VectorMetric> {
+    name.parse().map_err(|what: String| {
+        let hint = match name {
+            "cosine" => "; 'angular' orders vectors as the cosine does, and is a metric",
+            "l1" | "cityblock" => "; 'manhattan' is that",
+            "l2" => "; 'euclidean' is that",
+            _ => "",
+        };
+        of_parameter("metric", &format!("{name:?}"), &format!("{what}{hint}"))
+    })
+}
+
+fn vectors(array: &Bound<'_, PyAny>) -> PyResult<Vectors<f32>> {
+    let array: PyReadonlyArray2<'_, f32> = array.extract()?;
+    let dimension = array.shape()[1];
+    Vectors::new(array.as_slice()?.to_vec(), dimension).map_err(|error| refused(&error))
+}
+
+fn strings(list: &Bound<'_, PyAny>) -> PyResult<Strings> {
+    let list = list.cast::<PyList>().map_err(|_| PyTypeError::new_err("expected a list of str"))?;
+    let mut texts = Vec::with_capacity(list.len());
+    for (place, item) in list.iter().enumerate() {
+        let text: pyo3::pybacked::PyBackedStr = item.extract().map_err(|_| {
+            PyTypeError::new_err(format!("point {place} is not a str"))
+        })?;
+        texts.push(text);
+    }
+    Ok(texts.iter().map(|text| &**text).collect())
+}
+
+fn sets(list: &Bound<'_, PyAny>) -> PyResult<Sets> {
+    let lists: Vec<Vec<u32>> = list.extract()?;
+    Sets::new(lists).map_err(|error| refused(&error))
+}
+
+fn objects(list: &Bound<'_, PyAny>) -> PyResult<Objects> {
+    let list = list.cast::<PyList>().map_err(|_| PyTypeError::new_err("expected a list"))?;
+    Ok(list.iter().map(Bound::unbind).collect())
+}
+
+/// Part of the queries.
+trait Chunk: Points {
+    fn chunk(&self, start: u32, end: u32) -> Self;
+}
+
+impl Chunk for Vectors<f32> {
+    fn chunk(&self, start: u32, end: u32) -> Self {
+        let size = self.dimension();
+        let values = &self.values()[start as usize * size..end as usize * size];
+        Self::new(values.to_vec(), size).unwrap_or_else(|_| unreachable!("whole rows"))
+    }
+}
+
+impl Chunk for Strings {
+    fn chunk(&self, start: u32, end: u32) -> Self {
+        (start..end).map(|number| self.point(number)).collect()
+    }
+}
+
+impl Chunk for Sets {
+    fn chunk(&self, start: u32, end: u32) -> Self {
+        let sets = (start..end).map(|number| self.point(number));
+        Self::new(sets).unwrap_or_else(|_| unreachable!("as many as before"))
+    }
+}
+
+/// Answers in chunks, between which Ctrl-C is looked for.
+fn in_chunks<P: Chunk>(queries: &P, stop: &Stop, ask: impl Fn(&P) -> Answers) -> Option<Answers> {
+    let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
+    let mut answers = Vec::with_capacity(queries.len());
+    for start in (0..count).step_by(CHUNK) {
+        if stop.is_stopped() {
+            return None;
+        }
+        let end = count.min(start.saturating_add(u32::try_from(CHUNK).unwrap_or(u32::MAX)));
+        answers.extend(ask(&queries.chunk(start, end)));
+    }
+    Some(answers)
+}
+
+fn ask<I: Index>(index: &I, queries: &I::Points, question: Question, jobs: NonZero<usize>) -> Answers {
+    match question {
+        Question::Within(radius) => index.within_many(queries, radius, jobs),
+        Question::Nearest(k) => index.nearest_many(queries, k, jobs),
+    }
+}
+
+fn on_gpus<I: Index + Send>(search: &GpuSearch<I>, queries: &I::Points, question: Question, jobs: NonZero<usize>) -> Answers
+where
+    <I::Points as Points>::Point: OnGpu,
+{
+    search.answer(queries, question, jobs).answers
+}
+
+/// indptr, points and distances.
+type Arrays<'py> =
+    (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f32>>);
+
+impl MetricIndex {
+    fn answer<'py>(
+        &self,
+        py: Python<'py>,
+        queries: &Bound<'_, PyAny>,
+        question: Question,
+    ) -> PyResult<Arrays<'py>> {
+        let jobs = threads(self.jobs);
+        let answers = match (&self.built, &self.gpus) {
+            (Built::Vectors(index), gpus) => {
+                let queries = vectors(queries)?;
+                let dimension = index.points().dimension();
+                if queries.dimension() != dimension {
+                    return Err(PyValueError::new_err(format!(
+                        "the queries have {} columns, the points {dimension}",
+                        queries.dimension()
+                    )));
+                }
+                run(py, &Arc::default(), |stop| match gpus {
+                    Some(OnGpus::Vectors(search)) => Some(on_gpus(search, &queries, question, jobs)),
+                    _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
+                })?
+            }
+            (Built::Strings(index), gpus) => {
+                let queries = strings(queries)?;
+                run(py, &Arc::default(), |stop| match gpus {
+                    Some(OnGpus::Strings(search)) => Some(on_gpus(search, &queries, question, jobs)),
+                    _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
+                })?
+            }
+            (Built::Sets(index), _) => {
+                let queries = sets(queries)?;
+                run(py, &Arc::default(), |stop| {
+                    in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs))
+                })?
+            }
+            (Built::Objects(index), _) => {
+                let queries = objects(queries)?;
+                // Python calls one function at a time.
+                let one = NonZero::<usize>::MIN;
+                run(py, &Arc::default(), |_| Some(ask(&**index, &queries, question, one)))?
+            }
+        };
+        self.raised()?;
+        let answers = answers.ok_or_else(|| PyRuntimeError::new_err("stopped"))?;
+        let mut indptr = vec![0i64];
+        let (mut points, mut distances) = (Vec::new(), Vec::new());
+        for (query, answer) in answers.into_iter().enumerate() {
+            let answer = answer.map_err(|error| PyValueError::new_err(format!("query {query}: {error}")))?;
+            points.extend(answer.iter().map(|near| i64::from(near.point)));
+            distances.extend(answer.iter().map(|near| near.distance));
+            indptr.push(i64::try_from(points.len()).unwrap_or(i64::MAX));
+        }
+        Ok((indptr.into_pyarray(py), points.into_pyarray(py), distances.into_pyarray(py)))
+    }
+
+    /// What the metric's Python function raised.
+    fn raised(&self) -> PyResult<()> {
+        raised(&self.error)
+    }
+
+    fn on(self, device: &str) -> PyResult<Self> {
+        let devices = devices(device)?;
+        if devices.is_empty() {
+            return Ok(self);
+        }
+        let gpus = match &self.built {
+            Built::Vectors(index) => {
+                GpuSearch::new(&devices, Arc::clone(index)).map(|search| search.map(OnGpus::Vectors))
+            }
+            Built::Strings(index) => {
+                GpuSearch::new(&devices, Arc::clone(index)).map(|search| search.map(OnGpus::Strings))
+            }
+            _ => Ok(None),
+        };
+        let gpus = gpus.map_err(|error| of_gpu(&error))?;
+        if gpus.is_none() && device != "auto" {
+            return Err(of_parameter("device", &format!("{device:?}"), "GPUs do not search such points or distances"));
+        }
+        Ok(Self { gpus, ..self })
+    }
+}
+
+fn raised(error: &Mutex<Option<PyErr>>) -> PyResult<()> {
+    match error.lock().ok().and_then(|mut error| error.take()) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn devices(name: &str) -> PyResult<Vec<Device>> {
+    let one = |device: Result<Device, GpuError>| {
+        let device = device.and_then(|device| device.info().check().map(|()| device));
+        Ok(vec![device.map_err(|error| of_gpu(&error))?])
+    };
+    match name {
+        "cpu" => Ok(Vec::new()),
+        "auto" => Ok(one(Device::open_best()).unwrap_or_default()),
+        "cuda" => one(Device::open_best()),
+        "cuda:all" => {
+            let found = gpu_runtime::devices().map_err(|error| of_gpu(&error))?;
+            let open = |info: &gpu_runtime::DeviceInfo| {
+                info.check().and_then(|()| Device::open(info.ordinal)).ok()
+            };
+            let all: Vec<Device> = found.iter().filter_map(open).collect();
+            if all.is_empty() { Err(of_gpu(&GpuError::NoDevice)) } else { Ok(all) }
+        }
+        _ => match name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
+            Some(ordinal) => one(Device::open(ordinal)),
+            None => {
+                let what = "expected auto, cpu, cuda, cuda:N or cuda:all";
+                Err(of_parameter("device", &format!("{name:?}"), what))
+            }
+        },
+    }
+}
+
+fn saved<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()> {
+    save(index, path).map_err(|error| of_store(&error))
+}
+
+#[pymethods]
+impl MetricIndex {
+    /// Builds an index. `kind` is what the points are: vectors, strings, sets or objects; `function` the distance of objects.
+    #[new]
+    #[pyo3(signature = (points, kind, *, metric=None, function=None, index="auto", n_jobs=None, device="auto"))]
+    #[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
+    fn new(
+        py: Python<'_>,
+        points: &Bound<'_, PyAny>,
+        kind: &str,
+        metric: Option<&str>,
+        function: Option<Py<PyAny>>,
+        index: &str,
+        n_jobs: Option<usize>,
+        device: &str,
+    ) -> PyResult<Self> {
+        let error = Arc::new(Mutex::new(None));
+        let (built, kind) = match (kind, function) {
+            (_, Some(function)) => {
+                let points = objects(points)?;
+                let metric = Callable { function, error: Arc::clone(&error) };
+                let made = run(py, &Arc::default(), |_| built(index, points, metric))?;
+                raised(&error)?;
+                let (index, kind) = made?;
+                (Built::Objects(Box::new(index)), kind)
+            }
+            ("vectors", None) => {
+                let (points, metric) = (vectors(points)?, vector_metric(metric.unwrap_or("euclidean"))?);
+                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, metric))??;
+                (Built::Vectors(Arc::new(index)), kind)
+            }
+            ("strings", None) => {
+                only(metric, "edit", "strings")?;
+                let points = strings(points)?;
+                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, Edit))??;
+                (Built::Strings(Arc::new(index)), kind)
+            }
+            ("sets", None) => {
+                only(metric, "jaccard", "sets")?;
+                let points = sets(points)?;
+                let (index, kind) = run(py, &Arc::default(), |_| built(index, points, Jaccard))??;
+                (Built::Sets(Arc::new(index)), kind)
+            }
+            (kind, None) => return Err(PyValueError::new_err(format!("no points are {kind}"))),
+        };
+        Self { built, kind, jobs: n_jobs, gpus: None, error }.on(device)
+    }
+
+    /// Opens an index file.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, n_jobs=None, device="auto"))]
+    fn open(py: Python<'_>, path: PathBuf, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
+        let found = describe(&path).map_err(|error| of_store(&error))?;
+        let metric = found.metric.clone().unwrap_or_default();
+        let built = py.detach(|| {
+            let opened = match found.points.as_str() {
+                "strings" => open(&path, Edit).map(|index| Built::Strings(Arc::new(index))),
+                "vectors of F32" => {
+                    let metric = vector_metric(if metric.is_empty() { "euclidean" } else { &metric })?;
+                    open(&path, metric).map(|index| Built::Vectors(Arc::new(index)))
+                }
+                "sets" => open(&path, Jaccard).map(|index| Built::Sets(Arc::new(index))),
+                points => return Err(ModelError::new_err(format!("{}: an index of {points}", path.display()))),
+            };
+            opened.map_err(|error| of_store(&error))
+        })?;
+        let kind = found.kind.unwrap_or(found.index);
+        Self { built, kind, jobs: n_jobs, gpus: None, error: Arc::default() }.on(device)
+    }
+
+    /// Writes the index file: completely or not at all.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| match &self.built {
+            Built::Vectors(index) => saved(&**index, &path),
+            Built::Strings(index) => saved(&**index, &path),
+            Built::Sets(index) => saved(&**index, &path),
+            Built::Objects(_) => Err(PyValueError::new_err(
+                "an index with a Python function as its metric cannot be saved: a file holds no functions",
+            )),
+        })
+    }
+
+    /// The nearest points of each query.
+    fn nearest<'py>(&self, py: Python<'py>, queries: &Bound<'_, PyAny>, k: usize) -> PyResult<Arrays<'py>> {
+        if k == 0 {
+            return Err(PyValueError::new_err("k must be at least 1"));
+        }
+        self.answer(py, queries, Question::Nearest(k))
+    }
+
+    /// All points within a radius of each query.
+    fn within<'py>(&self, py: Python<'py>, queries: &Bound<'_, PyAny>, radius: f32) -> PyResult<Arrays<'py>> {
+        self.answer(py, queries, Question::Within(radius))
+    }
+
+    /// The kind of index with its parameters.
+    #[getter]
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// What the points are.
+    #[getter]
+    fn points(&self) -> &'static str {
+        match &self.built {
+            Built::Vectors(_) => "vectors",
+            Built::Strings(_) => "strings",
+            Built::Sets(_) => "sets",
+            Built::Objects(_) => "objects",
+        }
+    }
+
+    /// The name of the metric.
+    #[getter]
+    fn metric(&self) -> Option<String> {
+        match &self.built {
+            Built::Vectors(index) => Metric::<[f32]>::name(index.metric()),
+            Built::Strings(_) => Some("edit".to_owned()),
+            Built::Sets(_) => Some("jaccard".to_owned()),
+            Built::Objects(_) => None,
+        }
+    }
+
+    /// Whether a GPU searches.
+    #[getter]
+    fn on_gpu(&self) -> bool {
+        self.gpus.is_some()
+    }
+
+    fn __len__(&self) -> usize {
+        match &self.built {
+            Built::Vectors(index) => index.len(),
+            Built::Strings(index) => index.len(),
+            Built::Sets(index) => index.len(),
+            Built::Objects(index) => index.len(),
+        }
+    }
+}

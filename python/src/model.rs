@@ -1,0 +1,587 @@
+//! Models: trained, opened, saved, asked.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use classify::classifier::{
+    Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
+};
+use classify::corpus::{CorpusError, Document, Place, Problem};
+use classify::model::Model as Trained;
+use classify::search::{DeviceChoice, Engines, Stop};
+use classify::trainer::{Event, TrainOptions, Trainer};
+use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::documents::{Input, View};
+use crate::errors::{of_classify, of_corpus, of_device, of_model, of_search, of_train};
+use crate::options::{Parameters, device};
+use crate::running::{OfProcess, run, run_short, threads};
+
+/// As many documents are searched without asking for Ctrl-C.
+const FEW: usize = 64;
+/// How often progress is reported.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// A trained model and what searches it.
+#[pyclass(frozen, module = "classify_knn._native")]
+pub(crate) struct Model {
+    model: Arc<Trained>,
+    jobs: Option<usize>,
+    device: DeviceChoice,
+    /// With its index.
+    searching: OfProcess<Searching>,
+    /// Without an index, for weighting.
+    weighing: OfProcess<Classifier>,
+}
+
+struct Searching {
+    classifier: Classifier,
+    batch: usize,
+    describe: String,
+}
+
+/// Labels of training documents: numbers of `names`, `indptr` where a document can have any number of them.
+struct Labels<'a> {
+    names: Vec<String>,
+    indptr: Option<&'a [i64]>,
+    indices: &'a [i64],
+}
+
+impl Labels<'_> {
+    fn check(&self, rows: usize) -> Result<(), String> {
+        let legal = |&label: &i64| usize::try_from(label).is_ok_and(|at| at < self.names.len());
+        let counted = match self.indptr {
+            None => self.indices.len() == rows,
+            Some(indptr) => {
+                indptr.len() == rows + 1
+                    && indptr.first() == Some(&0)
+                    && indptr.windows(2).all(|pair| pair[0] <= pair[1])
+                    && indptr.last().is_some_and(|&end| usize::try_from(end) == Ok(self.indices.len()))
+            }
+        };
+        if counted && self.indices.iter().all(legal) {
+            Ok(())
+        } else {
+            Err(format!("the labels are not those of {rows} documents"))
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+    fn of(&self, row: usize) -> Vec<String> {
+        let indices = match self.indptr {
+            None => &self.indices[row..=row],
+            Some(indptr) => &self.indices[indptr[row] as usize..indptr[row + 1] as usize],
+        };
+        indices.iter().map(|&label| self.names[label as usize].clone()).collect()
+    }
+}
+
+/// Tells Python what happens, from the thread that trains.
+struct Reports {
+    call: Option<Py<PyAny>>,
+    last: Mutex<Option<Instant>>,
+    error: Mutex<Option<PyErr>>,
+    stop: Arc<Stop>,
+}
+
+impl Reports {
+    fn on_event(&self, event: Event<'_>) {
+        let (what, done, text) = match event {
+            Event::Read(done) => ("fit: read", Some(done), None),
+            Event::LeftOut(done) => ("fit: left out", Some(done), None),
+            event => ("fit", None, event.text(10)),
+        };
+        let Some(call) = &self.call else { return };
+        if text.is_none() && !self.is_due() {
+            return;
+        }
+        let told = Python::attach(|py| call.call1(py, (what, done, text)).map(|_| ()));
+        if let Err(error) = told {
+            self.stop.stop();
+            if let Ok(mut first) = self.error.lock() {
+                first.get_or_insert(error);
+            }
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let Ok(mut last) = self.last.lock() else { return false };
+        let due = last.is_none_or(|last| last.elapsed() >= EVERY);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    }
+}
+
+/// Trains a model.
+///
+/// `labels` is `(names, indptr or None, indices)`; `report(what, done, text)` is called while it is trained. Returns the model and the results of
+/// tuning as JSON.
+#[pyfunction]
+#[pyo3(signature = (input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto", report=None))]
+#[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
+pub(crate) fn train(
+    py: Python<'_>,
+    input: &Bound<'_, PyAny>,
+    labels: (Vec<String>, Option<PyReadonlyArray1<'_, i64>>, PyReadonlyArray1<'_, i64>),
+    parameters: &Bound<'_, PyDict>,
+    weights: Option<PyReadonlyArray1<'_, f32>>,
+    ids: Option<Vec<String>>,
+    groups: Option<Vec<String>>,
+    n_jobs: Option<usize>,
+    device: &str,
+    report: Option<Py<PyAny>>,
+) -> PyResult<(Model, Option<String>)> {
+    let device = self::device(device)?;
+    let input = Input::of(input)?;
+    let view = input.view()?;
+    let (names, indptr, indices) = &labels;
+    let labels = Labels {
+        names: names.clone(),
+        indptr: indptr.as_ref().map(|indptr| indptr.as_slice()).transpose()?,
+        indices: indices.as_slice()?,
+    };
+    labels.check(view.rows()).map_err(PyValueError::new_err)?;
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let counted = |count: Option<usize>| count.is_none_or(|count| count == view.rows());
+    if !counted(weights.map(<[_]>::len))
+        || !counted(ids.as_ref().map(Vec::len))
+        || !counted(groups.as_ref().map(Vec::len))
+    {
+        return Err(PyValueError::new_err("weights, ids and groups must be as many as the documents"));
+    }
+    let options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
+    let threads = threads(n_jobs)?;
+    let stop = Arc::new(Stop::new());
+    let reports = Reports {
+        call: report,
+        last: Mutex::new(None),
+        error: Mutex::new(None),
+        stop: Arc::clone(&stop),
+    };
+    let trained = run(py, &stop, |stopped| {
+        let source: Arc<str> = "X".into();
+        let mut documents = (0..view.rows()).map(|row| {
+            if stopped.is_stopped() {
+                let place = Place { source: Arc::clone(&source), line: None };
+                let problem = Problem::Io(std::io::ErrorKind::Interrupted.into());
+                return Err(CorpusError { place, problem });
+            }
+            let mut document = view.document(row, &source);
+            document.labels = labels.of(row);
+            document.weight = weights.map_or(1.0, |weights| weights[row]);
+            document.group = groups.as_ref().map(|groups| groups[row].clone());
+            if let Some(ids) = &ids {
+                document.id.clone_from(&ids[row]);
+            }
+            Ok(document)
+        });
+        // Only tuning searches.
+        let engines = if options.tuning.is_some() {
+            device.open(None, &threads).map_err(|error| of_device(&error))?
+        } else {
+            Engines::cpu(&threads)
+        };
+        let engines = engines.until(Arc::clone(&stop));
+        train_with(options, engines, &mut documents, &reports)
+    })?;
+    if let Some(error) = reports.error.into_inner().ok().flatten() {
+        return Err(error);
+    }
+    let (model, tuning) = trained?;
+    Ok((Model::new(model, n_jobs, device), tuning))
+}
+
+fn train_with(
+    options: TrainOptions,
+    engines: Engines,
+    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+    reports: &Reports,
+) -> PyResult<(Trained, Option<String>)> {
+    let trained = Trainer::new(options, engines)
+        .train(documents, "X", &|event| reports.on_event(event))
+        .map_err(|error| of_train(&error))?;
+    let tuning = trained.tuning.map(|report| serde_json::to_string(&report)).transpose();
+    let tuning = tuning.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+    Ok((trained.model, tuning))
+}
+
+impl Model {
+    fn new(model: Trained, jobs: Option<usize>, device: DeviceChoice) -> Self {
+        let (searching, weighing) = Default::default();
+        Self { model: Arc::new(model), jobs, device, searching, weighing }
+    }
+
+    fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {
+        self.searching.get(py, || {
+            let threads = threads(self.jobs)?;
+            let engines =
+                self.device.open(None, &threads).map_err(|error| of_device(&error))?;
+            let share = self.model.settings().dense_share;
+            let searchers = Searchers::of(&self.model, share, &engines);
+            let searchers = searchers.map_err(|error| of_search(&error))?;
+            Ok(Searching {
+                classifier: Classifier::with_searchers(Arc::clone(&self.model), searchers, &threads),
+                batch: engines.batch(),
+                describe: engines.describe(),
+            })
+        })
+    }
+
+    fn weighing(&self, py: Python<'_>) -> PyResult<Arc<Classifier>> {
+        self.weighing.get(py, || {
+            let threads = threads(self.jobs)?;
+            let searchers = Searchers::default();
+            Ok(Classifier::with_searchers(Arc::clone(&self.model), searchers, &threads))
+        })
+    }
+
+    /// Calls `each` with the vectors of every batch, while Ctrl-C is looked for.
+    fn batches<T: Default + Send>(
+        py: Python<'_>,
+        view: View<'_>,
+        (classifier, batch): (&Classifier, usize),
+        each: impl Fn(&DocumentVectors, &Stop, &mut T) -> PyResult<()> + Sync,
+    ) -> PyResult<T> {
+        let rows = view.rows();
+        let work = |stop: &Stop| {
+            let source: Arc<str> = "X".into();
+            let mut answers = T::default();
+            let mut documents = Vec::with_capacity(batch.min(rows));
+            for start in (0..rows).step_by(batch.max(1)) {
+                documents.clear();
+                let end = rows.min(start.saturating_add(batch));
+                documents.extend((start..end).map(|row| view.document(row, &source)));
+                let vectors = classifier.vectorize(&documents);
+                let vectors = vectors.map_err(|error| of_corpus(&error))?;
+                each(&vectors, stop, &mut answers)?;
+            }
+            Ok(answers)
+        };
+        if rows <= FEW { run_short(py, work)? } else { run(py, &Arc::default(), work)? }
+    }
+}
+
+/// Rows of different lengths.
+#[derive(Default)]
+struct Ragged<T> {
+    indptr: Vec<i64>,
+    values: Vec<T>,
+}
+
+impl<T> Ragged<T> {
+    fn push(&mut self, row: impl IntoIterator<Item = T>) {
+        if self.indptr.is_empty() {
+            self.indptr.push(0);
+        }
+        self.values.extend(row);
+        self.indptr.push(i64::try_from(self.values.len()).unwrap_or(i64::MAX));
+    }
+
+    fn indptr<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        if self.indptr.is_empty() {
+            self.indptr.push(0);
+        }
+        std::mem::take(&mut self.indptr).into_pyarray(py)
+    }
+}
+
+/// The predictions of all documents.
+#[derive(Default)]
+struct Answers {
+    labels: Ragged<u32>,
+    scores: Ragged<(u32, f64)>,
+    probabilities: Vec<f64>,
+    confidence: Vec<f64>,
+    reasons: Vec<&'static str>,
+    unknown: Vec<i64>,
+    neighbors: Ragged<(u32, f32)>,
+    by_vectors: Ragged<(u32, f32)>,
+}
+
+impl Answers {
+    fn push(&mut self, prediction: Prediction, with_neighbors: bool) {
+        self.labels.push(prediction.labels);
+        self.scores.push(prediction.scores.iter().map(|found| (found.label, found.score)));
+        self.probabilities.extend(prediction.probabilities);
+        self.confidence.extend(prediction.confidence);
+        self.reasons.push(prediction.reason.map_or("", |reason| reason.name()));
+        self.unknown.push(i64::try_from(prediction.unknown_terms).unwrap_or(i64::MAX));
+        if with_neighbors {
+            self.neighbors.push(prediction.neighbors.iter().map(|near| (near.row, near.similarity)));
+            let by_vectors = prediction.by_vectors.iter();
+            self.by_vectors.push(by_vectors.map(|near| (near.row, near.similarity)));
+        }
+    }
+
+    fn into_dict(mut self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+        let answers = PyDict::new(py);
+        answers.set_item("labels", (self.labels.indptr(py), self.labels.values.into_pyarray(py)))?;
+        let indptr = self.scores.indptr(py);
+        let (labels, scores): (Vec<u32>, Vec<f64>) = self.scores.values.into_iter().unzip();
+        let calibrated = self.probabilities.len() == scores.len() && !self.confidence.is_empty();
+        answers.set_item("scores", (indptr, labels.into_pyarray(py), scores.into_pyarray(py)))?;
+        if calibrated {
+            answers.set_item("probabilities", self.probabilities.into_pyarray(py))?;
+            answers.set_item("confidence", self.confidence.into_pyarray(py))?;
+        }
+        answers.set_item("reasons", self.reasons)?;
+        answers.set_item("unknown_terms", self.unknown.into_pyarray(py))?;
+        for (name, mut lists) in [("neighbors", self.neighbors), ("by_vectors", self.by_vectors)] {
+            let indptr = lists.indptr(py);
+            let (rows, similarities): (Vec<u32>, Vec<f32>) = lists.values.into_iter().unzip();
+            answers.set_item(name, (indptr, rows.into_pyarray(py), similarities.into_pyarray(py)))?;
+        }
+        Ok(answers)
+    }
+}
+
+/// Neighbors as arrays of `k` columns, where the places without a neighbor hold row -1 and similarity -inf.
+struct Lists {
+    k: usize,
+    rows: Vec<i64>,
+    similarities: Vec<f32>,
+}
+
+impl Lists {
+    fn push(&mut self, neighbors: &[classify::search::Neighbor]) {
+        self.rows.extend(neighbors.iter().map(|near| i64::from(near.row)));
+        self.similarities.extend(neighbors.iter().map(|near| near.similarity));
+        let missing = self.k - neighbors.len();
+        self.rows.extend(std::iter::repeat_n(-1, missing));
+        self.similarities.extend(std::iter::repeat_n(f32::NEG_INFINITY, missing));
+    }
+}
+
+/// The documents of a list as an array of `k` columns.
+pub(crate) fn as_matrix<'py, T: numpy::Element>(
+    py: Python<'py>,
+    values: Vec<T>,
+    k: usize,
+) -> PyResult<Bound<'py, numpy::PyArray2<T>>> {
+    let rows = values.len().checked_div(k).unwrap_or(0);
+    values.into_pyarray(py).reshape([rows, k])
+}
+
+/// Rows of neighbors and their similarities, each documents × k.
+type Matrices<'py> = (Bound<'py, numpy::PyArray2<i64>>, Bound<'py, numpy::PyArray2<f32>>);
+
+#[pymethods]
+impl Model {
+    /// Opens a model file.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, n_jobs=None, device="auto"))]
+    fn open(py: Python<'_>, path: PathBuf, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
+        let device = self::device(device)?;
+        let model = py.detach(|| Trained::open(&path)).map_err(|error| of_model(&error))?;
+        Ok(Self::new(model, n_jobs, device))
+    }
+
+    /// Reads a model from the bytes of its file.
+    #[staticmethod]
+    #[pyo3(signature = (bytes, *, n_jobs=None, device="auto"))]
+    fn from_bytes(py: Python<'_>, bytes: &[u8], n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
+        let device = self::device(device)?;
+        let model = py.detach(|| Trained::from_bytes(bytes)).map_err(|error| of_model(&error))?;
+        Ok(Self::new(model, n_jobs, device))
+    }
+
+    /// Writes the model file: completely or not at all.
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.model.save(&path)).map_err(|error| of_model(&error))
+    }
+
+    /// The bytes of the model file.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| self.model.to_bytes()).map_err(|error| of_model(&error))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The model with other threads and another device.
+    #[pyo3(signature = (*, n_jobs=None, device="auto"))]
+    fn on(&self, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
+        let (searching, weighing) = Default::default();
+        let device = self::device(device)?;
+        Ok(Self { model: Arc::clone(&self.model), jobs: n_jobs, device, searching, weighing })
+    }
+
+    /// The model's settings, as JSON.
+    #[getter]
+    fn settings(&self) -> PyResult<String> {
+        let json = serde_json::to_string(self.model.settings());
+        json.map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    }
+
+    /// What is compared: `text`, `features` or `vectors`.
+    #[getter]
+    fn input(&self) -> &'static str {
+        match self.model.settings().input {
+            classify::model::InputSpec::Text(_) => "text",
+            classify::model::InputSpec::Features(_) => "features",
+            classify::model::InputSpec::Vectors(_) => "vectors",
+        }
+    }
+
+    /// Whether documents can have several labels.
+    #[getter]
+    fn multilabel(&self) -> bool {
+        self.model.settings().decision.is_multi()
+    }
+
+    /// The number of neighbors that vote.
+    #[getter]
+    fn k(&self) -> usize {
+        self.model.settings().k.get()
+    }
+
+    /// The number of training documents.
+    #[getter]
+    fn documents(&self) -> usize {
+        self.model.ids().len()
+    }
+
+    /// The dimension of the dense vectors, if there are any.
+    #[getter]
+    fn dimension(&self) -> Option<usize> {
+        self.model.dense().map(|dense| dense.vectors().dimension())
+    }
+
+    /// The label names, by number.
+    #[getter]
+    fn labels(&self) -> Vec<&str> {
+        self.model.labels().iter().collect()
+    }
+
+    /// The number of training documents with each label.
+    #[getter]
+    fn label_sizes(&self) -> Vec<u32> {
+        self.model.label_sizes().to_vec()
+    }
+
+    /// The terms, by number.
+    #[getter]
+    fn terms(&self) -> Vec<String> {
+        let terms = self.model.vocabulary();
+        let term = |id| terms.term(id).map(str::to_owned);
+        (0..u32::try_from(terms.len()).unwrap_or(u32::MAX)).filter_map(term).collect()
+    }
+
+    /// The number of training documents with each term.
+    #[getter]
+    fn document_frequencies(&self) -> Vec<u32> {
+        self.model.vocabulary().document_frequencies().to_vec()
+    }
+
+    /// The ids of training documents.
+    fn ids(&self, rows: Vec<usize>) -> PyResult<Vec<&str>> {
+        let id = |&row: &usize| self.model.ids().get(row);
+        let ids: Option<Vec<&str>> = rows.iter().map(id).collect();
+        ids.ok_or_else(|| PyValueError::new_err("no such training document"))
+    }
+
+    /// The text of a training document, if the model keeps texts.
+    fn text(&self, row: usize) -> Option<&str> {
+        self.model.texts().and_then(|texts| texts.get(row))
+    }
+
+    /// The labels of a training document.
+    fn document_labels(&self, row: u32) -> PyResult<Vec<u32>> {
+        if row as usize >= self.model.ids().len() {
+            return Err(PyValueError::new_err("no such training document"));
+        }
+        Ok(self.model.document_labels(row).to_vec())
+    }
+
+    /// The engine and where it runs.
+    fn engine(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.searching(py)?.describe.clone())
+    }
+
+    /// Classifies documents.
+    #[pyo3(signature = (input, *, neighbors=false))]
+    fn classify<'py>(
+        &self,
+        py: Python<'py>,
+        input: &Bound<'_, PyAny>,
+        neighbors: bool,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let input = Input::of(input)?;
+        let view = input.view()?;
+        let searching = self.searching(py)?;
+        let classifier = &searching.classifier;
+        let options = classifier.options();
+        let batch = if options.decision.needs_batch() { usize::MAX } else { searching.batch };
+        let answers: Answers = Self::batches(py, view, (classifier, batch), |vectors, stop, answers: &mut Answers| {
+            let mut found = FoundNeighbors::default();
+            let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
+            let _ = searched.map_err(|error| of_classify(&error.into()))?;
+            for prediction in classifier.predict(vectors, &found, &options) {
+                answers.push(prediction, neighbors);
+            }
+            Ok(())
+        })?;
+        answers.into_dict(py)
+    }
+
+    /// The nearest training documents: rows and similarities, each documents × k.
+    #[pyo3(signature = (input, k, *, by_vectors=false))]
+    fn kneighbors<'py>(
+        &self,
+        py: Python<'py>,
+        input: &Bound<'_, PyAny>,
+        k: usize,
+        by_vectors: bool,
+    ) -> PyResult<Matrices<'py>> {
+        let k = NonZeroUsize::new(k).ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
+        let input = Input::of(input)?;
+        let view = input.view()?;
+        let searching = self.searching(py)?;
+        let classifier = &searching.classifier;
+        let options = ClassifyOptions { k, ..classifier.options() };
+        let lists: Option<Lists> = Self::batches(py, view, (classifier, searching.batch), |vectors, stop, lists: &mut Option<Lists>| {
+            let mut found = FoundNeighbors::default();
+            let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
+            let _ = searched.map_err(|error| of_search(&error))?;
+            let k = k.get();
+            let lists = lists.get_or_insert_with(|| Lists { k, rows: Vec::new(), similarities: Vec::new() });
+            let by_vectors = by_vectors || options.dense_share >= 1.0;
+            let found = if by_vectors { &found.vectors } else { &found.terms };
+            found.iter().for_each(|neighbors| lists.push(neighbors));
+            Ok(())
+        })?;
+        let k = k.get();
+        let lists = lists.unwrap_or(Lists { k, rows: Vec::new(), similarities: Vec::new() });
+        Ok((as_matrix(py, lists.rows, k)?, as_matrix(py, lists.similarities, k)?))
+    }
+
+    /// The weighted rows of documents: indptr, indices and data.
+    #[expect(clippy::type_complexity, reason = "three arrays")]
+    fn vectorize<'py>(
+        &self,
+        py: Python<'py>,
+        input: &Bound<'_, PyAny>,
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>)> {
+        let input = Input::of(input)?;
+        let view = input.view()?;
+        let classifier = self.weighing(py)?;
+        let rows: (Ragged<u32>, Vec<f32>) =
+            Self::batches(py, view, (&classifier, 1 << 14), |vectors, stop, (columns, values): &mut (Ragged<u32>, Vec<f32>)| {
+                if stop.is_stopped() {
+                    return Err(PyRuntimeError::new_err("stopped"));
+                }
+                for row in vectors.rows.outer_iterator() {
+                    columns.push(row.indices().iter().copied());
+                    values.extend_from_slice(row.data());
+                }
+                Ok(())
+            })?;
+        let (mut columns, values) = rows;
+        Ok((columns.indptr(py), columns.values.into_pyarray(py), values.into_pyarray(py)))
+    }
+}

@@ -1,0 +1,125 @@
+//! How work is run: without Python's lock, on threads that are shared, ended by Ctrl-C.
+
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use classify::search::Stop;
+use classify::threads::Threads;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+use crate::logging;
+
+/// How often Python is asked for Ctrl-C.
+const ASK: Duration = Duration::from_millis(50);
+
+/// Runs `work` without Python's lock. Ctrl-C stops it, and is then raised.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    stop: &Arc<Stop>,
+    work: impl FnOnce(&Stop) -> T + Send,
+) -> PyResult<T> {
+    let mut interrupt = Ok(());
+    let outcome = py.detach(|| {
+        let (done, is_done) = channel();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let outcome = work(stop);
+                // The receiver waits for it.
+                let _ = done.send(());
+                outcome
+            });
+            while is_done.recv_timeout(ASK) == Err(RecvTimeoutError::Timeout) {
+                if worker.is_finished() {
+                    break;
+                }
+                if interrupt.is_ok() {
+                    interrupt = Python::attach(|py| py.check_signals());
+                    if interrupt.is_err() {
+                        stop.stop();
+                    }
+                }
+            }
+            worker.join()
+        })
+    });
+    logging::flush(py)?;
+    interrupt?;
+    Ok(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+/// Runs short work without Python's lock.
+pub(crate) fn run_short<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&Stop) -> T + Send,
+) -> PyResult<T> {
+    let outcome = py.detach(|| work(&Stop::new()));
+    logging::flush(py)?;
+    Ok(outcome)
+}
+
+/// Threads by the process that started them and their number.
+static POOLS: Mutex<Vec<(u32, usize, Threads)>> = Mutex::new(Vec::new());
+
+/// `jobs` threads, which are started once and used by every call; `None`: as many as the machine has processors.
+///
+/// A process made by `fork` has none of its parent's threads, so it starts its own.
+pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
+    let available = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let count = NonZeroUsize::new(jobs.unwrap_or_else(available)).unwrap_or(NonZeroUsize::MIN);
+    let process = std::process::id();
+    let start = || {
+        Threads::new(count).map_err(|error| {
+            PyOSError::new_err(format!("cannot start {count} threads: {error}; use a smaller n_jobs"))
+        })
+    };
+    // Another thread of the parent may have held the lock when the process was forked.
+    let Ok(mut pools) = POOLS.try_lock() else { return start() };
+    if pools.iter().any(|(owner, ..)| *owner != process) {
+        // The parent's threads are not there to be ended.
+        std::mem::forget(std::mem::take(&mut *pools));
+    }
+    if let Some((.., threads)) = pools.iter().find(|(_, have, _)| *have == count.get()) {
+        return Ok(threads.clone());
+    }
+    let threads = start()?;
+    pools.push((process, count.get(), threads.clone()));
+    Ok(threads)
+}
+
+/// Something with threads in it, made again in a process that was forked.
+#[derive(Debug)]
+pub(crate) struct OfProcess<T> {
+    made: Mutex<Option<(u32, Arc<T>)>>,
+}
+
+impl<T> Default for OfProcess<T> {
+    fn default() -> Self {
+        Self { made: Mutex::new(None) }
+    }
+}
+
+impl<T: Send + Sync> OfProcess<T> {
+    /// The one of this process; `make` makes it, without Python's lock.
+    pub(crate) fn get(
+        &self,
+        py: Python<'_>,
+        make: impl FnOnce() -> PyResult<T> + Send,
+    ) -> PyResult<Arc<T>> {
+        let process = std::process::id();
+        py.detach(|| {
+            let mut made = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match &*made {
+                Some((owner, made)) if *owner == process => return Ok(Arc::clone(made)),
+                // Its threads are not there to be ended.
+                Some((_, of_parent)) => std::mem::forget(Arc::clone(of_parent)),
+                None => {}
+            }
+            let fresh = Arc::new(make()?);
+            *made = Some((process, Arc::clone(&fresh)));
+            Ok(fresh)
+        })
+    }
+}

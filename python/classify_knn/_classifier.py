@@ -270,8 +270,6 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             like = X if kind != "text" else np.empty((rows, 1))
             weights = _check_sample_weight(sample_weight, like, dtype=np.float32, ensure_non_negative=True)
             keep = weights > 0
-            if not keep.any():
-                raise ValueError("sample_weight is 0 for every document")
             if not keep.all():
                 X = [text for text, kept in zip(X, keep, strict=True) if kept] if kind == "text" else X[keep]
                 labels.keep(keep)
@@ -375,9 +373,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         counts = np.diff(indptr)
         if np.all(counts == 1):
             return self.classes_[places]
-        found = np.full(len(counts), None, dtype=object)
-        found[counts > 0] = self.classes_[places[indptr[:-1][counts > 0]]]
-        return found
+        answers_or_none = np.full(len(counts), None, dtype=object)
+        answers_or_none[counts > 0] = self.classes_[places[indptr[:-1][counts > 0]]]
+        return answers_or_none
 
     def _model_of(self, X: Any, **options: Any) -> dict:
         native = self._input(X)
@@ -534,9 +532,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             self.n_features_in_ = self._model.dimension
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state = {**super().__getstate__()}
         if "_model" in state:
-            state = {**state, "_model": state["_model"].to_bytes()}
+            state["_model"] = state["_model"].to_bytes()
         return state
 
     def __setstate__(self, state):

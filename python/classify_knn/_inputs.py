@@ -25,12 +25,15 @@ def as_list(column: Any) -> list | None:
         if column.ndim == 2 and column.shape[1] == 1 and column.dtype.kind in "OUT":
             column = column[:, 0]
         return column.tolist() if column.ndim == 1 else None
-    if getattr(column, "ndim", 1) == 2 or hasattr(column, "column_names"):  # a frame or table
-        shape = getattr(column, "shape", (0, 0))
-        if len(shape) != 2 or shape[1] != 1:
+    shape = getattr(column, "shape", None)
+    if isinstance(shape, tuple) and len(shape) == 2:  # a frame or table
+        if shape[1] != 1:
             return None
-        iloc = getattr(column, "iloc", None)
-        column = iloc[:, 0] if iloc is not None else column[column.columns[0]]
+        if hasattr(column, "iloc"):
+            column = column.iloc[:, 0]
+        else:
+            names = getattr(column, "column_names", None) or column.columns
+            column = column[names[0]]
     for name in ("to_pylist", "to_list", "tolist"):
         convert = getattr(column, name, None)
         if convert is not None:

@@ -33,6 +33,11 @@ class Labels:
         document has one.
     """
 
+    kind: str
+    classes: np.ndarray
+    indptr: np.ndarray | None
+    indices: np.ndarray
+
     def __init__(self, y: Any):
         if y is None:
             raise ValueError("KNNTextClassifier requires y to be passed, but the target y is None")
@@ -61,9 +66,9 @@ class Labels:
         self._of_one(column_or_1d(y))
 
     def _of_one(self, y: np.ndarray) -> None:
-        check_classification_targets(y)
         if y.dtype == object and any(label is None or label != label for label in y):
             raise ValueError("y has a missing label; leave such documents out, or give lists of labels, of which [] is none")
+        check_classification_targets(y)
         self.kind = SINGLE
         self.classes, indices = np.unique(y, return_inverse=True)
         self.indptr, self.indices = None, indices.astype(np.int64).ravel()

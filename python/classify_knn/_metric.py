@@ -48,7 +48,7 @@ class MetricIndex:
     >>> words = MetricIndex(["casa", "cosa", "pez"])
     >>> distances, points = words.query("caso", k=2)
     >>> points.tolist(), distances.tolist()
-    ([0, 1], [1.0, 1.0])
+    ([0, 1], [1.0, 2.0])
     >>> words.query_radius("pes", 1)[1].tolist()
     [2]
     """
@@ -62,15 +62,12 @@ class MetricIndex:
         n_jobs: int | None = None,
         device: str = "cpu",
     ):
-        function = metric if callable(metric) else None
-        if function is not None:
-            kind, native = "objects", _items(points)
-        else:
-            kind, native = _as_points(points)
+        name, function = (None, metric) if callable(metric) else (metric, None)
+        kind, native = ("objects", _items(points)) if function else _as_points(points)
         self._index = _native.MetricIndex(
             native,
             kind,
-            metric=None if function else metric,
+            metric=name,
             function=function,
             index=index,
             n_jobs=n_threads(n_jobs),
@@ -185,21 +182,20 @@ class MetricIndex:
         distances, points : ndarray of shape (n_queries, min(k, n)), or lists of ndarray
             As of :meth:`query` or :meth:`query_radius`.
         """
-        if (k is None) == (radius is None):
-            raise ValueError("either k or radius must be given")
-        queries = self._queries(points)
-        if k is not None:
-            indptr, found, distances = self._index.nearest(queries, _positive(k))
-            shape = (len(indptr) - 1, -1 if len(indptr) > 1 and len(found) else 0)
+        if k is not None and radius is None:
+            indptr, found, distances = self._index.nearest(self._queries(points), _positive(k))
+            shape = (len(indptr) - 1, -1 if len(found) else 0)
             return distances.reshape(shape), found.reshape(shape)
-        indptr, found, distances = self._index.within(queries, float(radius))
+        if radius is None or k is not None:
+            raise ValueError("either k or radius must be given")
+        indptr, found, distances = self._index.within(self._queries(points), float(radius))
         return np.split(distances, indptr[1:-1]), np.split(found, indptr[1:-1])
 
     def _queries(self, points: Any) -> Any:
         if self._index.points == "objects":
             return _items(points)
         if self._index.points == "vectors" and isinstance(points, list) and len(points) == 1:
-            points = np.asarray(points, dtype=np.float32)
+            points = _numbers(points)
         kind, native = _as_points(points)
         if kind != self._index.points:
             raise ValueError(f"the queries are {kind}, the points {self._index.points}")
@@ -224,15 +220,17 @@ def _as_points(points: Any) -> tuple[str, Any]:
     if all(isinstance(item, str) for item in listed):
         return "strings", listed
     if all(_is_set(item) for item in listed):
-        sets = [sorted(item) for item in listed]
-        if any(not isinstance(item, (int, np.integer)) or item < 0 or item > 2**32 - 1 for one in sets for item in one):
+        if any(not isinstance(item, (int, np.integer)) or not 0 <= item < 2**32 for one in listed for item in one):
             raise ValueError("the sets must be of integers from 0 to 2^32 - 1")
-        return "sets", [[int(item) for item in one] for one in sets]
+        return "sets", [sorted(int(item) for item in one) for one in listed]
+    return "vectors", _as_vectors(_numbers(points.to_numpy() if hasattr(points, "to_numpy") else listed))
+
+
+def _numbers(points: Any) -> np.ndarray:
     try:
-        array = np.asarray(listed if not hasattr(points, "to_numpy") else points.to_numpy(), dtype=np.float64)
+        return np.asarray(points, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError("points must be vectors of one length, strings, or sets of integers") from None
-    return "vectors", _as_vectors(array)
 
 
 def _as_vectors(array: np.ndarray) -> np.ndarray:

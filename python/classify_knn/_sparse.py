@@ -99,7 +99,7 @@ class SparseNeighbors(BaseEstimator):
         return self
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state = {**super().__getstate__()}
         state.pop("_rows", None)
         return state
 

@@ -160,7 +160,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
             labels = Labels(y)
             if len(labels) != len(texts):
                 raise ValueError(f"X has {len(texts)} documents, y has {len(labels)}")
-            given = (labels.names(), labels.indptr, labels.indices)
+            given: "_native._Labels" = (labels.names(), labels.indptr, labels.indices)
         else:
             given = ([], np.zeros(len(texts) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
         # No neighbors are searched.
@@ -211,7 +211,7 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         return np.asarray(self._model.terms, dtype=object)
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state = {**super().__getstate__()}
         state.pop("_vocabulary", None)
         if "_model" in state:
             state["_model"] = state["_model"].to_bytes()

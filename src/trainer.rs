@@ -44,8 +44,8 @@ use crate::select::Selection;
 use crate::stages::Stage;
 use crate::tfidf::Weighting;
 use crate::tune::{
-    Counted, FeatureError, Features, Grid, Objective, TrialSetup, Trials, TuningReport,
-    Weighted, tune_features,
+    Counted, FeatureError, Features, Grid, Objective, TrialSetup, Trials, TuningReport, Weighted,
+    tune_features,
 };
 use crate::vote::Vote;
 

@@ -84,9 +84,13 @@ impl<'py> Input<'py> {
             let text = |(row, item): (usize, Bound<'py, PyAny>)| {
                 item.extract::<PyBackedStr>().map_err(|error| {
                     if item.is_instance_of::<pyo3::types::PyString>() {
-                        return PyValueError::new_err(format!("X[{row}]: {}", error.value(item.py())));
+                        return PyValueError::new_err(format!(
+                            "X[{row}]: {}",
+                            error.value(item.py())
+                        ));
                     }
-                    let shown = item.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
+                    let shown =
+                        item.repr().map_or_else(|_| "?".to_owned(), |text| text.to_string());
                     let shown: String = shown.chars().take(60).collect();
                     PyTypeError::new_err(format!("X[{row}] is {shown}, expected a str"))
                 })

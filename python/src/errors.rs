@@ -61,8 +61,14 @@ pub(crate) fn of_classify(error: &ClassifyError) -> PyErr {
 
 /// The command's flags and the parameters that stand for them in Python.
 const NAMES: [(&str, &str); 9] = [
-    ("--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`", "target_error and foreign are learned by tuning: they need tune=True"),
-    ("learned votes are learned by tuning: they need --tune or `classify tune MODEL`", "weights='learned' is learned by tuning: it needs tune=True"),
+    (
+        "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`",
+        "target_error and foreign are learned by tuning: they need tune=True",
+    ),
+    (
+        "learned votes are learned by tuning: they need --tune or `classify tune MODEL`",
+        "weights='learned' is learned by tuning: it needs tune=True",
+    ),
     ("--abstain foreign=…", "foreign"),
     ("--abstain", "target_error or foreign"),
     ("--class-weight", "class_weight"),
@@ -77,9 +83,9 @@ pub(crate) fn of_train(error: &TrainError) -> PyErr {
         TrainError::Corpus(error) => of_corpus(error),
         TrainError::Search(error) => of_search(error),
         error => {
-            let text = NAMES.iter().fold(error.to_string(), |text, (flag, parameter)| {
-                text.replace(flag, parameter)
-            });
+            let text = NAMES
+                .iter()
+                .fold(error.to_string(), |text, (flag, parameter)| text.replace(flag, parameter));
             PyValueError::new_err(text)
         }
     }

@@ -38,8 +38,7 @@ mod _native {
     }
 
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(_module: &Bound<'_, PyModule>) {
         crate::logging::start();
-        Ok(())
     }
 }

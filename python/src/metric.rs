@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use classify::search::Stop;
-use gpu_runtime::{Device, GpuError};
+use gpu_runtime::GpuError;
 use metric_index::error::Error;
 use metric_index::gpu::{GpuSearch, OnGpu};
 use metric_index::index::{AnyIndex, Index, Kind};
@@ -37,7 +37,8 @@ struct Callable {
 impl Metric<Py<PyAny>> for Callable {
     fn distance(&self, a: &Py<PyAny>, b: &Py<PyAny>) -> f32 {
         Python::attach(|py| {
-            let distance = self.function.call1(py, (a, b)).and_then(|found| found.extract::<f64>(py));
+            let distance =
+                self.function.call1(py, (a, b)).and_then(|found| found.extract::<f64>(py));
             match distance {
                 #[expect(clippy::cast_possible_truncation, reason = "distances are f32")]
                 Ok(distance) => distance as f32,
@@ -107,15 +108,11 @@ fn threads(jobs: Option<usize>) -> NonZero<usize> {
 }
 
 /// The kind of index by name; `auto`: the fastest of those tried on a sample.
-fn kind_of<S: Points, M: Metric<S::Point>>(
-    name: &str,
-    points: &S,
-    metric: &M,
-) -> PyResult<Kind> {
+fn kind_of<S: Points, M: Metric<S::Point>>(name: &str, points: &S, metric: &M) -> PyResult<Kind> {
     if name != "auto" {
-        return name.parse::<Kind>().map_err(|error| {
-            of_parameter("index", &format!("{name:?}"), &error.to_string())
-        });
+        return name
+            .parse::<Kind>()
+            .map_err(|error| of_parameter("index", &format!("{name:?}"), &error.to_string()));
     }
     if points.len() < SMALL {
         return Ok(Kind::BruteForce);
@@ -169,9 +166,9 @@ fn strings(list: &Bound<'_, PyAny>) -> PyResult<Strings> {
     let list = list.cast::<PyList>().map_err(|_| PyTypeError::new_err("expected a list of str"))?;
     let mut texts = Vec::with_capacity(list.len());
     for (place, item) in list.iter().enumerate() {
-        let text: pyo3::pybacked::PyBackedStr = item.extract().map_err(|_| {
-            PyTypeError::new_err(format!("point {place} is not a str"))
-        })?;
+        let text: pyo3::pybacked::PyBackedStr = item
+            .extract()
+            .map_err(|_| PyTypeError::new_err(format!("point {place} is not a str")))?;
         texts.push(text);
     }
     Ok(texts.iter().map(|text| &**text).collect())
@@ -227,14 +224,24 @@ fn in_chunks<P: Chunk>(queries: &P, stop: &Stop, ask: impl Fn(&P) -> Answers) ->
     Some(answers)
 }
 
-fn ask<I: Index>(index: &I, queries: &I::Points, question: Question, jobs: NonZero<usize>) -> Answers {
+fn ask<I: Index>(
+    index: &I,
+    queries: &I::Points,
+    question: Question,
+    jobs: NonZero<usize>,
+) -> Answers {
     match question {
         Question::Within(radius) => index.within_many(queries, radius, jobs),
         Question::Nearest(k) => index.nearest_many(queries, k, jobs),
     }
 }
 
-fn on_gpus<I: Index + Send>(search: &GpuSearch<I>, queries: &I::Points, question: Question, jobs: NonZero<usize>) -> Answers
+fn on_gpus<I: Index + Send>(
+    search: &GpuSearch<I>,
+    queries: &I::Points,
+    question: Question,
+    jobs: NonZero<usize>,
+) -> Answers
 where
     <I::Points as Points>::Point: OnGpu,
 {
@@ -264,14 +271,18 @@ impl MetricIndex {
                     )));
                 }
                 run(py, &Arc::default(), |stop| match gpus {
-                    Some(OnGpus::Vectors(search)) => Some(on_gpus(search, &queries, question, jobs)),
+                    Some(OnGpus::Vectors(search)) => {
+                        Some(on_gpus(search, &queries, question, jobs))
+                    }
                     _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
                 })?
             }
             (Built::Strings(index), gpus) => {
                 let queries = strings(queries)?;
                 run(py, &Arc::default(), |stop| match gpus {
-                    Some(OnGpus::Strings(search)) => Some(on_gpus(search, &queries, question, jobs)),
+                    Some(OnGpus::Strings(search)) => {
+                        Some(on_gpus(search, &queries, question, jobs))
+                    }
                     _ => in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs)),
                 })?
             }
@@ -293,7 +304,8 @@ impl MetricIndex {
         let mut indptr = vec![0i64];
         let (mut points, mut distances) = (Vec::new(), Vec::new());
         for (query, answer) in answers.into_iter().enumerate() {
-            let answer = answer.map_err(|error| PyValueError::new_err(format!("query {query}: {error}")))?;
+            let answer =
+                answer.map_err(|error| PyValueError::new_err(format!("query {query}: {error}")))?;
             points.extend(answer.iter().map(|near| i64::from(near.point)));
             distances.extend(answer.iter().map(|near| near.distance));
             indptr.push(i64::try_from(points.len()).unwrap_or(i64::MAX));
@@ -307,22 +319,24 @@ impl MetricIndex {
     }
 
     fn on(self, device: &str) -> PyResult<Self> {
-        let devices = devices(device)?;
+        let devices = crate::options::device(device)?.gpus().map_err(|error| of_gpu(&error))?;
         if devices.is_empty() {
             return Ok(self);
         }
         let gpus = match &self.built {
-            Built::Vectors(index) => {
-                GpuSearch::new(&devices, Arc::clone(index)).map(|search| search.map(OnGpus::Vectors))
-            }
-            Built::Strings(index) => {
-                GpuSearch::new(&devices, Arc::clone(index)).map(|search| search.map(OnGpus::Strings))
-            }
+            Built::Vectors(index) => GpuSearch::new(&devices, Arc::clone(index))
+                .map(|search| search.map(OnGpus::Vectors)),
+            Built::Strings(index) => GpuSearch::new(&devices, Arc::clone(index))
+                .map(|search| search.map(OnGpus::Strings)),
             _ => Ok(None),
         };
         let gpus = gpus.map_err(|error| of_gpu(&error))?;
         if gpus.is_none() && device != "auto" {
-            return Err(of_parameter("device", &format!("{device:?}"), "GPUs do not search such points or distances"));
+            return Err(of_parameter(
+                "device",
+                &format!("{device:?}"),
+                "GPUs do not search such points or distances",
+            ));
         }
         Ok(Self { gpus, ..self })
     }
@@ -332,33 +346,6 @@ fn raised(error: &Mutex<Option<PyErr>>) -> PyResult<()> {
     match error.lock().ok().and_then(|mut error| error.take()) {
         Some(error) => Err(error),
         None => Ok(()),
-    }
-}
-
-fn devices(name: &str) -> PyResult<Vec<Device>> {
-    let one = |device: Result<Device, GpuError>| {
-        let device = device.and_then(|device| device.info().check().map(|()| device));
-        Ok(vec![device.map_err(|error| of_gpu(&error))?])
-    };
-    match name {
-        "cpu" => Ok(Vec::new()),
-        "auto" => Ok(one(Device::open_best()).unwrap_or_default()),
-        "cuda" => one(Device::open_best()),
-        "cuda:all" => {
-            let found = gpu_runtime::devices().map_err(|error| of_gpu(&error))?;
-            let open = |info: &gpu_runtime::DeviceInfo| {
-                info.check().and_then(|()| Device::open(info.ordinal)).ok()
-            };
-            let all: Vec<Device> = found.iter().filter_map(open).collect();
-            if all.is_empty() { Err(of_gpu(&GpuError::NoDevice)) } else { Ok(all) }
-        }
-        _ => match name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
-            Some(ordinal) => one(Device::open(ordinal)),
-            None => {
-                let what = "expected auto, cpu, cuda, cuda:N or cuda:all";
-                Err(of_parameter("device", &format!("{name:?}"), what))
-            }
-        },
     }
 }
 
@@ -393,7 +380,8 @@ impl MetricIndex {
                 (Built::Objects(Box::new(index)), kind)
             }
             ("vectors", None) => {
-                let (points, metric) = (vectors(points)?, vector_metric(metric.unwrap_or("euclidean"))?);
+                let (points, metric) =
+                    (vectors(points)?, vector_metric(metric.unwrap_or("euclidean"))?);
                 let (index, kind) = run(py, &Arc::default(), |_| built(index, points, metric))??;
                 (Built::Vectors(Arc::new(index)), kind)
             }
@@ -424,11 +412,17 @@ impl MetricIndex {
             let opened = match found.points.as_str() {
                 "strings" => open(&path, Edit).map(|index| Built::Strings(Arc::new(index))),
                 "vectors of F32" => {
-                    let metric = vector_metric(if metric.is_empty() { "euclidean" } else { &metric })?;
+                    let metric =
+                        vector_metric(if metric.is_empty() { "euclidean" } else { &metric })?;
                     open(&path, metric).map(|index| Built::Vectors(Arc::new(index)))
                 }
                 "sets" => open(&path, Jaccard).map(|index| Built::Sets(Arc::new(index))),
-                points => return Err(ModelError::new_err(format!("{}: an index of {points}", path.display()))),
+                points => {
+                    return Err(ModelError::new_err(format!(
+                        "{}: an index of {points}",
+                        path.display()
+                    )));
+                }
             };
             opened.map_err(|error| of_store(&error))
         })?;
@@ -449,7 +443,12 @@ impl MetricIndex {
     }
 
     /// The nearest points of each query.
-    fn nearest<'py>(&self, py: Python<'py>, queries: &Bound<'_, PyAny>, k: usize) -> PyResult<Arrays<'py>> {
+    fn nearest<'py>(
+        &self,
+        py: Python<'py>,
+        queries: &Bound<'_, PyAny>,
+        k: usize,
+    ) -> PyResult<Arrays<'py>> {
         if k == 0 {
             return Err(PyValueError::new_err("k must be at least 1"));
         }
@@ -457,7 +456,12 @@ impl MetricIndex {
     }
 
     /// All points within a radius of each query.
-    fn within<'py>(&self, py: Python<'py>, queries: &Bound<'_, PyAny>, radius: f32) -> PyResult<Arrays<'py>> {
+    fn within<'py>(
+        &self,
+        py: Python<'py>,
+        queries: &Bound<'_, PyAny>,
+        radius: f32,
+    ) -> PyResult<Arrays<'py>> {
         self.answer(py, queries, Question::Within(radius))
     }
 

@@ -30,7 +30,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// A trained model and what searches it.
 #[pyclass(frozen, module = "classify_knn._native")]
 pub(crate) struct Model {
-    model: Arc<Trained>,
+    trained: Arc<Trained>,
     jobs: Option<usize>,
     device: DeviceChoice,
     /// With its index.
@@ -61,7 +61,9 @@ impl Labels<'_> {
                 indptr.len() == rows + 1
                     && indptr.first() == Some(&0)
                     && indptr.windows(2).all(|pair| pair[0] <= pair[1])
-                    && indptr.last().is_some_and(|&end| usize::try_from(end) == Ok(self.indices.len()))
+                    && indptr
+                        .last()
+                        .is_some_and(|&end| usize::try_from(end) == Ok(self.indices.len()))
             }
         };
         if counted && self.indices.iter().all(legal) {
@@ -154,7 +156,9 @@ pub(crate) fn train(
         || !counted(ids.as_ref().map(Vec::len))
         || !counted(groups.as_ref().map(Vec::len))
     {
-        return Err(PyValueError::new_err("weights, ids and groups must be as many as the documents"));
+        return Err(PyValueError::new_err(
+            "weights, ids and groups must be as many as the documents",
+        ));
     }
     let options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
     let threads = threads(n_jobs)?;
@@ -215,19 +219,22 @@ fn train_with(
 impl Model {
     fn new(model: Trained, jobs: Option<usize>, device: DeviceChoice) -> Self {
         let (searching, weighing) = Default::default();
-        Self { model: Arc::new(model), jobs, device, searching, weighing }
+        Self { trained: Arc::new(model), jobs, device, searching, weighing }
     }
 
     fn searching(&self, py: Python<'_>) -> PyResult<Arc<Searching>> {
         self.searching.get(py, || {
             let threads = threads(self.jobs)?;
-            let engines =
-                self.device.open(None, &threads).map_err(|error| of_device(&error))?;
-            let share = self.model.settings().dense_share;
-            let searchers = Searchers::of(&self.model, share, &engines);
+            let engines = self.device.open(None, &threads).map_err(|error| of_device(&error))?;
+            let share = self.trained.settings().dense_share;
+            let searchers = Searchers::of(&self.trained, share, &engines);
             let searchers = searchers.map_err(|error| of_search(&error))?;
             Ok(Searching {
-                classifier: Classifier::with_searchers(Arc::clone(&self.model), searchers, &threads),
+                classifier: Classifier::with_searchers(
+                    Arc::clone(&self.trained),
+                    searchers,
+                    &threads,
+                ),
                 batch: engines.batch(),
                 describe: engines.describe(),
             })
@@ -238,7 +245,7 @@ impl Model {
         self.weighing.get(py, || {
             let threads = threads(self.jobs)?;
             let searchers = Searchers::default();
-            Ok(Classifier::with_searchers(Arc::clone(&self.model), searchers, &threads))
+            Ok(Classifier::with_searchers(Arc::clone(&self.trained), searchers, &threads))
         })
     }
 
@@ -314,7 +321,8 @@ impl Answers {
         self.reasons.push(prediction.reason.map_or("", |reason| reason.name()));
         self.unknown.push(i64::try_from(prediction.unknown_terms).unwrap_or(i64::MAX));
         if with_neighbors {
-            self.neighbors.push(prediction.neighbors.iter().map(|near| (near.row, near.similarity)));
+            self.neighbors
+                .push(prediction.neighbors.iter().map(|near| (near.row, near.similarity)));
             let by_vectors = prediction.by_vectors.iter();
             self.by_vectors.push(by_vectors.map(|near| (near.row, near.similarity)));
         }
@@ -322,7 +330,8 @@ impl Answers {
 
     fn into_dict(mut self, py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         let answers = PyDict::new(py);
-        answers.set_item("labels", (self.labels.indptr(py), self.labels.values.into_pyarray(py)))?;
+        answers
+            .set_item("labels", (self.labels.indptr(py), self.labels.values.into_pyarray(py)))?;
         let indptr = self.scores.indptr(py);
         let (labels, scores): (Vec<u32>, Vec<f64>) = self.scores.values.into_iter().unzip();
         let calibrated = self.probabilities.len() == scores.len() && !self.confidence.is_empty();
@@ -336,7 +345,8 @@ impl Answers {
         for (name, mut lists) in [("neighbors", self.neighbors), ("by_vectors", self.by_vectors)] {
             let indptr = lists.indptr(py);
             let (rows, similarities): (Vec<u32>, Vec<f32>) = lists.values.into_iter().unzip();
-            answers.set_item(name, (indptr, rows.into_pyarray(py), similarities.into_pyarray(py)))?;
+            answers
+                .set_item(name, (indptr, rows.into_pyarray(py), similarities.into_pyarray(py)))?;
         }
         Ok(answers)
     }
@@ -360,11 +370,11 @@ impl Lists {
 }
 
 /// The documents of a list as an array of `k` columns.
-pub(crate) fn as_matrix<'py, T: numpy::Element>(
-    py: Python<'py>,
+pub(crate) fn as_matrix<T: numpy::Element>(
+    py: Python<'_>,
     values: Vec<T>,
     k: usize,
-) -> PyResult<Bound<'py, numpy::PyArray2<T>>> {
+) -> PyResult<Bound<'_, numpy::PyArray2<T>>> {
     let rows = values.len().checked_div(k).unwrap_or(0);
     values.into_pyarray(py).reshape([rows, k])
 }
@@ -386,7 +396,12 @@ impl Model {
     /// Reads a model from the bytes of its file.
     #[staticmethod]
     #[pyo3(signature = (bytes, *, n_jobs=None, device="auto"))]
-    fn from_bytes(py: Python<'_>, bytes: &[u8], n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
+    fn from_bytes(
+        py: Python<'_>,
+        bytes: &[u8],
+        n_jobs: Option<usize>,
+        device: &str,
+    ) -> PyResult<Self> {
         let device = self::device(device)?;
         let model = py.detach(|| Trained::from_bytes(bytes)).map_err(|error| of_model(&error))?;
         Ok(Self::new(model, n_jobs, device))
@@ -394,12 +409,12 @@ impl Model {
 
     /// Writes the model file: completely or not at all.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.model.save(&path)).map_err(|error| of_model(&error))
+        py.detach(|| self.trained.save(&path)).map_err(|error| of_model(&error))
     }
 
     /// The bytes of the model file.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| self.model.to_bytes()).map_err(|error| of_model(&error))?;
+        let bytes = py.detach(|| self.trained.to_bytes()).map_err(|error| of_model(&error))?;
         Ok(PyBytes::new(py, &bytes))
     }
 
@@ -408,20 +423,20 @@ impl Model {
     fn on(&self, n_jobs: Option<usize>, device: &str) -> PyResult<Self> {
         let (searching, weighing) = Default::default();
         let device = self::device(device)?;
-        Ok(Self { model: Arc::clone(&self.model), jobs: n_jobs, device, searching, weighing })
+        Ok(Self { trained: Arc::clone(&self.trained), jobs: n_jobs, device, searching, weighing })
     }
 
     /// The model's settings, as JSON.
     #[getter]
     fn settings(&self) -> PyResult<String> {
-        let json = serde_json::to_string(self.model.settings());
+        let json = serde_json::to_string(self.trained.settings());
         json.map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }
 
     /// What is compared: `text`, `features` or `vectors`.
     #[getter]
     fn input(&self) -> &'static str {
-        match self.model.settings().input {
+        match self.trained.settings().input {
             classify::model::InputSpec::Text(_) => "text",
             classify::model::InputSpec::Features(_) => "features",
             classify::model::InputSpec::Vectors(_) => "vectors",
@@ -431,43 +446,43 @@ impl Model {
     /// Whether documents can have several labels.
     #[getter]
     fn multilabel(&self) -> bool {
-        self.model.settings().decision.is_multi()
+        self.trained.settings().decision.is_multi()
     }
 
     /// The number of neighbors that vote.
     #[getter]
     fn k(&self) -> usize {
-        self.model.settings().k.get()
+        self.trained.settings().k.get()
     }
 
     /// The number of training documents.
     #[getter]
     fn documents(&self) -> usize {
-        self.model.ids().len()
+        self.trained.ids().len()
     }
 
     /// The dimension of the dense vectors, if there are any.
     #[getter]
     fn dimension(&self) -> Option<usize> {
-        self.model.dense().map(|dense| dense.vectors().dimension())
+        self.trained.dense().map(|dense| dense.vectors().dimension())
     }
 
     /// The label names, by number.
     #[getter]
     fn labels(&self) -> Vec<&str> {
-        self.model.labels().iter().collect()
+        self.trained.labels().iter().collect()
     }
 
     /// The number of training documents with each label.
     #[getter]
     fn label_sizes(&self) -> Vec<u32> {
-        self.model.label_sizes().to_vec()
+        self.trained.label_sizes().to_vec()
     }
 
     /// The terms, by number.
     #[getter]
     fn terms(&self) -> Vec<String> {
-        let terms = self.model.vocabulary();
+        let terms = self.trained.vocabulary();
         let term = |id| terms.term(id).map(str::to_owned);
         (0..u32::try_from(terms.len()).unwrap_or(u32::MAX)).filter_map(term).collect()
     }
@@ -475,27 +490,27 @@ impl Model {
     /// The number of training documents with each term.
     #[getter]
     fn document_frequencies(&self) -> Vec<u32> {
-        self.model.vocabulary().document_frequencies().to_vec()
+        self.trained.vocabulary().document_frequencies().to_vec()
     }
 
     /// The ids of training documents.
     fn ids(&self, rows: Vec<usize>) -> PyResult<Vec<&str>> {
-        let id = |&row: &usize| self.model.ids().get(row);
+        let id = |&row: &usize| self.trained.ids().get(row);
         let ids: Option<Vec<&str>> = rows.iter().map(id).collect();
         ids.ok_or_else(|| PyValueError::new_err("no such training document"))
     }
 
     /// The text of a training document, if the model keeps texts.
     fn text(&self, row: usize) -> Option<&str> {
-        self.model.texts().and_then(|texts| texts.get(row))
+        self.trained.texts().and_then(|texts| texts.get(row))
     }
 
     /// The labels of a training document.
     fn document_labels(&self, row: u32) -> PyResult<Vec<u32>> {
-        if row as usize >= self.model.ids().len() {
+        if row as usize >= self.trained.ids().len() {
             return Err(PyValueError::new_err("no such training document"));
         }
-        Ok(self.model.document_labels(row).to_vec())
+        Ok(self.trained.document_labels(row).to_vec())
     }
 
     /// The engine and where it runs.
@@ -517,15 +532,20 @@ impl Model {
         let classifier = &searching.classifier;
         let options = classifier.options();
         let batch = if options.decision.needs_batch() { usize::MAX } else { searching.batch };
-        let answers: Answers = Self::batches(py, view, (classifier, batch), |vectors, stop, answers: &mut Answers| {
-            let mut found = FoundNeighbors::default();
-            let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
-            let _ = searched.map_err(|error| of_classify(&error.into()))?;
-            for prediction in classifier.predict(vectors, &found, &options) {
-                answers.push(prediction, neighbors);
-            }
-            Ok(())
-        })?;
+        let answers: Answers = Self::batches(
+            py,
+            view,
+            (classifier, batch),
+            |vectors, stop, answers: &mut Answers| {
+                let mut found = FoundNeighbors::default();
+                let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
+                let _ = searched.map_err(|error| of_classify(&error.into()))?;
+                for prediction in classifier.predict(vectors, &found, &options) {
+                    answers.push(prediction, neighbors);
+                }
+                Ok(())
+            },
+        )?;
         answers.into_dict(py)
     }
 
@@ -538,23 +558,33 @@ impl Model {
         k: usize,
         by_vectors: bool,
     ) -> PyResult<Matrices<'py>> {
-        let k = NonZeroUsize::new(k).ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
+        let k = NonZeroUsize::new(k)
+            .ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
         let input = Input::of(input)?;
         let view = input.view()?;
         let searching = self.searching(py)?;
         let classifier = &searching.classifier;
         let options = ClassifyOptions { k, ..classifier.options() };
-        let lists: Option<Lists> = Self::batches(py, view, (classifier, searching.batch), |vectors, stop, lists: &mut Option<Lists>| {
-            let mut found = FoundNeighbors::default();
-            let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
-            let _ = searched.map_err(|error| of_search(&error))?;
-            let k = k.get();
-            let lists = lists.get_or_insert_with(|| Lists { k, rows: Vec::new(), similarities: Vec::new() });
-            let by_vectors = by_vectors || options.dense_share >= 1.0;
-            let found = if by_vectors { &found.vectors } else { &found.terms };
-            found.iter().for_each(|neighbors| lists.push(neighbors));
-            Ok(())
-        })?;
+        let lists: Option<Lists> = Self::batches(
+            py,
+            view,
+            (classifier, searching.batch),
+            |vectors, stop, lists: &mut Option<Lists>| {
+                let mut found = FoundNeighbors::default();
+                let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
+                let _ = searched.map_err(|error| of_search(&error))?;
+                let k = k.get();
+                let lists = lists.get_or_insert_with(|| Lists {
+                    k,
+                    rows: Vec::new(),
+                    similarities: Vec::new(),
+                });
+                let by_vectors = by_vectors || options.dense_share >= 1.0;
+                let found = if by_vectors { &found.vectors } else { &found.terms };
+                found.iter().for_each(|neighbors| lists.push(neighbors));
+                Ok(())
+            },
+        )?;
         let k = k.get();
         let lists = lists.unwrap_or(Lists { k, rows: Vec::new(), similarities: Vec::new() });
         Ok((as_matrix(py, lists.rows, k)?, as_matrix(py, lists.similarities, k)?))
@@ -566,12 +596,16 @@ impl Model {
         &self,
         py: Python<'py>,
         input: &Bound<'_, PyAny>,
-    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>)> {
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>)>
+    {
         let input = Input::of(input)?;
         let view = input.view()?;
         let classifier = self.weighing(py)?;
-        let rows: (Ragged<u32>, Vec<f32>) =
-            Self::batches(py, view, (&classifier, 1 << 14), |vectors, stop, (columns, values): &mut (Ragged<u32>, Vec<f32>)| {
+        let rows: (Ragged<u32>, Vec<f32>) = Self::batches(
+            py,
+            view,
+            (&classifier, 1 << 14),
+            |vectors, stop, (columns, values): &mut (Ragged<u32>, Vec<f32>)| {
                 if stop.is_stopped() {
                     return Err(PyRuntimeError::new_err("stopped"));
                 }
@@ -580,7 +614,8 @@ impl Model {
                     values.extend_from_slice(row.data());
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         let (mut columns, values) = rows;
         Ok((columns.indptr(py), columns.values.into_pyarray(py), values.into_pyarray(py)))
     }

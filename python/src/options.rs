@@ -94,7 +94,8 @@ impl<'py> Parameters<'_, 'py> {
 
     /// A number of documents (`int`), or a share of them (`float`), as scikit-learn has it.
     fn df_limit(&self, name: &str) -> PyResult<Option<DfLimit>> {
-        let expected = "expected a number of documents (int) or a share of them from 0.0 to 1.0 (float)";
+        let expected =
+            "expected a number of documents (int) or a share of them from 0.0 to 1.0 (float)";
         let Some(value) = self.given(name)? else { return Ok(None) };
         if let Ok(count) = value.extract::<u32>() {
             return Ok(Some(DfLimit::Count(count)));
@@ -122,7 +123,9 @@ impl<'py> Parameters<'_, 'py> {
             })?;
             return Ok(words.iter().map(|&word| word.to_owned()).collect());
         }
-        value.extract().map_err(|_| self.wrong(name, "expected an ISO 639-1 code or a list of words"))
+        value
+            .extract()
+            .map_err(|_| self.wrong(name, "expected an ISO 639-1 code or a list of words"))
     }
 
     fn analyzer(&self, sklearn: bool) -> PyResult<AnalyzerSpec> {
@@ -134,10 +137,16 @@ impl<'py> Parameters<'_, 'py> {
             case: self.named("case")?.unwrap_or(default.case),
             normalization: self.named("normalization")?.unwrap_or(default.normalization),
             fold_accents: self.truth("strip_accents")?.unwrap_or(false),
-            min_length: self.value("min_length", "expected an integer")?.unwrap_or(default.min_length),
+            min_length: self
+                .value("min_length", "expected an integer")?
+                .unwrap_or(default.min_length),
             stop_words: self.stop_words()?,
             stemmer: self.parsed("stemmer")?,
-            word_ngrams: if char_ngrams.is_some() { word_ngrams } else { word_ngrams.or(default.word_ngrams) },
+            word_ngrams: if char_ngrams.is_some() {
+                word_ngrams
+            } else {
+                word_ngrams.or(default.word_ngrams)
+            },
             char_ngrams,
             char_scope: self.named("char_scope")?.unwrap_or_default(),
         })
@@ -191,13 +200,16 @@ impl<'py> Parameters<'_, 'py> {
             None if text == "tfidf" || text == "counts" => (Some(&*text), None),
             None => (None, Some(&*text)),
         };
-        let expected = format!("expected 'tfidf', 'counts', 'lsa:N' (N up to {MOST_DIMENSIONS}) or 'tfidf+lsa:N'");
+        let expected = format!(
+            "expected 'tfidf', 'counts', 'lsa:N' (N up to {MOST_DIMENSIONS}) or 'tfidf+lsa:N'"
+        );
         if terms.is_some_and(|terms| terms != "tfidf" && terms != "counts") {
             return Err(self.wrong(name, &expected));
         }
         let lsa = |dense: &str| {
             let dimensions = dense.strip_prefix("lsa:").and_then(|number| number.parse().ok());
-            let dimensions = dimensions.filter(|dimensions| (1..=MOST_DIMENSIONS).contains(dimensions));
+            let dimensions =
+                dimensions.filter(|dimensions| (1..=MOST_DIMENSIONS).contains(dimensions));
             let dimensions = dimensions.ok_or_else(|| self.wrong(name, &expected))?;
             let source = DenseSource::Lsa { dimensions, seed: 0 };
             Ok::<_, PyErr>(DenseOptions { source, metric, with_terms: terms.is_some() })
@@ -229,10 +241,15 @@ impl<'py> Parameters<'_, 'py> {
         };
         let near_duplicates = match self.given("near_duplicates")? {
             None => NearDuplicateLimit::Found,
-            Some(value) if value.extract::<bool>().is_ok_and(|find| !find) => NearDuplicateLimit::Off,
+            Some(value) if value.extract::<bool>().is_ok_and(|find| !find) => {
+                NearDuplicateLimit::Off
+            }
             Some(value) => match value.extract::<f32>() {
                 Ok(limit) if (0.0..=1.0).contains(&limit) => NearDuplicateLimit::Above(limit),
-                _ => return Err(self.wrong("near_duplicates", "expected None, False or a cosine from 0 to 1")),
+                _ => {
+                    return Err(self
+                        .wrong("near_duplicates", "expected None, False or a cosine from 0 to 1"));
+                }
             },
         };
         let says = |name: &str| Ok::<_, PyErr>(self.given(name)?.is_some());
@@ -259,12 +276,14 @@ impl<'py> Parameters<'_, 'py> {
             if pairs.iter().any(|(child, parent)| bad(child) || bad(parent)) {
                 return Err(self.wrong("hierarchy", "a label has a tab or a line end in it"));
             }
-            let lines: Vec<String> = pairs.iter().map(|(child, parent)| format!("{child}\t{parent}")).collect();
-            return Hierarchy::parse("hierarchy", &lines.join("\n")).map_err(|error| of_corpus(&error));
+            let lines: Vec<String> =
+                pairs.iter().map(|(child, parent)| format!("{child}\t{parent}")).collect();
+            return Hierarchy::parse("hierarchy", &lines.join("\n"))
+                .map_err(|error| of_corpus(&error));
         }
-        let path: PathBuf = value
-            .extract()
-            .map_err(|_| self.wrong("hierarchy", "expected a path or a list of pairs (child, parent)"))?;
+        let path: PathBuf = value.extract().map_err(|_| {
+            self.wrong("hierarchy", "expected a path or a list of pairs (child, parent)")
+        })?;
         Hierarchy::read(&path).map_err(|error| of_corpus(&error))
     }
 

@@ -16,6 +16,7 @@ use crate::logging;
 const ASK: Duration = Duration::from_millis(50);
 
 /// Runs `work` without Python's lock. Ctrl-C stops it, and is then raised.
+#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is of one lifetime")]
 pub(crate) fn run<T: Send>(
     py: Python<'_>,
     stop: &Arc<Stop>,
@@ -72,7 +73,9 @@ pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
     let process = std::process::id();
     let start = || {
         Threads::new(count).map_err(|error| {
-            PyOSError::new_err(format!("cannot start {count} threads: {error}; use a smaller n_jobs"))
+            PyOSError::new_err(format!(
+                "cannot start {count} threads: {error}; use a smaller n_jobs"
+            ))
         })
     };
     // Another thread of the parent may have held the lock when the process was forked.
@@ -92,12 +95,12 @@ pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
 /// Something with threads in it, made again in a process that was forked.
 #[derive(Debug)]
 pub(crate) struct OfProcess<T> {
-    made: Mutex<Option<(u32, Arc<T>)>>,
+    kept: Mutex<Option<(u32, Arc<T>)>>,
 }
 
 impl<T> Default for OfProcess<T> {
     fn default() -> Self {
-        Self { made: Mutex::new(None) }
+        Self { kept: Mutex::new(None) }
     }
 }
 
@@ -110,15 +113,15 @@ impl<T: Send + Sync> OfProcess<T> {
     ) -> PyResult<Arc<T>> {
         let process = std::process::id();
         py.detach(|| {
-            let mut made = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            match &*made {
-                Some((owner, made)) if *owner == process => return Ok(Arc::clone(made)),
+            let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            match &*kept {
+                Some((owner, own)) if *owner == process => return Ok(Arc::clone(own)),
                 // Its threads are not there to be ended.
                 Some((_, of_parent)) => std::mem::forget(Arc::clone(of_parent)),
                 None => {}
             }
             let fresh = Arc::new(make()?);
-            *made = Some((process, Arc::clone(&fresh)));
+            *kept = Some((process, Arc::clone(&fresh)));
             Ok(fresh)
         })
     }

@@ -5,9 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use classify::matrix::{Csr, csr};
-use classify::search::{
-    DeviceChoice, Neighbor, NeighborLists, Request, Search, Stop,
-};
+use classify::search::{DeviceChoice, Neighbor, NeighborLists, Request, Search, Stop};
 use classify::threads::Threads;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
@@ -195,7 +193,9 @@ impl SparseRows {
                     columns.extend(by_row.iter().map(|near| near.row));
                     similarities.extend(by_row.iter().map(|near| near.similarity));
                 }
-                indptr.push(indptr[indptr.len() - 1] + i64::try_from(columns.len() - start).unwrap_or(0));
+                indptr.push(
+                    indptr[indptr.len() - 1] + i64::try_from(columns.len() - start).unwrap_or(0),
+                );
             },
         )?;
         let (indptr, columns, similarities) = found;

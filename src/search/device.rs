@@ -81,48 +81,62 @@ pub enum DeviceError {
 }
 
 impl DeviceChoice {
-    /// Opens the device. `engine`: the engine, or `None` for the best one. A GPU that `auto` or `cuda:all` leaves out because
-    /// it does not work is told in a `tracing` warning.
+    /// Opens the GPUs; none for the CPU. A GPU that `auto` or `cuda:all` leaves out because it does not work is told in a
+    /// `tracing` warning.
     ///
     /// # Errors
-    /// If the engine does not run on this device, or a GPU that was asked for cannot be used.
+    /// If a GPU that was asked for cannot be used.
+    pub fn gpus(self) -> Result<Vec<Device>, GpuError> {
+        let usable = |device: Device| device.info().check().map(|()| vec![device]);
+        match self {
+            Self::Cpu => Ok(Vec::new()),
+            Self::AnyGpu => Device::open_best().and_then(usable),
+            Self::Gpu(ordinal) => Device::open(ordinal).and_then(usable),
+            Self::AllGpus => all_gpus(),
+            Self::Auto => match Device::open_best().and_then(usable) {
+                Err(GpuError::NoDriver | GpuError::NoDevice | GpuError::StaticBuild) => {
+                    Ok(Vec::new())
+                }
+                Err(error) => {
+                    tracing::warn!("{error}; searching on the CPU");
+                    Ok(Vec::new())
+                }
+                opened => opened,
+            },
+        }
+    }
+
+    /// Opens the device for searching documents. `engine`: the engine, or `None` for the best one.
+    ///
+    /// # Errors
+    /// If the engine does not run on this device, or as [`gpus`](Self::gpus).
     pub fn open(
         self,
         engine: Option<EngineKind>,
         threads: &Threads,
     ) -> Result<Engines, DeviceError> {
-        let on_cpu = || match engine {
-            Some(EngineKind::Exhaustive) => Engines::exhaustive(threads),
-            _ => Engines::cpu(threads),
-        };
         let conflict = |engine, place| Err(DeviceError::Conflict { engine, place, device: self });
-        let kind = match engine {
-            Some(EngineKind::Cuda(kind)) => kind,
-            _ => CudaEngine::Fused,
-        };
         let device = match (self, engine) {
             (Self::Cpu, Some(engine)) if engine.needs_gpu() => return conflict(engine, "a GPU"),
             (Self::AnyGpu | Self::Gpu(_) | Self::AllGpus, Some(engine)) if !engine.needs_gpu() => {
                 return conflict(engine, "the CPU");
             }
-            (Self::Cpu, _) => return Ok(on_cpu()),
-            (Self::Auto, Some(engine)) if !engine.needs_gpu() => return Ok(on_cpu()),
-            (Self::AllGpus, _) => return Ok(Engines::several_gpus(kind, all_gpus()?, threads)),
-            (Self::Gpu(ordinal), _) => Device::open(ordinal),
-            (Self::AnyGpu, _) | (Self::Auto, Some(_)) => Device::open_best(),
-            (Self::Auto, None) => match Device::open_best() {
-                Ok(device) => Ok(device),
-                Err(GpuError::NoDriver | GpuError::NoDevice | GpuError::StaticBuild) => {
-                    return Ok(on_cpu());
+            (Self::Auto, Some(engine)) => {
+                if engine.needs_gpu() {
+                    Self::AnyGpu
+                } else {
+                    Self::Cpu
                 }
-                Err(error) => {
-                    tracing::warn!("{error}; searching on the CPU");
-                    return Ok(on_cpu());
-                }
-            },
+            }
+            (device, _) => device,
         };
-        let device = device.and_then(|device| device.info().check().map(|()| device))?;
-        Ok(Engines::cuda(kind, device, threads))
+        let gpus = device.gpus()?;
+        Ok(match engine {
+            Some(EngineKind::Exhaustive) => Engines::exhaustive(threads),
+            Some(EngineKind::Cuda(kind)) => Engines::several_gpus(kind, gpus, threads),
+            _ if gpus.is_empty() => Engines::cpu(threads),
+            _ => Engines::several_gpus(CudaEngine::Fused, gpus, threads),
+        })
     }
 }
 

@@ -11,6 +11,7 @@ mod compare;
 mod deciding;
 mod devices;
 mod evaluate;
+mod explain;
 mod failure;
 mod features;
 mod generate;
@@ -79,6 +80,9 @@ enum Command {
     Train(train::Train),
     /// Predict the labels of documents with a model
     Predict(predict::Predict),
+    /// Say why documents get their labels: the neighbors, the terms that they share, and what speaks for and
+    /// against each label
+    Explain(explain::Explain),
     /// Measure how well predictions match known labels
     Evaluate(evaluate::Evaluate),
     /// Test whether one evaluation is significantly better than another
@@ -151,6 +155,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Train(command) => command.run(&threads, talk),
         Command::Predict(command) => command.run(&threads, talk),
+        Command::Explain(command) => command.run(&threads, talk),
         Command::Evaluate(command) => command.run(&threads, seed, talk),
         Command::Compare(command) => command.run(&threads, seed),
         Command::Tune(command) => command.run(&threads, talk),

@@ -55,6 +55,7 @@ pub mod outcomes;
 pub mod tune;
 pub mod model;
 pub mod classifier;
+pub mod explain;
 pub mod trainer;
 pub mod vectors;
 pub mod stream;

@@ -258,6 +258,29 @@ fn train_evaluate_predict_info() {
 }
 
 #[test]
+fn explains_predictions() {
+    let (_folder, model) = trained(&["--keep-text"]);
+    let asked = ["explain", text(&model), "--text", "tighten the derailleur cable, zorbify"];
+    let run = ok(&asked);
+    for words in ["cycling (labels with", "* cycling  score", "for: cable", "s005", "zorbify"]
+    {
+        assert!(run.out.contains(words), "{words}: {}", run.out);
+    }
+    let json = ok(&[&asked[..], &["--to", "jsonl"]].concat()).out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["labels"][0], "cycling");
+    let first = &json["neighbors"][0];
+    let parts = first["terms"].as_array().unwrap().iter();
+    let sum: f64 = parts.map(|part| part["part"].as_f64().unwrap()).sum();
+    assert!((sum - first["similarity"].as_f64().unwrap()).abs() < 1e-6);
+    assert!(first["text"].as_str().unwrap().contains("derailleur"));
+    let all = ok(&["explain", text(&model), TEST, "--neighbors", "1"]).out;
+    assert_eq!(all.matches("neighbors (1 of").count(), 83);
+    let refused = run_with(&["explain", text(&model), "--rule", "pcut"], b"");
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}
+
+#[test]
 fn the_same_bytes_every_time() {
     let settings = ["--stem", "en", "--word-ngrams", "1-2", "--char-ngrams", "3", "--keep-text"];
     let (_first, model) = trained(&settings);

@@ -480,6 +480,37 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         distances = np.where(indices >= 0, np.maximum(1.0 - similarities.astype(np.float64), 0.0), np.inf)
         return distances, indices
 
+    def explain(self, X: Any, *, terms: int = 20) -> list[dict]:
+        """Say why documents get their labels.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+        terms : int, default=20
+            The greatest number of terms that are listed for a label, and against it.
+
+        Returns
+        -------
+        list of dict
+            For each document (schema ``classify.explanation/1``): ``labels``, ``confidence``, ``reason``, ``decided`` (in words),
+            ``unknown`` (terms that the model does not know); ``scores``, of each label ``score``, ``probability``, ``threshold``, ``given`` and the
+            terms ``for`` and ``against`` it with their parts; ``neighbors``, of each ``id``, ``row``, ``similarity``, ``vote``, ``labels``, ``text`` (with
+            `keep_text`) and the shared ``terms`` with their parts, which sum to the similarity. Labels are strings.
+
+        Examples
+        --------
+        >>> from classify_knn import KNNTextClassifier
+        >>> model = KNNTextClassifier().fit(["bake the bread", "tune the guitar"], ["cooking", "music"])
+        >>> explained = model.explain(["the fresh bread"])[0]
+        >>> explained["labels"], explained["unknown"]
+        (['cooking'], ['fresh'])
+        >>> [shared["term"] for shared in explained["neighbors"][0]["terms"]]
+        ['bread', 'the']
+        """
+        native = self._input(X)
+        return [json.loads(one) for one in self._model.explain(native, terms=int(terms))]
+
     # Keeping
 
     def save(self, path: str | os.PathLike) -> None:

@@ -9,6 +9,7 @@ use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
 use classify::corpus::{CorpusError, Document, Place, Problem};
+use classify::explain::explain;
 use classify::model::Model as Trained;
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::trainer::{Event, TrainOptions, Trainer};
@@ -588,6 +589,43 @@ impl Model {
         let k = k.get();
         let lists = lists.unwrap_or(Lists { k, rows: Vec::new(), similarities: Vec::new() });
         Ok((as_matrix(py, lists.rows, k)?, as_matrix(py, lists.similarities, k)?))
+    }
+
+    /// Explanations as JSON, one a document (schema `classify.explanation/1`).
+    #[pyo3(signature = (input, *, terms=20))]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        input: &Bound<'_, PyAny>,
+        terms: usize,
+    ) -> PyResult<Vec<String>> {
+        let input = Input::of(input)?;
+        let view = input.view()?;
+        let searching = self.searching(py)?;
+        let classifier = &searching.classifier;
+        let options = classifier.options();
+        if options.decision.needs_batch() {
+            let message = "rule='pcut' decides on whole batches: it has no explanation of one document";
+            return Err(PyValueError::new_err(message));
+        }
+        run(py, &Arc::default(), |stop| {
+            let source: Arc<str> = "X".into();
+            let mut explained = Vec::with_capacity(view.rows());
+            for start in (0..view.rows()).step_by(FEW) {
+                if stop.is_stopped() {
+                    break;
+                }
+                let end = view.rows().min(start + FEW);
+                let documents: Vec<Document> =
+                    (start..end).map(|row| view.document(row, &source)).collect();
+                let some = explain(classifier, &documents, &options);
+                let some = some.map_err(|error| of_classify(&error))?;
+                explained.extend(documents.iter().zip(some).map(|(document, explanation)| {
+                    explanation.json(&self.trained, &document.id, terms)
+                }));
+            }
+            Ok(explained)
+        })?
     }
 
     /// The weighted rows of documents: indptr, indices and data.

@@ -1,0 +1,181 @@
+"""The Python package against scikit-learn and sparse_dot_topn, in one run.
+
+    pip install ./python sparse-dot-topn zstandard
+    python benches/python_rivals.py neighbors MADE            # rows like RCV1 (classify generate), one thread each
+    python benches/python_rivals.py neighbors CORPORA/debian  # the sections of Debian packages
+    python benches/python_rivals.py classifiers CORPORA/debian
+    python benches/python_rivals.py overhead
+
+Times are medians of alternating runs; where CPU time is given, it is that of the whole process.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import time
+
+import numpy as np
+import scipy.sparse as sp
+
+from classify_knn import KNNTextClassifier, MetricIndex, SparseNeighbors, TfidfVectorizer, top_k
+
+
+def lines(path):
+    import zstandard
+
+    with open(path, "rb") as file:
+        text = zstandard.ZstdDecompressor().stream_reader(file).read().decode()
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+def timed(calls, runs):
+    """Medians of seconds of each call, which take turns."""
+    seconds = {name: [] for name in calls}
+    for _ in range(runs):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(of) for name, of in seconds.items()}
+
+
+def sections(folder):
+    train, test = (lines(folder / f"sections-{part}.jsonl.zst") for part in ("train", "test"))
+    return [([row["text"] for row in rows], [row["labels"][0] for row in rows]) for rows in (train, test)]
+
+
+def rows_of(folder):
+    """Rows and queries: of texts, or of a made-up corpus."""
+    if (folder / "sections-train.jsonl.zst").exists():
+        (train, _), (test, _) = sections(folder)
+        vectorizer = TfidfVectorizer().fit(train)
+        return vectorizer.transform(train), vectorizer.transform(test)
+    rows = [
+        read_vectors(folder / f"lyrl2004_vectors_{part}.dat") for part in ("train", "test_pt0")
+    ]
+    columns = max(row.shape[1] for row in rows)
+    for row in rows:
+        row.resize(row.shape[0], columns)
+    return rows
+
+
+def read_vectors(path):
+    indptr, indices, data = [0], [], []
+    for line in open(path):
+        for pair in line.split()[1:]:
+            column, value = pair.split(":")
+            indices.append(int(column))
+            data.append(float(value))
+        indptr.append(len(indices))
+    return sp.csr_matrix((np.asarray(data, np.float32), indices, indptr))
+
+
+def neighbors(arguments):
+    rows, queries = rows_of(arguments.path)
+    queries = queries[: arguments.queries]
+    print(f"{rows.shape[0]} rows, {queries.shape[0]} queries, {rows.shape[1]} columns, {rows.nnz / rows.shape[0]:.0f} a row, k = {arguments.k}, {arguments.jobs} threads")
+    k, jobs = arguments.k, arguments.jobs
+    own = SparseNeighbors(n_neighbors=k, n_jobs=jobs, device="cpu").fit(rows)
+    calls = {
+        "SparseNeighbors.kneighbors": lambda: own.kneighbors(queries),
+        "top_k (with its index)": lambda: top_k(queries, rows, k, n_jobs=jobs, device="cpu"),
+    }
+    try:
+        from sparse_dot_topn import sp_matmul_topn
+
+        transposed = rows.T.tocsr()
+        calls["sparse_dot_topn.sp_matmul_topn"] = lambda: sp_matmul_topn(queries, transposed, top_n=k, sort=True, n_threads=jobs)
+    except ImportError:
+        print("sparse_dot_topn is not installed")
+    found = timed(calls, arguments.runs)
+    from sklearn.neighbors import NearestNeighbors
+
+    # So slow that a part of the queries must do.
+    some = queries[: max(1, queries.shape[0] // 10)]
+    brute = NearestNeighbors(n_neighbors=k, metric="cosine", algorithm="brute", n_jobs=jobs).fit(rows)
+    part = timed({"brute": lambda: brute.kneighbors(some)}, 1)["brute"]
+    found["sklearn NearestNeighbors(metric='cosine')"] = part * queries.shape[0] / some.shape[0]
+    best = found["SparseNeighbors.kneighbors"]
+    for name, seconds in found.items():
+        print(f"{name:45} {seconds:8.3f} s {seconds / queries.shape[0] * 1e6:9.1f} us a query {seconds / best:6.2f} x")
+
+
+def classifiers(arguments):
+    from sklearn.feature_extraction.text import TfidfVectorizer as SklearnVectorizer
+    from sklearn.naive_bayes import ComplementNB
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.svm import LinearSVC
+
+    (train, labels), (test, expected) = sections(arguments.path)
+    models = {
+        "KNNTextClassifier()": KNNTextClassifier(device="cpu"),
+        "TfidfVectorizer + KNeighborsClassifier(30, cosine, distance)": make_pipeline(
+            SklearnVectorizer(sublinear_tf=True), KNeighborsClassifier(30, metric="cosine", weights="distance", n_jobs=-1)
+        ),
+        "TfidfVectorizer + LinearSVC()": make_pipeline(SklearnVectorizer(sublinear_tf=True), LinearSVC()),
+        "TfidfVectorizer + ComplementNB()": make_pipeline(SklearnVectorizer(sublinear_tf=True), ComplementNB()),
+    }
+    if arguments.tune:
+        models["KNNTextClassifier(tune=True)"] = KNNTextClassifier(tune=True, device="cpu")
+    print(f"{len(train)} documents, {len(test)} to predict, {len(set(labels))} labels")
+    for name, model in models.items():
+        begin = time.perf_counter()
+        model.fit(train, labels)
+        fitted = time.perf_counter()
+        predicted = model.predict(test)
+        ended = time.perf_counter()
+        right = np.mean(np.asarray(predicted, dtype=str) == np.asarray(expected))
+        print(f"{name:62} fit {fitted - begin:7.2f} s, predict {ended - fitted:7.2f} s, accuracy {right:.4f}")
+
+
+def overhead(arguments):
+    """Calls with next to nothing to do, and a batch beside the command's own time for it."""
+    rows = sp.random(100, 50, density=0.1, format="csr", random_state=0, dtype=np.float32)
+    one = rows[:1]
+    native = SparseNeighbors(device="cpu").fit(rows)
+    from classify_knn._inputs import csr_arrays
+
+    arrays = csr_arrays(one)
+    texts = KNNTextClassifier(device="cpu").fit(["bread", "guitar"], ["a", "b"])
+    points = MetricIndex(np.eye(4))
+    query = np.zeros((1, 4), dtype=np.float32)
+    calls = {
+        "compiled part: kneighbors of one row": lambda: native._rows.kneighbors(arrays, 5),
+        "SparseNeighbors.kneighbors of one row": lambda: native.kneighbors(one),
+        "compiled part: classify one text": lambda: texts._model.classify(["bread"]),
+        "KNNTextClassifier.predict of one text": lambda: texts.predict(["bread"]),
+        "MetricIndex.query_batch of one vector": lambda: points.query_batch(query, 1),
+    }
+    for name, call in calls.items():
+        call()
+        times = []
+        for _ in range(2_000):
+            begin = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begin)
+        print(f"{name:45} {statistics.median(times) * 1e6:8.1f} us")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for name, run in (("neighbors", neighbors), ("classifiers", classifiers), ("overhead", overhead)):
+        command = commands.add_parser(name)
+        command.set_defaults(run=run)
+        if name != "overhead":
+            command.add_argument("path", type=pathlib.Path)
+        command.add_argument("--k", type=int, default=10)
+        command.add_argument("--jobs", type=int, default=1)
+        command.add_argument("--runs", type=int, default=5)
+        command.add_argument("--queries", type=int, default=5_000)
+        command.add_argument("--tune", action="store_true")
+    arguments = parser.parse_args()
+    print(f"Python {platform.python_version()}, {os.cpu_count()} processors, {platform.machine()}")
+    arguments.run(arguments)
+
+
+main()

@@ -1,0 +1,130 @@
+//! `classify explain`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use classify::classifier::{Classifier, Searchers};
+use classify::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
+use classify::explain::explain;
+use classify::printable::printable;
+use classify::threads::Threads;
+
+use super::deciding::Deciding;
+use super::failure::Failure;
+use super::opening::Opening;
+use super::outputs::Files;
+use super::reading::{Reading, fit};
+use super::searching::Searching;
+
+/// Documents that are explained together.
+const BATCH: usize = 64;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Explain {
+    /// The model
+    model: PathBuf,
+    /// Documents: files, folders, or - for standard input (plain lines or JSONL)
+    #[arg(value_name = "CORPUS", default_value = "-", conflicts_with = "text")]
+    corpora: Vec<PathBuf>,
+    /// Explain this text
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Where to write the explanations [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of the explanations
+    #[arg(long, value_enum, default_value_t = Form::Text)]
+    to: Form,
+    /// How many neighbors to show as text
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    neighbors: usize,
+    /// How many terms for and against a label to include as JSON
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    terms: usize,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    opening: Opening,
+    #[command(flatten)]
+    deciding: Deciding,
+    #[command(flatten)]
+    searching: Searching,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Lines to read
+    Text,
+    /// One JSON object per document (schema classify.explanation/1)
+    Jsonl,
+}
+
+impl Explain {
+    pub(crate) fn run(self, threads: &Threads, talk: super::progress::Talk) -> Result<(), Failure> {
+        let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
+        let mut files = files.reads([&self.model]).reads(self.reading.files());
+        let mut out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
+        let model = Arc::new(self.opening.model(&self.model)?);
+        let engines = self.searching.engines(threads, talk)?;
+        self.deciding.refuse_learning()?;
+        let options = self.deciding.change(&model)?;
+        if options.decision.needs_batch() {
+            let message = "pcut decides on whole batches: it has no explanation of one document";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let searchers = Searchers::of(&model, options.dense_share, &engines)?;
+        let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
+        let mut documents: Box<dyn Iterator<Item = Result<Document, CorpusError>>> =
+            if let Some(text) = &self.text {
+                Box::new(std::iter::once(Ok(given(text))))
+            } else {
+                let mut read = self.reading.options(LabelUse::Optional)?;
+                read.threads = Some(threads.clone());
+                fit(&model, options.dense_share, &mut read)?;
+                Box::new(Corpus::open(&self.corpora, read)?)
+            };
+        let mut is_first = true;
+        loop {
+            let batch: Vec<Document> =
+                documents.by_ref().take(BATCH).collect::<Result<_, CorpusError>>()?;
+            if batch.is_empty() {
+                break;
+            }
+            for (document, explanation) in batch.iter().zip(explain(&classifier, &batch, &options)?)
+            {
+                let written = match self.to {
+                    Form::Jsonl => {
+                        let json = explanation.json(&model, &document.id, self.terms);
+                        writeln!(out, "{json}")
+                    }
+                    Form::Text => {
+                        let text = explanation.text(&model, &document.id, self.neighbors);
+                        let gap = if is_first { "" } else { "\n" };
+                        is_first = false;
+                        write!(out, "{gap}").and_then(|()| {
+                            let mut lines = text.lines();
+                            lines.try_for_each(|line| writeln!(out, "{}", printable(line)))
+                        })
+                    }
+                };
+                written.map_err(|error| out.error(error))?;
+            }
+        }
+        Ok(out.commit()?)
+    }
+}
+
+/// The text of `--text`.
+fn given(text: &str) -> Document {
+    Document {
+        id: "text".to_owned(),
+        content: Content::Text(text.to_owned()),
+        labels: Vec::new(),
+        weight: 1.0,
+        vector: None,
+        group: None,
+        place: Place { source: "--text".into(), line: None },
+    }
+}

@@ -1,0 +1,146 @@
+//! Explanations: parts are the similarity, evidence is balanced, removing what speaks for a label lowers it.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fmt::Write as _;
+
+use classify::classifier::{Classifier, Reason};
+use classify::corpus::{Content, Corpus, Document, LabelUse, ReadOptions};
+use classify::explain::{Explanation, explain};
+use classify::random::Random;
+use classify::search::Engines;
+use classify::threads::Threads;
+use classify::trainer::{DenseOptions, DenseSource, TrainOptions, Trainer};
+
+/// Documents of three labels, whose words overlap.
+fn corpus(documents: usize, seed: u64) -> String {
+    let mut random = Random::new(seed);
+    let mut lines = String::new();
+    for number in 0..documents {
+        let label = number % 3;
+        let mut words = Vec::new();
+        for _ in 0..4 + random.below(20) {
+            let own = random.below(3) > 0;
+            let word = random.below(30);
+            words.push(if own { format!("w{label}x{word}") } else { format!("common{word}") });
+        }
+        let more = if number % 7 == 0 { ", \"l9\"" } else { "" };
+        let text = words.join(" ");
+        let _ = writeln!(lines, "{{\"text\": \"{text}\", \"labels\": [\"l{label}\"{more}]}}");
+    }
+    lines
+}
+
+fn read(lines: &str) -> Corpus {
+    let options = ReadOptions { labels: LabelUse::Optional, ..ReadOptions::default() };
+    Corpus::from_bytes("made up", lines.to_owned().into(), options).unwrap()
+}
+
+fn trained(options: TrainOptions, lines: &str) -> Classifier {
+    let threads = Threads::available().unwrap();
+    let trainer = Trainer::new(options, Engines::cpu(&threads));
+    let model = trainer.train(&mut read(lines), "made up", &|_| ()).unwrap().model;
+    Classifier::new(model.into(), &threads).unwrap()
+}
+
+fn explained(classifier: &Classifier, documents: &[Document]) -> Vec<Explanation> {
+    explain(classifier, documents, &classifier.options()).unwrap()
+}
+
+#[test]
+#[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+fn the_parts_are_the_similarity_with_every_weighting() {
+    let lines = corpus(200, 1);
+    let documents: Vec<Document> = read(&corpus(20, 2)).map(Result::unwrap).collect();
+    let mut pairs = 0;
+    for tf in "nlabLk".chars() {
+        for idf in "ntpsk".chars() {
+            for norm in "nc".chars() {
+                let weighting = format!("{tf}{idf}{norm}").parse().unwrap();
+                let options = TrainOptions { weighting, ..TrainOptions::default() };
+                let classifier = trained(options, &lines);
+                for explanation in explained(&classifier, &documents) {
+                    assert_eq!(explanation.neighbors.len(), explanation.prediction.neighbors.len());
+                    let votes: f64 = explanation.neighbors.iter().map(|near| near.vote).sum();
+                    assert!((votes - 1.0).abs() < 1e-9 || explanation.neighbors.is_empty());
+                    for neighbor in &explanation.neighbors {
+                        assert!(neighbor.terms.is_sorted_by(|a, b| a.part >= b.part));
+                        let mut parts = neighbor.terms.clone();
+                        parts.sort_by_key(|part| part.term);
+                        let sum: f64 = parts.iter().map(|part| part.part).sum();
+                        assert_eq!((sum as f32).to_bits(), neighbor.similarity.to_bits());
+                        pairs += 1;
+                    }
+                    for label in &explanation.labels {
+                        let sum: f64 = label.evidence.iter().map(|part| part.part).sum();
+                        let share = classifier.label_shares()[label.label as usize];
+                        assert!((label.score - share - sum).abs() < 1e-9, "{sum}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(pairs > 10_000, "{pairs}");
+}
+
+/// Without the five terms that speak most for it, the label has a lower score than without five others.
+#[test]
+fn terms_that_speak_for_a_label_matter() {
+    let classifier = trained(TrainOptions::default(), &corpus(300, 3));
+    let model = classifier.model();
+    let documents: Vec<Document> = read(&corpus(200, 4)).map(Result::unwrap).collect();
+    let term = |id: u32| model.vocabulary().term(id).unwrap();
+    let (mut strong, mut weak) = (0.0, 0.0);
+    for (document, explanation) in documents.iter().zip(explained(&classifier, &documents)) {
+        let best = &explanation.labels[0];
+        let Content::Text(text) = &document.content else { panic!("texts") };
+        let without = |terms: Vec<&str>| {
+            let rest: Vec<&str> = text.split(' ').filter(|word| !terms.contains(word)).collect();
+            let content = Content::Text(rest.join(" "));
+            let rest = &explained(&classifier, &[Document { content, ..document.clone() }])[0];
+            let score = rest.labels.iter().find(|label| label.label == best.label);
+            score.map_or(0.0, |label| label.score)
+        };
+        let evidence = &best.evidence;
+        let some = 5.min(evidence.len() / 2);
+        strong += without(evidence[..some].iter().map(|part| term(part.term)).collect());
+        let last = &evidence[evidence.len() - some..];
+        weak += without(last.iter().map(|part| term(part.term)).collect());
+    }
+    assert!(strong < 0.9 * weak, "{strong} {weak}");
+}
+
+#[test]
+fn documents_without_an_answer_are_explained() {
+    let classifier = trained(TrainOptions::default(), &corpus(30, 5));
+    let fresh = |text: &str| {
+        let line = format!("{{\"text\": \"{text}\"}}");
+        read(&line).next().unwrap().unwrap()
+    };
+    let explanations = explained(&classifier, &[fresh("zebra zebra quagga"), fresh("")]);
+    assert_eq!(explanations[0].unknown, ["zebra", "quagga"]);
+    assert_eq!(explanations[0].prediction.reason, Some(Reason::NoKnownTerm));
+    assert!(explanations[0].labels.is_empty() && explanations[0].neighbors.is_empty());
+    let text = explanations[0].text(classifier.model(), "a", 5);
+    assert!(text.contains("knows none of its terms") && text.contains("zebra quagga"), "{text}");
+    assert!(explanations[1].unknown.is_empty());
+    let json = explanations[1].json(classifier.model(), "b", 5);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["schema"], "classify.explanation/1");
+}
+
+#[test]
+fn neighbors_by_vectors_have_no_terms() {
+    let source = DenseSource::Lsa { dimensions: 8, seed: 0 };
+    let dense =
+        DenseOptions { source, metric: classify::dense::Metric::default(), with_terms: true };
+    let options = TrainOptions { dense: Some(dense), ..TrainOptions::default() };
+    let classifier = trained(options, &corpus(60, 6));
+    let documents: Vec<Document> = read(&corpus(3, 7)).map(Result::unwrap).collect();
+    for explanation in explained(&classifier, &documents) {
+        assert!(explanation.neighbors.iter().any(|near| near.by_vector && near.terms.is_empty()));
+        assert!(explanation.neighbors.iter().any(|near| !near.by_vector && !near.terms.is_empty()));
+        let votes: f64 = explanation.neighbors.iter().map(|near| near.vote).sum();
+        assert!((votes - 1.0).abs() < 1e-9);
+    }
+}

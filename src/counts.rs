@@ -27,10 +27,13 @@ use crate::vocabulary::{TermKind, Vocabulary};
 
 mod fields;
 mod shard;
+mod statistics;
 
 pub use fields::Fields;
 pub(crate) use fields::tally;
 use shard::{Merged, Shard, merge};
+pub(crate) use statistics::Whole;
+pub use statistics::{CorpusStatistics, TermFrequency};
 
 /// Bytes of text (and number of documents) analyzed together.
 const BATCH_BYTES: usize = 1 << 22;
@@ -187,6 +190,8 @@ pub struct Counts {
     pub(crate) bytes: u64,
     /// Whether any text has more than one line.
     pub(crate) titled: bool,
+    /// The size of the corpus whose terms these are, if it is not these documents.
+    pub(crate) whole: Option<Whole>,
     /// How long counting took.
     pub(crate) stages: Vec<Stage>,
 }
@@ -637,6 +642,7 @@ impl Headers {
             lengths,
             bytes,
             titled: self.titled,
+            whole: None,
             stages: Vec::new(),
         }
     }

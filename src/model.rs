@@ -38,7 +38,9 @@ mod file;
 pub use error::{ModelError, ModelProblem};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
+/// The version of models that are tuned.
+const TUNED: u32 = 4;
 /// The version of models with dense vectors that are not tuned.
 const WITH_DENSE: u32 = 3;
 /// The version of models with neither, which older programs can read.
@@ -193,6 +195,9 @@ pub struct Settings {
     /// The share of the neighbors by dense vectors in the votes, from 0 (terms only) to 1 (vectors only; since version 3).
     #[serde(default, skip_serializing_if = "is_none")]
     pub dense_share: f64,
+    /// The number of documents of the corpus whose terms are weighted, if the model has only a part of them (since version 5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_of: Option<u64>,
     /// The size of the model.
     pub counts: ModelCounts,
     /// CRC-32 of every array, as eight hexadecimal digits; empty before the model is saved.
@@ -243,7 +248,8 @@ impl Model {
         let weighting = settings.weighting;
         let idf = counts.all_term_weights(weighting, threads);
         let mut rows = counts.take_rows(&settings.fields.boosts());
-        let mean_length = rows.mean_length();
+        let whole = counts.whole;
+        let mean_length = whole.map_or_else(|| rows.mean_length(), |whole| whole.mean_length);
         let term_weights = TermWeights { idf: &idf, mean_length };
         weighting.weigh_rows(Side::Document, &mut rows, term_weights, threads);
         rows.indices.shrink_to_fit();
@@ -298,6 +304,7 @@ impl Model {
                 hierarchy: settings.hierarchy,
                 dense: None,
                 dense_share: 0.0,
+                part_of: whole.map(|whole| whole.documents),
                 counts,
                 checksums: BTreeMap::new(),
             },

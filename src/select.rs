@@ -262,7 +262,8 @@ impl Counts {
     /// The factor of every term besides its frequency in a document: the idf over all documents,
     /// and the factor by χ² if `worths` are given.
     pub(crate) fn term_weights(&self, weighting: Weighting, worths: Option<&Worths>) -> Vec<f64> {
-        let among = (self.vocabulary.document_frequencies(), self.documents());
+        let documents = self.whole.map_or(self.documents() as u64, |whole| whole.documents);
+        let among = (self.vocabulary.document_frequencies(), documents);
         Self::term_weights_among(weighting, among, worths)
     }
 
@@ -270,10 +271,10 @@ impl Counts {
     /// nothing.
     pub(crate) fn term_weights_among(
         weighting: Weighting,
-        (frequencies, documents): (&[u32], usize),
+        (frequencies, documents): (&[u32], u64),
         worths: Option<&Worths>,
     ) -> Vec<f64> {
-        let idf = |&df: &u32| if df == 0 { 0.0 } else { weighting.idf(df, documents as u64) };
+        let idf = |&df: &u32| if df == 0 { 0.0 } else { weighting.idf(df, documents) };
         let mut weights: Vec<f64> = frequencies.iter().map(idf).collect();
         if let Some(worths) = worths {
             let powers = worths.powers(weighting.chi2_power());

@@ -35,7 +35,7 @@ use std::time::Instant;
 use crate::analyze::AnalyzerSpec;
 use crate::calibrate::Abstention;
 use crate::corpus::{Content, CorpusError, Document, Place, Problem};
-use crate::counts::{ClassWeights, Counts, Fields, Input, TermLimits};
+use crate::counts::{ClassWeights, CorpusStatistics, Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, DecisionError, DecisionOptions, shares};
 use crate::hierarchy::Hierarchy;
 use crate::model::{FeatureSpec, InputSpec, Model, TrainSettings, VectorSpec};
@@ -101,6 +101,9 @@ pub struct TrainOptions {
     pub tuning: Option<TuneOptions>,
     /// Whether the model keeps the texts of the documents.
     pub keep_text: bool,
+    /// The terms of a whole corpus, of which the documents are a part: they then get the weights that they have there. The
+    /// limits of terms are not applied.
+    pub part_of: Option<Arc<CorpusStatistics>>,
 }
 
 impl Default for TrainOptions {
@@ -123,6 +126,7 @@ impl Default for TrainOptions {
             foreign: None,
             tuning: None,
             keep_text: false,
+            part_of: None,
         }
     }
 }
@@ -247,6 +251,15 @@ pub enum TrainError {
          more documents, and several labels that do not go together"
     )]
     NoForeignDocuments,
+    /// A part of a corpus does not tell what the whole does.
+    #[error(
+        "a part of a corpus is weighted by the document frequencies of the whole: tuning, term selection, χ² and dense \
+         vectors need all documents"
+    )]
+    PartNeedsWhole,
+    /// A part of a corpus has features.
+    #[error("a part of a corpus of features cannot be weighted by the whole: only texts can")]
+    PartOfFeatures,
     /// Learned votes require tuning.
     #[error("learned votes are learned by tuning: they need --tune or `classify tune MODEL`")]
     LearnedNeedsTuning,
@@ -304,6 +317,14 @@ impl Trainer {
         name: &str,
         on_event: OnEvent<'_>,
     ) -> Result<Trained, TrainError> {
+        if self.options.part_of.is_some()
+            && (self.options.tuning.is_some()
+                || self.options.selection.is_some()
+                || self.options.dense.is_some()
+                || self.options.weighting.chi2_power() > 0.0)
+        {
+            return Err(TrainError::PartNeedsWhole);
+        }
         match &self.options.tuning {
             None if self.options.target_error.is_some() || self.options.foreign.is_some() => {
                 Err(TrainError::AbstainNeedsTuning)
@@ -393,6 +414,12 @@ impl Trainer {
         let input = Input::new(&settings.input, &settings.fields);
         let mut counts =
             self.count(&mut documents, &input, &|count| on_event(Event::Read(count)))?;
+        if let Some(whole) = &self.options.part_of {
+            if counts.is_of_features() {
+                return Err(TrainError::PartOfFeatures);
+            }
+            counts = counts.under(whole);
+        }
         if counts.has_no_term() && !self.options.has_no_terms() {
             return Err(at(name, Problem::NoTerm).into());
         }

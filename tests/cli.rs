@@ -262,8 +262,7 @@ fn explains_predictions() {
     let (_folder, model) = trained(&["--keep-text"]);
     let asked = ["explain", text(&model), "--text", "tighten the derailleur cable, zorbify"];
     let run = ok(&asked);
-    for words in ["cycling (labels with", "* cycling  score", "for: cable", "s005", "zorbify"]
-    {
+    for words in ["cycling (labels with", "* cycling  score", "for: cable", "s005", "zorbify"] {
         assert!(run.out.contains(words), "{words}: {}", run.out);
     }
     let json = ok(&[&asked[..], &["--to", "jsonl"]].concat()).out;

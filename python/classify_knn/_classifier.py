@@ -331,7 +331,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         return csr_arrays(X) if kind == "features" else np.ascontiguousarray(X, dtype=np.float32)
 
     def _input(self, X: Any) -> Any:
-        check_is_fitted(self, "_model")
+        if "_model" not in self.__dict__:
+            check_is_fitted(self, "_model")
         return self._native(*self._documents(X, reset=False))
 
     # Predicting
@@ -506,7 +507,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         >>> explained["labels"], explained["unknown"]
         (['cooking'], ['fresh'])
         >>> [shared["term"] for shared in explained["neighbors"][0]["terms"]]
-        ['bread', 'the']
+        ['bread']
         """
         native = self._input(X)
         return [json.loads(one) for one in self._model.explain(native, terms=int(terms))]

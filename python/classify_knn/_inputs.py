@@ -65,9 +65,12 @@ def as_texts(X: Any) -> list[str] | None:
     first = next((item for item in column if item is not None and item == item), None)
     if not isinstance(first, str):
         return None
-    for row, item in enumerate(column):
-        if item is None or (isinstance(item, float) and item != item) or type(item).__name__ == "NAType":
+    row = next((row for row, item in enumerate(column) if not isinstance(item, str)), None)
+    if row is not None:
+        item = column[row]
+        if item is None or type(item).__name__ == "NAType" or item != item:
             raise ValueError(f"X[{row}] is {item}: a text is missing; put '' for a document without text")
+        raise TypeError(f"X[{row}] is {str(item)[:60]}, expected a str")
     return column
 
 
@@ -76,6 +79,8 @@ def csr_arrays(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     X = X.tocsr()
     if X.shape[1] > _MOST_COLUMNS:
         raise ValueError(f"{X.shape[1]} columns are more than {_MOST_COLUMNS}")
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"a sparse matrix of type {X.dtype}: expected numbers")
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()

@@ -11,6 +11,7 @@ __all__ = [
     "ModelError",
     "SparseRows",
     "__version__",
+    "count_terms",
     "stop_word_languages",
     "train",
 ]
@@ -26,6 +27,9 @@ _Lists = tuple[NDArray[np.int64], NDArray[np.float32]]
 _Report = Callable[[str, int | None, str | None], object]
 
 def stop_word_languages() -> list[str]: ...
+def count_terms(
+    input: list[str], parameters: dict[str, Any], *, n_jobs: int | None = None
+) -> tuple[list[str], NDArray[np.int64], NDArray[np.float64]]: ...
 def train(
     input: _Documents,
     labels: _Labels,
@@ -37,6 +41,7 @@ def train(
     n_jobs: int | None = None,
     device: str = "auto",
     report: _Report | None = None,
+    part_of: tuple[list[str], list[int], int, float] | None = None,
 ) -> tuple[Model, str | None]: ...
 
 @final

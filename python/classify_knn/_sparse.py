@@ -104,6 +104,9 @@ class SparseNeighbors(BaseEstimator):
         return state
 
     def _searched(self) -> _native.SparseRows:
+        rows = self.__dict__.get("_rows")
+        if rows is not None:
+            return rows
         check_is_fitted(self, "n_samples_fit_")
         if not hasattr(self, "_rows"):  # unpickled
             unit = _check_metric(self.metric)
@@ -138,7 +141,7 @@ class SparseNeighbors(BaseEstimator):
         own = X is None
         if own:
             X = self._fit_X
-        else:
+        elif not (sp.issparse(X) and X.format == "csr" and X.shape[1] == self.n_features_in_):
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
             X = X if sp.issparse(X) else sp.csr_matrix(X)
         indices, similarities = rows.kneighbors(csr_arrays(X), int(k) + own)

@@ -20,7 +20,7 @@ mod _native {
     #[pymodule_export]
     use crate::metric::MetricIndex;
     #[pymodule_export]
-    use crate::model::{Model, train};
+    use crate::model::{Model, count_terms, train};
     #[pymodule_export]
     use crate::sparse::SparseRows;
 

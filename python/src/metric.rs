@@ -20,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::errors::{ModelError, of_io, of_parameter};
-use crate::running::run;
+use crate::running::{run, run_for};
 
 /// Queries that are answered before Ctrl-C is looked for.
 const CHUNK: usize = 1_024;
@@ -270,7 +270,7 @@ impl MetricIndex {
                         queries.dimension()
                     )));
                 }
-                run(py, &Arc::default(), |stop| match gpus {
+                run_for(py, queries.len(), |stop| match gpus {
                     Some(OnGpus::Vectors(search)) => {
                         Some(on_gpus(search, &queries, question, jobs))
                     }
@@ -279,7 +279,7 @@ impl MetricIndex {
             }
             (Built::Strings(index), gpus) => {
                 let queries = strings(queries)?;
-                run(py, &Arc::default(), |stop| match gpus {
+                run_for(py, queries.len(), |stop| match gpus {
                     Some(OnGpus::Strings(search)) => {
                         Some(on_gpus(search, &queries, question, jobs))
                     }
@@ -288,7 +288,7 @@ impl MetricIndex {
             }
             (Built::Sets(index), _) => {
                 let queries = sets(queries)?;
-                run(py, &Arc::default(), |stop| {
+                run_for(py, queries.len(), |stop| {
                     in_chunks(&queries, stop, |some| ask(&**index, some, question, jobs))
                 })?
             }
@@ -296,7 +296,7 @@ impl MetricIndex {
                 let queries = objects(queries)?;
                 // Python calls one function at a time.
                 let one = NonZero::<usize>::MIN;
-                run(py, &Arc::default(), |_| Some(ask(&**index, &queries, question, one)))?
+                run_for(py, queries.len(), |_| Some(ask(&**index, &queries, question, one)))?
             }
         };
         self.raised()?;

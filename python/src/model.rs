@@ -9,8 +9,9 @@ use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
 use classify::corpus::{CorpusError, Document, Place, Problem};
+use classify::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLimits};
 use classify::explain::explain;
-use classify::model::Model as Trained;
+use classify::model::{InputSpec, Model as Trained};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::trainer::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
@@ -21,10 +22,10 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::documents::{Input, View};
 use crate::errors::{of_classify, of_corpus, of_device, of_model, of_search, of_train};
 use crate::options::{Parameters, device};
-use crate::running::{OfProcess, run, run_short, threads};
+use crate::running::{OfProcess, run, run_for, threads};
 
-/// As many documents are searched without asking for Ctrl-C.
-const FEW: usize = 64;
+/// Documents that are explained together.
+const TOGETHER: usize = 64;
 /// How often progress is reported.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -122,12 +123,49 @@ impl Reports {
     }
 }
 
+/// How often the texts have each term: terms in byte order, the number of texts with each, and how often they have it.
+#[pyfunction]
+#[pyo3(signature = (input, parameters, *, n_jobs=None))]
+#[expect(clippy::type_complexity, reason = "three columns")]
+pub(crate) fn count_terms<'py>(
+    py: Python<'py>,
+    input: &Bound<'py, PyAny>,
+    parameters: &Bound<'_, PyDict>,
+    n_jobs: Option<usize>,
+) -> PyResult<(Vec<String>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>)> {
+    let input = Input::of(input)?;
+    let view = input.view()?;
+    let View::Texts(_) = view else {
+        return Err(PyValueError::new_err("terms are counted in texts"));
+    };
+    let options = Parameters(parameters).options(false)?;
+    let threads = threads(n_jobs)?;
+    let counting = CountingInput::new(&InputSpec::Text(options.analyzer), &options.fields);
+    let stop = Arc::new(Stop::new());
+    let counts = run(py, &stop, |_| {
+        let source: Arc<str> = "X".into();
+        let mut documents = (0..view.rows()).map(|row| Ok(view.document(row, &source)));
+        let limits = TermLimits::default();
+        let counts = Counts::read(&mut documents, &counting, limits, false, &threads, &|_| ());
+        counts.map(|counts| counts.term_frequencies(&options.fields.boosts()))
+    })?;
+    let counts = counts.map_err(|error| of_corpus(&error))?;
+    let documents: Vec<i64> = counts.iter().map(|term| i64::from(term.documents)).collect();
+    let occurrences: Vec<f64> = counts.iter().map(|term| term.occurrences).collect();
+    let terms = counts.into_iter().map(|term| term.term).collect();
+    Ok((terms, documents.into_pyarray(py), occurrences.into_pyarray(py)))
+}
+
+/// The terms of a whole corpus: terms in byte order, the number of documents with each, the number of documents, and the mean
+/// length of a document.
+type Whole = (Vec<String>, Vec<u32>, u64, f64);
+
 /// Trains a model.
 ///
 /// `labels` is `(names, indptr or None, indices)`; `report(what, done, text)` is called while it is trained. Returns the model and the results of
 /// tuning as JSON.
 #[pyfunction]
-#[pyo3(signature = (input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto", report=None))]
+#[pyo3(signature = (input, labels, parameters, *, weights=None, ids=None, groups=None, n_jobs=None, device="auto", report=None, part_of=None))]
 #[expect(clippy::too_many_arguments, reason = "called by one function, with names")]
 pub(crate) fn train(
     py: Python<'_>,
@@ -140,6 +178,7 @@ pub(crate) fn train(
     n_jobs: Option<usize>,
     device: &str,
     report: Option<Py<PyAny>>,
+    part_of: Option<Whole>,
 ) -> PyResult<(Model, Option<String>)> {
     let device = self::device(device)?;
     let input = Input::of(input)?;
@@ -161,7 +200,11 @@ pub(crate) fn train(
             "weights, ids and groups must be as many as the documents",
         ));
     }
-    let options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
+    let mut options = Parameters(parameters).options(matches!(view, View::Dense { .. }))?;
+    if let Some((terms, frequencies, documents, mean_length)) = part_of {
+        let whole = CorpusStatistics::new(&terms, frequencies, documents, mean_length);
+        options.part_of = Some(Arc::new(whole.map_err(PyValueError::new_err)?));
+    }
     let threads = threads(n_jobs)?;
     let stop = Arc::new(Stop::new());
     let reports = Reports {
@@ -272,7 +315,7 @@ impl Model {
             }
             Ok(answers)
         };
-        if rows <= FEW { run_short(py, work)? } else { run(py, &Arc::default(), work)? }
+        run_for(py, rows, work)?
     }
 }
 
@@ -438,9 +481,9 @@ impl Model {
     #[getter]
     fn input(&self) -> &'static str {
         match self.trained.settings().input {
-            classify::model::InputSpec::Text(_) => "text",
-            classify::model::InputSpec::Features(_) => "features",
-            classify::model::InputSpec::Vectors(_) => "vectors",
+            InputSpec::Text(_) => "text",
+            InputSpec::Features(_) => "features",
+            InputSpec::Vectors(_) => "vectors",
         }
     }
 
@@ -605,17 +648,18 @@ impl Model {
         let classifier = &searching.classifier;
         let options = classifier.options();
         if options.decision.needs_batch() {
-            let message = "rule='pcut' decides on whole batches: it has no explanation of one document";
+            let message =
+                "rule='pcut' decides on whole batches: it has no explanation of one document";
             return Err(PyValueError::new_err(message));
         }
         run(py, &Arc::default(), |stop| {
             let source: Arc<str> = "X".into();
             let mut explained = Vec::with_capacity(view.rows());
-            for start in (0..view.rows()).step_by(FEW) {
+            for start in (0..view.rows()).step_by(TOGETHER) {
                 if stop.is_stopped() {
                     break;
                 }
-                let end = view.rows().min(start + FEW);
+                let end = view.rows().min(start + TOGETHER);
                 let documents: Vec<Document> =
                     (start..end).map(|row| view.document(row, &source)).collect();
                 let some = explain(classifier, &documents, &options);

@@ -327,6 +327,7 @@ impl<'py> Parameters<'_, 'py> {
             foreign: target("foreign")?,
             tuning: self.tuning()?,
             keep_text: self.truth("keep_text")?.unwrap_or(default.keep_text),
+            part_of: None,
         })
     }
 }

@@ -51,11 +51,18 @@ pub(crate) fn run<T: Send>(
     Ok(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-/// Runs short work without Python's lock.
-pub(crate) fn run_short<T: Send>(
+/// As many queries are answered without asking for Ctrl-C.
+const FEW: usize = 64;
+
+/// Runs the work of so many queries without Python's lock; Ctrl-C stops it if they are many.
+pub(crate) fn run_for<T: Send>(
     py: Python<'_>,
+    queries: usize,
     work: impl FnOnce(&Stop) -> T + Send,
 ) -> PyResult<T> {
+    if queries > FEW {
+        return run(py, &Arc::default(), work);
+    }
     let outcome = py.detach(|| work(&Stop::new()));
     logging::flush(py)?;
     Ok(outcome)

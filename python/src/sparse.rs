@@ -16,10 +16,7 @@ use crate::documents::{CsrArrays, CsrSlices};
 use crate::errors::{of_device, of_search};
 use crate::model::as_matrix;
 use crate::options::device;
-use crate::running::{OfProcess, run, run_short, threads};
-
-/// As many queries are searched without asking for Ctrl-C.
-const FEW: usize = 64;
+use crate::running::{OfProcess, run_for, threads};
 
 /// The rows of a CSR matrix with an index over them.
 #[pyclass(frozen, module = "classify_knn._native")]
@@ -117,7 +114,7 @@ impl SparseRows {
             }
             Ok(answers)
         };
-        if slices.rows() <= FEW { run_short(py, work)? } else { run(py, &Arc::default(), work)? }
+        run_for(py, slices.rows(), work)?
     }
 }
 

@@ -401,6 +401,7 @@ impl Training {
             foreign,
             tuning: self.tuning.options(free),
             keep_text,
+            part_of: None,
         })
     }
 }

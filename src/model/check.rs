@@ -50,7 +50,8 @@ impl Model {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
-        if frequencies.iter().any(|&df| df == 0 || df as usize > documents) {
+        let of_whole = settings.part_of.unwrap_or(documents as u64);
+        if frequencies.iter().any(|&df| df == 0 || u64::from(df) > of_whole) {
             return wrong(
                 array_names::DOCUMENT_FREQUENCIES,
                 "a value is not between 1 and the number of documents",

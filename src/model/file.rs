@@ -10,8 +10,8 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, VERSION, WITH_DENSE,
-    WITHOUT_DENSE, array_names,
+    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, TUNED, VERSION,
+    WITH_DENSE, WITHOUT_DENSE, array_names,
 };
 use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
@@ -69,7 +69,8 @@ impl Model {
         let checksums = sums.collect();
         let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
         let version = match self.dense() {
-            _ if evidence || self.arrays.learned_votes.is_some() => VERSION,
+            _ if self.settings.part_of.is_some() => VERSION,
+            _ if evidence || self.arrays.learned_votes.is_some() => TUNED,
             Some(_) => WITH_DENSE,
             None => WITHOUT_DENSE,
         };

@@ -280,7 +280,7 @@ impl Counted {
         let is_kept = |term: usize| kept.as_ref().is_none_or(|kept| kept[term]);
         let asked: Vec<bool> =
             frequencies.iter().enumerate().map(|(term, &df)| df > 0 && is_kept(term)).collect();
-        let among = (&*frequencies, without.rows.count());
+        let among = (&*frequencies, without.rows.count() as u64);
         let weights = Counts::term_weights_among(*weighting, among, told.as_ref());
         let terms = (kept.as_deref(), Some(&*asked));
         let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);

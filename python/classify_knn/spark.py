@@ -1,0 +1,422 @@
+"""Classification where the documents are: PySpark data frames.
+
+The engine is that of :class:`~classify_knn.KNNTextClassifier`; Spark deals out documents, and adds up counts. Every function
+gives the same answers, to the bit, whatever the partitions, and when Spark runs a task again or twice.
+
+======================  =====================================================================================
+:func:`predict`         labels of documents
+:func:`evaluate`        figures on documents with known labels
+:func:`fit`             training rows as shards, one for each partition, on storage that all executors see
+:func:`kneighbors`      the nearest training documents among all shards
+======================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from . import _native
+from ._classifier import _PASSED, KNNTextClassifier
+
+#: The description of the shards, beside them.
+MANIFEST = "manifest.json"
+
+#: Models of this process (a Python worker of an executor), by the digest of their files.
+_opened: dict[str, KNNTextClassifier] = {}
+
+
+def _model_of(model: KNNTextClassifier | str | os.PathLike) -> KNNTextClassifier:
+    return model if isinstance(model, KNNTextClassifier) else KNNTextClassifier.load(model, device="cpu")
+
+
+def _ship(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
+    """The bytes of the model, sent once to each executor, and their digest."""
+    data = model._model.to_bytes()
+    return df.sparkSession.sparkContext.broadcast(data), hashlib.sha256(data).hexdigest()
+
+
+def _received(shipped: Broadcast, digest: str, device: str) -> KNNTextClassifier:
+    """The model in a Python worker, which reads it once."""
+    if digest not in _opened:
+        _opened.clear()
+        made = KNNTextClassifier(n_jobs=1, device=device)
+        made._model = _native.Model.from_bytes(shipped.value, n_jobs=1, device=device)
+        made._take_labels()
+        _opened[digest] = made
+    return _opened[digest]
+
+
+def _check_column(df: DataFrame, column: str) -> None:
+    if column not in df.columns:
+        raise ValueError(f"the data frame has no column {column!r}: it has {', '.join(df.columns)}")
+
+
+def _texts(batch: pa.RecordBatch, column: str) -> list[str]:
+    texts = batch.column(column).to_pylist()
+    # A document without text has no known term.
+    return [text or "" for text in texts]
+
+
+def predict(
+    df: DataFrame,
+    model: KNNTextClassifier | str | os.PathLike,
+    *,
+    text: str = "text",
+    device: str = "cpu",
+) -> DataFrame:
+    """Predict the labels of documents.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Documents.
+    model : KNNTextClassifier or path
+        The model, or its file on the driver. It is sent once to each executor.
+    text : str, default='text'
+        The column of the texts; null is an empty text.
+    device : str, default='cpu'
+        Where the executors search.
+
+    Returns
+    -------
+    DataFrame
+        `df` with the columns ``labels`` (array of strings, best first), ``scores`` (array of doubles: their shares of the votes),
+        ``confidence`` (double; null if the model is not calibrated) and ``reason`` (string; null, or why there are no or no reliable
+        labels).
+    """
+    _check_column(df, text)
+    shipped, digest = _ship(df, _model_of(model))
+    added = [
+        T.StructField("labels", T.ArrayType(T.StringType(), False), False),
+        T.StructField("scores", T.ArrayType(T.DoubleType(), False), False),
+        T.StructField("confidence", T.DoubleType()),
+        T.StructField("reason", T.StringType()),
+    ]
+    taken = [field.name for field in added if field.name in df.columns]
+    if taken:
+        raise ValueError(f"the data frame has a column {taken[0]!r} already: rename it")
+
+    def classify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        fitted = _received(shipped, digest, device)
+        for batch in batches:
+            answers = fitted._model.classify(_texts(batch, text))
+            names = np.asarray(fitted._model.labels, dtype=object)
+            indptr, labels = answers["labels"]
+            score_ptr, scored, scores = answers["scores"]
+            best = []
+            for row in range(batch.num_rows):
+                own = slice(score_ptr[row], score_ptr[row + 1])
+                score = dict(zip(scored[own].tolist(), scores[own].tolist(), strict=True))
+                best.append([score.get(label, 0.0) for label in labels[indptr[row] : indptr[row + 1]].tolist()])
+            offsets = pa.array(indptr.astype(np.int32))
+            confidence = answers.get("confidence")
+            columns = [
+                pa.ListArray.from_arrays(offsets, pa.array(names[labels].tolist(), pa.string())),
+                pa.array(best, pa.list_(pa.float64())),
+                pa.nulls(batch.num_rows, pa.float64()) if confidence is None else pa.array(confidence),
+                pa.array([reason or None for reason in answers["reasons"]], pa.string()),
+            ]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *columns], [*batch.schema.names, *(f.name for f in added)])
+
+    return df.mapInArrow(classify, T.StructType([*df.schema.fields, *added]))
+
+
+def evaluate(
+    df: DataFrame,
+    model: KNNTextClassifier | str | os.PathLike,
+    *,
+    text: str = "text",
+    labels: str = "labels",
+    device: str = "cpu",
+) -> dict[str, Any]:
+    """Compare predictions with known labels.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Documents with known labels.
+    model : KNNTextClassifier or path
+        As for :func:`predict`.
+    text : str, default='text'
+        The column of the texts.
+    labels : str, default='labels'
+        The column of the labels: a string, or an array of strings.
+    device : str, default='cpu'
+        Where the executors search.
+
+    Returns
+    -------
+    dict
+        ``documents``, ``exact`` (the share of documents with exactly the right labels), ``micro_f1``, ``macro_f1`` (over the labels that
+        documents have or get) and ``labels``: for each label its ``documents``, ``predicted`` and ``right``.
+    """
+    _check_column(df, labels)
+    known = df.schema[labels].dataType
+    several = isinstance(known, T.ArrayType)
+    given = F.col(labels) if several else F.array(F.col(labels))
+    known_labels = F.coalesce(F.array_distinct(F.array_compact(given)), F.array().cast("array<string>"))
+    asked = df.select(F.coalesce(F.col(text), F.lit("")).alias("text"), known_labels.alias("known"))
+    predicted = predict(asked, model, text="text", device=device).cache()
+    try:
+        same = F.size(F.array_except("known", "labels")) + F.size(F.array_except("labels", "known")) == 0
+        whole = predicted.agg(F.count(F.lit(1)), F.sum(same.cast("long"))).first()
+        sides = [
+            predicted.select(F.explode(column).alias("label"), F.lit(side).alias("side"))
+            for side, column in (
+                ("documents", F.col("known")),
+                ("predicted", F.col("labels")),
+                ("right", F.array_intersect("known", "labels")),
+            )
+        ]
+        rows = sides[0].unionByName(sides[1]).unionByName(sides[2]).groupBy("label", "side").count().collect()
+    finally:
+        predicted.unpersist()
+    by_label: dict[str, dict[str, int]] = {}
+    for row in rows:
+        counts = by_label.setdefault(row["label"], {"documents": 0, "predicted": 0, "right": 0})
+        counts[row["side"]] = row["count"]
+
+    def f1(counts: dict[str, int]) -> float:
+        return 2 * counts["right"] / max(1, counts["documents"] + counts["predicted"])
+
+    total = {side: sum(counts[side] for counts in by_label.values()) for side in ("documents", "predicted", "right")}
+    ordered = dict(sorted(by_label.items()))
+    return {
+        "documents": whole[0],
+        "exact": (whole[1] or 0) / max(1, whole[0]),
+        "micro_f1": f1(total),
+        "macro_f1": sum(map(f1, ordered.values())) / max(1, len(ordered)),
+        "labels": ordered,
+    }
+
+
+def fit(
+    df: DataFrame,
+    path: str | os.PathLike,
+    *,
+    text: str = "text",
+    labels: str = "labels",
+    id: str | None = None,
+    min_df: int = 1,
+    max_df: int | None = None,
+    **parameters: Any,
+) -> dict[str, Any]:
+    """Write training documents as shards: model files, one for each partition, that all weight terms alike.
+
+    Document frequencies are counted by Spark over all documents; then each partition weights its own rows. A row is, to the bit,
+    that of a model of all documents.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Documents. Their order is that of the partitions and of the rows in these; where it matters, sort the data frame.
+    path : path
+        A folder that the driver and all executors see. It is made; it must not hold other shards.
+    text, labels : str
+        The columns of the texts and of the labels (a string, or an array of strings).
+    id : str, default=None
+        The column of the ids; None: numbers from 1.
+    min_df, max_df : int
+        The least and the greatest number of documents with a term.
+    **parameters
+        Of :class:`~classify_knn.KNNTextClassifier`, but neither tuning, term selection nor dense vectors.
+
+    Returns
+    -------
+    dict
+        The manifest: ``documents``, ``terms``, ``mean_length``, and ``shards`` with ``file``, ``documents`` and ``first`` (the number of
+        the first document).
+    """
+    for column in (text, labels, *([id] if id else [])):
+        _check_column(df, column)
+    unknown = set(parameters) - set(_PASSED)
+    if unknown:
+        raise TypeError(f"fit() has no parameter {sorted(unknown)[0]!r}")
+    folder = pathlib.Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / MANIFEST).exists():
+        raise FileExistsError(f"{folder / MANIFEST}: there are shards already; take another folder, or remove it")
+    several = isinstance(df.schema[labels].dataType, T.ArrayType)
+    wanted = {name: None for name in _PASSED}
+    wanted.update(tune=False, **parameters)
+    wanted["several"] = several
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            terms, documents, occurrences = _native.count_terms(_texts(batch, text), wanted, n_jobs=1)
+            columns = [pa.array(terms, pa.string()), pa.array(documents), pa.array(occurrences)]
+            yield pa.RecordBatch.from_arrays(columns, ["term", "documents", "occurrences"])
+
+    counted = df.select(text).mapInArrow(count, "term string, documents long, occurrences double")
+    frequent = counted.groupBy("term").agg(F.sum("documents").alias("documents"), F.sum("occurrences").alias("occurrences"))
+    frequent = frequent.filter(F.col("documents") >= min_df)
+    if max_df is not None:
+        frequent = frequent.filter(F.col("documents") <= max_df)
+    # How many documents there are before each partition: two passes see the same partitions.
+    partition = F.spark_partition_id().alias("partition")
+    sizes = {row["partition"]: row["count"] for row in df.groupBy(partition).count().collect()}
+    total = sum(sizes.values())
+    if total == 0:
+        raise ValueError("the data frame has no documents")
+    found = frequent.toArrow()
+    # Byte order, which is not that of Spark's strings alone.
+    order = sorted(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True), key=lambda row: row[0].encode())
+    mean_length = float(sum(row[2] for row in order)) / total
+    whole = ([row[0] for row in order], [int(row[1]) for row in order], total, mean_length)
+    shipped = df.sparkSession.sparkContext.broadcast(whole)
+    starts = {}
+    first = 0
+    for number in sorted(sizes):
+        starts[number] = first
+        first += sizes[number]
+    target = str(folder.resolve())
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        held = [batch for batch in batches if batch.num_rows]
+        if not held:
+            return
+        table = pa.Table.from_batches(held)
+        number = TaskContext.get().partitionId()
+        texts = [one or "" for one in table.column(text).to_pylist()]
+        given = table.column(labels).to_pylist()
+        given = [list(dict.fromkeys(one or [])) if several else [one] for one in given]
+        names = sorted({label for one in given for label in one})
+        place = {label: at for at, label in enumerate(names)}
+        indptr = np.concatenate([[0], np.cumsum([len(one) for one in given])]).astype(np.int64)
+        indices = np.asarray([place[label] for one in given for label in one], dtype=np.int64)
+        start = starts[number]
+        ids = [str(one) for one in table.column(id).to_pylist()] if id else [str(start + at + 1) for at in range(len(texts))]
+        model, _ = _native.train(
+            texts, (names, indptr, indices), wanted, ids=ids, n_jobs=1, device="cpu", part_of=shipped.value
+        )
+        file = f"part-{number:06}.model"
+        # Written beside it and renamed: a task that runs twice writes the same bytes.
+        model.save(os.path.join(target, file))
+        columns = [pa.array([number]), pa.array([file]), pa.array([len(texts)]), pa.array([start])]
+        yield pa.RecordBatch.from_arrays(columns, ["partition", "file", "documents", "first"])
+
+    columns = [text, labels, *([id] if id else [])]
+    schema = "partition long, file string, documents long, first long"
+    written = sorted(df.select(*dict.fromkeys(columns)).mapInArrow(write, schema).collect(), key=lambda row: row["partition"])
+    if [row["documents"] for row in written] != [sizes[number] for number in sorted(sizes)]:
+        raise RuntimeError("the partitions changed between two passes: cache or write the data frame first")
+    manifest = {
+        "schema": "classify.shards/1",
+        "documents": total,
+        "terms": len(order),
+        "mean_length": mean_length,
+        "shards": [{key: row[key] for key in ("file", "documents", "first")} for row in written],
+    }
+    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as out:
+        json.dump(manifest, out, indent=1)
+    os.replace(out.name, folder / MANIFEST)
+    return manifest
+
+
+def kneighbors(
+    df: DataFrame,
+    path: str | os.PathLike,
+    k: int,
+    *,
+    text: str = "text",
+    device: str = "cpu",
+) -> DataFrame:
+    """The nearest training documents of each document, among all shards.
+
+    Each task searches one shard after the other for its documents, and keeps the best: by falling similarity, then by rising
+    number. This is, to the bit, what one model of all documents gives.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Documents.
+    path : path
+        The folder of :func:`fit`.
+    k : int
+        The number of neighbors of a document.
+    text : str, default='text'
+        The column of the texts.
+    device : str, default='cpu'
+        Where the executors search.
+
+    Returns
+    -------
+    DataFrame
+        `df` with the column ``neighbors``: an array of structs of ``row`` (the number of the training document among all, from 0), ``id``,
+        ``similarity`` and ``labels``, best first. Only documents with a similarity above 0 are neighbors.
+    """
+    _check_column(df, text)
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k={k!r}: expected an integer from 1")
+    if "neighbors" in df.columns:
+        raise ValueError("the data frame has a column 'neighbors' already: rename it")
+    folder = pathlib.Path(path).resolve()
+    with open(folder / MANIFEST, encoding="utf-8") as file:
+        shards = json.load(file)["shards"]
+    neighbor = T.StructType(
+        [
+            T.StructField("row", T.LongType(), False),
+            T.StructField("id", T.StringType(), False),
+            T.StructField("similarity", T.FloatType(), False),
+            T.StructField("labels", T.ArrayType(T.StringType(), False), False),
+        ]
+    )
+    added = T.StructField("neighbors", T.ArrayType(neighbor, False), False)
+    arrow = pa.list_(
+        pa.struct([("row", pa.int64()), ("id", pa.string()), ("similarity", pa.float32()), ("labels", pa.list_(pa.string()))])
+    )
+    target = str(folder)
+
+    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = [batch for batch in batches if batch.num_rows]
+        if not held:
+            return
+        texts = [one for batch in held for one in _texts(batch, text)]
+        rows = np.full((len(texts), k), -1, dtype=np.int64)
+        similarities = np.full((len(texts), k), -np.inf, dtype=np.float32)
+        named: dict[int, tuple[str, list[str]]] = {}
+        for shard in shards:
+            model = _native.Model.open(os.path.join(target, shard["file"]), n_jobs=1, device=device)
+            own, near = model.kneighbors(texts, k)
+            own = np.where(own >= 0, own + shard["first"], -1)
+            # Shards come in the order of their rows, so that a stable sort leaves equal similarities in it.
+            all_rows, all_near = np.hstack([rows, own]), np.hstack([similarities, near])
+            best = np.argsort(-all_near, axis=1, kind="stable")[:, :k]
+            rows, similarities = np.take_along_axis(all_rows, best, 1), np.take_along_axis(all_near, best, 1)
+            names, first, end = model.labels, shard["first"], shard["first"] + shard["documents"]
+            kept = np.unique(rows[(rows >= first) & (rows < end)])
+            ids = model.ids((kept - first).tolist())
+            for row, one in zip(kept.tolist(), ids, strict=True):
+                named[row] = (one, [names[label] for label in model.document_labels(row - first)])
+        lists = [
+            [
+                {"row": row, "id": named[row][0], "similarity": similarity, "labels": named[row][1]}
+                for row, similarity in zip(own.tolist(), near.tolist(), strict=True)
+                if row >= 0
+            ]
+            for own, near in zip(rows, similarities, strict=True)
+        ]
+        at = 0
+        for batch in held:
+            column = pa.array(lists[at : at + batch.num_rows], arrow)
+            at += batch.num_rows
+            yield pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, "neighbors"])
+
+    return df.mapInArrow(search, T.StructType([*df.schema.fields, added]))

@@ -1,0 +1,99 @@
+"""Spark: the answers of one machine, to the bit, whatever the partitions."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyspark")
+if shutil.which("java") is None:
+    pytest.skip("Spark needs a Java runtime", allow_module_level=True)
+
+from pyspark.sql import SparkSession  # noqa: E402
+
+from classify_knn import KNNTextClassifier, spark  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def session():
+    builder = SparkSession.builder.master("local[2]").appName("classify-knn").config("spark.ui.enabled", False)
+    builder = builder.config("spark.sql.shuffle.partitions", 3).config("spark.sql.execution.arrow.maxRecordsPerBatch", 37)
+    session = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def frame(session, documents, partitions, several=False):
+    rows = [(f"d{n}", text, [label] if several else label) for n, (text, label) in enumerate(zip(*documents, strict=True))]
+    kind = "array<string>" if several else "string"
+    context = session.sparkContext
+    return session.createDataFrame(context.parallelize(rows, partitions), f"id string, text string, labels {kind}")
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_predict_and_evaluate(session, train, test, partitions, tmp_path):
+    model = KNNTextClassifier(tune="votes").fit(*train)
+    model.save(tmp_path / "a.model")
+    documents = frame(session, test, partitions)
+    for given in (model, str(tmp_path / "a.model")):
+        rows = spark.predict(documents.drop("labels"), given).collect()
+        assert [row["id"] for row in rows] == [f"d{n}" for n in range(len(test[0]))]
+        assert [row["labels"] for row in rows] == [[label] for label in model.predict(test[0])]
+        confidence, reasons = model.predict_confidence(test[0])
+        assert [row["confidence"] for row in rows] == confidence.tolist()
+        assert [row["reason"] or "" for row in rows] == reasons
+    figures = spark.evaluate(documents, model)
+    assert figures["documents"] == len(test[0])
+    assert figures["exact"] == model.score(*test)
+    assert sum(counts["documents"] for counts in figures["labels"].values()) == len(test[0])
+
+
+def test_missing_texts_and_several_labels(session, train, test):
+    model = KNNTextClassifier().fit(train[0], [[label, "all"] for label in train[1]])
+    documents = session.createDataFrame([("a", "bread"), ("b", None), ("c", "")], "id string, text string")
+    rows = spark.predict(documents, model).collect()
+    assert rows[0]["labels"][0] == "all" and len(rows[0]["labels"]) == len(rows[0]["scores"])
+    assert [row["reason"] for row in rows[1:]] == ["no-known-term"] * 2
+    figures = spark.evaluate(frame(session, test, 2, several=True), model)
+    assert 0 < figures["micro_f1"] < 1
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 7])
+@pytest.mark.parametrize("parameters", [{}, {"weighting": "bm25", "stemmer": "english", "min_df": 2}])
+def test_shards(session, train, test, partitions, parameters, tmp_path):
+    model = KNNTextClassifier(**parameters).fit(train[0], train[1], ids=[f"d{n}" for n in range(len(train[0]))])
+    manifest = spark.fit(frame(session, train, partitions), tmp_path / "shards", id="id", **parameters)
+    assert manifest["documents"] == len(train[0])
+    assert manifest["terms"] == len(model._model.terms)
+    assert json.loads((tmp_path / "shards" / "manifest.json").read_text()) == manifest
+    for k in (1, 10, 1_000):
+        rows = spark.kneighbors(frame(session, test, 3), tmp_path / "shards", k).collect()
+        indices, similarities = model._model.kneighbors(test[0], k)
+        found = [[(near["row"], np.float32(near["similarity"])) for near in row["neighbors"]] for row in rows]
+        expected = [
+            [(row, near) for row, near in zip(own.tolist(), nearness, strict=True) if row >= 0]
+            for own, nearness in zip(indices, similarities, strict=True)
+        ]
+        assert found == expected
+        first = rows[0]["neighbors"][0]
+        assert first["id"] == f"d{first['row']}" and first["labels"] == [train[1][first["row"]]]
+
+
+def test_wrong_arguments(session, train, tmp_path):
+    documents = frame(session, train, 2)
+    model = KNNTextClassifier().fit(*train)
+    with pytest.raises(ValueError, match="no column 'body'"):
+        spark.predict(documents, model, text="body")
+    with pytest.raises(ValueError, match="'labels' already"):
+        spark.predict(documents, model)
+    with pytest.raises(TypeError, match="no parameter 'neighbours'"):
+        spark.fit(documents, tmp_path, neighbours=3)
+    spark.fit(documents, tmp_path / "shards")
+    with pytest.raises(FileExistsError, match="shards already"):
+        spark.fit(documents, tmp_path / "shards")
+    with pytest.raises(Exception, match="tuning"):
+        spark.fit(documents, tmp_path / "tuned", tune=True)
+    with pytest.raises(ValueError, match="k=0"):
+        spark.kneighbors(documents, tmp_path / "shards", 0)

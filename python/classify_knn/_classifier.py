@@ -270,6 +270,8 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             like = X if kind != "text" else np.empty((rows, 1))
             weights = _check_sample_weight(sample_weight, like, dtype=np.float32, ensure_non_negative=True)
             keep = weights > 0
+            if not keep.any():  # older versions of scikit-learn let it pass
+                raise ValueError("sample_weight must contain at least one non-zero number")
             if not keep.all():
                 X = [text for text, kept in zip(X, keep, strict=True) if kept] if kind == "text" else X[keep]
                 labels.keep(keep)

@@ -48,12 +48,12 @@ def _ship(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
     return df.sparkSession.sparkContext.broadcast(data), hashlib.sha256(data).hexdigest()
 
 
-def _received(shipped: Broadcast, digest: str, device: str) -> KNNTextClassifier:
+def _received(shipped: Broadcast, digest: str, device: str, n_jobs: int) -> KNNTextClassifier:
     """The model in a Python worker, which reads it once."""
     if digest not in _opened:
         _opened.clear()
-        made = KNNTextClassifier(n_jobs=1, device=device)
-        made._model = _native.Model.from_bytes(shipped.value, n_jobs=1, device=device)
+        made = KNNTextClassifier(n_jobs=n_jobs, device=device)
+        made._model = _native.Model.from_bytes(shipped.value, n_jobs=n_jobs, device=device)
         made._take_labels()
         _opened[digest] = made
     return _opened[digest]
@@ -76,6 +76,7 @@ def predict(
     *,
     text: str = "text",
     device: str = "cpu",
+    n_jobs: int = 1,
 ) -> DataFrame:
     """Predict the labels of documents.
 
@@ -89,6 +90,8 @@ def predict(
         The column of the texts; null is an empty text.
     device : str, default='cpu'
         Where the executors search.
+    n_jobs : int, default=1
+        The number of threads of a task; set ``spark.task.cpus`` to the same.
 
     Returns
     -------
@@ -110,7 +113,7 @@ def predict(
         raise ValueError(f"the data frame has a column {taken[0]!r} already: rename it")
 
     def classify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        fitted = _received(shipped, digest, device)
+        fitted = _received(shipped, digest, device, n_jobs)
         for batch in batches:
             answers = fitted._model.classify(_texts(batch, text))
             names = np.asarray(fitted._model.labels, dtype=object)
@@ -141,6 +144,7 @@ def evaluate(
     text: str = "text",
     labels: str = "labels",
     device: str = "cpu",
+    n_jobs: int = 1,
 ) -> dict[str, Any]:
     """Compare predictions with known labels.
 
@@ -156,6 +160,8 @@ def evaluate(
         The column of the labels: a string, or an array of strings.
     device : str, default='cpu'
         Where the executors search.
+    n_jobs : int, default=1
+        The number of threads of a task; set ``spark.task.cpus`` to the same.
 
     Returns
     -------
@@ -169,7 +175,7 @@ def evaluate(
     given = F.col(labels) if several else F.array(F.col(labels))
     known_labels = F.coalesce(F.array_distinct(F.array_compact(given)), F.array().cast("array<string>"))
     asked = df.select(F.coalesce(F.col(text), F.lit("")).alias("text"), known_labels.alias("known"))
-    predicted = predict(asked, model, text="text", device=device).cache()
+    predicted = predict(asked, model, text="text", device=device, n_jobs=n_jobs).cache()
     try:
         same = F.size(F.array_except("known", "labels")) + F.size(F.array_except("labels", "known")) == 0
         whole = predicted.agg(F.count(F.lit(1)), F.sum(same.cast("long"))).first()
@@ -245,14 +251,15 @@ def fit(
     unknown = set(parameters) - set(_PASSED)
     if unknown:
         raise TypeError(f"fit() has no parameter {sorted(unknown)[0]!r}")
+    for name in ("tune", "select", "chi2_power", "features", "target_error", "foreign"):
+        if parameters.get(name):
+            raise ValueError(f"{name}={parameters[name]!r}: shards have neither tuning, term selection nor dense vectors, which need all documents")
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MANIFEST).exists():
         raise FileExistsError(f"{folder / MANIFEST}: there are shards already; take another folder, or remove it")
     several = isinstance(df.schema[labels].dataType, T.ArrayType)
-    wanted = {name: None for name in _PASSED}
-    wanted.update(tune=False, **parameters)
-    wanted["several"] = several
+    wanted = {**dict.fromkeys(_PASSED), **parameters, "several": several}
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -337,6 +344,7 @@ def kneighbors(
     *,
     text: str = "text",
     device: str = "cpu",
+    n_jobs: int = 1,
 ) -> DataFrame:
     """The nearest training documents of each document, among all shards.
 
@@ -355,6 +363,8 @@ def kneighbors(
         The column of the texts.
     device : str, default='cpu'
         Where the executors search.
+    n_jobs : int, default=1
+        The number of threads of a task; set ``spark.task.cpus`` to the same.
 
     Returns
     -------
@@ -393,7 +403,7 @@ def kneighbors(
         similarities = np.full((len(texts), k), -np.inf, dtype=np.float32)
         named: dict[int, tuple[str, list[str]]] = {}
         for shard in shards:
-            model = _native.Model.open(os.path.join(target, shard["file"]), n_jobs=1, device=device)
+            model = _native.Model.open(os.path.join(target, shard["file"]), n_jobs=n_jobs, device=device)
             own, near = model.kneighbors(texts, k)
             own = np.where(own >= 0, own + shard["first"], -1)
             # Shards come in the order of their rows, so that a stable sort leaves equal similarities in it.

@@ -1,7 +1,9 @@
 """Spark: the answers of one machine, to the bit, whatever the partitions."""
 
 import json
+import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from classify_knn import KNNTextClassifier, spark  # noqa: E402
 
 @pytest.fixture(scope="module")
 def session():
+    # The workers are to be of this environment.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("classify-knn").config("spark.ui.enabled", False)
     builder = builder.config("spark.sql.shuffle.partitions", 3).config("spark.sql.execution.arrow.maxRecordsPerBatch", 37)
     session = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
@@ -93,7 +97,7 @@ def test_wrong_arguments(session, train, tmp_path):
     spark.fit(documents, tmp_path / "shards")
     with pytest.raises(FileExistsError, match="shards already"):
         spark.fit(documents, tmp_path / "shards")
-    with pytest.raises(Exception, match="tuning"):
+    with pytest.raises(ValueError, match="tune=True: shards"):
         spark.fit(documents, tmp_path / "tuned", tune=True)
     with pytest.raises(ValueError, match="k=0"):
         spark.kneighbors(documents, tmp_path / "shards", 0)

@@ -373,9 +373,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         if self._kind == LISTS:
             named = self.classes_[places].tolist()
             return [named[start:end] for start, end in zip(indptr[:-1].tolist(), indptr[1:].tolist(), strict=True)]
-        counts = np.diff(indptr)
-        if np.all(counts == 1):
+        # None has more than one label.
+        if len(labels) == len(indptr) - 1:
             return self.classes_[places]
+        counts = np.diff(indptr)
         answers_or_none = np.full(len(counts), None, dtype=object)
         answers_or_none[counts > 0] = self.classes_[places[indptr[:-1][counts > 0]]]
         return answers_or_none

@@ -56,9 +56,20 @@ class Column:
         return self.items[at]
 
 
+class ArrowColumn:
+    """A column that speaks Arrow, and nothing else."""
+
+    def __init__(self, items):
+        self.array = pa.chunked_array([items])
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.array.__arrow_c_stream__(requested_schema)
+
+
 @pytest.mark.parametrize(
     "column",
     [
+        ArrowColumn,
         list,
         tuple,
         np.asarray,

@@ -8,9 +8,10 @@ import os
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
 
-from classify_knn import KNNTextClassifier
+from classify_knn import KNNTextClassifier, TfidfVectorizer
 
 COMMAND = pathlib.Path(os.environ.get("CLASSIFY", pathlib.Path(__file__).parents[2] / "target" / "release" / "classify"))
 CORPORA = os.environ.get("CLASSIFY_CORPORA")
@@ -81,6 +82,32 @@ def made_up(tmp_path, train, test):
 )
 def test_made_up_documents(flags, parameters, made_up, tmp_path):
     same(*made_up, tmp_path, flags, **parameters)
+
+
+def safetensors(path):
+    """The arrays of a safetensors file."""
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    types = {"U8": np.uint8, "U32": np.uint32, "U64": np.uint64, "F32": np.float32, "F64": np.float64}
+    arrays = {name: info for name, info in header.items() if name != "__metadata__"}
+    return {
+        name: np.frombuffer(data[8 + size :][slice(*info["data_offsets"])], types[info["dtype"]]) for name, info in arrays.items()
+    }
+
+
+@pytest.mark.parametrize("weighting", ["ltc", "bm25", "sklearn", "Lsc"])
+def test_rows(weighting, made_up, tmp_path):
+    """The vectorizer's rows are those that the command writes."""
+    train, test = made_up
+    run("train", train, "-o", tmp_path / "a.model", "--weighting", weighting)
+    run("vectorize", tmp_path / "a.model", test, "-o", tmp_path / "a.vectors")
+    expected = safetensors(tmp_path / "a.vectors")
+    vectorizer = TfidfVectorizer(weighting=weighting).fit([row["text"] for row in lines(train)])
+    rows = vectorizer.transform([row["text"] for row in lines(test)])
+    assert (rows.indptr == expected["rows.indptr"]).all()
+    assert (rows.indices == expected["rows.indices"]).all()
+    assert (rows.data == expected["rows.data"]).all()
 
 
 @pytest.mark.skipif(CORPORA is None, reason="CLASSIFY_CORPORA is not set")

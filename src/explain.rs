@@ -108,7 +108,8 @@ pub struct ExplainedLabel {
 /// A neighbor's vote is divided among the terms that it shares with the document, in proportion to their parts of the
 /// similarity. A term's evidence for a label is its share of the votes of the neighbors that have the label, less what a
 /// label with the same share of the training documents would get of its votes by chance. So the evidence of all terms sums to
-/// the label's share of the votes less its share of the training documents, and a term whose neighbors have the label
+/// the label's share of the votes less its share of the training documents (but for votes that are multiplied by what they
+/// are worth, and neighbors found by dense vectors, which have no terms), and a term whose neighbors have the label
 /// less often than the training documents do speaks against it.
 ///
 /// # Errors

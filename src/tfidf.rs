@@ -415,8 +415,10 @@ impl Weighting {
 
 /// The two sides of a similarity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// Of training documents.
     Document,
+    /// Of queries.
     Query,
 }
 

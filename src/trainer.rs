@@ -345,6 +345,9 @@ impl Trainer {
     pub fn retune(&self, model: Model, on_event: OnEvent<'_>) -> Result<Trained, TrainError> {
         let begin = Instant::now();
         let settings = model.settings();
+        if settings.part_of.is_some() {
+            return Err(TrainError::PartNeedsWhole);
+        }
         let (share, free_share) = self.share(&model);
         let by_terms = model.searches_terms() && (free_share || share < 1.0);
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());

@@ -95,6 +95,9 @@ fn unknown_terms_are_dropped_and_what_needs_all_documents_is_refused() {
     assert_eq!(model.vocabulary().document_frequencies(), [90, 5, 99]);
     let tuned = TrainOptions { tuning: Some(TuneOptions::default()), ..options.clone() };
     assert!(matches!(trained(&tuned, documents), Err(TrainError::PartNeedsWhole)));
+    let trainer =
+        Trainer::new(TrainOptions::default(), Engines::cpu(&Threads::available().unwrap()));
+    assert!(matches!(trainer.retune(model, &|_| ()), Err(TrainError::PartNeedsWhole)));
     let rows = "1 1:0.5\n2 2:0.5\n";
     let rows = Corpus::from_bytes("rows.svm", rows.into(), ReadOptions::default()).unwrap();
     let rows: Vec<Document> = rows.map(Result::unwrap).collect();

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from . import _native
-from ._inputs import as_texts, csr_arrays, fill, n_threads
+from ._inputs import as_texts, csr_arrays, fill, n_threads, pad
 from ._labels import INDICATOR, LISTS, SINGLE, Labels
 from ._run import Progress, report
 from ._tfidf import ANALYSIS
@@ -83,7 +83,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     allow_none : bool, default=False
         Several labels: whether a document may get none.
     hierarchy : path or list of (child, parent), default=None
-        The hierarchy of the labels: ancestors are added to documents and predictions.
+        Several labels: their hierarchy: ancestors are added to documents and predictions.
     objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro'}, default=None
         What `tune` maximizes. None: ``'micro-f1'``.
     k_max : int, default=None
@@ -254,12 +254,14 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         """
         if y is None:
             raise ValueError("This KNNTextClassifier estimator requires y to be passed, but the target y is None.")
+        # A fit that fails leaves no half of an older one.
+        self.__dict__.pop("_model", None)
         kind, X = self._documents(X, reset=True)
         rows = X.shape[0] if kind != "text" else len(X)
         labels = Labels(y)
         if len(labels) != rows:
             raise ValueError(f"X has {rows} documents, y has {len(labels)}: inconsistent numbers of samples")
-        given = {"ids": None if ids is None else [str(one) for one in ids], "groups": None}
+        given: dict[str, Any] = {"ids": None if ids is None else [str(one) for one in ids], "groups": None}
         if groups is not None:
             given["groups"] = [str(one) for one in np.asarray(groups).tolist()]
         for name, values in given.items():
@@ -345,7 +347,10 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         # An ancestor in a hierarchy may have no documents of its own.
         missing = [name for name in self._model.labels if name not in place]
         if missing:
-            self.classes_ = np.unique(np.concatenate([self.classes_.astype(object), np.asarray(missing, dtype=object)]))
+            names = [*self.classes_.tolist(), *missing]
+            if self._kind != INDICATOR:  # whose columns keep their places
+                names.sort(key=str)
+            self.classes_ = np.asarray(names, dtype=object)
             place = {str(label): at for at, label in enumerate(self.classes_.tolist())}
         self._places = np.asarray([place[name] for name in self._model.labels], dtype=np.int64)
 
@@ -389,7 +394,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         answers = self._model_of(X)
         indptr, labels, scores = answers["scores"]
         values = answers.get(key, scores) if key == "probabilities" else scores
-        return fill(indptr, labels, values, self._places), answers
+        return fill(indptr, labels, values, self._places, len(self.classes_)), answers
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The labels' shares of the votes.
@@ -454,7 +459,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         count = len(answers["reasons"])
         return answers.get("confidence", np.full(count, np.nan)), answers["reasons"]
 
-    def kneighbors(self, X: Any, n_neighbors: int | None = None, return_distance: bool = True):
+    def kneighbors(
+        self, X: Any, n_neighbors: int | None = None, return_distance: bool = True, *, by: str = "terms"
+    ):
         """Find the nearest training documents.
 
         Parameters
@@ -465,11 +472,15 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
             The number of neighbors; None: as many as vote.
         return_distance : bool, default=True
             Whether to return distances, too.
+        by : {'terms', 'vectors'}, default='terms'
+            With ``features='tfidf+lsa:N'``, which of the two lists of neighbors; otherwise there is one.
 
         Returns
         -------
         distances : ndarray of shape (n_samples, n_neighbors)
-            1 less the similarity, in increasing order; only if `return_distance`.
+            In increasing order: 1 less the similarity, or, for weightings that are no cosines (such as BM25), the similarity negated.
+            The similarity of dense vectors by ``'euclidean'`` and ``'manhattan'`` is 1 / (1 + distance / scale), with a scale that the
+            model learns; :class:`MetricIndex` gives the distances themselves. Only if `return_distance`.
         indices : ndarray of int64 of shape (n_samples, n_neighbors)
             The training documents. Only documents with a similarity above 0 are neighbors: -1 (distance ``inf``) where there are no
             more.
@@ -478,10 +489,16 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         k = self._model.k if n_neighbors is None else n_neighbors
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"n_neighbors={k!r}: expected an integer from 1")
-        indices, similarities = self._model.kneighbors(native, int(k))
+        if by not in ("terms", "vectors"):
+            raise ValueError(f"by={by!r}: expected 'terms' or 'vectors'")
+        indices, similarities = self._model.kneighbors(native, min(int(k), 2**32), by_vectors=by == "vectors")
+        indices, similarities = pad(indices, similarities, int(k))
         if not return_distance:
             return indices
-        distances = np.where(indices >= 0, np.maximum(1.0 - similarities.astype(np.float64), 0.0), np.inf)
+        distances = -similarities.astype(np.float64)
+        if by == "vectors" or self._model.similarity != "dot":
+            # A cosine can round to just above 1.
+            distances = np.where(indices >= 0, np.maximum(1.0 + distances, 0.0), np.inf)
         return distances, indices
 
     def explain(self, X: Any, *, terms: int = 20) -> list[dict]:
@@ -515,6 +532,34 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         native = self._input(X)
         return [json.loads(one) for one in self._model.explain(native, terms=int(terms))]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of documents with exactly the right labels.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            The documents.
+        y : as for :meth:`fit`
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weight of each document.
+
+        Returns
+        -------
+        float
+            From 0 to 1. A document that is refused (`target_error`, `foreign`) counts as wrong.
+        """
+        predicted = self.predict(X)
+        if self._kind == LISTS:
+            known = [one if isinstance(one, (list, tuple, set, frozenset, np.ndarray)) else [one] for one in y]
+            right = [set(own) == set(one) for own, one in zip(predicted, known, strict=True)]
+        elif self._kind == INDICATOR:
+            indicator = y.toarray() if sp.issparse(y) else np.asarray(y)
+            right = (predicted == indicator).all(axis=1)
+        else:
+            right = [own == one for own, one in zip(predicted.tolist(), np.asarray(y).ravel().tolist(), strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
     # Keeping
 
     def save(self, path: str | os.PathLike) -> None:
@@ -544,7 +589,9 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Returns
         -------
         KNNTextClassifier
-            A fitted classifier. Its labels are strings, and several labels a document are predicted as lists.
+            A fitted classifier. Its labels are strings, and several labels a document are predicted as lists. Its parameters are the
+            defaults, not those that the model was trained with, so it is for predicting, not for fitting again. Of a model of sparse rows,
+            matrices of any width are taken: columns that it does not know change nothing.
 
         Raises
         ------

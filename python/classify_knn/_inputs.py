@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-#: Most rows that are counted by 32-bit columns.
+#: Columns are 32-bit numbers.
 _MOST_COLUMNS = 2**32 - 1
+
+
+def is_missing(item: Any) -> bool:
+    """Whether an item stands for a missing value: None, NaN or pandas' NA."""
+    return item is None or type(item).__name__ in ("NAType", "NaTType") or (isinstance(item, float) and item != item)
 
 
 def as_list(column: Any) -> list | None:
@@ -62,13 +67,15 @@ def as_texts(X: Any) -> list[str] | None:
     column = as_list(X)
     if column is None:
         return None
-    first = next((item for item in column if item is not None and item == item), None)
+    if not column and getattr(X, "dtype", None) is not None and getattr(X.dtype, "kind", "") in "UT":
+        return []
+    first = next((item for item in column if not is_missing(item)), None)
     if not isinstance(first, str):
         return None
     row = next((row for row, item in enumerate(column) if not isinstance(item, str)), None)
     if row is not None:
         item = column[row]
-        if item is None or type(item).__name__ == "NAType" or item != item:
+        if is_missing(item):
             raise ValueError(f"X[{row}] is {item}: a text is missing; put '' for a document without text")
         raise TypeError(f"X[{row}] is {str(item)[:60]}, expected a str")
     return column
@@ -119,9 +126,21 @@ def n_threads(n_jobs: int | None) -> int | None:
     return int(n_jobs)
 
 
-def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Ragged (label, value) pairs as a dense array; `columns` is the column of each label."""
+def pad(indices: np.ndarray, similarities: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lists of neighbors with k places; those without a neighbor hold -1 and -inf."""
+    missing = k - indices.shape[1]
+    if missing <= 0:
+        return indices, similarities
+    try:
+        more = ((0, 0), (0, missing))
+        return np.pad(indices, more, constant_values=-1), np.pad(similarities, more, constant_values=-np.inf)
+    except ValueError as error:  # larger than any array can be
+        raise MemoryError(f"{len(indices)} lists of {k} neighbors do not fit in memory") from error
+
+
+def fill(indptr: np.ndarray, labels: np.ndarray, values: np.ndarray, columns: np.ndarray, width: int) -> np.ndarray:
+    """Ragged (label, value) pairs as a dense array of `width` columns; `columns` is the column of each label."""
     rows = len(indptr) - 1
-    dense = np.zeros((rows, len(columns)))
+    dense = np.zeros((rows, width))
     dense[np.repeat(np.arange(rows), np.diff(indptr)), columns[labels]] = values
     return dense

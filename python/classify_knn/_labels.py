@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from ._inputs import as_list
+from ._inputs import as_list, is_missing
 
 #: How labels were given, and how predictions are returned.
 SINGLE, LISTS, INDICATOR = "single", "lists", "indicator"
@@ -66,7 +66,7 @@ class Labels:
         self._of_one(column_or_1d(y))
 
     def _of_one(self, y: np.ndarray) -> None:
-        if y.dtype == object and any(label is None or label != label for label in y):
+        if y.dtype == object and any(map(is_missing, y)):
             raise ValueError("y has a missing label; leave such documents out, or give lists of labels, of which [] is none")
         check_classification_targets(y)
         self.kind = SINGLE
@@ -82,7 +82,13 @@ class Labels:
             self._of_indicator(sp.csr_matrix(array), np.arange(array.shape[1]))
             return
         self.kind = LISTS
-        flat = np.asarray([label for item in y for label in item])
+        listed = [label for item in y for label in item]
+        kinds = {str if isinstance(label, str) else bool if isinstance(label, (bool, np.bool_)) else float for label in listed}
+        if any(map(is_missing, listed)):
+            raise ValueError("y has a missing label; leave it out of its list")
+        if len(kinds) > 1:
+            raise ValueError("y has labels of different types, such as 1 and '1': take one type")
+        flat = np.asarray(listed)
         if flat.dtype.kind == "f" and flat.size:
             check_classification_targets(flat)
         self.classes, indices = np.unique(flat, return_inverse=True)

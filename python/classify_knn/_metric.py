@@ -24,7 +24,7 @@ def _items(points: Any) -> list:
 
 
 class MetricIndex:
-    """An index over points of a metric space: exact neighbors and exact balls.
+    """An index over points of a metric space, for the nearest points and for all points within a distance, exactly.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class MetricIndex:
         The points; any objects if `metric` is a function. Vectors are kept as ``float32``.
     metric : str or callable, default=None
         Of vectors ``'euclidean'`` (the default), ``'manhattan'``, ``'chebyshev'``, ``'minkowski:P'``, ``'angular'`` or ``'hamming'``;
-        of strings ``'edit'``; of sets ``'jaccard'``. A function of two points must be a metric, and is called with Python's lock
-        held: expect thousands, not millions, of distances a second.
+        of strings ``'edit'``; of sets ``'jaccard'``. A function of two points must be a metric. It is called by one thread at a time, not
+        by the calling one, with the GIL held: expect thousands, not millions, of distances a second.
     index : str, default='auto'
         ``'brute-force'``, ``'lc'``, ``'sss-index'``, ``'sss-tree'``, ``'egnat'``, ``'m-tree'``, ``'vp-tree'`` or ``'kd-tree'``, with parameters
         such as ``'lc:64'``; ``'auto'`` tries all on a sample and takes the fastest. Answers do not depend on it.
@@ -189,6 +189,8 @@ class MetricIndex:
         if radius is None or k is not None:
             raise ValueError("either k or radius must be given")
         indptr, found, distances = self._index.within(self._queries(points), float(radius))
+        if len(indptr) == 1:
+            return [], []
         return np.split(distances, indptr[1:-1]), np.split(found, indptr[1:-1])
 
     def _queries(self, points: Any) -> Any:
@@ -205,7 +207,7 @@ class MetricIndex:
 def _positive(k: int) -> int:
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise ValueError(f"k={k!r}: expected an integer from 1")
-    return int(k)
+    return min(int(k), 2**32)
 
 
 def _as_points(points: Any) -> tuple[str, Any]:

@@ -10,9 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import _native
-from ._inputs import as_csr, csr_arrays, n_threads
+from ._inputs import as_csr, csr_arrays, n_threads, pad
 
 _METRICS = ("cosine", "dot")
+
+
+def _at_most(k: int) -> int:
+    """k, or a number that is larger than any of rows."""
+    return min(k, 2**32)
 
 
 def _check_metric(metric: str) -> bool:
@@ -94,6 +99,7 @@ class SparseNeighbors(BaseEstimator):
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], accept_large_sparse=True)
         X = X if sp.issparse(X) else sp.csr_matrix(X)
         self.n_samples_fit_ = X.shape[0]
+        self._unit = unit
         self._fit_X = X
         self._rows = _native.SparseRows(csr_arrays(X), unit=unit, n_jobs=n_threads(self.n_jobs), device=self.device)
         return self
@@ -109,9 +115,8 @@ class SparseNeighbors(BaseEstimator):
             return rows
         check_is_fitted(self, "n_samples_fit_")
         if not hasattr(self, "_rows"):  # unpickled
-            unit = _check_metric(self.metric)
             self._rows = _native.SparseRows(
-                csr_arrays(self._fit_X), unit=unit, n_jobs=n_threads(self.n_jobs), device=self.device
+                csr_arrays(self._fit_X), unit=self._unit, n_jobs=n_threads(self.n_jobs), device=self.device
             )
         return self._rows
 
@@ -144,13 +149,13 @@ class SparseNeighbors(BaseEstimator):
         elif not (sp.issparse(X) and X.format == "csr" and X.shape[1] == self.n_features_in_):
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64], reset=False)
             X = X if sp.issparse(X) else sp.csr_matrix(X)
-        indices, similarities = rows.kneighbors(csr_arrays(X), int(k) + own)
+        indices, similarities = pad(*rows.kneighbors(csr_arrays(X), _at_most(int(k) + own)), int(k) + own)
         if own:
             indices, similarities = _without_self(indices, similarities)
         if not return_distance:
             return indices
         distances = -similarities.astype(np.float64)
-        if self.metric == "cosine":
+        if self._unit:
             # A cosine can round to just above 1.
             distances = np.where(indices >= 0, np.maximum(1.0 + distances, 0.0), np.inf)
         return distances, indices
@@ -244,7 +249,7 @@ def top_k(
     rows = as_csr(rows, "rows")
     queries = rows if same else as_csr(queries, "queries")
     searched = _native.SparseRows(csr_arrays(rows), unit=unit, n_jobs=n_threads(n_jobs), device=device)
-    indptr, columns, similarities = searched.top_k(csr_arrays(queries), int(k), above=float(threshold), sort=sort)
+    indptr, columns, similarities = searched.top_k(csr_arrays(queries), _at_most(int(k)), above=float(threshold), sort=sort)
     shape = (queries.shape[0], rows.shape[0])
     small = indptr[-1] < 2**31 and max(shape) < 2**31
     index = np.int32 if small else np.int64

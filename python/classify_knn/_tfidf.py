@@ -39,6 +39,9 @@ ANALYSIS = (
 class TfidfVectorizer(TransformerMixin, BaseEstimator):
     """Texts → TF-IDF rows, on all processors: the same rows, to the bit, as those of ``classify``.
 
+    :meth:`transform` weights texts as training documents. For weightings that weight queries differently, such as BM25, there is
+    :meth:`transform_queries`.
+
     Parameters
     ----------
     weighting : str, default='ltc'
@@ -155,8 +158,11 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
             Itself.
         """
         texts = _texts(X)
+        self.__dict__.pop("_vocabulary", None)
         parameters = {name: getattr(self, name) for name in ANALYSIS}
         if self.select is not None:
+            if y is None:
+                raise ValueError(f"select={self.select!r} needs the labels y")
             labels = Labels(y)
             if len(labels) != len(texts):
                 raise ValueError(f"X has {len(texts)} documents, y has {len(labels)}")
@@ -180,12 +186,31 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
         csr_matrix of float32 of shape (n_samples, n_terms)
             The weights. Terms that were not in the fitted texts are dropped.
         """
-        check_is_fitted(self, "_model")
-        indptr, indices, data = self._model.vectorize(_texts(X))
-        return sp.csr_matrix((data, indices.astype(np.int32), indptr), shape=(len(indptr) - 1, self._terms()))
+        return self._rows(X, as_queries=False)
 
-    def _terms(self) -> int:
-        return len(self.vocabulary_)
+    def transform_queries(self, X: Any) -> sp.csr_matrix:
+        """Texts → rows that are weighted as queries.
+
+        They differ from those of :meth:`transform` for weightings such as BM25 and ``ltc.lnc``, which weight documents and queries
+        differently: the similarity is the dot product of a row of each.
+
+        Parameters
+        ----------
+        X : list, Series or array of str
+            The texts.
+
+        Returns
+        -------
+        csr_matrix of float32 of shape (n_samples, n_terms)
+            The weights.
+        """
+        return self._rows(X, as_queries=True)
+
+    def _rows(self, X: Any, as_queries: bool) -> sp.csr_matrix:
+        check_is_fitted(self, "_model")
+        indptr, indices, data = self._model.vectorize(_texts(X), as_queries=as_queries)
+        shape = (len(indptr) - 1, self._model.term_count)
+        return sp.csr_matrix((data, indices.astype(np.int32), indptr), shape=shape)
 
     @property
     def vocabulary_(self) -> dict[str, int]:
@@ -224,6 +249,8 @@ class TfidfVectorizer(TransformerMixin, BaseEstimator):
 
 
 def _texts(X: Any) -> list[str]:
+    if isinstance(X, (list, tuple)) and not X:
+        raise ValueError("X holds no texts: it is empty")
     texts = as_texts(X)
     if texts is None:
         raise ValueError("X holds no texts: expected a list, Series or array of str")

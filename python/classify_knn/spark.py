@@ -17,7 +17,6 @@ import hashlib
 import json
 import os
 import pathlib
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +26,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from sklearn.utils.validation import check_is_fitted
 
 from . import _native
 from ._classifier import _PASSED, KNNTextClassifier
@@ -34,12 +34,19 @@ from ._classifier import _PASSED, KNNTextClassifier
 #: The description of the shards, beside them.
 MANIFEST = "manifest.json"
 
-#: Models of this process (a Python worker of an executor), by the digest of their files.
-_opened: dict[str, KNNTextClassifier] = {}
+#: The model of this process (a Python worker of an executor), by the digest of its file, its device and its threads.
+_opened: dict[tuple[str, str, int], KNNTextClassifier] = {}
 
 
 def _model_of(model: KNNTextClassifier | str | os.PathLike) -> KNNTextClassifier:
-    return model if isinstance(model, KNNTextClassifier) else KNNTextClassifier.load(model, device="cpu")
+    if not isinstance(model, KNNTextClassifier):
+        model = KNNTextClassifier.load(model, device="cpu")
+    check_is_fitted(model)
+    if model._model.input != "text":
+        raise ValueError(f"the model was trained on {model._model.input}: only models of texts are for data frames")
+    if model._model.needs_batch:
+        raise ValueError("the rule pcut decides on whole batches, and the batches of Spark are not those of the documents")
+    return model
 
 
 def _ship(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
@@ -50,18 +57,24 @@ def _ship(df: DataFrame, model: KNNTextClassifier) -> tuple[Broadcast, str]:
 
 def _received(shipped: Broadcast, digest: str, device: str, n_jobs: int) -> KNNTextClassifier:
     """The model in a Python worker, which reads it once."""
-    if digest not in _opened:
+    key = (digest, device, n_jobs)
+    if key not in _opened:
         _opened.clear()
         made = KNNTextClassifier(n_jobs=n_jobs, device=device)
         made._model = _native.Model.from_bytes(shipped.value, n_jobs=n_jobs, device=device)
         made._take_labels()
-        _opened[digest] = made
-    return _opened[digest]
+        _opened[key] = made
+    return _opened[key]
 
 
-def _check_column(df: DataFrame, column: str) -> None:
+def _check_column(df: DataFrame, column: str, *, lists: bool = False) -> None:
     if column not in df.columns:
         raise ValueError(f"the data frame has no column {column!r}: it has {', '.join(df.columns)}")
+    kind = df.schema[column].dataType
+    of_what = kind.elementType if lists and isinstance(kind, T.ArrayType) else kind
+    if not isinstance(of_what, T.StringType):
+        expected = "strings, or arrays of strings" if lists else "strings"
+        raise ValueError(f"the column {column!r} is of {kind.simpleString()}: expected {expected}")
 
 
 def _texts(batch: pa.RecordBatch, column: str) -> list[str]:
@@ -169,7 +182,7 @@ def evaluate(
         ``documents``, ``exact`` (the share of documents with exactly the right labels), ``micro_f1``, ``macro_f1`` (over the labels that
         documents have or get) and ``labels``: for each label its ``documents``, ``predicted`` and ``right``.
     """
-    _check_column(df, labels)
+    _check_column(df, labels, lists=True)
     known = df.schema[labels].dataType
     several = isinstance(known, T.ArrayType)
     given = F.col(labels) if several else F.array(F.col(labels))
@@ -178,7 +191,7 @@ def evaluate(
     predicted = predict(asked, model, text="text", device=device, n_jobs=n_jobs).cache()
     try:
         same = F.size(F.array_except("known", "labels")) + F.size(F.array_except("labels", "known")) == 0
-        whole = predicted.agg(F.count(F.lit(1)), F.sum(same.cast("long"))).first()
+        whole = predicted.agg(F.count(F.lit(1)), F.sum(same.cast("long"))).collect()[0]
         sides = [
             predicted.select(F.explode(column).alias("label"), F.lit(side).alias("side"))
             for side, column in (
@@ -232,7 +245,7 @@ def fit(
     path : path
         A folder that the driver and all executors see. It is made; it must not hold other shards.
     text, labels : str
-        The columns of the texts and of the labels (a string, or an array of strings).
+        The columns of the texts and of the labels (a string, or an array of strings; null is no label).
     id : str, default=None
         The column of the ids; None: numbers from 1.
     min_df, max_df : int
@@ -246,13 +259,18 @@ def fit(
         The manifest: ``documents``, ``terms``, ``mean_length``, and ``shards`` with ``file``, ``documents`` and ``first`` (the number of
         the first document).
     """
-    for column in (text, labels, *([id] if id else [])):
-        _check_column(df, column)
+    _check_column(df, text)
+    _check_column(df, labels, lists=True)
+    if id is not None and id not in df.columns:
+        raise ValueError(f"the data frame has no column {id!r}: it has {', '.join(df.columns)}")
+    for name, limit in (("min_df", min_df), ("max_df", max_df)):
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise ValueError(f"{name}={limit!r}: expected a number of documents from 1")
     unknown = set(parameters) - set(_PASSED)
     if unknown:
         raise TypeError(f"fit() has no parameter {sorted(unknown)[0]!r}")
-    for name in ("tune", "select", "chi2_power", "features", "target_error", "foreign"):
-        if parameters.get(name):
+    for name in ("tune", "select", "max_features", "chi2_power", "features", "target_error", "foreign"):
+        if parameters.get(name) not in (None, False, 0, "tfidf"):
             raise ValueError(f"{name}={parameters[name]!r}: shards have neither tuning, term selection nor dense vectors, which need all documents")
     folder = pathlib.Path(path)
     folder.mkdir(parents=True, exist_ok=True)
@@ -300,10 +318,18 @@ def fit(
         if not held:
             return
         table = pa.Table.from_batches(held)
-        number = TaskContext.get().partitionId()
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("shards are written by tasks of Spark")
+        number = context.partitionId()
         texts = [one or "" for one in table.column(text).to_pylist()]
         given = table.column(labels).to_pylist()
-        given = [list(dict.fromkeys(one or [])) if several else [one] for one in given]
+        # A null is no label.
+        given = [one or [] if several else [one] for one in given]
+        given = [list(dict.fromkeys(label for label in one if label is not None)) for one in given]
+        for row, one in enumerate(given):
+            if "" in one:
+                raise ValueError(f"partition {number}, row {row}: a label is the empty string")
         names = sorted({label for one in given for label in one})
         place = {label: at for at, label in enumerate(names)}
         indptr = np.concatenate([[0], np.cumsum([len(one) for one in given])]).astype(np.int64)
@@ -331,9 +357,9 @@ def fit(
         "mean_length": mean_length,
         "shards": [{key: row[key] for key in ("file", "documents", "first")} for row in written],
     }
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as out:
-        json.dump(manifest, out, indent=1)
-    os.replace(out.name, folder / MANIFEST)
+    beside = folder / f"{MANIFEST}.tmp"
+    beside.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    os.replace(beside, folder / MANIFEST)
     return manifest
 
 
@@ -410,6 +436,8 @@ def kneighbors(
             all_rows, all_near = np.hstack([rows, own]), np.hstack([similarities, near])
             best = np.argsort(-all_near, axis=1, kind="stable")[:, :k]
             rows, similarities = np.take_along_axis(all_rows, best, 1), np.take_along_axis(all_near, best, 1)
+            still = set(np.unique(rows).tolist())
+            named = {row: one for row, one in named.items() if row in still}
             names, first, end = model.labels, shard["first"], shard["first"] + shard["documents"]
             kept = np.unique(rows[(rows >= first) & (rows < end)])
             ids = model.ids((kept - first).tolist())

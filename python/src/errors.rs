@@ -60,7 +60,7 @@ pub(crate) fn of_classify(error: &ClassifyError) -> PyErr {
 }
 
 /// The command's flags and the parameters that stand for them in Python.
-const NAMES: [(&str, &str); 9] = [
+const NAMES: [(&str, &str); 11] = [
     (
         "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`",
         "target_error and foreign are learned by tuning: they need tune=True",
@@ -69,6 +69,8 @@ const NAMES: [(&str, &str); 9] = [
         "learned votes are learned by tuning: they need --tune or `classify tune MODEL`",
         "weights='learned' is learned by tuning: it needs tune=True",
     ),
+    ("--mode single", "one label a document"),
+    ("--hierarchy", "hierarchy"),
     ("--abstain foreign=…", "foreign"),
     ("--abstain", "target_error or foreign"),
     ("--class-weight", "class_weight"),

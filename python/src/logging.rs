@@ -24,7 +24,7 @@ pub(crate) fn start() {
 
 /// Logs the warnings so far.
 pub(crate) fn flush(py: Python<'_>) -> PyResult<()> {
-    let kept = match KEPT.lock() {
+    let kept = match KEPT.try_lock() {
         Ok(mut kept) if !kept.is_empty() => std::mem::take(&mut *kept),
         _ => return Ok(()),
     };
@@ -50,7 +50,7 @@ impl Subscriber for Warnings {
     fn event(&self, event: &Event<'_>) {
         let mut line = Message(String::new());
         event.record(&mut line);
-        if let Ok(mut kept) = KEPT.lock()
+        if let Ok(mut kept) = KEPT.try_lock()
             && kept.len() < MOST
         {
             kept.push(line.0);

@@ -2,7 +2,10 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use classify::search::Stop;
 use gpu_runtime::GpuError;
@@ -24,18 +27,59 @@ use crate::running::{run, run_for};
 
 /// Queries that are answered before Ctrl-C is looked for.
 const CHUNK: usize = 1_024;
+/// How often a Python function is asked whether it was stopped.
+const ASK: Duration = Duration::from_millis(20);
 /// With fewer points, brute force needs no index.
 const SMALL: usize = 2_000;
 
 /// Distances by a Python function.
 struct Callable {
     function: Py<PyAny>,
-    /// What it raised first.
-    error: Arc<Mutex<Option<PyErr>>>,
+    call: Arc<Call>,
+}
+
+/// What a call into an index with a Python function shares with that function.
+#[derive(Default)]
+struct Call {
+    /// One call at a time: the function is Python's, and so is its error.
+    turn: Mutex<()>,
+    /// What the function raised first.
+    error: Mutex<Option<PyErr>>,
+    /// Whether the function is not to be called any more.
+    ended: AtomicBool,
+}
+
+impl Call {
+    /// Waits for its turn, and runs `work` with a function that `stop` ends. It must be called without Python's lock.
+    fn run<T>(&self, stop: &Stop, work: impl FnOnce() -> T) -> PyResult<T> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ended.store(stop.is_stopped(), Ordering::Relaxed);
+        let done = std::thread::scope(|scope| {
+            let (over, is_over) = std::sync::mpsc::channel::<()>();
+            let _ = scope.spawn(move || {
+                // Until `over` is dropped.
+                while is_over.recv_timeout(ASK) == Err(RecvTimeoutError::Timeout) {
+                    if stop.is_stopped() {
+                        self.ended.store(true, Ordering::Relaxed);
+                    }
+                }
+            });
+            let done = work();
+            drop(over);
+            done
+        });
+        match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => Ok(done),
+        }
+    }
 }
 
 impl Metric<Py<PyAny>> for Callable {
     fn distance(&self, a: &Py<PyAny>, b: &Py<PyAny>) -> f32 {
+        if self.call.ended.load(Ordering::Relaxed) {
+            return f32::NAN;
+        }
         Python::attach(|py| {
             let distance =
                 self.function.call1(py, (a, b)).and_then(|found| found.extract::<f64>(py));
@@ -43,9 +87,9 @@ impl Metric<Py<PyAny>> for Callable {
                 #[expect(clippy::cast_possible_truncation, reason = "distances are f32")]
                 Ok(distance) => distance as f32,
                 Err(error) => {
-                    if let Ok(mut first) = self.error.lock() {
-                        first.get_or_insert(error);
-                    }
+                    self.call.ended.store(true, Ordering::Relaxed);
+                    let mut first = self.call.error.lock().unwrap_or_else(PoisonError::into_inner);
+                    first.get_or_insert(error);
                     f32::NAN
                 }
             }
@@ -80,7 +124,7 @@ pub(crate) struct MetricIndex {
     jobs: Option<usize>,
     gpus: Option<OnGpus>,
     /// Of the Python function, if that is the metric.
-    error: Arc<Mutex<Option<PyErr>>>,
+    call: Arc<Call>,
 }
 
 fn refused(error: &Error) -> PyErr {
@@ -296,10 +340,11 @@ impl MetricIndex {
                 let queries = objects(queries)?;
                 // Python calls one function at a time.
                 let one = NonZero::<usize>::MIN;
-                run_for(py, queries.len(), |_| Some(ask(&**index, &queries, question, one)))?
+                run(py, &Arc::default(), |stop| {
+                    self.call.run(stop, || Some(ask(&**index, &queries, question, one)))
+                })??
             }
         };
-        self.raised()?;
         let answers = answers.ok_or_else(|| PyRuntimeError::new_err("stopped"))?;
         let mut indptr = vec![0i64];
         let (mut points, mut distances) = (Vec::new(), Vec::new());
@@ -311,11 +356,6 @@ impl MetricIndex {
             indptr.push(i64::try_from(points.len()).unwrap_or(i64::MAX));
         }
         Ok((indptr.into_pyarray(py), points.into_pyarray(py), distances.into_pyarray(py)))
-    }
-
-    /// What the metric's Python function raised.
-    fn raised(&self) -> PyResult<()> {
-        raised(&self.error)
     }
 
     fn on(self, device: &str) -> PyResult<Self> {
@@ -342,13 +382,6 @@ impl MetricIndex {
     }
 }
 
-fn raised(error: &Mutex<Option<PyErr>>) -> PyResult<()> {
-    match error.lock().ok().and_then(|mut error| error.take()) {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
-
 fn saved<I: Stored<Points: StoredPoints>>(index: &I, path: &Path) -> PyResult<()> {
     save(index, path).map_err(|error| of_store(&error))
 }
@@ -369,13 +402,14 @@ impl MetricIndex {
         n_jobs: Option<usize>,
         device: &str,
     ) -> PyResult<Self> {
-        let error = Arc::new(Mutex::new(None));
+        let call = Arc::new(Call::default());
         let (built, kind) = match (kind, function) {
             (_, Some(function)) => {
                 let points = objects(points)?;
-                let metric = Callable { function, error: Arc::clone(&error) };
-                let made = run(py, &Arc::default(), |_| built(index, points, metric))?;
-                raised(&error)?;
+                let metric = Callable { function, call: Arc::clone(&call) };
+                let made = run(py, &Arc::default(), |stop| {
+                    call.run(stop, || built(index, points, metric))
+                })??;
                 let (index, kind) = made?;
                 (Built::Objects(Box::new(index)), kind)
             }
@@ -399,7 +433,7 @@ impl MetricIndex {
             }
             (kind, None) => return Err(PyValueError::new_err(format!("no points are {kind}"))),
         };
-        Self { built, kind, jobs: n_jobs, gpus: None, error }.on(device)
+        Self { built, kind, jobs: n_jobs, gpus: None, call }.on(device)
     }
 
     /// Opens an index file.
@@ -427,7 +461,7 @@ impl MetricIndex {
             opened.map_err(|error| of_store(&error))
         })?;
         let kind = found.kind.unwrap_or(found.index);
-        Self { built, kind, jobs: n_jobs, gpus: None, error: Arc::default() }.on(device)
+        Self { built, kind, jobs: n_jobs, gpus: None, call: Arc::default() }.on(device)
     }
 
     /// Writes the index file: completely or not at all.

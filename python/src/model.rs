@@ -13,6 +13,7 @@ use classify::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLim
 use classify::explain::explain;
 use classify::model::{InputSpec, Model as Trained};
 use classify::search::{DeviceChoice, Engines, Stop};
+use classify::tfidf::Side;
 use classify::trainer::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -297,7 +298,7 @@ impl Model {
     fn batches<T: Default + Send>(
         py: Python<'_>,
         view: View<'_>,
-        (classifier, batch): (&Classifier, usize),
+        (classifier, batch, side): (&Classifier, usize, Side),
         each: impl Fn(&DocumentVectors, &Stop, &mut T) -> PyResult<()> + Sync,
     ) -> PyResult<T> {
         let rows = view.rows();
@@ -309,7 +310,7 @@ impl Model {
                 documents.clear();
                 let end = rows.min(start.saturating_add(batch));
                 documents.extend((start..end).map(|row| view.document(row, &source)));
-                let vectors = classifier.vectorize(&documents);
+                let vectors = classifier.vectorize_as(&documents, side);
                 let vectors = vectors.map_err(|error| of_corpus(&error))?;
                 each(&vectors, stop, &mut answers)?;
             }
@@ -493,6 +494,32 @@ impl Model {
         self.trained.settings().decision.is_multi()
     }
 
+    /// Whether labels depend on the other documents of a call.
+    #[getter]
+    fn needs_batch(&self) -> bool {
+        self.trained.settings().decision.needs_batch()
+    }
+
+    /// What similarities are: `cosine`, `dot` (products of rows that are not scaled), or `bounded` (from 0 to 1, of a distance).
+    #[getter]
+    fn similarity(&self) -> &'static str {
+        let settings = self.trained.settings();
+        let angular =
+            |dense: &classify::dense::DenseSpec| dense.metric == classify::dense::Metric::Angular;
+        match &settings.dense {
+            Some(dense) if settings.dense_share >= 1.0 && !angular(dense) => "bounded",
+            Some(_) if settings.dense_share >= 1.0 => "cosine",
+            _ if settings.weighting.is_cosine() => "cosine",
+            _ => "dot",
+        }
+    }
+
+    /// The number of terms.
+    #[getter]
+    fn term_count(&self) -> usize {
+        self.trained.vocabulary().len()
+    }
+
     /// The number of neighbors that vote.
     #[getter]
     fn k(&self) -> usize {
@@ -579,7 +606,7 @@ impl Model {
         let answers: Answers = Self::batches(
             py,
             view,
-            (classifier, batch),
+            (classifier, batch, Side::Query),
             |vectors, stop, answers: &mut Answers| {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
@@ -604,6 +631,8 @@ impl Model {
     ) -> PyResult<Matrices<'py>> {
         let k = NonZeroUsize::new(k)
             .ok_or_else(|| PyValueError::new_err("n_neighbors must be at least 1"))?;
+        // Places without a neighbor are the caller's.
+        let k = k.min(NonZeroUsize::new(self.trained.ids().len()).unwrap_or(NonZeroUsize::MIN));
         let input = Input::of(input)?;
         let view = input.view()?;
         let searching = self.searching(py)?;
@@ -612,7 +641,7 @@ impl Model {
         let lists: Option<Lists> = Self::batches(
             py,
             view,
-            (classifier, searching.batch),
+            (classifier, searching.batch, Side::Query),
             |vectors, stop, lists: &mut Option<Lists>| {
                 let mut found = FoundNeighbors::default();
                 let searched = classifier.neighbors_until(vectors, &options, stop, &mut found);
@@ -672,21 +701,24 @@ impl Model {
         })?
     }
 
-    /// The weighted rows of documents: indptr, indices and data.
+    /// The weighted rows of documents, as training documents or as queries: indptr, indices and data.
+    #[pyo3(signature = (input, *, as_queries=false))]
     #[expect(clippy::type_complexity, reason = "three arrays")]
     fn vectorize<'py>(
         &self,
         py: Python<'py>,
         input: &Bound<'_, PyAny>,
+        as_queries: bool,
     ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>)>
     {
+        let side = if as_queries { Side::Query } else { Side::Document };
         let input = Input::of(input)?;
         let view = input.view()?;
         let classifier = self.weighing(py)?;
         let rows: (Ragged<u32>, Vec<f32>) = Self::batches(
             py,
             view,
-            (&classifier, 1 << 14),
+            (&classifier, 1 << 14, side),
             |vectors, stop, (columns, values): &mut (Ragged<u32>, Vec<f32>)| {
                 if stop.is_stopped() {
                     return Err(PyRuntimeError::new_err("stopped"));

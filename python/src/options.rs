@@ -97,6 +97,9 @@ impl<'py> Parameters<'_, 'py> {
         let expected =
             "expected a number of documents (int) or a share of them from 0.0 to 1.0 (float)";
         let Some(value) = self.given(name)? else { return Ok(None) };
+        if value.is_instance_of::<PyBool>() {
+            return Err(self.wrong(name, expected));
+        }
         if let Ok(count) = value.extract::<u32>() {
             return Ok(Some(DfLimit::Count(count)));
         }
@@ -245,7 +248,9 @@ impl<'py> Parameters<'_, 'py> {
                 NearDuplicateLimit::Off
             }
             Some(value) => match value.extract::<f32>() {
-                Ok(limit) if (0.0..=1.0).contains(&limit) => NearDuplicateLimit::Above(limit),
+                Ok(limit) if !value.is_instance_of::<PyBool>() && (0.0..=1.0).contains(&limit) => {
+                    NearDuplicateLimit::Above(limit)
+                }
                 _ => {
                     return Err(self
                         .wrong("near_duplicates", "expected None, False or a cosine from 0 to 1"));

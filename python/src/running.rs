@@ -1,8 +1,9 @@
 //! How work is run: without Python's lock, on threads that are shared, ended by Ctrl-C.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use classify::search::Stop;
@@ -102,12 +103,14 @@ pub(crate) fn threads(jobs: Option<usize>) -> PyResult<Threads> {
 /// Something with threads in it, made again in a process that was forked.
 #[derive(Debug)]
 pub(crate) struct OfProcess<T> {
+    /// The process whose threads may hold the lock.
+    owner: AtomicU32,
     kept: Mutex<Option<(u32, Arc<T>)>>,
 }
 
 impl<T> Default for OfProcess<T> {
     fn default() -> Self {
-        Self { kept: Mutex::new(None) }
+        Self { owner: AtomicU32::new(std::process::id()), kept: Mutex::new(None) }
     }
 }
 
@@ -120,7 +123,14 @@ impl<T: Send + Sync> OfProcess<T> {
     ) -> PyResult<Arc<T>> {
         let process = std::process::id();
         py.detach(|| {
-            let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut kept = if self.owner.load(Ordering::Relaxed) == process {
+                self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+            } else {
+                // Where a thread of the parent held the lock when it was forked, nobody will release it.
+                let Ok(kept) = self.kept.try_lock() else { return Ok(Arc::new(make()?)) };
+                self.owner.store(process, Ordering::Relaxed);
+                kept
+            };
             match &*kept {
                 Some((owner, own)) if *owner == process => return Ok(Arc::clone(own)),
                 // Its threads are not there to be ended.

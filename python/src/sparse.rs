@@ -149,6 +149,8 @@ impl SparseRows {
         k: usize,
     ) -> PyResult<Matrices<'py>> {
         let queries = CsrArrays::of(queries)?;
+        // Places without a neighbor are the caller's.
+        let k = k.min(self.rows.rows().max(1));
         let cells = queries.view()?.rows().saturating_mul(k);
         let none = (Vec::with_capacity(cells.min(1 << 28)), Vec::with_capacity(cells.min(1 << 28)));
         let found = self.search(py, &queries, k, none, |neighbors, (rows, similarities)| {
@@ -172,6 +174,7 @@ impl SparseRows {
         sort: bool,
     ) -> PyResult<Arrays<'py>> {
         let queries = CsrArrays::of(queries)?;
+        let k = k.min(self.rows.rows().max(1));
         let found = self.search(
             py,
             &queries,

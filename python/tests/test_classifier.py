@@ -390,3 +390,100 @@ def test_python_goes_on_while_it_searches(model, test):
 
 def test_it_names_its_version():
     assert classify_knn.__version__.count(".") == 2
+
+
+@pytest.mark.parametrize("empty", [0, 1, 3])
+def test_columns_of_the_indicator_that_no_document_has(empty, train, test):
+    labels = np.zeros((len(train[0]), 4), dtype=int)
+    used = [column for column in range(4) if column != empty]
+    names = ["cooking", "music", "sport"]
+    labels[np.arange(len(labels)), [used[names.index(label)] for label in train[1]]] = 1
+    fitted = KNNTextClassifier().fit(train[0], labels)
+    assert fitted.predict_proba(test[0]).shape == (len(test[0]), 4)
+    assert (fitted.predict_proba(test[0])[:, empty] == 0).all()
+    assert fitted.decision_function(test[0]).shape == fitted.predict(test[0]).shape == (len(test[0]), 4)
+    weights = np.asarray([label != "sport" for label in train[1]], dtype=float)
+    assert KNNTextClassifier().fit(train[0], labels, sample_weight=weights).predict_proba(test[0]).shape[1] == 4
+
+
+def test_more_neighbors_than_documents(model, test):
+    distances, indices = model.kneighbors(test[0][:2], 1_000)
+    assert indices.shape == (2, 1_000) and (indices[:, -1] == -1).all() and np.isinf(distances[:, -1]).all()
+    with pytest.raises(MemoryError):
+        model.kneighbors(test[0][:2], 2**62)
+
+
+def test_distances_that_are_no_cosines(train, test):
+    distances, indices = KNNTextClassifier(weighting="bm25").fit(*train).kneighbors(test[0], 5)
+    assert (distances[indices >= 0] < 0).all() and (np.diff(distances, axis=1) >= 0).all()
+
+
+def test_terms_and_vectors_have_two_lists(train, test):
+    fitted = KNNTextClassifier(features="tfidf+lsa:10").fit(*train)
+    by_terms, by_vectors = fitted.kneighbors(test[0], 5), fitted.kneighbors(test[0], 5, by="vectors")
+    assert (by_terms[1] != by_vectors[1]).any()
+
+
+def test_a_hierarchy_of_numbers(train, test):
+    numbers = {"cooking": 1, "music": 2, "sport": 3}
+    labels = [[numbers[label]] for label in train[1]]
+    fitted = KNNTextClassifier(hierarchy=[("1", "9"), ("2", "9")]).fit(train[0], labels)
+    assert fitted.classes_.tolist() == [1, 2, 3, "9"]
+    assert all("9" in one for one in fitted.predict(test[0]) if 1 in one or 2 in one)
+    with pytest.raises(ValueError, match="hierarchy is for several labels"):
+        KNNTextClassifier(hierarchy=[("cooking", "all")]).fit(*train)
+
+
+def test_score_counts_refused_documents_as_wrong(train, test):
+    fitted = KNNTextClassifier(tune="votes", target_error=0.05).fit(*train)
+    refused = [*test[0], "zzz"], [*test[1], "cooking"]
+    assert fitted.score(*refused) == pytest.approx(fitted.score(*test) * len(test[0]) / (len(test[0]) + 1))
+    listed = KNNTextClassifier().fit(train[0], [[label] for label in train[1]])
+    assert listed.score(test[0], [[label] for label in test[1]]) > 0.9
+
+
+def test_a_fit_that_fails_leaves_nothing(train):
+    fitted = KNNTextClassifier().fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(ValueError):
+        fitted.fit(np.eye(3), [0, 1])
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        fitted.predict(np.eye(4))
+
+
+def test_missing_values_of_pandas(model):
+    with pytest.raises(ValueError, match=r"X\[0\] is <NA>"):
+        model.predict(pd.Series([pd.NA, "bread"], dtype="string"))
+    with pytest.raises(ValueError, match="missing label"):
+        KNNTextClassifier().fit(["a", "b"], pd.Series([pd.NA, "x"], dtype="string"))
+    with pytest.raises(ValueError, match="different types"):
+        KNNTextClassifier().fit(["a", "b"], [[1, "x"], ["y"]])
+
+
+def test_a_list_of_vectors(train):
+    vectors = [np.eye(3)[["cooking", "music", "sport"].index(label)] for label in train[1]]
+    assert KNNTextClassifier().fit(vectors, train[1]).score(vectors, train[1]) == 1
+
+
+def test_interrupting_tuning():
+    """Ctrl-C ends tuning soon."""
+    code = """
+import numpy as np
+from classify_knn import KNNTextClassifier
+random = np.random.default_rng(0)
+words = [f"w{number}" for number in range(3000)]
+texts = [" ".join(random.choice(words, 40)) for _ in range(20000)]
+print("ready", flush=True)
+try:
+    KNNTextClassifier(tune=True).fit(texts, random.integers(0, 50, len(texts)))
+    print("done", flush=True)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(2)
+    begin = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stdout.readline() == "stopped\n"
+    assert time.monotonic() - begin < 10
+    process.wait()

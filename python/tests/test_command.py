@@ -104,7 +104,7 @@ def test_rows(weighting, made_up, tmp_path):
     run("vectorize", tmp_path / "a.model", test, "-o", tmp_path / "a.vectors")
     expected = safetensors(tmp_path / "a.vectors")
     vectorizer = TfidfVectorizer(weighting=weighting).fit([row["text"] for row in lines(train)])
-    rows = vectorizer.transform([row["text"] for row in lines(test)])
+    rows = vectorizer.transform_queries([row["text"] for row in lines(test)])
     assert (rows.indptr == expected["rows.indptr"]).all()
     assert (rows.indices == expected["rows.indices"]).all()
     assert (rows.data == expected["rows.data"]).all()

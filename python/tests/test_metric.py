@@ -118,3 +118,55 @@ def test_a_function_that_raises():
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_threads_with_a_function():
+    """An error belongs to the call whose query raised it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def distance(a, b):
+        if "bad" in (a, b):
+            raise KeyError("bad")
+        return float(abs(len(a) - len(b)))
+
+    index = MetricIndex(["a", "bb", "ccc"], distance, index="brute-force")
+
+    def ask(query):
+        try:
+            return index.query(query)[1].tolist()
+        except KeyError:
+            return "raised"
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(ask, ["dd", "bad"] * 50))
+    assert answers == [[1], "raised"] * 50
+
+
+def test_many_queries_to_a_function_can_be_interrupted():
+    import os
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    code = """
+import time
+from classify_knn import MetricIndex
+def slow(a, b):
+    time.sleep(0.01)
+    return abs(a - b)
+index = MetricIndex(list(range(50)), slow, index="brute-force")
+print("ready", flush=True)
+try:
+    index.query_batch(list(range(100)), 1)
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    begin = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    assert process.stdout.readline() == "stopped\n"
+    assert time.monotonic() - begin < 2
+    process.wait()

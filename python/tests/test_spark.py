@@ -13,6 +13,7 @@ if shutil.which("java") is None:
     pytest.skip("Spark needs a Java runtime", allow_module_level=True)
 
 from pyspark.sql import SparkSession  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 
 from classify_knn import KNNTextClassifier, spark  # noqa: E402
 
@@ -85,6 +86,17 @@ def test_shards(session, train, test, partitions, parameters, tmp_path):
         assert first["id"] == f"d{first['row']}" and first["labels"] == [train[1][first["row"]]]
 
 
+def test_nulls_and_several_labels_in_shards(session, tmp_path):
+    rows = [("bread bread butter", ["cooking", None]), ("bread", None), (None, ["none"]), ("tune guitar", ["music", "cooking"])]
+    documents = session.createDataFrame(rows, "text string, labels array<string>").coalesce(1)
+    spark.fit(documents, tmp_path / "shards", features="tfidf")
+    asked = session.createDataFrame([("bread", 1), (None, 2)], "text string, number int").coalesce(1)
+    found = spark.kneighbors(asked, tmp_path / "shards", 5).collect()
+    assert [(near["id"], near["labels"]) for near in found[0]["neighbors"]] == [("2", []), ("1", ["cooking"])]
+    assert found[1]["neighbors"] == []
+    assert (tmp_path / "shards" / "manifest.json").stat().st_mode & 0o044
+
+
 def test_wrong_arguments(session, train, tmp_path):
     documents = frame(session, train, 2)
     model = KNNTextClassifier().fit(*train)
@@ -99,5 +111,16 @@ def test_wrong_arguments(session, train, tmp_path):
         spark.fit(documents, tmp_path / "shards")
     with pytest.raises(ValueError, match="tune=True: shards"):
         spark.fit(documents, tmp_path / "tuned", tune=True)
+    with pytest.raises(ValueError, match="max_features=5: shards"):
+        spark.fit(documents, tmp_path / "few", max_features=5)
+    with pytest.raises(ValueError, match="min_df=0.5"):
+        spark.fit(documents, tmp_path / "few", min_df=0.5)
+    with pytest.raises(ValueError, match="'labels' is of bigint"):
+        spark.fit(session.createDataFrame([("a", 1)], "text string, labels long"), tmp_path / "few")
+    with pytest.raises(ValueError, match="pcut"):
+        several = [[label] for label in train[1]]
+        spark.predict(documents.drop("labels"), KNNTextClassifier(rule="pcut").fit(train[0], several))
+    with pytest.raises(NotFittedError):
+        spark.predict(documents.drop("labels"), KNNTextClassifier())
     with pytest.raises(ValueError, match="k=0"):
         spark.kneighbors(documents, tmp_path / "shards", 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer as SklearnVectorizer
 
-from classify_knn import KNNTextClassifier, TfidfVectorizer
+from classify_knn import KNNTextClassifier, SparseNeighbors, TfidfVectorizer
 
 
 @pytest.mark.parametrize("parameters", [{}, {"ngram_range": (1, 2)}, {"min_df": 3}, {"max_df": 0.5}, {"min_df": 2, "max_features": 10}])
@@ -46,3 +46,18 @@ def test_wrong_arguments(train):
         TfidfVectorizer().fit(np.eye(3))
     with pytest.raises(ValueError, match="words='x'"):
         TfidfVectorizer(words="x").fit(train[0])
+
+
+def test_fitting_again(train):
+    vectorizer = TfidfVectorizer().fit(["a b", "b c"])
+    assert len(vectorizer.vocabulary_) == 3
+    vectorizer.fit(["x y z w q", "r s"])
+    assert len(vectorizer.vocabulary_) == vectorizer.transform(["x y"]).shape[1] == 7
+
+
+def test_documents_and_queries(train, test):
+    vectorizer = TfidfVectorizer(weighting="bm25").fit(train[0])
+    rows, queries = vectorizer.transform(train[0]), vectorizer.transform_queries(test[0])
+    by_rows = SparseNeighbors(5, metric="dot").fit(rows).kneighbors(queries)
+    by_texts = KNNTextClassifier(weighting="bm25").fit(*train).kneighbors(test[0], 5)
+    assert (by_rows[0] == by_texts[0]).all() and (by_rows[1] == by_texts[1]).all()

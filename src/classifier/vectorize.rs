@@ -53,11 +53,26 @@ impl Classifier {
     /// # Panics
     /// Never: every document gets a vector.
     pub fn vectorize(&self, documents: &[Document]) -> Result<DocumentVectors, CorpusError> {
+        self.vectorize_as(documents, Side::Query)
+    }
+
+    /// Documents → rows weighted as queries or as training documents, which differ for weightings such as BM25.
+    ///
+    /// # Errors
+    /// As [`vectorize`](Self::vectorize).
+    ///
+    /// # Panics
+    /// Never: every document gets a vector.
+    pub fn vectorize_as(
+        &self,
+        documents: &[Document],
+        side: Side,
+    ) -> Result<DocumentVectors, CorpusError> {
         let piece = documents.len().div_ceil(self.threads.count()).max(1);
         let pieces: Vec<Piece> = self.threads.run(|| {
             documents
                 .par_chunks(piece)
-                .map(|piece| self.vectorize_piece(piece))
+                .map(|piece| self.vectorize_piece(piece, side))
                 .collect::<Result<_, _>>()
         })?;
         let nonzeros = pieces.iter().map(|piece| piece.rows.nnz()).sum();
@@ -78,7 +93,7 @@ impl Classifier {
         Ok(DocumentVectors { rows: rows.build(self.model.vocabulary().len()), terms, dense })
     }
 
-    fn vectorize_piece(&self, documents: &[Document]) -> Result<Piece, CorpusError> {
+    fn vectorize_piece(&self, documents: &[Document], side: Side) -> Result<Piece, CorpusError> {
         let vocabulary = self.model.vocabulary();
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
@@ -130,7 +145,7 @@ impl Classifier {
             uses.push(terms.map_err(at)?);
             let (mut terms, mut values): (Vec<u32>, Vec<f32>) = entries.drain(..).unzip();
             let row = (&mut terms[..], &mut values[..]);
-            let kept = weighting.weigh(Side::Query, row, self.model.term_weights(), &mut room);
+            let kept = weighting.weigh(side, row, self.model.term_weights(), &mut room);
             if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
                 projection.project((&terms[..kept], &values[..kept]), &mut dense);
             }

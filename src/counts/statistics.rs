@@ -65,7 +65,9 @@ impl CorpusStatistics {
             return Err(format!("the mean length is {mean_length}"));
         }
         let mut builder = StringsBuilder::default();
-        terms.iter().for_each(|term| builder.push(term.as_ref()));
+        for term in terms {
+            builder.push(term.as_ref());
+        }
         Ok(Self { terms: builder.build(), document_frequencies, documents, mean_length })
     }
 

@@ -51,6 +51,12 @@ impl Model {
         }
         let frequencies = arrays.vocabulary.document_frequencies();
         let of_whole = settings.part_of.unwrap_or(documents as u64);
+        if of_whole < documents as u64 {
+            return wrong(
+                "settings",
+                "the model has more documents than the whole that it is a part of",
+            );
+        }
         if frequencies.iter().any(|&df| df == 0 || u64::from(df) > of_whole) {
             return wrong(
                 array_names::DOCUMENT_FREQUENCIES,

@@ -2,6 +2,7 @@
 
     pip install ./python sparse-dot-topn zstandard
     python benches/python_rivals.py neighbors MADE            # rows like RCV1 (classify generate), one thread each
+    python benches/python_rivals.py neighbors MADE --large --queries 500 --runs 3
     python benches/python_rivals.py neighbors CORPORA/debian  # the sections of Debian packages
     python benches/python_rivals.py classifiers CORPORA/debian
     python benches/python_rivals.py overhead
@@ -19,6 +20,7 @@ import time
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_svmlight_files
 
 from classify_knn import KNNTextClassifier, MetricIndex, SparseNeighbors, TfidfVectorizer, top_k
 
@@ -47,34 +49,23 @@ def sections(folder):
     return [([row["text"] for row in rows], [row["labels"][0] for row in rows]) for rows in (train, test)]
 
 
-def rows_of(folder):
+def rows_of(arguments):
     """Rows and queries: of texts, or of a made-up corpus."""
+    folder = arguments.path
     if (folder / "sections-train.jsonl.zst").exists():
         (train, _), (test, _) = sections(folder)
         vectorizer = TfidfVectorizer().fit(train)
         return vectorizer.transform(train), vectorizer.transform(test)
-    rows = [
-        read_vectors(folder / f"lyrl2004_vectors_{part}.dat") for part in ("train", "test_pt0")
-    ]
-    columns = max(row.shape[1] for row in rows)
-    for row in rows:
-        row.resize(row.shape[0], columns)
-    return rows
-
-
-def read_vectors(path):
-    indptr, indices, data = [0], [], []
-    for line in open(path):
-        for pair in line.split()[1:]:
-            column, value = pair.split(":")
-            indices.append(int(column))
-            data.append(float(value))
-        indptr.append(len(indices))
-    return sp.csr_matrix((np.asarray(data, np.float32), indices, indptr))
+    names = ["train", "test_pt0", *(["test_pt1", "test_pt2", "test_pt3"] if arguments.large else [])]
+    files = [str(folder / f"lyrl2004_vectors_{name}.dat") for name in names]
+    train, first, *others = load_svmlight_files(files, zero_based=True, dtype=np.float32)[::2]
+    if not arguments.large:
+        return train, first
+    return sp.vstack([train, first[arguments.queries :], *others], format="csr"), first
 
 
 def neighbors(arguments):
-    rows, queries = rows_of(arguments.path)
+    rows, queries = rows_of(arguments)
     queries = queries[: arguments.queries]
     print(f"{rows.shape[0]} rows, {queries.shape[0]} queries, {rows.shape[1]} columns, {rows.nnz / rows.shape[0]:.0f} a row, k = {arguments.k}, {arguments.jobs} threads")
     k, jobs = arguments.k, arguments.jobs
@@ -167,6 +158,7 @@ def main():
         command.add_argument("--runs", type=int, default=5)
         command.add_argument("--queries", type=int, default=5_000)
         command.add_argument("--tune", action="store_true")
+        command.add_argument("--large", action="store_true", help="search all parts of the made-up corpus")
     arguments = parser.parse_args()
     print(f"Python {platform.python_version()}, {os.cpu_count()} processors, {platform.machine()}")
     arguments.run(arguments)

@@ -21,7 +21,7 @@ pub(crate) use foreign::Shown;
 use logistic::{Observation, dot, logistic, weights_and_offsets};
 
 /// From scores to probabilities.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Calibration {
     /// By everything that the votes tell.
     Evidence(Evidence),
@@ -42,7 +42,7 @@ pub enum Calibration {
 /// 8. whether the label has the highest score, and the products of that with 5 and 7,
 ///
 /// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Evidence {
     /// The constant and the weights of the ten values.
     pub(crate) weights: Array<f64>,

@@ -17,8 +17,10 @@ use crate::search::{
 use crate::threads::Threads;
 use crate::vote::{LabelScore, Vote, Voters, vote_with};
 
+mod updates;
 mod vectorize;
 
+pub use updates::{Additions, UpdatableEngines};
 pub use vectorize::{DocumentVectors, TermUse};
 
 /// Reads a corpus and trains a model on it; see the example in the [crate documentation](crate).
@@ -33,6 +35,21 @@ pub fn train(
 ) -> Result<Model, CorpusError> {
     let input = Input::new(&settings.input, &settings.fields);
     let counts = Counts::read(documents, &input, limits, false, threads, &|_| ())?;
+    Ok(Model::of_counts(counts, settings, threads))
+}
+
+/// The same with the selection of terms that the settings name, and the texts kept.
+pub(crate) fn train_counts(
+    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+    settings: TrainSettings,
+    limits: TermLimits,
+    threads: &Threads,
+) -> Result<Model, CorpusError> {
+    let input = Input::new(&settings.input, &settings.fields);
+    let mut counts = Counts::read(documents, &input, limits, true, threads, &|_| ())?;
+    if let Some(selection) = settings.selection {
+        counts = counts.select(selection, threads);
+    }
     Ok(Model::of_counts(counts, settings, threads))
 }
 

@@ -10,6 +10,7 @@ mod bench;
 mod compare;
 mod deciding;
 mod devices;
+mod documents;
 mod evaluate;
 mod explain;
 mod failure;
@@ -89,6 +90,14 @@ enum Command {
     Compare(compare::Compare),
     /// Choose a model's k, vote and decision by leave-one-out
     Tune(tune::Tune),
+    /// Add labeled documents to a model, without training it again
+    Add(documents::Add),
+    /// Remove documents from a model
+    Remove(documents::Remove),
+    /// Give documents of a model other labels
+    Relabel(documents::Relabel),
+    /// Write a model with the documents that were added since in place of the old one
+    Compact(documents::Compact),
     /// Analyze and weight documents once, to classify them repeatedly
     Vectorize(vectorize::Vectorize),
     /// List GPUs and the engine that `--device auto` chooses
@@ -159,6 +168,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Evaluate(command) => command.run(&threads, seed, talk),
         Command::Compare(command) => command.run(&threads, seed),
         Command::Tune(command) => command.run(&threads, talk),
+        Command::Add(command) => command.run(&threads, talk),
+        Command::Remove(command) => command.run(talk),
+        Command::Relabel(command) => command.run(talk),
+        Command::Compact(command) => command.run(&threads, talk),
         Command::Vectorize(command) => command.run(&threads, talk),
         Command::Devices(command) => command.run(&threads),
         Command::Bench(command) => command.run(&threads, seed, talk),

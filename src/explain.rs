@@ -348,7 +348,7 @@ impl Explanation {
                     by: if neighbor.by_vector { "vector" } else { "terms" },
                     labels: names(model, neighbor.row),
                     terms: parts(model, neighbor.terms.iter()),
-                    text: model.texts().and_then(|texts| texts.get(neighbor.row as usize)),
+                    text: model.text(neighbor.row),
                 })
                 .collect(),
         };

@@ -55,6 +55,17 @@ impl CsrBuilder {
         self.indptr.push(self.indices.len() as u64);
     }
 
+    /// Adds a row of columns and their values; the columns are strictly increasing.
+    ///
+    /// # Panics
+    /// If there are not as many columns as values.
+    pub fn push_slices(&mut self, columns: &[u32], values: &[f32]) {
+        assert_eq!(columns.len(), values.len(), "a value for each column");
+        self.indices.extend_from_slice(columns);
+        self.data.extend_from_slice(values);
+        self.indptr.push(self.indices.len() as u64);
+    }
+
     /// Builds the matrix of the rows so far.
     ///
     /// # Panics

@@ -31,14 +31,22 @@ use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
 pub(crate) mod array_names;
 mod check;
+mod collection;
 mod dense_part;
 mod error;
 mod file;
+mod journal;
+pub(crate) mod joined;
 
+pub use collection::{Change, ChangeError, Changed, Collection, NewDocument};
 pub use error::{ModelError, ModelProblem};
+use joined::Joined;
+pub use journal::{JournalLock, UpdateError, UpdatedModel, journal_path};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
+/// The version of models that are parts of a whole.
+const PART: u32 = 5;
 /// The version of models that are tuned.
 const TUNED: u32 = 4;
 /// The version of models with dense vectors that are not tuned.
@@ -198,6 +206,9 @@ pub struct Settings {
     /// The number of documents of the corpus whose terms are weighted, if the model has only a part of them (since version 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
+    /// How the documents differ from those that the model was trained on (since version 6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updates: Option<Updates>,
     /// The size of the model.
     pub counts: ModelCounts,
     /// CRC-32 of every array, as eight hexadecimal digits; empty before the model is saved.
@@ -209,31 +220,52 @@ fn is_none(share: &f64) -> bool {
     share.to_bits() == 0
 }
 
+/// How a model's documents differ from those that it was trained on (since version 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Updates {
+    /// The number of documents that the weights of the terms were made of.
+    pub weighed: u64,
+    /// How many documents were added since the model was trained or last tuned.
+    pub added: u64,
+    /// How many were removed, those that were replaced included.
+    pub removed: u64,
+    /// How many were given other labels.
+    pub relabeled: u64,
+}
+
+impl Updates {
+    /// Whether the documents have changed since the model was trained or last tuned.
+    pub fn are_any(&self) -> bool {
+        self.added + self.removed + self.relabeled > 0
+    }
+}
+
 /// A trained model, in memory or memory-mapped.
 #[derive(Debug)]
 pub struct Model {
-    settings: Settings,
-    arrays: Arrays,
+    pub(crate) settings: Settings,
+    pub(crate) arrays: Arrays,
     /// The number of training documents with each label.
-    label_sizes: Vec<u32>,
+    pub(crate) label_sizes: Vec<u32>,
 }
 
 /// The arrays of a model, before validation.
 #[derive(Debug)]
-struct Arrays {
-    vocabulary: Vocabulary,
-    idf: Array<f64>,
-    rows: Arc<Csr>,
-    label_names: Strings,
-    label_indptr: Array<u64>,
-    label_indices: Array<u32>,
-    ids: Strings,
-    weights: Array<f32>,
-    texts: Option<Strings>,
-    calibration: Option<Calibration>,
-    strangeness: Option<Strangeness>,
-    learned_votes: Option<LearnedVotes>,
-    dense: Option<DensePart>,
+pub(crate) struct Arrays {
+    pub(crate) vocabulary: Arc<Vocabulary>,
+    pub(crate) idf: Array<f64>,
+    pub(crate) rows: Joined<Csr>,
+    pub(crate) label_names: Strings,
+    pub(crate) label_indptr: Array<u64>,
+    pub(crate) label_indices: Array<u32>,
+    pub(crate) ids: Strings,
+    pub(crate) weights: Array<f32>,
+    pub(crate) texts: Option<Joined<Strings>>,
+    pub(crate) calibration: Option<Calibration>,
+    pub(crate) strangeness: Option<Strangeness>,
+    pub(crate) learned_votes: Option<LearnedVotes>,
+    pub(crate) dense: Option<DensePart>,
 }
 
 impl Model {
@@ -260,15 +292,15 @@ impl Model {
             counts.label_indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
         let columns = counts.vocabulary.len();
         let arrays = Arrays {
-            rows: Arc::new(csr(columns, indptr, terms, data).expect("rows in column order")),
-            vocabulary: counts.vocabulary,
+            rows: Joined::one(csr(columns, indptr, terms, data).expect("rows in column order")),
+            vocabulary: Arc::new(counts.vocabulary),
             idf: idf.into(),
             label_names: counts.label_names.iter().collect(),
             label_indptr: counts.label_indptr.into(),
             label_indices: counts.label_indices.into(),
             ids: counts.ids,
             weights: counts.weights.into(),
-            texts: counts.texts,
+            texts: counts.texts.map(Joined::one),
             calibration: None,
             strangeness: None,
             learned_votes: None,
@@ -280,7 +312,7 @@ impl Model {
             empty,
             terms: columns as u64,
             labels: counts.label_names.len() as u64,
-            nonzeros: arrays.rows.nnz() as u64,
+            nonzeros: arrays.rows.whole().nnz() as u64,
             mean_length,
         };
         let label_sizes = arrays.label_sizes();
@@ -305,6 +337,7 @@ impl Model {
                 dense: None,
                 dense_share: 0.0,
                 part_of: whole.map(|whole| whole.documents),
+                updates: None,
                 counts,
                 checksums: BTreeMap::new(),
             },
@@ -342,7 +375,35 @@ impl Model {
         self.settings.decision = decision;
         self.settings.tuning = Some(tuning);
         self.settings.abstention = abstention;
+        // What was learned knows all documents now.
+        let weighed = self.settings.updates.map(|updates| updates.weighed);
+        self.settings.updates = weighed.map(|weighed| Updates { weighed, ..Updates::default() });
         self
+    }
+
+    /// The model with the terms and rows of another one of the same documents; all that was learned stays.
+    pub(crate) fn with_terms_of(&self, other: Self) -> Self {
+        let arrays = Arrays {
+            label_names: self.arrays.label_names.clone(),
+            label_indptr: self.arrays.label_indptr.clone(),
+            label_indices: self.arrays.label_indices.clone(),
+            ids: self.arrays.ids.clone(),
+            weights: self.arrays.weights.clone(),
+            calibration: self.arrays.calibration.clone(),
+            strangeness: self.arrays.strangeness.clone(),
+            learned_votes: self.arrays.learned_votes.clone(),
+            dense: self.arrays.dense.clone(),
+            ..other.arrays
+        };
+        let updates = self.settings.updates.unwrap_or_default();
+        let settings = Settings {
+            formula: other.settings.formula,
+            part_of: None,
+            updates: Some(Updates { weighed: self.settings.counts.documents, ..updates }),
+            counts: ModelCounts { labels: self.settings.counts.labels, ..other.settings.counts },
+            ..self.settings.clone()
+        };
+        Self { settings, arrays, label_sizes: self.label_sizes.clone() }
     }
 
     /// Adds a calibration from scores to probabilities.
@@ -399,7 +460,7 @@ impl Model {
 
     /// The weighted training rows: documents × terms.
     pub fn rows(&self) -> &Arc<Csr> {
-        &self.arrays.rows
+        self.arrays.rows.whole()
     }
 
     /// The dense vectors, if the model has them.
@@ -506,7 +567,21 @@ impl Model {
 
     /// The texts of the training documents, if they were kept.
     pub fn texts(&self) -> Option<&Strings> {
-        self.arrays.texts.as_ref()
+        self.arrays.texts.as_ref().map(|texts| &**texts.whole())
+    }
+
+    /// The text of training document `row`, if it was kept.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub fn text(&self, row: u32) -> Option<&str> {
+        let (texts, own) = self.arrays.texts.as_ref()?.of(row);
+        texts.get(own)
+    }
+
+    /// Whether the texts of the training documents were kept.
+    pub fn keeps_texts(&self) -> bool {
+        self.arrays.texts.is_some()
     }
 
     /// Adjusts reading options so that documents are read as the model requires; explicit options
@@ -547,7 +622,8 @@ impl Model {
     /// # Panics
     /// If there is no such document.
     pub fn document_terms(&self, row_number: u32) -> (&[u32], &[f32]) {
-        row(&self.arrays.rows.view(), row_number as usize)
+        let (rows, own) = self.arrays.rows.of(row_number);
+        row(&rows.view(), own)
     }
 }
 
@@ -557,7 +633,7 @@ fn bounds_of(start: u64, end: u64) -> Range<usize> {
 }
 
 impl Arrays {
-    fn label_sizes(&self) -> Vec<u32> {
+    pub(crate) fn label_sizes(&self) -> Vec<u32> {
         let mut sizes = vec![0; self.label_names.len()];
         for &label in &*self.label_indices {
             // A damaged file may contain invalid labels; this is checked later.

@@ -35,6 +35,7 @@ mod lists;
 mod request;
 mod sharded;
 mod stop;
+mod updatable;
 
 pub use crate::dense::VectorsView;
 pub use allow::{Allow, RowLists, RowRange, RowSet};
@@ -49,6 +50,7 @@ pub use request::{QueryRows, Request};
 pub use sharded::{RowMap, Sharded};
 pub(crate) use stop::NEVER;
 pub use stop::Stop;
+pub use updatable::Updatable;
 
 use request::{Queries, all_finite};
 

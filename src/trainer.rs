@@ -51,10 +51,12 @@ use crate::vote::Vote;
 
 mod dense;
 mod event;
+mod reweigh;
 mod votes;
 
 pub use dense::{DenseOptions, DenseSource};
 pub use event::Event;
+pub use reweigh::{ReweighError, reweigh};
 
 use dense::{GivenVectors, Terms};
 use votes::{ByFold, Excluded, Learnt, TrainingRows, View};

@@ -13,7 +13,7 @@ use classify::matrix::{Csr, CsrBuilder};
 use classify::random::Random;
 use classify::search::{
     Allow, Exhaustive, Inverted, Neighbor, NeighborLists, Report, Request, RowLists, RowMap,
-    RowRange, RowSet, Search, SearchError, Sharded, Stop, VectorsView,
+    RowRange, RowSet, Search, SearchError, Sharded, Stop, Updatable, VectorsView,
 };
 use classify::threads::Threads;
 use proptest::prelude::*;
@@ -84,6 +84,38 @@ fn sharded(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Sharded {
     Sharded::new(shards.into_iter().map(engine).collect()).unwrap()
 }
 
+/// The same rows in three pieces, among rows that do not count.
+fn updatable(training: &Arc<Csr>) -> Updatable {
+    let rows = u32::try_from(training.rows()).unwrap();
+    let pieces = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
+        let mut builder = CsrBuilder::default();
+        let mut kept = Vec::new();
+        let mut next = 0;
+        for number in start..end {
+            let (terms, weights) = {
+                let row = training.outer_view(number as usize).unwrap();
+                (row.indices().to_vec(), row.data().to_vec())
+            };
+            // Copies of rows that count, before and after: they would be ties.
+            for copy in 0..=number % 3 {
+                builder.push_slices(&terms, &weights);
+                if copy == number % 2 % (1 + number % 3) {
+                    kept.push(next);
+                }
+                next += 1;
+            }
+        }
+        let rows = Arc::new(builder.build(training.cols()));
+        let engine: Arc<dyn Search> = if start == 0 {
+            Arc::new(Inverted::new(rows, threads(1)).unwrap())
+        } else {
+            Arc::new(Exhaustive::new(rows, threads(1)).unwrap())
+        };
+        (engine, Some(Arc::<[u32]>::from(kept)))
+    });
+    Updatable::new(pieces).unwrap()
+}
+
 /// All engines, several block sizes and thread counts, every filter.
 fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
     let k = NonZeroUsize::new(k).unwrap();
@@ -96,7 +128,9 @@ fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseErr
             prop_assert_eq!(&found, &expected, "blocks of {} rows, {} threads", block_rows, count);
         }
         let shards = sharded(training, |row| (row * 5 / 2 % 3) as usize);
-        prop_assert_eq!(answer(&shards, &request).0, expected, "shards");
+        prop_assert_eq!(&answer(&shards, &request).0, &expected, "shards");
+        let updated = updatable(training);
+        prop_assert_eq!(answer(&updated, &request).0, expected, "rows that come and go");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 use crate::matrix::Array;
 
 /// The curves of all labels.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Curves {
     /// The curve of each label.
     pub(crate) of_label: Array<u32>,

@@ -103,7 +103,7 @@ impl ForeignLimit {
 ///   one, its product with the similarity, and the same share of the similarities' fourth powers and of the
 ///   first five neighbors,
 /// * the share of the document's terms that the model does not know.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Strangeness {
     /// The constant and the weights of the other values.
     pub(crate) weights: Array<f64>,

@@ -10,11 +10,11 @@ use array_file::output::{OutputError, OutputProblem};
 use classify::classifier::ClassifyError;
 use classify::corpus::{CorpusError, Problem};
 use classify::evaluate::EvaluateError;
-use classify::model::ModelError;
+use classify::model::{ChangeError, ModelError, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;
 use classify::stream::StreamError;
-use classify::trainer::TrainError;
+use classify::trainer::{ReweighError, TrainError};
 use classify::vectors::{VectorsError, VectorsProblem};
 use gpu_runtime::GpuError;
 
@@ -202,6 +202,31 @@ impl From<StreamError<io::Error>> for Failure {
             StreamError::Answer(error) => Self::stdout(error),
             StreamError::Thread(error) => Self::Thread(error),
             error => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<UpdateError> for Failure {
+    fn from(error: UpdateError) -> Self {
+        match error {
+            UpdateError::Model(error) => Self::Model(error),
+            UpdateError::Change(error) => error.into(),
+            locked @ UpdateError::Locked { .. } => Self::Resource(locked.to_string()),
+        }
+    }
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Self {
+        Self::Input { path: "<documents>".into(), message: error.to_string() }
+    }
+}
+
+impl From<ReweighError> for Failure {
+    fn from(error: ReweighError) -> Self {
+        match error {
+            ReweighError::Corpus(error) => error.into(),
+            error => Self::Usage(error.to_string()),
         }
     }
 }

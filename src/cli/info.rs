@@ -74,7 +74,9 @@ impl Info {
         }
         if model.has_terms() {
             line("weighting", format!("{}: {}", settings.weighting.name(), settings.formula));
-            line("", format!("N = {} documents, df = documents with the term", counts.documents));
+            let weighed = settings.updates.map(|updates| updates.weighed).or(settings.part_of);
+            let weighed = weighed.unwrap_or(counts.documents);
+            line("", format!("N = {weighed} documents, df = documents with the term"));
         }
         if model.searches_terms() {
             let similarity = if settings.weighting.is_cosine() { "cosine" } else { "dot product" };
@@ -99,47 +101,16 @@ impl Info {
         if model.calibration().is_some() {
             line("scores", "calibrated: answers have probabilities".into());
         }
-        match &settings.abstention {
-            None => {}
-            Some(Abstention::Confidence(limit)) if !limit.reaches_target() => line(
-                "abstains",
-                format!(
-                    "always: no confidence was shown to keep the share of wrong labels low enough \
-                     (target {:.1} %)",
-                    limit.target_error * 100.0
-                ),
-            ),
-            Some(Abstention::Confidence(limit)) => line(
-                "abstains",
-                format!(
-                    "where the confidence is below {:.4}: answers {:.1} % of the documents, with \
-                     {:.1} % wrong labels, at most {:.1} % (leave-one-out; target {:.1} %)",
-                    limit.confidence.unwrap_or(1.0),
-                    limit.coverage * 100.0,
-                    limit.error * 100.0,
-                    limit.error_bound * 100.0,
-                    limit.target_error * 100.0
-                ),
-            ),
-            Some(Abstention::Signals(limits)) => line(
-                "abstains",
-                format!(
-                    "where the best similarity is below {:.4}, the margin below {:.4} or the share \
-                     of unknown terms above {:.4}: answers {:.1} % of the documents, with {:.1} % \
-                     wrong labels (leave-one-out; target {:.1} %)",
-                    limits.similarity,
-                    limits.margin,
-                    limits.unknown,
-                    limits.coverage * 100.0,
-                    limits.error * 100.0,
-                    limits.target_error * 100.0
-                ),
-            ),
+        if let Some(abstention) = &settings.abstention {
+            line("abstains", abstains(abstention));
         }
         if let Some(limit) = &settings.foreign {
             line("refuses", limit.text());
         }
-        line("texts", if model.texts().is_some() { "kept" } else { "not kept" }.into());
+        if let Some(note) = super::documents::note(model) {
+            line("changes", note);
+        }
+        line("texts", if model.keeps_texts() { "kept" } else { "not kept" }.into());
         self.labels(model, &mut text);
         text
     }
@@ -159,6 +130,37 @@ impl Info {
         for (count, label) in labels.into_iter().take(self.labels) {
             let _ = writeln!(text, "{count:>9}  {}", printable(label));
         }
+    }
+}
+
+/// When a model abstains, in words.
+fn abstains(abstention: &Abstention) -> String {
+    match abstention {
+        Abstention::Confidence(limit) if !limit.reaches_target() => format!(
+            "always: no confidence was shown to keep the share of wrong labels low enough \
+                     (target {:.1} %)",
+            limit.target_error * 100.0
+        ),
+        Abstention::Confidence(limit) => format!(
+            "where the confidence is below {:.4}: answers {:.1} % of the documents, with \
+                     {:.1} % wrong labels, at most {:.1} % (leave-one-out; target {:.1} %)",
+            limit.confidence.unwrap_or(1.0),
+            limit.coverage * 100.0,
+            limit.error * 100.0,
+            limit.error_bound * 100.0,
+            limit.target_error * 100.0
+        ),
+        Abstention::Signals(limits) => format!(
+            "where the best similarity is below {:.4}, the margin below {:.4} or the share \
+                     of unknown terms above {:.4}: answers {:.1} % of the documents, with {:.1} % \
+                     wrong labels (leave-one-out; target {:.1} %)",
+            limits.similarity,
+            limits.margin,
+            limits.unknown,
+            limits.coverage * 100.0,
+            limits.error * 100.0,
+            limits.target_error * 100.0
+        ),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use classify::decide::{DecisionOptions, RuleOption};
+use classify::model::JournalLock;
 use classify::threads::Threads;
 use classify::trainer::{Event, TrainError, TrainOptions, Trainer};
 
@@ -54,6 +55,8 @@ impl Tune {
         // The output may replace the model, which has been read by then.
         let mut files = files.reads([&self.model]);
         let table = files.optional(self.tuning.tune_table.as_ref())?;
+        // What others change meanwhile would be lost.
+        let replaced = self.output.is_none().then(|| JournalLock::new(&self.model)).transpose()?;
         let model = self.opening.model(&self.model)?;
         let settings = model.settings();
         let (target_error, foreign) = self.abstain.map_or_else(
@@ -90,6 +93,7 @@ impl Tune {
         talk.stages(&trained.stages);
         let path = output.path().to_owned();
         trained.model.save_to(output)?;
+        drop(replaced);
         if let Some(report) = &trained.tuning {
             if let Some(table) = table {
                 write_json(table, report)?;

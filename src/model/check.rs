@@ -8,11 +8,12 @@ impl Model {
     /// Checks everything that the program relies on and that types do not ensure.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
-        let documents = arrays.rows.rows();
+        let rows = arrays.rows.whole();
+        let documents = rows.rows();
         let labels = arrays.label_names.len();
         let counts = &settings.counts;
         let claimed = [counts.documents, counts.terms, counts.labels, counts.nonzeros];
-        let found = [documents, arrays.vocabulary.len(), labels, arrays.rows.nnz()];
+        let found = [documents, arrays.vocabulary.len(), labels, rows.nnz()];
         let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if claimed.iter().zip(found).any(|(&claimed, found)| claimed != found as u64) {
             return wrong("settings", "the counts do not match the arrays");
@@ -46,12 +47,13 @@ impl Model {
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
             return wrong(array_names::IDF, "a value is negative or not finite");
         }
-        if arrays.rows.data().iter().any(|weight| !weight.is_finite() || *weight == 0.0) {
+        if rows.data().iter().any(|weight| !weight.is_finite() || *weight == 0.0) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();
-        let of_whole = settings.part_of.unwrap_or(documents as u64);
-        if of_whole < documents as u64 {
+        let weighed = settings.updates.map(|updates| updates.weighed);
+        let of_whole = weighed.or(settings.part_of).unwrap_or(documents as u64);
+        if weighed.is_none() && of_whole < documents as u64 {
             return wrong(
                 "settings",
                 "the model has more documents than the whole that it is a part of",
@@ -77,7 +79,7 @@ impl Model {
         if arrays.weights.iter().any(|weight| !(weight.is_finite() && *weight > 0.0)) {
             return wrong(array_names::DOCUMENT_WEIGHTS, "a weight is not above 0");
         }
-        if arrays.texts.as_ref().is_some_and(|texts| texts.len() != documents) {
+        if self.texts().is_some_and(|texts| texts.len() != documents) {
             return wrong(array_names::TEXT_OFFSETS, "not exactly one text per document");
         }
         let bounds = &arrays.label_indptr;
@@ -100,7 +102,7 @@ impl Model {
     /// What tuning learned.
     fn check_learned(&self) -> Result<(), ModelProblem> {
         let Self { settings, arrays, .. } = self;
-        let (documents, labels) = (arrays.rows.rows(), arrays.label_names.len());
+        let (documents, labels) = (arrays.ids.len(), arrays.label_names.len());
         let wrong = |array, what: &str| Err(invalid(array)(what.to_owned()));
         if let Some(Err(what)) = settings.abstention.map(|abstention| abstention.check()) {
             return wrong("settings", what);

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use array_file::Bytes;
 use array_file::container::{self, Container, Format, check_checksum, checksum};
-use array_file::output::{Output, OutputError};
+use array_file::output::{Output, OutputError, OutputProblem};
 use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Model, ModelError, ModelProblem, Settings, TUNED, VERSION,
-    WITH_DENSE, WITHOUT_DENSE, array_names,
+    Arrays, FORMAT, InputSpec, Joined, Model, ModelError, ModelProblem, PART, Settings, TUNED,
+    VERSION, WITH_DENSE, WITHOUT_DENSE, array_names, journal,
 };
 use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
@@ -43,6 +43,12 @@ impl Model {
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         let written = self.check().and_then(|()| self.write(output));
+        let written = written.and_then(|()| {
+            let forgotten = journal::forget(&path);
+            forgotten.map_err(|source| {
+                OutputProblem::Io { doing: "remove the journal of", source }.into()
+            })
+        });
         written.map_err(|problem| ModelError { path, problem })
     }
 
@@ -69,7 +75,8 @@ impl Model {
         let checksums = sums.collect();
         let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
         let version = match self.dense() {
-            _ if self.settings.part_of.is_some() => VERSION,
+            _ if self.settings.updates.is_some() => VERSION,
+            _ if self.settings.part_of.is_some() => PART,
             _ if evidence || self.arrays.learned_votes.is_some() => TUNED,
             Some(_) => WITH_DENSE,
             None => WITHOUT_DENSE,
@@ -79,11 +86,16 @@ impl Model {
     }
 
     /// Opens a model file and validates it completely. The file is read into memory: later changes
-    /// to it have no effect.
+    /// to it have no effect. The changes in its [journal](crate::model::UpdatedModel) are made.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a valid, undamaged model.
+    /// If the file cannot be read, or is not a valid, undamaged model; or its journal is not.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        journal::with_journal(path, Self::open_alone)
+    }
+
+    /// The same without the journal.
+    pub(super) fn open_alone(path: &Path) -> Result<Self, ModelError> {
         Self::opened(path, Bytes::read)
     }
 
@@ -96,7 +108,7 @@ impl Model {
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model.
     pub fn map(path: &Path) -> Result<Self, ModelError> {
-        Self::opened(path, Bytes::map)
+        journal::with_journal(path, |path| Self::opened(path, Bytes::map))
     }
 
     fn opened(
@@ -141,7 +153,7 @@ impl Arrays {
         let frequencies = self.vocabulary.document_frequencies();
         let (labels, label_offsets) = self.label_names.parts();
         let (ids, id_offsets) = self.ids.parts();
-        let (indptr, indices, data) = self.rows.view().into_raw_storage();
+        let (indptr, indices, data) = self.rows.whole().view().into_raw_storage();
         let mut list = vec![
             (array_names::TERMS, Dtype::U8, terms),
             (array_names::TERM_OFFSETS, Dtype::U64, bytes(term_offsets)),
@@ -159,7 +171,7 @@ impl Arrays {
             (array_names::DOCUMENT_WEIGHTS, Dtype::F32, bytemuck::cast_slice(&self.weights)),
         ];
         if let Some(texts) = &self.texts {
-            let (text, offsets) = texts.parts();
+            let (text, offsets) = texts.whole().parts();
             list.push((array_names::TEXTS, Dtype::U8, text));
             list.push((array_names::TEXT_OFFSETS, Dtype::U64, bytes(offsets)));
         }
@@ -284,15 +296,15 @@ impl Arrays {
             }
         };
         Ok(Self {
-            vocabulary,
+            vocabulary: Arc::new(vocabulary),
             idf: file.array(array_names::IDF, Dtype::F64)?,
-            rows: Arc::new(rows),
+            rows: Joined::one(rows),
             label_names: Strings::read(file, array_names::LABELS, array_names::LABEL_OFFSETS)?,
             label_indptr: file.array(array_names::LABEL_BOUNDS, Dtype::U64)?,
             label_indices: file.array(array_names::LABEL_NUMBERS, Dtype::U32)?,
             ids,
             weights: file.array(array_names::DOCUMENT_WEIGHTS, Dtype::F32)?,
-            texts: texts.transpose()?,
+            texts: texts.transpose()?.map(Joined::one),
             calibration,
             strangeness,
             learned_votes,

@@ -32,6 +32,19 @@ impl RowSet {
         Self { rows, words }
     }
 
+    /// Some of the rows below `rows`.
+    ///
+    /// # Panics
+    /// If a row is not below `rows`.
+    pub fn of(rows: u32, members: &[u32]) -> Self {
+        let mut words = vec![0; rows.div_ceil(u32::BITS) as usize];
+        for &row in members {
+            assert!(row < rows, "row {row} of {rows}");
+            words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
+        }
+        Self { rows, words }
+    }
+
     /// The number of rows that the set covers, members or not.
     pub fn rows(&self) -> u32 {
         self.rows
@@ -46,6 +59,29 @@ impl RowSet {
     pub fn contains(&self, row: u32) -> bool {
         let word = self.words.get((row / u32::BITS) as usize);
         word.is_some_and(|word| word >> (row % u32::BITS) & 1 == 1)
+    }
+
+    /// Sets the scores of rows that are not members to 0; they are those of the rows from `first_row` on.
+    fn clear_others<T: Copy + Default>(&self, first_row: u32, scores: &mut [T]) {
+        let mut row = first_row;
+        let mut rest = scores;
+        while !rest.is_empty() {
+            let bit = row % u32::BITS;
+            let count = ((u32::BITS - bit) as usize).min(rest.len());
+            let (own, others) = rest.split_at_mut(count);
+            let word = self.words.get((row / u32::BITS) as usize).copied().unwrap_or(0);
+            let mut missing = !word >> bit;
+            if count < u32::BITS as usize {
+                missing &= (1 << count) - 1;
+            }
+            // Most rows are members, or few are.
+            while missing != 0 {
+                own[missing.trailing_zeros() as usize] = T::default();
+                missing &= missing - 1;
+            }
+            row = row.wrapping_add(u32::BITS - bit);
+            rest = others;
+        }
     }
 
     /// The bits, 32 rows per word, lowest row in the lowest bit.
@@ -219,11 +255,7 @@ impl<'a> Allow<'a> {
             }
         }
         if let Some(only) = self.only {
-            for (row, score) in (first_row..).zip(&mut *scores) {
-                if !only.contains(row) {
-                    *score = T::default();
-                }
-            }
+            only.clear_others(first_row, scores);
         }
         if let Some(Groups { of_rows, of_queries }) = self.groups {
             let own = of_queries[query];
@@ -304,9 +336,24 @@ impl OwnedAllow {
         number: impl Fn(u32) -> u32,
         place: impl Fn(u32) -> u32,
     ) -> Self {
+        Self::for_kept(allow, count, |row| Some(number(row)), place)
+    }
+
+    /// The same for a part of which some rows do not count: they have no number, and are not allowed.
+    pub(super) fn for_kept(
+        allow: &Allow<'_>,
+        count: u32,
+        number: impl Fn(u32) -> Option<u32>,
+        place: impl Fn(u32) -> u32,
+    ) -> Self {
         let Parts { only, ranges, lists, groups } = allow.parts();
+        let counts = |row| {
+            let allowed = |number| only.is_none_or(|only| only.contains(number));
+            number(row).is_some_and(allowed)
+        };
         Self {
-            only: only.map(|only| RowSet::from_fn(count, |row| only.contains(number(row)))),
+            only: Some(RowSet::from_fn(count, counts))
+                .filter(|set| only.is_some() || set.count() < set.rows() as usize),
             ranges: ranges.map(|ranges| {
                 let part = |range: &RowRange| RowRange {
                     start: place(range.start),
@@ -317,15 +364,17 @@ impl OwnedAllow {
             lists: lists.map(|lists| {
                 let (mut bounds, mut rows) = (vec![0], Vec::new());
                 for query in 0..lists.len() {
-                    let own =
-                        |&row: &u32| Some(place(row)).filter(|&p| p < count && number(p) == row);
+                    let own = |&row: &u32| {
+                        Some(place(row)).filter(|&p| p < count && number(p) == Some(row))
+                    };
                     rows.extend(lists.of(query).iter().filter_map(own));
                     bounds.push(rows.len());
                 }
                 (bounds, rows)
             }),
             groups: groups.map(|(of_rows, of_queries)| {
-                let own = (0..count).map(|row| of_rows[number(row) as usize]).collect();
+                let group = |row| number(row).map_or(0, |number| of_rows[number as usize]);
+                let own = (0..count).map(group).collect();
                 (own, of_queries.to_vec())
             }),
         }

@@ -17,7 +17,7 @@ use crate::vote::{LabelScore, TrainingLabels, VoteWeight, Voters};
 /// Worths, b and a minimize the logarithmic loss on left-out documents, held back by a quadratic
 /// penalty on their distance from their initial values. Related are the learned weights of
 /// instances of Paredes and Vidal (2006) and kernel logistic regression, of which this is a local form.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LearnedVotes {
     /// The worths of the votes of training document `i` are `starts[i]..starts[i + 1]`.
     pub(crate) starts: Array<u64>,

@@ -1,0 +1,139 @@
+//! Documents that come and go while others are classified.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Searchers, TermUse};
+use crate::corpus::{Content, Document};
+use crate::dense::{Metric, Vectors, normalize};
+use crate::matrix::{Csr, row};
+use crate::model::{Change, Collection, NewDocument};
+use crate::search::{Engines, Search, SearchError, Updatable};
+use crate::tfidf::Side;
+use crate::vote::Voters;
+
+/// Changes that add documents to a model.
+#[derive(Debug)]
+pub struct Additions {
+    /// A change for each document.
+    pub changes: Vec<Change>,
+    /// For each document, how many of its terms the model knows.
+    pub terms: Vec<TermUse>,
+}
+
+impl Classifier {
+    /// Documents → changes that add them to the model, weighted as its documents are.
+    ///
+    /// If the model refuses foreign documents, their best neighbors are searched.
+    ///
+    /// # Errors
+    /// As [`classify`](Self::classify).
+    pub fn additions(&self, documents: &[Document]) -> Result<Additions, ClassifyError> {
+        let vectors = self.vectorize_as(documents, Side::Document)?;
+        let model = self.model();
+        let nearest: Vec<f32> = if model.strangeness().is_some() {
+            let queries = self.vectorize(documents)?;
+            let options = ClassifyOptions { k: NonZeroUsize::MIN, ..self.options() };
+            let mut found = FoundNeighbors::default();
+            let _ = self.neighbors(&queries, &options, &mut found)?;
+            found.iter().map(Voters::best_similarity).collect()
+        } else {
+            Vec::new()
+        };
+        let angular = model.dense().is_some_and(|dense| dense.spec().metric == Metric::Angular);
+        let change = |(number, document): (usize, &Document)| {
+            let (terms, weights) = row(&vectors.rows.view(), number);
+            let vector = vectors.dense.as_ref().map(|dense| {
+                let mut vector = dense.row(number).to_vec();
+                if angular {
+                    normalize(&mut vector);
+                }
+                vector
+            });
+            let text = model.keeps_texts().then(|| match &document.content {
+                Content::Text(text) => text.clone(),
+                Content::Fields(fields) => fields.join("\n"),
+                Content::Features(_) => String::new(),
+            });
+            Change::Put(Box::new(NewDocument {
+                id: document.id.clone(),
+                labels: document.labels.clone(),
+                weight: document.weight,
+                terms: terms.to_vec(),
+                weights: weights.to_vec(),
+                vector,
+                text,
+                nearest: nearest.get(number).copied(),
+            }))
+        };
+        let changes = documents.iter().enumerate().map(change).collect();
+        Ok(Additions { changes, terms: vectors.terms })
+    }
+}
+
+/// Engines over the documents of a [`Collection`]: after a change, only what is new gets an engine.
+#[derive(Debug)]
+pub struct UpdatableEngines {
+    engines: Engines,
+    terms: Vec<(Arc<Csr>, Arc<dyn Search>)>,
+    vectors: Vec<(Arc<Vectors>, Arc<dyn Search>)>,
+}
+
+impl UpdatableEngines {
+    /// No engine yet; `engines` makes them.
+    pub fn new(engines: Engines) -> Self {
+        Self { engines, terms: Vec::new(), vectors: Vec::new() }
+    }
+
+    /// Engines over the documents that are there now, if the neighbors by dense vectors have this share in the votes.
+    ///
+    /// # Errors
+    /// If rows cannot be indexed.
+    pub fn searchers(
+        &mut self,
+        collection: &Collection,
+        dense_share: f64,
+    ) -> Result<Searchers, SearchError> {
+        let model = collection.model();
+        let terms = (model.searches_terms() && dense_share < 1.0).then(|| {
+            let mut known = std::mem::take(&mut self.terms);
+            let mut pieces = Vec::new();
+            for (rows, kept) in collection.term_pieces() {
+                let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, rows));
+                let engine = match there {
+                    Some(at) => known.swap_remove(at).1,
+                    None => self.engines.engine(rows)?,
+                };
+                self.terms.push((Arc::clone(rows), Arc::clone(&engine)));
+                pieces.push((engine, kept));
+            }
+            updatable(pieces)
+        });
+        let vectors = (dense_share > 0.0 && model.dense().is_some()).then(|| {
+            let mut known = std::mem::take(&mut self.vectors);
+            let mut pieces = Vec::new();
+            for (part, kept) in collection.dense_pieces() {
+                let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, part.vectors()));
+                let engine = match there {
+                    Some(at) => known.swap_remove(at).1,
+                    None => self.engines.dense(&part)?,
+                };
+                self.vectors.push((Arc::clone(part.vectors()), Arc::clone(&engine)));
+                pieces.push((engine, kept));
+            }
+            updatable(pieces)
+        });
+        Ok(Searchers { terms: terms.transpose()?, vectors: vectors.transpose()? })
+    }
+}
+
+/// An engine over a piece, and its rows that count.
+type Part = (Arc<dyn Search>, Option<Arc<[u32]>>);
+
+/// The engine over some pieces.
+fn updatable(mut pieces: Vec<Part>) -> Result<Arc<dyn Search>, SearchError> {
+    if let [(_, None)] = pieces.as_slice() {
+        return Ok(pieces.remove(0).0);
+    }
+    Ok(Arc::new(Updatable::new(pieces)?))
+}

@@ -1,0 +1,71 @@
+//! The terms of a model, counted and weighed anew from the texts that it keeps.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::classifier::train_counts;
+use crate::corpus::{Content, CorpusError, Document, Place};
+use crate::counts::{DfLimit, TermLimits};
+use crate::model::{InputSpec, Model, TrainSettings};
+use crate::threads::Threads;
+
+/// Why a model cannot be weighed anew.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReweighError {
+    /// It keeps no texts.
+    #[error("the model keeps no texts: train it with --keep-text to weigh it anew later")]
+    NoText,
+    /// Texts had fields in columns, which are not kept apart.
+    #[error("the texts had several fields, which a model does not keep apart: train it again")]
+    Fields,
+    /// Its dense vectors are made of its terms.
+    #[error("the dense vectors are made of the terms: train it again")]
+    Vectors,
+    /// The texts have no term.
+    #[error(transparent)]
+    Corpus(#[from] CorpusError),
+}
+
+/// Counts and weighs the kept texts of a model anew: the vocabulary, the weights of the terms and the rows are then those of
+/// a model that was trained on the documents that are there. Terms of fewer documents than the rarest term of the model
+/// are left out, as before; a selection of terms is made again. k, vote, decision and all that was learned stay.
+///
+/// # Errors
+/// If the model keeps no texts, or not all that the terms are made of.
+pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> {
+    let settings = model.settings();
+    if !model.keeps_texts() || !matches!(settings.input, InputSpec::Text(_)) {
+        return Err(ReweighError::NoText);
+    }
+    if !settings.fields.columns().is_empty() {
+        return Err(ReweighError::Fields);
+    }
+    if model.dense().is_some_and(|dense| dense.projection().is_some()) {
+        return Err(ReweighError::Vectors);
+    }
+    let source: Arc<str> = "the model's texts".into();
+    let label = |&label: &u32| model.labels().get(label as usize).unwrap_or_default().to_owned();
+    let document = |row: u32| Document {
+        id: model.ids().get(row as usize).unwrap_or_default().to_owned(),
+        content: Content::Text(model.text(row).unwrap_or_default().to_owned()),
+        labels: model.document_labels(row).iter().map(label).collect(),
+        weight: model.document_weights()[row as usize],
+        vector: None,
+        group: None,
+        place: Place { source: Arc::clone(&source), line: None },
+    };
+    let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
+    let mut documents = (0..count).map(|row| Ok(document(row)));
+    let rarest = model.vocabulary().document_frequencies().iter().min().copied();
+    let rarest = rarest.and_then(NonZeroU32::new).map_or(1, NonZeroU32::get);
+    let limits = TermLimits { min_df: DfLimit::Count(rarest), ..TermLimits::default() };
+    let again = TrainSettings {
+        fields: settings.fields.clone(),
+        weighting: settings.weighting,
+        selection: settings.selection,
+        ..TrainSettings::new(settings.input.clone(), crate::decide::Decision::Single)
+    };
+    let anew = train_counts(&mut documents, again, limits, threads)?;
+    Ok(model.with_terms_of(anew))
+}

@@ -24,6 +24,8 @@ mod predict;
 mod progress;
 mod reading;
 mod searching;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod tokens;
 mod train;
@@ -98,6 +100,9 @@ enum Command {
     Relabel(documents::Relabel),
     /// Write a model with the documents that were added since in place of the old one
     Compact(documents::Compact),
+    /// Serve a model by HTTP, with a page to try it
+    #[cfg(feature = "serve")]
+    Serve(serve::Serve),
     /// Analyze and weight documents once, to classify them repeatedly
     Vectorize(vectorize::Vectorize),
     /// List GPUs and the engine that `--device auto` chooses
@@ -116,6 +121,17 @@ enum Command {
     Completions(shell::Completions),
     /// Write manual pages into a folder
     Man(shell::Man),
+}
+
+impl Arguments {
+    /// Whether the command ends by itself when it gets a signal.
+    pub(crate) fn handles_signals(&self) -> bool {
+        #[cfg(feature = "serve")]
+        let serves = matches!(self.command, Command::Serve(_));
+        #[cfg(not(feature = "serve"))]
+        let serves = false;
+        serves
+    }
 }
 
 /// Parses the arguments. Returns an exit code after a usage error, `--help` or `--version`.
@@ -148,6 +164,7 @@ pub(crate) fn parse() -> Result<Arguments, ExitCode> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let logs = arguments.handles_signals();
     let Global { threads, seed, quiet, verbose, color } = arguments.global;
     match color {
         Color::Auto => {}
@@ -155,7 +172,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
     let talk = Talk { quiet, verbose };
-    warnings::tell(talk);
+    // A server has a log.
+    if !logs {
+        warnings::tell(talk);
+    }
     let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
         Some(count) => Threads::new(count),
         None => Threads::available(),
@@ -168,6 +188,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Evaluate(command) => command.run(&threads, seed, talk),
         Command::Compare(command) => command.run(&threads, seed),
         Command::Tune(command) => command.run(&threads, talk),
+        #[cfg(feature = "serve")]
+        Command::Serve(command) => command.run(&threads, talk),
         Command::Add(command) => command.run(&threads, talk),
         Command::Remove(command) => command.run(talk),
         Command::Relabel(command) => command.run(talk),

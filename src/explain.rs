@@ -41,8 +41,12 @@ use crate::corpus::{Content, Document};
 use crate::decide::Decision;
 use crate::matrix::row;
 use crate::model::Model;
-use crate::search::Neighbor;
+use crate::search::{NEVER, Neighbor, Stop};
 use crate::vote::{TrainingLabels, VoteWeight, Voters};
+
+mod marks;
+
+pub use marks::{Marked, marks};
 
 /// Why a document gets its labels.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,9 +123,22 @@ pub fn explain(
     documents: &[Document],
     options: &ClassifyOptions,
 ) -> Result<Vec<Explanation>, ClassifyError> {
+    explain_until(classifier, documents, options, &NEVER)
+}
+
+/// Like [`explain`], but can be ended early by `stop`.
+///
+/// # Errors
+/// As [`explain`], or if it was stopped.
+pub fn explain_until(
+    classifier: &Classifier,
+    documents: &[Document],
+    options: &ClassifyOptions,
+    stop: &Stop,
+) -> Result<Vec<Explanation>, ClassifyError> {
     let vectors = classifier.vectorize(documents)?;
     let mut found = FoundNeighbors::default();
-    let _ = classifier.neighbors(&vectors, options, &mut found)?;
+    let _ = classifier.neighbors_until(&vectors, options, stop, &mut found)?;
     let predictions = classifier.predict(&vectors, &found, options);
     let model = classifier.model();
     let explained = predictions.into_iter().zip(documents).enumerate().map(
@@ -259,9 +276,9 @@ fn labels(
     explained.collect()
 }
 
-/// An [`Explanation`] with names: JSON schema `classify.explanation/1`.
+/// An [`Explanation`] with names, as it is written in JSON: schema `classify.explanation/1`.
 #[derive(Debug, Serialize)]
-struct Named<'a> {
+pub struct Named<'a> {
     schema: &'static str,
     id: &'a str,
     labels: Vec<&'a str>,
@@ -269,6 +286,8 @@ struct Named<'a> {
     reason: Option<&'static str>,
     decided: String,
     unknown: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marked: Option<Vec<Marked<'a>>>,
     scores: Vec<NamedLabel<'a>>,
     neighbors: Vec<NamedNeighbor<'a>>,
 }
@@ -296,12 +315,23 @@ struct NamedNeighbor<'a> {
     terms: Vec<NamedPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    marked: Option<Vec<Marked<'a>>>,
 }
 
 #[derive(Debug, Serialize)]
 struct NamedPart {
     term: String,
     part: f64,
+}
+
+impl Named<'_> {
+    /// Leaves the neighbors' texts out.
+    pub fn without_texts(&mut self) {
+        for neighbor in &mut self.neighbors {
+            neighbor.text = None;
+        }
+    }
 }
 
 /// How many terms stand in a line of text.
@@ -316,7 +346,15 @@ impl Explanation {
     /// # Panics
     /// If the explanation is of another model.
     pub fn json(&self, model: &Model, id: &str, terms: usize) -> String {
-        let named = Named {
+        serde_json::to_string(&self.named(model, id, terms)).expect("names and numbers")
+    }
+
+    /// The explanation with names instead of numbers; at most `terms` terms speak for a label, and as many against it.
+    ///
+    /// # Panics
+    /// If the explanation is of another model.
+    pub fn named<'a>(&'a self, model: &'a Model, id: &'a str, terms: usize) -> Named<'a> {
+        Named {
             schema: "classify.explanation/1",
             id,
             labels: self.prediction.labels.iter().map(|&label| name(model, label)).collect(),
@@ -324,6 +362,7 @@ impl Explanation {
             reason: self.prediction.reason.map(Reason::name),
             decided: self.decided(model),
             unknown: &self.unknown,
+            marked: None,
             scores: self
                 .labels
                 .iter()
@@ -349,10 +388,36 @@ impl Explanation {
                     labels: names(model, neighbor.row),
                     terms: parts(model, neighbor.terms.iter()),
                     text: model.text(neighbor.row),
+                    marked: None,
                 })
                 .collect(),
-        };
-        serde_json::to_string(&named).expect("names and numbers")
+        }
+    }
+
+    /// The same with the places of the terms that the neighbors share: in the text, and in those of the neighbors if the
+    /// model keeps them.
+    ///
+    /// # Panics
+    /// If the explanation is of another model.
+    pub fn marked<'a>(
+        &'a self,
+        model: &'a Model,
+        (id, text): (&'a str, &'a str),
+        terms: usize,
+    ) -> Named<'a> {
+        let mut named = self.named(model, id, terms);
+        let mut all: BTreeMap<u32, f64> = BTreeMap::new();
+        for (neighbor, named) in self.neighbors.iter().zip(&mut named.neighbors) {
+            for term in &neighbor.terms {
+                *all.entry(term.term).or_default() += term.part * neighbor.vote;
+            }
+            // Not twice.
+            named.marked = named.text.take().map(|text| marks(model, text, &neighbor.terms));
+        }
+        let all: Vec<TermPart> =
+            all.into_iter().map(|(term, part)| TermPart { term, part }).collect();
+        named.marked = Some(marks(model, text, &all));
+        named
     }
 
     /// The explanation as lines of text: the labels that are given and the next two, what speaks for and against each, and at

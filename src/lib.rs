@@ -56,8 +56,11 @@ pub mod tune;
 pub mod model;
 pub mod classifier;
 pub mod explain;
+pub mod answer;
 pub mod trainer;
 pub mod vectors;
 pub mod stream;
 pub mod evaluate;
 pub mod generate;
+#[cfg(feature = "serve")]
+pub mod server;

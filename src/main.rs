@@ -8,11 +8,15 @@ mod cli;
 static MEMORY: array_file::command::Memory = array_file::command::Memory;
 
 fn main() -> ExitCode {
-    // Without the handlers, the worst a signal can do is leave a temporary file behind.
-    let _ = array_file::command::clean_up_at_the_end();
     let arguments = match cli::parse() {
         Ok(arguments) => arguments,
         Err(code) => return code,
+    };
+    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    let _ = if arguments.handles_signals() {
+        array_file::command::clean_up_after_aborts()
+    } else {
+        array_file::command::clean_up_at_the_end()
     };
     match cli::run(arguments) {
         Ok(()) => ExitCode::SUCCESS,

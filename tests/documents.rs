@@ -235,8 +235,8 @@ fn one_process_changes_a_model_and_others_read_it() {
     updated.compact().unwrap();
     assert!(!journal_path(&path).exists());
     assert_eq!(Model::open(&path).unwrap().to_bytes().unwrap(), before);
-    let updates = Model::open(&path).unwrap().settings().updates.unwrap();
-    assert_eq!((updates.weighed, updates.removed, updates.added), (ids.len() as u64, 2, 0));
+    let since = Model::open(&path).unwrap().settings().updates.unwrap();
+    assert_eq!((since.weighed, since.removed, since.added), (ids.len() as u64, 2, 0));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::matrix::{Csr, row};
 use crate::model::{Change, Collection, NewDocument};
 use crate::search::{Engines, Search, SearchError, Updatable};
 use crate::tfidf::Side;
+use crate::threads::Threads;
 use crate::vote::Voters;
 
 /// Changes that add documents to a model.
@@ -83,6 +84,11 @@ impl UpdatableEngines {
     /// No engine yet; `engines` makes them.
     pub fn new(engines: Engines) -> Self {
         Self { engines, terms: Vec::new(), vectors: Vec::new() }
+    }
+
+    /// The threads of the engines.
+    pub fn threads(&self) -> &Threads {
+        self.engines.threads()
     }
 
     /// Engines over the documents that are there now, if the neighbors by dense vectors have this share in the votes.

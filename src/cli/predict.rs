@@ -1,21 +1,20 @@
 //! `classify predict`
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use array_file::output::Output;
 use clap::ValueEnum;
-use classify::classifier::{Classifier, Prediction, Searchers};
-use classify::corpus::{Corpus, LabelUse};
+use classify::answer::{Answer, Extras, Near};
+use classify::classifier::{Classifier, ClassifyOptions, Prediction, Searchers};
+use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
+use classify::explain::{Explanation, explain};
 use classify::model::Model;
-use classify::search::Neighbor;
 use classify::stream::{Answers, StreamError, classify_stream, classify_vectors};
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
-use classify::vote::{LabelScore, LearnedVotes};
-use serde::Serialize;
+use classify::vote::LearnedVotes;
 
 use super::deciding::Deciding;
 use super::failure::Failure;
@@ -73,12 +72,19 @@ enum Extra {
     Neighbors,
     /// Each label's share of the vote
     Scores,
+    /// Why the document gets its labels, as `classify explain --to jsonl` says (JSONL only)
+    Explanation,
 }
 
 impl Predict {
     pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
         if self.to == Form::Fasttext && (self.top.is_some() || !self.with.is_empty()) {
             let message = "fastText lines have no place for --top and --with";
+            return Err(Failure::Usage(message.into()));
+        }
+        let explains = self.with.contains(&Extra::Explanation);
+        if explains && self.to != Form::Jsonl {
+            let message = "--with explanation needs --to jsonl: tables have no place for it";
             return Err(Failure::Usage(message.into()));
         }
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
@@ -106,6 +112,14 @@ impl Predict {
         let learned = model.learned_votes().filter(|_| options.vote.learned);
         let mut written =
             Written { model: &model, learned, command: &self, progress: &progress, out, count: 0 };
+        if explains {
+            let Source::Corpus(corpus) = source else {
+                let message = "--with explanation needs the documents, not a vectors file";
+                return Err(Failure::Usage(message.into()));
+            };
+            written.explained(&classifier, &options, corpus)?;
+            return Ok(written.out.commit()?);
+        }
         let given = written.header().map_err(StreamError::Answer).and_then(|()| match source {
             Source::Corpus(corpus) => classify_stream(&classifier, &options, corpus, &mut written),
             Source::Vectors(stored) => {
@@ -154,7 +168,47 @@ impl Answers for Written<'_> {
     }
 }
 
+/// Documents that are explained together.
+const EXPLAINED: usize = 64;
+/// The number of terms for and against a label.
+const TERMS: usize = 20;
+
 impl Written<'_> {
+    /// Writes predictions with explanations.
+    fn explained(
+        &mut self,
+        classifier: &Classifier,
+        options: &ClassifyOptions,
+        mut corpus: Corpus,
+    ) -> Result<(), Failure> {
+        if options.decision.needs_batch() {
+            let message = "pcut decides on whole batches: it has no explanation of one document";
+            return Err(Failure::Usage(message.into()));
+        }
+        loop {
+            let batch: Vec<Document> =
+                corpus.by_ref().take(EXPLAINED).collect::<Result<_, CorpusError>>()?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for (document, explanation) in batch.iter().zip(explain(classifier, &batch, options)?) {
+                let written = self.write_explained(&document.id, &explanation);
+                written.map_err(|error| self.out.error(error))?;
+                self.count += 1;
+                self.progress.tick(self.count);
+            }
+        }
+    }
+
+    fn write_explained(&mut self, id: &str, explanation: &Explanation) -> std::io::Result<()> {
+        let mut answer = self.in_words(id, &explanation.prediction);
+        answer.explanation = Some(explanation.named(self.model, id, TERMS));
+        let line = serde_json::to_vec(&answer)?;
+        drop(answer);
+        self.out.write_all(&line)?;
+        self.out.write_all(b"\n")
+    }
+
     fn has(&self, extra: Extra) -> bool {
         self.command.with.contains(&extra)
     }
@@ -191,8 +245,9 @@ impl Written<'_> {
         let answer = self.in_words(id, prediction);
         match self.command.to {
             Form::Jsonl => {
-                serde_json::to_writer(&mut self.out, &answer)?;
-                self.out.write_all(b"\n")
+                let mut line = serde_json::to_vec(&answer)?;
+                line.push(b'\n');
+                self.out.write_all(&line)
             }
             Form::Fasttext => {
                 let labels: Vec<String> = answer
@@ -231,89 +286,14 @@ impl Written<'_> {
         }
     }
 
-    fn in_words<'a>(&self, id: &'a str, prediction: &'a Prediction) -> Answer<'a>
-    where
-        Self: 'a,
-    {
-        let model = self.model;
-        let label = |label: u32| model.labels().get(label as usize).unwrap_or_default();
-        let scores = (self.has(Extra::Scores) || self.command.top.is_some()).then(|| {
-            let shown = self.command.top.unwrap_or(usize::MAX);
-            let shown = prediction.scores.iter().take(shown).enumerate();
-            let scored = |(at, s): (usize, &LabelScore)| {
-                let probability = prediction.probabilities.get(at).copied();
-                Scored { label: label(s.label), score: s.score, probability }
-            };
-            shown.map(scored).collect()
-        });
-        let near = |neighbors: &[Neighbor]| {
-            let near = |neighbor: &Neighbor| Near {
-                id: model.ids().get(neighbor.row as usize).unwrap_or_default(),
-                similarity: neighbor.similarity,
-                labels: model.document_labels(neighbor.row).iter().map(|&l| label(l)).collect(),
-                worth: self.learned.map(|votes| {
-                    let worth = votes.of(neighbor.row).map(|of| (label(of.label), of.worth));
-                    worth.filter(|(_, worth)| *worth != 0.0).collect()
-                }),
-            };
-            neighbors.iter().map(near).collect()
+    fn in_words<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
+        let scores = self.has(Extra::Scores) || self.command.top.is_some();
+        let extras = Extras {
+            scores: scores.then(|| self.command.top.unwrap_or(usize::MAX)),
+            neighbors: self.has(Extra::Neighbors),
+            texts: false,
+            learned: self.learned,
         };
-        let neighbors = self.has(Extra::Neighbors).then(|| near(&prediction.neighbors));
-        let by_vectors = neighbors.is_some() && !prediction.by_vectors.is_empty();
-        let by_vectors = by_vectors.then(|| near(&prediction.by_vectors));
-        Answer {
-            id,
-            labels: prediction.labels.iter().map(|&l| label(l)).collect(),
-            score: prediction.scores.first().map(|score| score.score),
-            probability: prediction.probabilities.first().copied(),
-            confidence: prediction.confidence,
-            reason: prediction.reason.map(classify::classifier::Reason::name),
-            scores,
-            neighbors,
-            by_vectors,
-        }
+        Answer::new(self.model, id, prediction, extras)
     }
-}
-
-/// One line of the output.
-#[derive(Serialize)]
-struct Answer<'a> {
-    id: &'a str,
-    labels: Vec<&'a str>,
-    /// The share of the vote of the best label.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    score: Option<f64>,
-    /// The probability that the best label is right; only if the model is calibrated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    probability: Option<f64>,
-    /// The share of the labels given that should be right; only if the model is calibrated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    confidence: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scores: Option<Vec<Scored<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    neighbors: Option<Vec<Near<'a>>>,
-    /// The neighbors by dense vectors, beside those by terms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by_vectors: Option<Vec<Near<'a>>>,
-}
-
-#[derive(Serialize)]
-struct Scored<'a> {
-    label: &'a str,
-    score: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    probability: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct Near<'a> {
-    id: &'a str,
-    similarity: f32,
-    labels: Vec<&'a str>,
-    /// What the neighbor's vote is worth for labels, if that was learned.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worth: Option<BTreeMap<&'a str, f32>>,
 }

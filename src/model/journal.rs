@@ -63,6 +63,13 @@ fn identity(model: &Model) -> u32 {
     crc32fast::hash(&settings.expect("settings were read from JSON"))
 }
 
+impl Model {
+    /// A word for the model and the changes of its documents: another one after each change.
+    pub fn version(&self) -> String {
+        format!("{:08x}", identity(self))
+    }
+}
+
 fn header(identity: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(MAGIC);

@@ -29,6 +29,15 @@ use crate::output::remove_temporary_files;
 /// # Errors
 /// If the thread that waits for signals cannot be started; they then end the process immediately.
 pub fn clean_up_at_the_end() -> io::Result<()> {
+    clean_up_after_aborts()?;
+    clean_up_on_signals()
+}
+
+/// The same for programs that handle Ctrl-C, SIGTERM and SIGHUP themselves.
+///
+/// # Errors
+/// If a handler cannot be registered.
+pub fn clean_up_after_aborts() -> io::Result<()> {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         if is_out_of_memory(panic) {
@@ -43,7 +52,7 @@ pub fn clean_up_at_the_end() -> io::Result<()> {
     }
     // The flag is never read: the handler makes the write fail with `FileTooLarge`.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
-    clean_up_on_signals()
+    Ok(())
 }
 
 fn clean_up_on_signals() -> io::Result<()> {

@@ -1,0 +1,318 @@
+//! A server under load: requests per second, latencies, and whether every answer is the one to its question.
+//!
+//! `cargo bench --bench serve -- MODEL CORPUS [--connections N] [--seconds S] [--requests N] [--batch N] [--rename N] [--other MODEL] [-- FLAGS OF THE SERVER]`
+//! starts the server with the model and sends it the texts of the corpus (JSONL) over so many connections, each with one
+//! request at a time, until time is up or all requests are answered. Each document has an identifier of its own, which
+//! comes back with the answer; the answer is compared with the one that the same text got when nothing else was asked.
+//! `--batch` sends so many documents per request. `--rename` replaces the model so many times meanwhile, by the other one
+//! and back; each answer is to be that of one of the two. The generator runs on the same machine.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+struct Options {
+    model: String,
+    corpus: String,
+    connections: usize,
+    seconds: u64,
+    requests: u64,
+    batch: usize,
+    renames: u64,
+    other: Option<String>,
+    more: Vec<String>,
+}
+
+fn options() -> Options {
+    let mut options = Options {
+        model: String::new(),
+        corpus: String::new(),
+        connections: 64,
+        seconds: 10,
+        requests: u64::MAX,
+        batch: 1,
+        renames: 0,
+        other: None,
+        more: Vec::new(),
+    };
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    while let Some(argument) = arguments.next() {
+        let mut number = || arguments.next().unwrap().parse::<u64>().unwrap();
+        match argument.as_str() {
+            "--connections" => options.connections = usize::try_from(number()).unwrap(),
+            "--seconds" => options.seconds = number(),
+            "--requests" => (options.requests, options.seconds) = (number(), u64::MAX / 2),
+            "--batch" => options.batch = usize::try_from(number()).unwrap(),
+            "--rename" => options.renames = number(),
+            "--other" => options.other = arguments.next(),
+            "--" => options.more = arguments.by_ref().collect(),
+            path if options.model.is_empty() => path.clone_into(&mut options.model),
+            path => path.clone_into(&mut options.corpus),
+        }
+    }
+    options
+}
+
+/// The server, and where it listens.
+struct Server(Child, String);
+
+impl Server {
+    fn start(model: &str, more: &[String]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_classify"));
+        command.args(["serve", model, "--listen", "127.0.0.1:0"]).args(more);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let address = lines
+            .find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned))
+            .unwrap();
+        // The log is read, or the server would wait.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child, address)
+    }
+
+    /// Resident memory in MiB, and processor seconds.
+    fn usage(&self) -> (u64, f64) {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: f64 = [11, 12].map(|at: usize| fields[at].parse::<f64>().unwrap()).iter().sum();
+        (kilobytes / 1024, ticks / 100.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A connection that stays open.
+struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    async fn new(address: &str) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: Vec::with_capacity(1 << 16) }
+    }
+
+    /// Sends a body; the status and the body of the answer.
+    async fn ask(&mut self, body: &str) -> Option<(u16, String)> {
+        let head = format!(
+            "POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut request = head.into_bytes();
+        request.extend_from_slice(body.as_bytes());
+        self.stream.write_all(&request).await.ok()?;
+        self.buffer.clear();
+        loop {
+            let read = self.stream.read_buf(&mut self.buffer).await.ok()?;
+            if read == 0 {
+                return None;
+            }
+            if let Some(end) = self.buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                let head = std::str::from_utf8(&self.buffer[..end]).unwrap();
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let length: usize = length.unwrap().parse().unwrap();
+                let status = head[9..12].parse().unwrap();
+                if self.buffer.len() >= end + 4 + length {
+                    let body = self.buffer[end + 4..end + 4 + length].to_vec();
+                    return Some((status, String::from_utf8(body).unwrap()));
+                }
+            }
+        }
+    }
+}
+
+fn texts(path: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let read = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value["text"].as_str().unwrap().to_owned()
+    };
+    text.lines().map(read).collect()
+}
+
+/// A request of some texts; `number` is in their identifiers.
+fn body(texts: &[String], number: u64, batch: usize) -> String {
+    let document = |at: u64| {
+        let text = &texts[usize::try_from((number + at) % texts.len() as u64).unwrap()];
+        serde_json::json!({ "id": format!("{number}-{at}"), "text": text }).to_string()
+    };
+    if batch == 1 {
+        return document(0);
+    }
+    let all: Vec<String> = (0..batch as u64).map(document).collect();
+    format!("{{\"documents\":[{}]}}", all.join(","))
+}
+
+/// Takes the identifiers out of an answer, and checks them.
+fn without_ids(answer: &str, number: u64, batch: usize) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    let mut rest = answer;
+    for at in 0..batch {
+        let id = format!("{{\"id\":\"{number}-{at}\",");
+        let start = rest.find(&id)?;
+        rest = &rest[start + id.len()..];
+        let end = rest.find("{\"id\":").unwrap_or(rest.len());
+        all.push(rest[..end].trim_end_matches(['\n', ',', ']', '}']).to_owned());
+    }
+    Some(all)
+}
+
+#[derive(Default)]
+struct Counts {
+    right: AtomicU64,
+    wrong: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What each text gets when nothing else is asked.
+async fn answers_alone(server: &Server, texts: &[String]) -> Vec<String> {
+    let mut client = Client::new(&server.1).await;
+    let mut answers = Vec::new();
+    for number in 0..texts.len() as u64 {
+        let (status, answer) = client.ask(&body(texts, number, 1)).await.unwrap();
+        assert_eq!(status, 200, "{answer}");
+        answers.extend(without_ids(&answer, number, 1).unwrap());
+    }
+    answers
+}
+
+/// What all connections share.
+struct Load {
+    options: Options,
+    texts: Vec<String>,
+    address: String,
+    /// The answers of the model, and those of the other one.
+    expected: Vec<Vec<String>>,
+    counts: Counts,
+    next: AtomicU64,
+    start: Instant,
+}
+
+/// One connection: asks until the end, and returns the times that good answers took.
+async fn ask_all(load: Arc<Load>) -> Vec<Duration> {
+    let Load { options, texts, address, expected, counts, next, start } = &*load;
+    let mut client = Client::new(address).await;
+    let mut latencies = Vec::new();
+    while start.elapsed().as_secs() < options.seconds {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= options.requests {
+            break;
+        }
+        let request = body(texts, number, options.batch);
+        let asked = Instant::now();
+        let Some((status, answer)) = client.ask(&request).await else {
+            counts.failed.fetch_add(1, Ordering::Relaxed);
+            client = Client::new(address).await;
+            continue;
+        };
+        let place = match status {
+            200 => {
+                latencies.push(asked.elapsed());
+                let found = without_ids(&answer, number, options.batch);
+                let is_right = |of: &Vec<String>| {
+                    found.as_ref().is_some_and(|found| {
+                        (number..).zip(found).all(|(number, found)| {
+                            let text = usize::try_from(number % texts.len() as u64).unwrap();
+                            of[text] == *found
+                        })
+                    })
+                };
+                if expected.iter().any(is_right) { &counts.right } else { &counts.wrong }
+            }
+            429 => &counts.refused,
+            _ => &counts.failed,
+        };
+        place.fetch_add(1, Ordering::Relaxed);
+    }
+    latencies
+}
+
+#[tokio::main]
+async fn main() {
+    let options = options();
+    if options.model.is_empty() || options.corpus.is_empty() {
+        println!("serve: give a model and a corpus (JSONL); see the head of this file");
+        return;
+    }
+    let texts = texts(&options.corpus);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.model");
+    std::fs::copy(&options.model, &path).unwrap();
+    let server = Server::start(path.to_str().unwrap(), &options.more);
+    let mut expected = vec![answers_alone(&server, &texts).await];
+    let models: Vec<String> =
+        std::iter::once(&options.model).chain(&options.other).cloned().collect();
+    if let Some(other) = &options.other {
+        expected.push(answers_alone(&Server::start(other, &[]), &texts).await);
+    }
+    let before = server.usage();
+    let (renames, address) = (options.renames, server.1.clone());
+    let (counts, next, start) = (Counts::default(), AtomicU64::new(0), Instant::now());
+    let load = Arc::new(Load { options, texts, address, expected, counts, next, start });
+    let renaming = std::thread::spawn(move || {
+        for number in 1..=renames {
+            std::thread::sleep(Duration::from_millis(1050));
+            let new = path.with_extension(format!("new{number}"));
+            let from = &models[usize::try_from(number).unwrap() % models.len()];
+            std::fs::copy(from, &new).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+        }
+    });
+    let asking: Vec<_> =
+        (0..load.options.connections).map(|_| tokio::spawn(ask_all(Arc::clone(&load)))).collect();
+    let mut latencies = Vec::new();
+    for task in asking {
+        latencies.extend(task.await.unwrap());
+    }
+    let took = start.elapsed().as_secs_f64();
+    renaming.join().unwrap();
+    latencies.sort_unstable();
+    report(&load, &latencies, took, (before, server.usage()));
+}
+
+fn report(load: &Load, latencies: &[Duration], took: f64, usage: ((u64, f64), (u64, f64))) {
+    let Load { options, counts, .. } = load;
+    let ((before, cpu_before), (after, cpu_after)) = usage;
+    let quantile = |share: f64| {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
+        let at = (latencies.len() as f64 * share) as usize;
+        let at = latencies.get(at.min(latencies.len().saturating_sub(1)));
+        at.map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+    };
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let (right, wrong) = (count(&counts.right), count(&counts.wrong));
+    let documents = (right + wrong) as f64 * options.batch as f64;
+    println!(
+        "{} connections, {} documents per request: {:.0} requests/s, {:.0} documents/s; p50 {:.2} ms, p99 {:.2} ms, \
+         slowest {:.2} ms; {right} right, {wrong} wrong, {} refused (429), {} failed; server {before} MiB before, {after} \
+         MiB after, {:.1} µs of CPU per document",
+        options.connections,
+        options.batch,
+        (right + wrong) as f64 / took,
+        documents / took,
+        quantile(0.5),
+        quantile(0.99),
+        quantile(1.0),
+        count(&counts.refused),
+        count(&counts.failed),
+        (cpu_after - cpu_before) * 1e6 / documents.max(1.0),
+    );
+}

@@ -1,0 +1,232 @@
+//! Requests that arrive together are searched together: on-line batches (Barrientos 2011, section 4.3.3).
+//!
+//! One thread takes what has arrived while it was busy with the last batch. So a single request does not wait for others, and
+//! the more requests there are, the larger the batches become, which cost less per document.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::state::{Live, State};
+use crate::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use crate::corpus::Document;
+use crate::explain::{Explanation, explain_until};
+use crate::search::{SearchError, Stop};
+
+/// Documents that are searched together at most, unless one request has more.
+const TOGETHER: usize = 256;
+
+/// What is wanted of documents.
+#[derive(Debug, Clone)]
+pub(super) enum Wanted {
+    /// Predictions, with the model's options.
+    Predictions,
+    /// Predictions with other options.
+    With(Box<ClassifyOptions>),
+    /// Explanations.
+    Explanations,
+}
+
+/// Documents that wait for an answer.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) documents: Vec<Document>,
+    pub(super) wanted: Wanted,
+    pub(super) deadline: Instant,
+    reply: oneshot::Sender<Result<Done, Refusal>>,
+    /// Their places in the queue.
+    _places: OwnedSemaphorePermit,
+}
+
+/// Answered documents.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) live: Arc<Live>,
+    pub(super) documents: Vec<Document>,
+    pub(super) predictions: Vec<Prediction>,
+    /// Instead of predictions, if these were wanted.
+    pub(super) explanations: Vec<Explanation>,
+}
+
+/// Why documents were not answered.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Too many wait already.
+    Full,
+    /// It took too long.
+    Late,
+    /// A document does not fit the model, or the search failed.
+    Failed(ClassifyError),
+    /// The search panicked, or the server is ending.
+    Lost,
+}
+
+/// Where documents wait.
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    tasks: Sender<Task>,
+    places: Arc<Semaphore>,
+}
+
+impl Queue {
+    /// Starts the thread that answers. It ends when the last queue is dropped.
+    pub(super) fn start(state: &Arc<State>) -> std::io::Result<Self> {
+        let (tasks, waiting) = channel();
+        let places = Arc::new(Semaphore::new(state.options.queue.max(1)));
+        let state = Arc::clone(state);
+        std::thread::Builder::new()
+            .name("classify-queue".into())
+            .spawn(move || answer_all(&state, &waiting))?;
+        Ok(Self { tasks, places })
+    }
+
+    /// Answers documents. If there is no place for them, it is refused at once, or waits if it `may_wait`.
+    pub(super) async fn answer(
+        &self,
+        documents: Vec<Document>,
+        wanted: Wanted,
+        (deadline, may_wait): (Instant, bool),
+    ) -> Result<Done, Refusal> {
+        let count = u32::try_from(documents.len().max(1)).map_err(|_| Refusal::Full)?;
+        let places = Arc::clone(&self.places);
+        let places = if may_wait {
+            places.acquire_many_owned(count).await.map_err(|_| Refusal::Lost)?
+        } else {
+            places.try_acquire_many_owned(count).map_err(|_| Refusal::Full)?
+        };
+        let (reply, answer) = oneshot::channel();
+        let task = Task { documents, wanted, deadline, reply, _places: places };
+        self.tasks.send(task).map_err(|_| Refusal::Lost)?;
+        answer.await.unwrap_or(Err(Refusal::Lost))
+    }
+}
+
+fn answer_all(state: &State, waiting: &Receiver<Task>) {
+    let mut found = FoundNeighbors::default();
+    while let Ok(first) = waiting.recv() {
+        let mut count = first.documents.len();
+        let mut tasks = vec![first];
+        while count < TOGETHER
+            && let Ok(task) = waiting.try_recv()
+        {
+            count += task.documents.len();
+            tasks.push(task);
+        }
+        let now = Instant::now();
+        // Nobody waits for some of them any more.
+        tasks.retain(|task| !task.reply.is_closed());
+        let (tasks, late): (Vec<Task>, Vec<Task>) =
+            tasks.into_iter().partition(|task| task.deadline > now);
+        for task in late {
+            let _ = task.reply.send(Err(Refusal::Late));
+        }
+        let (together, alone): (Vec<Task>, Vec<Task>) =
+            tasks.into_iter().partition(|task| matches!(task.wanted, Wanted::Predictions));
+        state.metrics.batches.observe(count as f64);
+        // A panic loses the answers of this batch: their senders are dropped, and the next batch goes on.
+        let answered = catch_unwind(AssertUnwindSafe(|| {
+            answer_together(state, together, &mut found);
+            for task in alone {
+                answer_alone(state, task);
+            }
+        }));
+        if answered.is_err() {
+            found = FoundNeighbors::default();
+            state.metrics.panics.inc();
+            tracing::error!("a search panicked: its requests are answered with 500");
+        }
+    }
+}
+
+/// Answers with the model's options, in one search.
+fn answer_together(state: &State, mut tasks: Vec<Task>, found: &mut FoundNeighbors) {
+    if tasks.is_empty() {
+        return;
+    }
+    let live = state.live();
+    let mut documents = Vec::new();
+    let mut counts = Vec::new();
+    for task in &mut tasks {
+        counts.push(task.documents.len());
+        documents.append(&mut task.documents);
+    }
+    // Each request is to end in time; the batch has the time of the one that has most.
+    let deadline = tasks.iter().map(|task| task.deadline).max();
+    let stop = deadline.map_or_else(Stop::new, Stop::at);
+    let predictions = predict(&live, &documents, &live.options, &stop, found);
+    match predictions {
+        Ok(predictions) => {
+            let (mut documents, mut predictions) = (documents.into_iter(), predictions.into_iter());
+            for (task, count) in tasks.into_iter().zip(counts) {
+                let done = Done {
+                    live: Arc::clone(&live),
+                    documents: documents.by_ref().take(count).collect(),
+                    predictions: predictions.by_ref().take(count).collect(),
+                    explanations: Vec::new(),
+                };
+                let _ = task.reply.send(Ok(done));
+            }
+        }
+        // One document is wrong: find out whose.
+        Err(ClassifyError::Document(_)) if tasks.len() > 1 => {
+            let mut documents = documents.into_iter();
+            for (mut task, count) in tasks.into_iter().zip(counts) {
+                task.documents = documents.by_ref().take(count).collect();
+                answer_together(state, vec![task], found);
+            }
+        }
+        Err(ClassifyError::Search(error)) => {
+            for task in tasks {
+                let _ = task.reply.send(Err(refusal(ClassifyError::Search(error.clone()))));
+            }
+        }
+        Err(error) => {
+            if let Some(task) = tasks.pop() {
+                let _ = task.reply.send(Err(refusal(error)));
+            }
+        }
+    }
+}
+
+fn refusal(error: ClassifyError) -> Refusal {
+    match error {
+        ClassifyError::Search(SearchError::Stopped) => Refusal::Late,
+        error => Refusal::Failed(error),
+    }
+}
+
+fn predict(
+    live: &Live,
+    documents: &[Document],
+    options: &ClassifyOptions,
+    stop: &Stop,
+    found: &mut FoundNeighbors,
+) -> Result<Vec<Prediction>, ClassifyError> {
+    let vectors = live.classifier.vectorize(documents)?;
+    let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
+    Ok(live.classifier.predict(&vectors, found, options))
+}
+
+/// Answers one request.
+fn answer_alone(state: &State, task: Task) {
+    let live = state.live();
+    let Task { documents, wanted, deadline, reply, _places } = task;
+    let stop = Stop::at(deadline);
+    let mut found = FoundNeighbors::default();
+    let answered = match &wanted {
+        Wanted::Explanations => explain_until(&live.classifier, &documents, &live.options, &stop)
+            .map(|explanations| (Vec::new(), explanations)),
+        Wanted::Predictions => predict(&live, &documents, &live.options, &stop, &mut found)
+            .map(|predictions| (predictions, Vec::new())),
+        Wanted::With(options) => predict(&live, &documents, options, &stop, &mut found)
+            .map(|predictions| (predictions, Vec::new())),
+    };
+    let answered = match answered {
+        Ok((predictions, explanations)) => Ok(Done { live, documents, predictions, explanations }),
+        Err(error) => Err(refusal(error)),
+    };
+    let _ = reply.send(answered);
+}

@@ -48,6 +48,7 @@ pub(super) fn router(shared: &Shared) -> Router {
         .route("/v1/explain", post(explain))
         .route("/v1/neighbors", post(neighbors))
         .route("/v1/model", get(model))
+        .route("/v1/documents", get(documents))
         .route("/v1/documents/{id}", get(document))
         .route_layer(from_fn_with_state(shared.clone(), may_read));
     let writes = Router::new()
@@ -583,6 +584,62 @@ pub(super) async fn document(From(shared): From<Shared>, Path(id): Path<String>)
             "no-document",
             "no document has this identifier",
         )),
+    }
+}
+
+/// Which documents to list.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Listed {
+    /// Only those with this label.
+    label: Option<String>,
+    /// The first one, from 0.
+    #[serde(default)]
+    start: usize,
+    /// At most so many, up to 1000.
+    #[serde(default = "a_page")]
+    count: usize,
+}
+
+fn a_page() -> usize {
+    20
+}
+
+#[utoipa::path(get, path = "/v1/documents", params(Listed), responses((status = 200,
+    description = "Documents of the model, in order, and how many there are in all")))]
+pub(super) async fn documents(
+    From(shared): From<Shared>,
+    listed: Result<Query<Listed>, axum::extract::rejection::QueryRejection>,
+) -> Answer1 {
+    const MOST: usize = 1000;
+    let Query(Listed { label, start, count }) = listed
+        .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "parameter", error.body_text()))?;
+    let live = shared.state.live();
+    let found = tokio::task::spawn_blocking(move || {
+        let model = live.model();
+        let name = |&label: &u32| model.labels().get(label as usize).unwrap_or_default();
+        let wanted = label.as_deref().map(|label| model.labels().iter().position(|own| own == label));
+        let wanted = match wanted {
+            None => None,
+            Some(None) => return None,
+            Some(Some(number)) => Some(u32::try_from(number).ok()?),
+        };
+        let has = |row: &u32| {
+            wanted.is_none_or(|wanted| model.document_labels(*row).binary_search(&wanted).is_ok())
+        };
+        let rows: Vec<u32> = (0..).take(model.ids().len()).filter(has).collect();
+        let shown = rows.iter().skip(start).take(count.min(MOST)).map(|&row| Stored {
+            id: model.ids().get(row as usize).unwrap_or_default(),
+            labels: model.document_labels(row).iter().map(name).collect(),
+            text: model.text(row),
+        });
+        let shown: Vec<Stored<'_>> = shown.collect();
+        Some(json!({ "total": rows.len(), "documents": shown }))
+    });
+    match found.await {
+        Ok(Some(found)) => Ok(axum::Json(found).into_response()),
+        _ => Err(Failure::new(StatusCode::NOT_FOUND, "no-label", "the model has no such label")),
     }
 }
 

@@ -122,6 +122,7 @@ impl Modify for Tokens {
         api::explain,
         api::neighbors,
         api::model,
+        api::documents,
         api::document,
         api::put_document,
         api::add_documents,

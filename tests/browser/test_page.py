@@ -1,0 +1,252 @@
+"""The page of `classify serve` in a real browser.
+
+`pip install pytest playwright axe-playwright-python`, then `CLASSIFY=target/release/classify pytest tests/browser`. The browser
+is /usr/bin/chromium, or what CHROMIUM names. SCREENSHOTS names a folder for pictures of the page.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import urllib.request
+
+import pytest
+
+playwright = pytest.importorskip("playwright.sync_api")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+
+ROOT = pathlib.Path(__file__).parents[2]
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+CLASSIFY = os.environ.get("CLASSIFY", str(ROOT / "target/release/classify"))
+TOKEN = "a token of the tests".replace(" ", "-")
+MILK = "Whisk the milk, the eggs and the sugar in a pan, and bake the cake until golden."
+
+if not pathlib.Path(CHROMIUM).exists():
+    pytest.skip("no Chromium", allow_module_level=True)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory):
+    """A tuned model that keeps its texts."""
+    path = tmp_path_factory.mktemp("model") / "sample.model"
+    train = [CLASSIFY, "train", str(ROOT / "corpora/sample/train.jsonl"), "--keep-text", "--tune", "-q"]
+    subprocess.run([*train, "-o", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+def server(model, tmp_path):
+    path = tmp_path / "a.model"
+    shutil.copy(model, path)
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    command = [CLASSIFY, "serve", str(path), "--listen", "127.0.0.1:0", "--token-file", str(token)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if found := re.match("listening on (http://.*)", line):
+            address = found[1]
+            break
+    yield address
+    process.terminate()
+    process.stderr.close()
+    assert process.wait(20) == 0
+
+
+@pytest.fixture(scope="session")
+def browser():
+    flags = [
+        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    ]
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, server):
+    page = browser.new_page()
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if "Content Security" in said.text else None)
+    page.on("request", lambda request: problems.append(request.url) if not request.url.startswith((server, "data:")) else None)
+    page.goto(server)
+    says(page, "#about", "documents")
+    yield page
+    page.close()
+    # No script failed, nothing was refused, and nothing was asked of another host.
+    assert problems == []
+
+
+def says(page, place, what):
+    """Waits until a place says something."""
+    playwright.expect(page.locator(place)).to_contain_text(what)
+
+
+def ask(page, text):
+    page.fill("#text", text)
+    page.click("#go")
+    page.wait_for_selector("#go:enabled")
+
+
+def given(page):
+    return page.eval_on_selector_all("#scores .given .name", "all => all.map(one => one.textContent)")
+
+
+def picture(page, name):
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+def check_axe(page):
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_and_marks(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    check_axe(page)
+    ask(page, MILK)
+    assert given(page) == ["cooking"]
+    assert page.inner_text("#marked") == MILK
+    marked = page.eval_on_selector_all("#marked mark", "all => all.map(one => one.textContent)")
+    assert "milk" in marked and "sugar" in marked
+    page.hover("#marked mark:text('milk')")
+    assert page.inner_text("#part").startswith("milk: 0.")
+    page.click("#neighbors summary >> nth=0")
+    assert page.locator("#neighbors li >> nth=0").locator("mark").count() > 0
+    page.click("#terms summary >> nth=0")
+    assert "sugar" in page.inner_text("#terms")
+    picture(page, scheme)
+    check_axe(page)
+
+
+def test_phone(page):
+    page.set_viewport_size({"width": 360, "height": 740})
+    ask(page, MILK)
+    picture(page, "phone")
+    # Nothing is wider than the screen.
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    check_axe(page)
+
+
+def test_a_correction_changes_the_next_answer(page, server):
+    odd = "zyzzyva zyzzyva quokka"
+    ask(page, odd)
+    assert given(page) != ["animals"]
+    page.fill("#right", "animals")
+    page.fill("#token", TOKEN)
+    page.click("#correct button[type=submit]")
+    says(page, "#learned", "Learned")
+    # Its words are new to the model, so only its known ones find it: here none do.
+    assert "Learned: animals" in page.inner_text("#learned")
+    text = MILK + " Quokka."
+    ask(page, text)
+    assert given(page) == ["cooking"]
+    page.fill("#right", "animals")
+    page.click("#correct button[type=submit]")
+    playwright.expect(page.locator("#neighbors li >> nth=0")).to_contain_text("animals")
+    ask(page, text)
+    nearest = page.inner_text("#neighbors li >> nth=0")
+    assert "animals" in nearest and "similarity 1.000" in nearest
+    assert page.locator("#scores .name:text-is('animals')").count() == 1
+    page.click("#undo")
+    says(page, "#learned", "Undone")
+    ask(page, text)
+    assert page.locator("#scores .name:text-is('animals')").count() == 0
+
+
+def test_a_wrong_token(page, server):
+    ask(page, MILK)
+    page.fill("#right", "animals")
+    page.fill("#token", "not the token of this server")
+    page.click("#correct button[type=submit]")
+    page.wait_for_selector("#learned:not(:empty)")
+    assert "token" in page.inner_text("#learned")
+    with urllib.request.urlopen(f"{server}/v1/model") as answer:
+        assert "animals" not in json.dumps(json.load(answer))
+
+
+def test_markup_is_text(page, server):
+    evil = "milk <script>document.title = 'evil'</script> <img src=x onerror=\"document.title='evil'\"> sugar"
+    ask(page, evil)
+    assert page.inner_text("#marked") == evil
+    page.fill("#right", "<img src=x onerror=document.title='evil'>")
+    page.fill("#token", TOKEN)
+    page.click("#correct button[type=submit]")
+    says(page, "#learned", "Learned")
+    page.fill("#find", "<img")
+    page.click("#label-list button")
+    page.wait_for_selector("#browse:not([hidden])")
+    assert "<img" in page.inner_text("#browse-title")
+    page.wait_for_timeout(200)
+    assert page.title() == "classify"
+    assert page.locator("main img, main script").count() == 0
+
+
+def test_ten_megabytes(page):
+    text = (MILK + "\n") * (10_000_000 // (len(MILK) + 1))
+    page.evaluate("text => { document.getElementById('text').value = text; }", text)
+    page.click("#go")
+    page.wait_for_selector("#go:enabled", timeout=60_000)
+    assert given(page) == ["cooking"]
+    # More than the server takes.
+    page.evaluate("text => { document.getElementById('text').value = text + text; }", text)
+    page.click("#go")
+    page.wait_for_selector("#message:not(:empty)", timeout=60_000)
+    assert "longer than" in page.inner_text("#message") or "does not answer" in page.inner_text("#message")
+
+
+def test_a_file_that_is_dropped(page):
+    page.evaluate(
+        """text => {
+            const data = new DataTransfer();
+            data.items.add(new File([text], "a.txt", { type: "text/plain" }));
+            document.getElementById("text").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        MILK,
+    )
+    page.wait_for_selector("#scores .given")
+    assert given(page) == ["cooking"]
+
+
+def test_keyboard(page):
+    page.keyboard.press("Tab")
+    for _ in range(20):
+        if page.evaluate("document.activeElement.id") == "text":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.type(MILK)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#scores .given")
+    # The result is announced: it has the focus.
+    assert page.evaluate("document.activeElement.id") == "result-title"
+
+
+def test_labels_and_their_documents(page):
+    page.fill("#find", "music")
+    page.click("#label-list button")
+    page.wait_for_selector("#documents li")
+    assert "1 to 20 of" in page.inner_text("#browse-title")
+    page.click("#after")
+    says(page, "#browse-title", "21 to")
+    picture(page, "labels")
+    check_axe(page)
+
+
+def test_the_model(page):
+    card = page.inner_text("#card")
+    assert "Micro F1" in card and "Weights" in card
+    assert page.locator("#curve svg").count() == 1
+
+
+def test_the_api_page(page, server):
+    page.goto(f"{server}/api")
+    page.wait_for_selector("#operations section")
+    assert "POST /v1/predict" in page.inner_text("#operations")
+    picture(page, "api")
+    check_axe(page)

@@ -619,7 +619,8 @@ pub(super) async fn documents(
     let found = tokio::task::spawn_blocking(move || {
         let model = live.model();
         let name = |&label: &u32| model.labels().get(label as usize).unwrap_or_default();
-        let wanted = label.as_deref().map(|label| model.labels().iter().position(|own| own == label));
+        let wanted =
+            label.as_deref().map(|label| model.labels().iter().position(|own| own == label));
         let wanted = match wanted {
             None => None,
             Some(None) => return None,

@@ -86,8 +86,9 @@ function score(label) {
   const filled = make("span");
   filled.style.width = `${100 * Math.min(1, label.probability ?? label.score)}%`;
   bar.append(filled);
-  const threshold = label.threshold;
-  if (threshold !== null && label.probability === null && threshold <= 1 && threshold >= 0) {
+  // The threshold of a rank may be one that no score reaches.
+  const threshold = label.threshold >= 0 && label.threshold <= 1 ? label.threshold : null;
+  if (threshold !== null && label.probability === null) {
     const at = make("i");
     at.style.left = `${100 * threshold}%`;
     bar.append(at);
@@ -153,7 +154,7 @@ function neighbor(one) {
   const head = make("div", { class: "head" }, make("strong", {}, one.labels.join(", ") || "no label"),
     make("span", { class: "number" }, `similarity ${number(one.similarity)}, ${percent(one.vote)} of the votes`),
     make("span", { class: "number" }, one.id));
-  const words = one.terms.slice(0, 10).map(({ term, part }) => `${term} ${number(part)}`).join(", ");
+  const words = one.terms.slice(0, 10).filter(({ part }) => part >= 0.0005).map(({ term, part }) => `${term} ${number(part)}`).join(", ");
   const shared = make("div", { class: "words" }, one.by === "vector" ? "Found by its vector" : words);
   const text = one.marked
     ? make("details", {}, make("summary", {}, "Its text"), make("div", { class: "document" }, ...pieces(one.marked))) : null;

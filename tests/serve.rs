@@ -1,0 +1,601 @@
+//! `classify serve`, by HTTP as clients of every kind speak it.
+
+#![cfg(feature = "serve")]
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use classify::random::Random;
+use serde_json::{Value, json};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_classify");
+const TOKEN: &str = "the-token-of-these-tests";
+const MILK: &str = "whisk the milk, the eggs and the sugar";
+
+fn classify(arguments: &[&str]) {
+    let done = Command::new(PROGRAM).args(arguments).arg("-q").status().unwrap();
+    assert!(done.success(), "{arguments:?}");
+}
+
+/// A server of a model of the sample.
+struct Server {
+    process: Child,
+    address: String,
+    folder: tempfile::TempDir,
+    log: Arc<Mutex<String>>,
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Got {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Got {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    fn labels(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", self.body);
+        self.json()["labels"].clone()
+    }
+
+    fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap().to_owned()
+    }
+
+    fn version(&self) -> &str {
+        let line = self.head.lines().find(|line| line.starts_with("x-model-version: "));
+        line.unwrap().split_at(17).1
+    }
+}
+
+impl Server {
+    fn start(training: &[&str], flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("a.model");
+        let train = ["train", "corpora/sample/train.jsonl", "-o", model.to_str().unwrap()];
+        classify(&[&train, training].concat());
+        std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+        Self::of(folder, flags)
+    }
+
+    fn of(folder: tempfile::TempDir, flags: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.current_dir(folder.path()).args(["serve", "a.model", "--listen", "127.0.0.1:0"]);
+        let mut process = command.args(flags).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let address = lines
+            .find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned))
+            .expect("it starts");
+        let log = Arc::new(Mutex::new(String::new()));
+        let copy = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines {
+                let mut log = copy.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        Self { process, address, folder, log }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("a.model")
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Sends bytes on a connection of their own, and nothing more, and reads until it is closed.
+    fn raw(&self, bytes: &[u8]) -> String {
+        self.all_of(bytes, true)
+    }
+
+    fn all_of(&self, bytes: &[u8], ends: bool) -> String {
+        let mut stream = self.connect();
+        // The server may close before it has read everything.
+        let _ = stream.write_all(bytes);
+        if ends {
+            // A client that is gone is not answered: it goes a little later.
+            std::thread::sleep(Duration::from_millis(5));
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Got {
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+        );
+        let answer = self.all_of(&[head.as_bytes(), body].concat(), false);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.get(9..12).and_then(|status| status.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("no answer: {answer:?}"));
+        Got { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Got {
+        self.send("GET", path, "", b"")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Got {
+        self.send("POST", path, "content-type: application/json\r\n", body.to_string().as_bytes())
+    }
+
+    fn write(&self, method: &str, path: &str, body: &Value) -> Got {
+        let headers =
+            format!("content-type: application/json\r\nauthorization: Bearer {TOKEN}\r\n");
+        self.send(method, path, &headers, body.to_string().as_bytes())
+    }
+
+    fn labels(&self, text: &str) -> Value {
+        self.post("/v1/predict", &json!({ "text": text })).labels()
+    }
+
+    fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.process.id().to_string()]).status();
+        assert!(done.unwrap().success());
+    }
+
+    fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// It is there, answers, and nothing in it panicked.
+    fn is_well(&self) {
+        assert_eq!(self.labels(MILK), json!(["cooking"]));
+        let metrics = self.get("/metrics").body;
+        assert!(metrics.contains("classify_panics_total 0\n"), "{metrics}");
+        assert!(!self.log().contains("panicked"), "{}", self.log());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn lines_of(path: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The server's answers are those of the command, one at a time, together, and as a stream.
+#[test]
+fn answers_are_those_of_predict() {
+    let server = Server::start(&["--tune"], &[]);
+    let model = server.path();
+    let command = Command::new(PROGRAM)
+        .args([
+            "predict",
+            model.to_str().unwrap(),
+            "corpora/sample/test.jsonl",
+            "--with",
+            "neighbors,scores",
+        ])
+        .output()
+        .unwrap();
+    let expected: Vec<Value> = String::from_utf8(command.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let documents: Vec<Value> = lines_of("corpora/sample/test.jsonl")
+        .into_iter()
+        .map(|line| json!({ "id": line["id"], "text": line["text"] }))
+        .collect();
+    let path = "/v1/predict?with=neighbors,scores";
+    for (document, expected) in documents.iter().zip(&expected).take(20) {
+        assert_eq!(server.post(path, document).json(), *expected);
+    }
+    let together = server.post(path, &json!({ "documents": documents })).json();
+    assert_eq!(together["answers"], json!(expected));
+    let lines: Vec<String> = documents.iter().map(Value::to_string).collect();
+    let kind = "content-type: application/x-ndjson\r\n";
+    let streamed = server.send("POST", path, kind, lines.join("\n").as_bytes());
+    // Its body is in chunks: what is between them are their lengths.
+    let found = streamed.body.lines().filter(|line| line.starts_with('{'));
+    let found: Vec<Value> = found.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(found, expected);
+    let near = server.post("/v1/neighbors?k=3", &documents[0]).json();
+    assert_eq!(near["neighbors"].as_array().unwrap().len(), 3);
+    assert_eq!(near["neighbors"][0], expected[0]["neighbors"][0]);
+    let plain = server.send("POST", "/v1/predict", "content-type: text/plain\r\n", MILK.as_bytes());
+    assert_eq!(plain.labels(), json!(["cooking"]));
+    let none = server.post("/v1/predict", &json!({ "documents": [] }));
+    assert_eq!(none.json(), json!({ "answers": [] }));
+}
+
+#[test]
+fn explanations_are_those_of_explain() {
+    let server = Server::start(&["--keep-text"], &[]);
+    let model = server.path();
+    let command = Command::new(PROGRAM)
+        .args(["explain", model.to_str().unwrap(), "--text", MILK, "--to", "jsonl"])
+        .output()
+        .unwrap();
+    let expected: Value = serde_json::from_slice(&command.stdout).unwrap();
+    let text = json!({ "id": "text", "text": MILK });
+    assert_eq!(server.post("/v1/explain?texts=true", &text).json(), expected);
+    let without = server.post("/v1/explain", &text).json();
+    assert!(without["neighbors"][0]["text"].is_null());
+    let marked = server.post("/v1/explain?marks=true", &text).json();
+    let pieces = marked["marked"].as_array().unwrap();
+    let joined: String = pieces.iter().map(|piece| piece["text"].as_str().unwrap()).collect();
+    assert_eq!(joined, MILK);
+    assert!(pieces.iter().any(|piece| piece["term"] == "milk"));
+}
+
+#[test]
+fn documents_come_and_go() {
+    let server = Server::start(&["--keep-text"], &["--token-file", "token"]);
+    let before = server.post("/v1/predict", &json!({ "text": "guitar zebra" }));
+    let odd = json!({ "text": "guitar zebra", "labels": ["odd"] });
+    let added = server.write("PUT", "/v1/documents/a%2Fb%20%C3%A9", &odd);
+    assert_eq!((added.status, added.json()["documents"].clone()), (200, json!(249)));
+    assert_ne!(added.version(), before.version());
+    assert_eq!(server.labels("guitar zebra"), json!(["odd"]));
+    let stored = server.get("/v1/documents/a%2Fb%20%C3%A9").json();
+    assert_eq!(stored, json!({ "id": "a/b é", "labels": ["odd"], "text": "guitar zebra" }));
+    let listed = server.get("/v1/documents?label=odd").json();
+    assert_eq!((listed["total"].clone(), listed["documents"][0].clone()), (json!(1), stored));
+    // Others read the same model.
+    let path = server.path();
+    let command = Command::new(PROGRAM).args(["info", path.to_str().unwrap()]).output().unwrap();
+    assert!(String::from_utf8(command.stdout).unwrap().contains("documents    249"));
+    // But cannot change it.
+    let refused =
+        Command::new(PROGRAM).args(["remove", path.to_str().unwrap(), "x"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(5));
+    let relabeled =
+        server.write("PATCH", "/v1/documents/a%2Fb%20%C3%A9", &json!({ "labels": ["other"] }));
+    assert_eq!(relabeled.json()["relabeled"], 1);
+    assert_eq!(server.labels("guitar zebra"), json!(["other"]));
+    let several = json!({ "documents": [{ "id": "1", "text": "zebra", "labels": [] }, { "id": "2", "text": "guitar", "labels": ["x"] }] });
+    assert_eq!(server.write("POST", "/v1/documents", &several).json()["added"], 2);
+    // A killed server has lost nothing.
+    server.signal("-KILL");
+    let mut server = server;
+    server.process.wait().unwrap();
+    let folder = std::mem::replace(&mut server.folder, tempfile::tempdir().unwrap());
+    let server = Server::of(folder, &["--token-file", "token"]);
+    assert_eq!(server.labels("guitar zebra"), json!(["other"]));
+    assert_eq!(server.write("DELETE", "/v1/documents/a%2Fb%20%C3%A9", &json!({})).status, 200);
+    assert_eq!(
+        server.write("DELETE", "/v1/documents/a%2Fb%20%C3%A9", &json!({})).code(),
+        "no-document"
+    );
+    assert_eq!(server.get("/v1/documents/a%2Fb%20%C3%A9").status, 404);
+    for wrong in [
+        json!({ "text": "no labels" }),
+        json!({ "text": "x", "labels": [""] }),
+        json!({ "labels": ["x"] }),
+    ] {
+        let refused = server.write("PUT", "/v1/documents/z", &wrong);
+        assert!(matches!(refused.status, 400 | 422), "{wrong}: {}", refused.body);
+    }
+    server.is_well();
+}
+
+#[test]
+fn only_who_has_the_token_changes_documents() {
+    let server = Server::start(&[], &["--token-file", "token"]);
+    let body = json!({ "text": "guitar", "labels": ["odd"] }).to_string();
+    let long = "x".repeat(5000);
+    for authorization in [
+        String::new(),
+        "authorization: Bearer\r\n".into(),
+        "authorization: Bearer \r\n".into(),
+        format!("authorization: Bearer {}\r\n", &TOKEN[1..]),
+        format!("authorization: Bearer {TOKEN}x\r\n"),
+        format!("authorization: Basic {TOKEN}\r\n"),
+        format!("authorization: {TOKEN}\r\n"),
+        format!("authorization: Bearer {long}\r\n"),
+    ] {
+        let headers = format!("content-type: application/json\r\n{authorization}");
+        for method in ["PUT", "DELETE", "PATCH"] {
+            let refused = server.send(method, "/v1/documents/s001", &headers, body.as_bytes());
+            assert_eq!(
+                (refused.status, refused.code()),
+                (401, "token".to_owned()),
+                "{authorization}"
+            );
+        }
+    }
+    assert_eq!(server.get("/v1/documents/s001").status, 200);
+    let open = Server::start(&[], &[]);
+    assert_eq!(open.write("PUT", "/v1/documents/a", &json!({})).code(), "read-only");
+    let closed = Server::start(&[], &["--token-file", "token", "--protect-reads"]);
+    assert_eq!(closed.post("/v1/predict", &json!({ "text": "x" })).status, 401);
+    assert_eq!(closed.get("/v1/model").status, 401);
+    assert_eq!(
+        closed.write("POST", "/v1/predict", &json!({ "text": MILK })).labels(),
+        json!(["cooking"])
+    );
+    assert_eq!(closed.get("/healthz").status, 200);
+}
+
+#[test]
+fn a_model_that_is_replaced_is_opened_again() {
+    let server = Server::start(&[], &[]);
+    let before = server.post("/v1/predict", &json!({ "text": MILK }));
+    let other = server.folder.path().join("b.model");
+    classify(&["train", "corpora/sample/test.jsonl", "-o", other.to_str().unwrap()]);
+    std::fs::rename(&other, server.path()).unwrap();
+    let until = |changed: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !changed() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", server.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let version = || server.post("/v1/predict", &json!({ "text": MILK })).version().to_owned();
+    until(&|| version() != before.version());
+    // What others add is seen, too.
+    let now = version();
+    classify(&["add", server.path().to_str().unwrap(), "corpora/sample/train.jsonl"]);
+    until(&|| version() != now);
+    // A model that is no model does not stop the server.
+    let now = version();
+    std::fs::write(server.folder.path().join("c"), "no model").unwrap();
+    std::fs::rename(server.folder.path().join("c"), server.path()).unwrap();
+    until(&|| server.get("/metrics").body.contains("failed_reloads_total 1"));
+    assert_eq!(version(), now);
+    server.signal("-HUP");
+    until(&|| server.get("/metrics").body.contains("failed_reloads_total 2"));
+    server.is_well();
+}
+
+#[test]
+fn open_requests_are_answered_before_the_end() {
+    let mut server = Server::start(&[], &[]);
+    // A request whose body is not yet complete.
+    let mut stream = server.connect();
+    let body = json!({ "text": MILK }).to_string();
+    let head = format!(
+        "POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let (first, rest) = body.as_bytes().split_at(5);
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(first).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    server.signal("-TERM");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(TcpStream::connect(&server.address).is_err(), "it accepts no one any more");
+    stream.write_all(rest).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("cooking"), "{answer}");
+    assert!(server.process.wait().unwrap().success());
+}
+
+#[test]
+fn bodies_and_parameters_that_are_wrong() {
+    let server =
+        Server::start(&[], &["--max-body", "1", "--max-documents", "3", "--deadline", "2"]);
+    let kind = "content-type: application/json\r\n";
+    let large = json!({ "text": "x".repeat(2 << 20) });
+    assert_eq!(server.post("/v1/predict", &large).code(), "too-large");
+    let many = json!({ "documents": vec![json!({ "text": "x" }); 4] });
+    assert_eq!(server.post("/v1/predict", &many).code(), "too-many-documents");
+    for (headers, body, status) in [
+        ("", &b"{}"[..], 415),
+        ("content-type: application/xml\r\n", b"<a/>", 415),
+        ("content-type: application/json\r\ncontent-encoding: gzip\r\n", b"x", 415),
+        (kind, b"", 400),
+        (kind, b"[]", 400),
+        (kind, b"null", 400),
+        (kind, b"{\"text\": \"\xff\"}", 400),
+        (kind, b"{\"text\": 5}", 422),
+        (kind, b"{\"text\": \"a\"", 400),
+        (kind, b"{\"documents\": 7}", 400),
+        (kind, b"{\"documents\": [7]}", 422),
+        (kind, b"{\"documents\": [], \"text\": \"a\"}", 400),
+        (kind, b"{\"text\": \"\\ud800\"}", 400),
+    ] {
+        let got = server.send("POST", "/v1/predict", headers, body);
+        assert_eq!(got.status, status, "{headers} {}: {}", String::from_utf8_lossy(body), got.body);
+        assert!(!got.code().is_empty());
+    }
+    for path in ["?k=0", "?k=10001", "?k=x", "?with=all", "?unknown=1", "?top=-1"] {
+        let got = server.post(&format!("/v1/predict{path}"), &json!({ "text": "x" }));
+        assert_eq!((got.status, got.code()), (400, "parameter".to_owned()), "{path}");
+    }
+    for path in
+        ["/v1/nothing", "/../a.model", "/..%2fa.model", "//", "/page.js/../../a.model", "/%00"]
+    {
+        let got = server.get(path);
+        assert_eq!(got.status, 404, "{path}: {}", got.body);
+    }
+    assert_eq!(server.get("/v1/predict").status, 405);
+    let deep = "[".repeat(100_000);
+    let got = server.send("POST", "/v1/predict", kind, deep.as_bytes());
+    assert_eq!(got.status, 400);
+    // A text of nothing, and one of everything.
+    assert_eq!(server.post("/v1/predict", &json!({ "text": "" })).status, 200);
+    let every: String = (1..0x1_0000).filter_map(char::from_u32).collect();
+    assert_eq!(server.post("/v1/explain?marks=true", &json!({ "text": every })).status, 200);
+    server.is_well();
+}
+
+#[test]
+fn connections_that_misbehave() {
+    let server = Server::start(&[], &["--deadline", "1", "--max-connections", "64"]);
+    // A body that never comes, and one that is cut short.
+    let slow = "POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let mut stream = server.connect();
+    stream.write_all(slow.as_bytes()).unwrap();
+    let mut answer = String::new();
+    let start = Instant::now();
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(start.elapsed() < Duration::from_secs(8));
+    let answer = server.raw(slow.as_bytes());
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    // Heads without end.
+    let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    assert!(server.raw(long.as_bytes()).starts_with("HTTP/1.1 431"));
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(2_000));
+    assert!(server.raw(many.as_bytes()).starts_with("HTTP/1.1 431"));
+    // No HTTP at all.
+    for bytes in [
+        &b"\x16\x03\x01\x02\x00"[..],
+        b"\0\0\0\0",
+        b"GET\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        let answer = server.raw(bytes);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
+    }
+    // Heads that come a byte at a time, on as many connections as there may be: they are ended, and others get in.
+    let mut slow: Vec<TcpStream> = (0..64).map(|_| server.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET / HT").unwrap();
+    }
+    let start = Instant::now();
+    assert_eq!(server.get("/healthz").status, 200);
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    server.is_well();
+}
+
+/// Requests that are damaged at random.
+#[test]
+fn damaged_requests() {
+    let server = Server::start(
+        &["--keep-text"],
+        &["--token-file", "token", "--deadline", "1", "--log", "events"],
+    );
+    let count: usize = std::env::var("FUZZED").ok().map_or(1_500, |count| count.parse().unwrap());
+    let body = json!({ "id": "a", "text": MILK, "labels": ["x"] }).to_string();
+    let length = body.len();
+    let starts = [
+        format!(
+            "POST /v1/predict?top=2&with=scores HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        ),
+        format!(
+            "POST /v1/explain?marks=true HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\r\n{body}"
+        ),
+        format!(
+            "POST /v1/neighbors HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n{body}"
+        ),
+        format!(
+            "PUT /v1/documents/q HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        ),
+        "GET /v1/documents?label=music&start=3 HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
+    ];
+    let mut random = Random::new(19);
+    for number in 0..count {
+        let mut bytes = starts[number % starts.len()].clone().into_bytes();
+        for _ in 0..=random.below(4) {
+            let at = random.below(bytes.len());
+            match random.below(5) {
+                0 => bytes[at] = u8::try_from(random.below(256)).unwrap(),
+                1 => bytes.insert(at, b"\"\\{}[]:,\r\n %\0"[random.below(13)]),
+                2 => {
+                    bytes.remove(at);
+                }
+                3 => bytes.truncate(at.max(1)),
+                _ => {
+                    let end = (at + random.below(40)).min(bytes.len());
+                    let piece = bytes[at..end].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+            }
+        }
+        let answer = server.raw(&bytes);
+        assert!(!answer.contains(" 500 "), "{}: {answer}", String::from_utf8_lossy(&bytes));
+    }
+    let log = server.log();
+    assert!(!log.contains("panicked"), "{log}");
+    assert!(server.get("/metrics").body.contains("classify_panics_total 0\n"));
+    // What was added survived as a model.
+    drop(server);
+}
+
+#[test]
+fn texts_are_logged_only_if_asked() {
+    for (flags, logged) in [(&["--log", "requests"][..], false), (&["--log", "texts"], true)] {
+        let server = Server::start(&[], flags);
+        assert_eq!(server.labels("milk and a secret word"), json!(["cooking"]));
+        let start = Instant::now();
+        while !server.log().contains("\"status\":200") && start.elapsed() < Duration::from_secs(10)
+        {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let log = server.log();
+        assert!(
+            log.contains("\"path\":\"/v1/predict\"") && log.contains("\"documents\":1"),
+            "{log}"
+        );
+        assert_eq!(log.contains("secret"), logged);
+        for line in log.lines() {
+            serde_json::from_str::<Value>(line).unwrap();
+        }
+    }
+}
+
+#[test]
+fn too_many_requests_are_refused() {
+    let server = Server::start(&[], &["--queue", "8", "--max-documents", "8", "--log", "events"]);
+    let text = MILK.repeat(2_000);
+    let body = json!({ "documents": vec![json!({ "text": text }); 8] });
+    let seen: Vec<u16> = std::thread::scope(|scope| {
+        let server = &server;
+        let body = &body;
+        let asking: Vec<_> = (0..24)
+            .map(|_| {
+                scope.spawn(move || {
+                    let got = server.post("/v1/predict", body);
+                    if got.status == 429 {
+                        assert!(got.head.contains("retry-after: 1"), "{}", got.head);
+                    }
+                    got.status
+                })
+            })
+            .collect();
+        asking.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(seen.contains(&200) && seen.contains(&429), "{seen:?}");
+    assert!(seen.iter().all(|status| [200, 429].contains(status)), "{seen:?}");
+    server.is_well();
+}
+
+#[test]
+fn what_keeps_a_server_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let done =
+            command.current_dir(folder.path()).arg("serve").args(arguments).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stderr).unwrap())
+    };
+    assert_eq!(run(&["none.model"]).0, Some(4));
+    let model = folder.path().join("a.model");
+    classify(&["train", "corpora/sample/train.jsonl", "-o", model.to_str().unwrap()]);
+    std::fs::write(folder.path().join("short"), "secret\n").unwrap();
+    let (code, said) = run(&["a.model", "--token-file", "short"]);
+    assert!(code == Some(3) && said.contains("at least 16 characters"), "{said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (code, said) = run(&["a.model", "--listen", &address]);
+    assert!(code == Some(5) && said.contains(&address), "{said}");
+    assert!(Path::new(&model).exists());
+}

@@ -112,7 +112,7 @@ impl Client {
     /// Sends a body; the status and the body of the answer.
     async fn ask(&mut self, body: &str) -> Option<(u16, String)> {
         let head = format!(
-            "POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let mut request = head.into_bytes();

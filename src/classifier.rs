@@ -263,8 +263,8 @@ impl Classifier {
     pub fn with_searchers(model: Arc<Model>, searchers: Searchers, threads: &Threads) -> Self {
         let settings = model.settings();
         let sizes = model.label_sizes();
-        let prior =
-            (0u32..).zip(sizes).max_by_key(|&(label, size)| (size, std::cmp::Reverse(label)));
+        let used = (0u32..).zip(sizes).filter(|(_, size)| **size > 0);
+        let prior = used.max_by_key(|&(label, size)| (size, std::cmp::Reverse(label)));
         Self {
             searchers,
             analyzer: model.analyzer(),

@@ -7,6 +7,7 @@ use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
 use classify::threads::Threads;
 
 mod bench;
+mod cluster;
 mod compare;
 mod deciding;
 mod devices;
@@ -56,7 +57,7 @@ struct Global {
     /// Number of threads; results do not depend on it [default: all cores]
     #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Random seed (`evaluate`'s hold-out and intervals, `compare`, `generate`)
+    /// Random seed (`evaluate`'s hold-out and intervals, `compare`, `cluster`, `generate`)
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Print only errors
@@ -103,6 +104,8 @@ enum Command {
     /// Serve a model by HTTP, with a page to try it
     #[cfg(feature = "serve")]
     Serve(serve::Serve),
+    /// Group documents by their similarity, without labels
+    Cluster(cluster::Cluster),
     /// Analyze and weight documents once, to classify them repeatedly
     Vectorize(vectorize::Vectorize),
     /// List GPUs and the engine that `--device auto` chooses
@@ -190,6 +193,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Tune(command) => command.run(&threads, talk),
         #[cfg(feature = "serve")]
         Command::Serve(command) => command.run(&threads, talk),
+        Command::Cluster(command) => command.run(&threads, seed, talk),
         Command::Add(command) => command.run(&threads, talk),
         Command::Remove(command) => command.run(talk),
         Command::Relabel(command) => command.run(talk),

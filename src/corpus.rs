@@ -264,6 +264,18 @@ pub enum LabelUse {
     Optional,
 }
 
+/// What becomes of documents without an identifier.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum IdUse {
+    /// They get their number in the corpus, from 1.
+    #[default]
+    Numbered,
+    /// They get this and their number.
+    Prefixed(String),
+    /// They are an error.
+    Required,
+}
+
 /// How to read a corpus. By default the format is detected and the fields have their usual names.
 #[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
@@ -292,6 +304,8 @@ pub struct ReadOptions {
     pub on_bad_utf8: OnBadUtf8,
     /// Whether records must have labels.
     pub labels: LabelUse,
+    /// What becomes of records without an identifier.
+    pub ids: IdUse,
     /// Labels by document identifier; they replace those of the corpus.
     pub qrels: Option<Arc<Qrels>>,
     /// Reuters-21578: which side of the ModApte split to read.
@@ -481,7 +495,11 @@ impl Iterator for Corpus {
                 return Ok(document);
             }
             if document.id.is_empty() {
-                document.id = self.read.to_string();
+                document.id = match &self.options.ids {
+                    IdUse::Numbered => self.read.to_string(),
+                    IdUse::Prefixed(prefix) => format!("{prefix}{}", self.read),
+                    IdUse::Required => return Err(Problem::NoId.at(&document.place)),
+                };
             }
             if let Some(qrels) = &self.options.qrels {
                 document.labels = qrels.labels(&document.id);

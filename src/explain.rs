@@ -41,7 +41,7 @@ use crate::corpus::{Content, Document};
 use crate::decide::Decision;
 use crate::matrix::row;
 use crate::model::Model;
-use crate::search::{NEVER, Neighbor, Stop};
+use crate::search::{NEVER, Neighbor, SearchError, Stop};
 use crate::vote::{TrainingLabels, VoteWeight, Voters};
 
 mod marks;
@@ -143,15 +143,18 @@ pub fn explain_until(
     let model = classifier.model();
     let explained = predictions.into_iter().zip(documents).enumerate().map(
         |(query, (prediction, document))| {
+            if stop.is_stopped() {
+                return Err(SearchError::Stopped.into());
+            }
             let voters = found.get(query).first(options.k.get());
             let neighbors = neighbors(model, voters, options, row(&vectors.rows.view(), query));
             let labels = labels(model, &prediction, &neighbors, &options.decision);
             let unknown = unknown(model, &document.content);
             let (decision, abstention) = (options.decision.clone(), options.abstention);
-            Explanation { prediction, unknown, neighbors, labels, decision, abstention }
+            Ok(Explanation { prediction, unknown, neighbors, labels, decision, abstention })
         },
     );
-    Ok(explained.collect())
+    explained.collect()
 }
 
 /// The terms of a text that the model does not know.
@@ -334,6 +337,8 @@ impl Named<'_> {
     }
 }
 
+/// How many neighbors' texts are marked.
+const MARKED: usize = 50;
 /// How many terms stand in a line of text.
 const SHOWN: usize = 6;
 /// How many labels that are not given stand in a text.
@@ -394,8 +399,8 @@ impl Explanation {
         }
     }
 
-    /// The same with the places of the terms that the neighbors share: in the text, and in those of the neighbors if the
-    /// model keeps them.
+    /// The same with the places of the terms that the neighbors share: in the text, and in those of the first 50 neighbors if
+    /// the model keeps them.
     ///
     /// # Panics
     /// If the explanation is of another model.
@@ -406,13 +411,18 @@ impl Explanation {
         terms: usize,
     ) -> Named<'a> {
         let mut named = self.named(model, id, terms);
+        let mut left = MARKED;
         let mut all: BTreeMap<u32, f64> = BTreeMap::new();
         for (neighbor, named) in self.neighbors.iter().zip(&mut named.neighbors) {
             for term in &neighbor.terms {
                 *all.entry(term.term).or_default() += term.part * neighbor.vote;
             }
             // Not twice.
-            named.marked = named.text.take().map(|text| marks(model, text, &neighbor.terms));
+            if left > 0 {
+                named.marked = named.text.take().map(|text| marks(model, text, &neighbor.terms));
+                left -= 1;
+            }
+            named.text = None;
         }
         let all: Vec<TermPart> =
             all.into_iter().map(|(term, part)| TermPart { term, part }).collect();

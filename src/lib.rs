@@ -57,6 +57,7 @@ pub mod model;
 pub mod classifier;
 pub mod explain;
 pub mod answer;
+pub mod cluster;
 pub mod trainer;
 pub mod vectors;
 pub mod stream;

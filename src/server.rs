@@ -5,6 +5,7 @@
 //! | `state` | the classifier that answers now, and the documents behind it; a model that is replaced is opened again |
 //! | `queue` | requests that arrive together are searched together |
 //! | `api` | what the server answers to; `openapi` describes it |
+//! | `stream` | documents as lines, answered as they come |
 //! | `body` | request bodies → documents, within limits |
 //! | `connections` | accepts connections, ends slow ones, and drains them at the end |
 //! | `metrics` | figures for Prometheus, and a log line per request |
@@ -29,6 +30,7 @@ mod openapi;
 mod pages;
 mod queue;
 mod state;
+mod stream;
 
 /// How a server runs.
 #[derive(Debug, Clone)]
@@ -55,6 +57,9 @@ pub struct ServeOptions {
     pub drain: Duration,
     /// Whether texts are logged.
     pub log_texts: bool,
+    /// Names, without a port, that clients may call the server by. Empty: all; but a server on a loopback address
+    /// always goes by its address and `localhost` only, and these.
+    pub hosts: Vec<String>,
 }
 
 impl ServeOptions {
@@ -72,6 +77,7 @@ impl ServeOptions {
             deadline: Duration::from_secs(10),
             drain: Duration::from_secs(30),
             log_texts: false,
+            hosts: Vec::new(),
         }
     }
 }
@@ -174,5 +180,9 @@ pub fn serve(
         .enable_all()
         .build()
         .map_err(ServeError::Start)?;
-    runtime.block_on(connections::run(state, queue, on_ready))
+    let drain = state.options.drain;
+    let served = runtime.block_on(connections::run(state, queue, on_ready));
+    // Changes that are being written end first.
+    runtime.shutdown_timeout(drain);
+    served
 }

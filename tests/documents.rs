@@ -263,6 +263,59 @@ fn journals_of_other_models_are_ignored() {
     assert_eq!(Model::open(&path).unwrap().ids().len(), count);
 }
 
+/// Whoever may read the model may read its journal, which may hold texts, and no one else.
+#[test]
+fn a_journal_is_as_secret_as_its_model() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    for mode in [0o600, 0o640, 0o664] {
+        let path = saved(folder.path(), &TrainOptions::default());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut updated = UpdatedModel::open(&path).unwrap();
+        updated.commit(remove(&read(SAMPLE)[0].id)).unwrap();
+        let journal = std::fs::metadata(journal_path(&path)).unwrap();
+        assert_eq!(journal.permissions().mode() & 0o777, mode);
+    }
+}
+
+/// A model that was replaced by another one is not changed by whoever opened the old one.
+#[test]
+fn replaced_behind_its_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = saved(folder.path(), &TrainOptions::default());
+    let ids: Vec<String> = read(SAMPLE).into_iter().map(|document| document.id).collect();
+    let mut updated = UpdatedModel::open(&path).unwrap();
+    updated.commit(remove(&ids[0])).unwrap();
+    // Saving asks for the lock; a rename does not.
+    assert!(trained(&TrainOptions::default(), &read(SAMPLE)).save(&path).is_err());
+    std::fs::copy(&path, folder.path().join("copy")).unwrap();
+    std::fs::rename(folder.path().join("copy"), &path).unwrap();
+    assert!(matches!(updated.commit(remove(&ids[1])), Err(UpdateError::Replaced { .. })));
+    drop(updated);
+    let updated = UpdatedModel::open(&path).unwrap();
+    assert!(updated.collection().contains(&ids[1]));
+}
+
+#[test]
+fn a_model_without_documents_answers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let single = DecisionOptions { several: Some(false), ..DecisionOptions::default() };
+    let documents: Vec<Document> =
+        read(SAMPLE).into_iter().filter(|document| document.labels.len() == 1).collect();
+    let path = folder.path().join("a.model");
+    trained(&TrainOptions { decision: single, ..TrainOptions::default() }, &documents)
+        .save(&path)
+        .unwrap();
+    let mut updated = UpdatedModel::open(&path).unwrap();
+    let all = documents.iter().flat_map(|document| remove(&document.id)).collect();
+    updated.commit(all).unwrap();
+    let classifier = Classifier::new(updated.model(), &threads()).unwrap();
+    let predictions = classifier.classify_texts(&["milk and sugar"]).unwrap();
+    assert!(predictions[0].labels.is_empty() && updated.collection().is_empty());
+    updated.compact().unwrap();
+    assert_eq!(Model::open(&path).unwrap().ids().len(), 0);
+}
+
 #[test]
 fn an_open_model_leaves_no_empty_journal() {
     let folder = tempfile::tempdir().unwrap();

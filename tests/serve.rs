@@ -120,7 +120,7 @@ impl Server {
     fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Got {
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
         );
         let answer = self.all_of(&[head.as_bytes(), body].concat(), false);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -223,6 +223,84 @@ fn answers_are_those_of_predict() {
     assert_eq!(none.json(), json!({ "answers": [] }));
 }
 
+/// Lines in pieces of any size, with and without identifiers, more than the queue has places for.
+#[test]
+fn streams_in_pieces() {
+    let server = Server::start(&[], &["--queue", "8", "--max-documents", "8"]);
+    let lines: Vec<String> = (1..=150)
+        .map(|number| match number % 3 {
+            0 => json!({ "id": (number * 7 % 64).to_string(), "text": MILK }).to_string(),
+            _ => json!({ "text": MILK }).to_string(),
+        })
+        .collect();
+    let expected: Vec<String> = (1..=150)
+        .map(
+            |number| {
+                if number % 3 == 0 { (number * 7 % 64).to_string() } else { number.to_string() }
+            },
+        )
+        .collect();
+    let body = lines.join("\n");
+    for piece in [1, 7, 1000, body.len()] {
+        let mut stream = server.connect();
+        let head = "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\ncontent-type: application/x-ndjson\r\n\r\n";
+        let mut reading = stream.try_clone().unwrap();
+        let read = std::thread::spawn(move || {
+            let mut answer = String::new();
+            reading.read_to_string(&mut answer).unwrap();
+            answer
+        });
+        stream.write_all(head.as_bytes()).unwrap();
+        for bytes in body.as_bytes().chunks(piece) {
+            let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+            stream.write_all(&chunk).unwrap();
+        }
+        stream.write_all(b"0\r\n\r\n").unwrap();
+        let answer = read.join().unwrap();
+        let found: Vec<String> = answer
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(found, expected, "pieces of {piece} bytes");
+    }
+    server.is_well();
+}
+
+/// A model that is replaced just before a change: the change is refused until the new one is opened, and never lost.
+#[test]
+fn changes_of_a_model_that_was_replaced() {
+    let server = Server::start(&[], &["--token-file", "token"]);
+    let other = server.folder.path().join("b.model");
+    classify(&["train", "corpora/sample/test.jsonl", "-o", other.to_str().unwrap()]);
+    let body = json!({ "text": "guitar", "labels": ["odd"] });
+    assert_eq!(server.write("PUT", "/v1/documents/before", &body).status, 200);
+    std::fs::rename(&other, server.path()).unwrap();
+    let start = Instant::now();
+    loop {
+        let got = server.write("PUT", "/v1/documents/after", &body);
+        if got.status == 200 {
+            break;
+        }
+        assert_eq!(got.status, 503, "{}", got.body);
+        assert!(start.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let path = server.path();
+    drop(server.log());
+    let command = Command::new(PROGRAM).args(["info", path.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8(command.stdout).unwrap();
+    assert!(said.contains("documents    84"), "{said}");
+    // Nobody else replaces a model that is being changed, without saying so.
+    let train = Command::new(PROGRAM)
+        .args(["train", "corpora/sample/train.jsonl", "-o", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(train.status.code(), Some(5), "{}", String::from_utf8_lossy(&train.stderr));
+}
+
 #[test]
 fn explanations_are_those_of_explain() {
     let server = Server::start(&["--keep-text"], &[]);
@@ -283,6 +361,8 @@ fn documents_come_and_go() {
         "no-document"
     );
     assert_eq!(server.get("/v1/documents/a%2Fb%20%C3%A9").status, 404);
+    let unnamed = json!({ "documents": [{ "text": "x", "labels": ["y"] }] });
+    assert_eq!(server.write("POST", "/v1/documents", &unnamed).code(), "document");
     for wrong in [
         json!({ "text": "no labels" }),
         json!({ "text": "x", "labels": [""] }),
@@ -370,7 +450,7 @@ fn open_requests_are_answered_before_the_end() {
     let mut stream = server.connect();
     let body = json!({ "text": MILK }).to_string();
     let head = format!(
-        "POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let (first, rest) = body.as_bytes().split_at(5);
@@ -419,6 +499,13 @@ fn bodies_and_parameters_that_are_wrong() {
         let got = server.post(&format!("/v1/predict{path}"), &json!({ "text": "x" }));
         assert_eq!((got.status, got.code()), (400, "parameter".to_owned()), "{path}");
     }
+    let many = json!({ "documents": vec![json!({ "text": MILK }); 3] });
+    assert_eq!(server.post("/v1/neighbors?k=9999&texts=true", &many).code(), "too-many-documents");
+    assert_eq!(server.post("/v1/explain?marks=true", &many).code(), "too-many-documents");
+    for host in ["evil.example", "localhost.evil.example:80", "evil.example:127.0.0.1"] {
+        let head = format!("GET /v1/model HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        assert!(server.all_of(head.as_bytes(), false).starts_with("HTTP/1.1 421"), "{host}");
+    }
     for path in
         ["/v1/nothing", "/../a.model", "/..%2fa.model", "//", "/page.js/../../a.model", "/%00"]
     {
@@ -440,7 +527,7 @@ fn bodies_and_parameters_that_are_wrong() {
 fn connections_that_misbehave() {
     let server = Server::start(&[], &["--deadline", "1", "--max-connections", "64"]);
     // A body that never comes, and one that is cut short.
-    let slow = "POST /v1/predict HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+    let slow = "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
     let mut stream = server.connect();
     stream.write_all(slow.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -451,9 +538,9 @@ fn connections_that_misbehave() {
     let answer = server.raw(slow.as_bytes());
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
     // Heads without end.
-    let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let long = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
     assert!(server.raw(long.as_bytes()).starts_with("HTTP/1.1 431"));
-    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(2_000));
+    let many = format!("GET / HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(2_000));
     assert!(server.raw(many.as_bytes()).starts_with("HTTP/1.1 431"));
     // No HTTP at all.
     for bytes in [
@@ -488,18 +575,18 @@ fn damaged_requests() {
     let length = body.len();
     let starts = [
         format!(
-            "POST /v1/predict?top=2&with=scores HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /v1/predict?top=2&with=scores HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         ),
         format!(
-            "POST /v1/explain?marks=true HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /v1/explain?marks=true HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\n\r\n{body}"
         ),
         format!(
-            "POST /v1/neighbors HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /v1/neighbors HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n{body}"
         ),
         format!(
-            "PUT /v1/documents/q HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+            "PUT /v1/documents/q HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         ),
-        "GET /v1/documents?label=music&start=3 HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
+        "GET /v1/documents?label=music&start=3 HTTP/1.1\r\nhost: localhost\r\n\r\n".to_owned(),
     ];
     let mut random = Random::new(19);
     for number in 0..count {
@@ -509,7 +596,7 @@ fn damaged_requests() {
             match random.below(5) {
                 0 => bytes[at] = u8::try_from(random.below(256)).unwrap(),
                 1 => bytes.insert(at, b"\"\\{}[]:,\r\n %\0"[random.below(13)]),
-                2 => {
+                2 if bytes.len() > 1 => {
                     bytes.remove(at);
                 }
                 3 => bytes.truncate(at.max(1)),

@@ -22,6 +22,9 @@ pub struct Additions {
     pub terms: Vec<TermUse>,
 }
 
+/// Neighbors among which the best other document is.
+const OTHERS: NonZeroUsize = NonZeroUsize::new(4).expect("above 0");
+
 impl Classifier {
     /// Documents → changes that add them to the model, weighted as its documents are.
     ///
@@ -34,10 +37,17 @@ impl Classifier {
         let model = self.model();
         let nearest: Vec<f32> = if model.strangeness().is_some() {
             let queries = self.vectorize(documents)?;
-            let options = ClassifyOptions { k: NonZeroUsize::MIN, ..self.options() };
+            let options = ClassifyOptions { k: OTHERS, ..self.options() };
             let mut found = FoundNeighbors::default();
             let _ = self.neighbors(&queries, &options, &mut found)?;
-            found.iter().map(Voters::best_similarity).collect()
+            let best = |(voters, document): (Voters<'_>, &Document)| {
+                // Not the document itself, as it was before.
+                let ids = model.ids();
+                let same = voters.ranked().map(|(_, _, near)| near.row);
+                let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
+                voters.best_similarity_without(same.next())
+            };
+            found.iter().zip(documents).map(best).collect()
         } else {
             Vec::new()
         };

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::{Document, LabelUse};
-use classify::model::{Change, ChangeError, Model, UpdateError, UpdatedModel, Updates};
+use classify::corpus::{Document, IdUse, LabelUse};
+use classify::model::{
+    Change, ChangeError, JournalLock, Model, UpdateError, UpdatedModel, Updates,
+};
 use classify::threads::Threads;
 use classify::trainer::reweigh;
 
@@ -29,6 +31,10 @@ pub(crate) struct Add {
     /// Labeled documents: files, folders, or - for standard input. A document replaces those with its identifier
     #[arg(required = true, value_name = "CORPUS")]
     corpora: Vec<PathBuf>,
+    /// Call documents that have no identifier by this and their number; without it they are refused, as the model's
+    /// documents may have the same numbers
+    #[arg(long, value_name = "PREFIX")]
+    number_as: Option<String>,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -88,6 +94,7 @@ impl Add {
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
         let mut read = self.reading.options(LabelUse::Required)?;
         read.threads = Some(threads.clone());
+        read.ids = self.number_as.map_or(IdUse::Required, IdUse::Prefixed);
         fit(&model, share, &mut read)?;
         let progress = Progress::new(talk, "adding", &self.corpora);
         let mut corpus = open(&self.corpora, read, talk, &progress)?;
@@ -219,6 +226,12 @@ impl Compact {
         }
         Ok(())
     }
+}
+
+/// Keeps others from changing the documents of a model that will be replaced, if there is one.
+pub(crate) fn lock(model: &Path) -> Result<Option<JournalLock>, Failure> {
+    let is_model = std::fs::metadata(model).is_ok_and(|data| data.is_file());
+    Ok(is_model.then(|| JournalLock::new(model)).transpose()?)
 }
 
 /// The first words of what a command says.

@@ -211,7 +211,7 @@ impl From<UpdateError> for Failure {
         match error {
             UpdateError::Model(error) => Self::Model(error),
             UpdateError::Change(error) => error.into(),
-            locked @ UpdateError::Locked { .. } => Self::Resource(locked.to_string()),
+            error => Self::Resource(error.to_string()),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 use array_file::output::Output;
 use clap::ValueEnum;
@@ -185,19 +186,41 @@ impl Written<'_> {
             let message = "pcut decides on whole batches: it has no explanation of one document";
             return Err(Failure::Usage(message.into()));
         }
-        loop {
-            let batch: Vec<Document> =
-                corpus.by_ref().take(EXPLAINED).collect::<Result<_, CorpusError>>()?;
-            if batch.is_empty() {
-                return Ok(());
+        // A document is answered when it comes; those that came meanwhile are answered together.
+        std::thread::scope(|scope| {
+            let (read, documents) = sync_channel::<Result<Document, CorpusError>>(EXPLAINED);
+            let reader = std::thread::Builder::new().name("reader".to_owned());
+            let reader = reader.spawn_scoped(scope, move || {
+                for document in corpus.by_ref() {
+                    if read.send(document).is_err() {
+                        break;
+                    }
+                }
+            });
+            reader.map_err(Failure::Thread)?;
+            while let Ok(first) = documents.recv() {
+                let mut batch = Vec::new();
+                let mut failed = None;
+                for document in std::iter::once(first).chain(documents.try_iter().take(EXPLAINED)) {
+                    match document {
+                        Ok(document) => batch.push(document),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                for (document, explanation) in
+                    batch.iter().zip(explain(classifier, &batch, options)?)
+                {
+                    let written = self.write_explained(&document.id, &explanation);
+                    written.map_err(|error| self.out.error(error))?;
+                    self.count += 1;
+                }
+                self.flush().map_err(|error| self.out.error(error))?;
+                if let Some(error) = failed {
+                    return Err(error.into());
+                }
             }
-            for (document, explanation) in batch.iter().zip(explain(classifier, &batch, options)?) {
-                let written = self.write_explained(&document.id, &explanation);
-                written.map_err(|error| self.out.error(error))?;
-                self.count += 1;
-                self.progress.tick(self.count);
-            }
-        }
+            Ok(())
+        })
     }
 
     fn write_explained(&mut self, id: &str, explanation: &Explanation) -> std::io::Result<()> {

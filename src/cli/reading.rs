@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use classify::corpus::{
-    Corpus, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, VectorsBeside,
+    Corpus, Format, IdUse, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, VectorsBeside,
     encoding_for_label,
 };
 use classify::dense::{DenseFeatures, DenseSpec};
@@ -180,6 +180,7 @@ impl Reading {
                 OnBadUtf8Argument::Replace => OnBadUtf8::Replace,
             },
             labels,
+            ids: IdUse::Numbered,
             qrels,
             split: match self.split {
                 SplitArgument::All => Split::All,

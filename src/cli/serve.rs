@@ -46,6 +46,10 @@ pub(crate) struct Serve {
     /// The most seconds that open requests go on after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain: u16,
+    /// A name that clients may call the server by, such as that of a proxy; repeat for each. On a loopback address
+    /// they are localhost and the address if none is given, elsewhere all
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
     /// What to log on stderr, as lines of JSON
     #[arg(long, value_enum, default_value_t = Log::Requests)]
     log: Log,
@@ -86,6 +90,7 @@ impl Serve {
             deadline: Duration::from_secs(self.deadline.into()),
             drain: Duration::from_secs(self.drain.into()),
             log_texts: self.log == Log::Texts,
+            hosts: self.allow_host.clone(),
             ..ServeOptions::new(self.model.clone())
         };
         if !self.listen.ip().is_loopback() && options.token.is_none() {

@@ -10,6 +10,7 @@ use classify::stages::Stage;
 use classify::threads::Threads;
 use classify::trainer::{Event, Trainer};
 
+use super::documents::lock;
 use super::failure::Failure;
 use super::outputs::{Files, write_json};
 use super::progress::{Progress, Talk};
@@ -44,6 +45,7 @@ impl Train {
         let mut files = files.reads(self.reading.files()).reads(self.training.files());
         let output = files.file(&self.output, "a model")?;
         let table = files.optional(self.training.tune_table())?;
+        let held = lock(&self.output)?;
         let reading = Progress::new(talk, "reading", &self.corpora);
         let mut read = self.reading.options(LabelUse::Required)?;
         read.threads = Some(threads.clone());
@@ -58,7 +60,10 @@ impl Train {
             Trainer::new(options, engines).train(&mut corpus, &name(&self.corpora), &on_event)?;
         drop(told);
         let saving = Instant::now();
-        trained.model.save_to(output)?;
+        match &held {
+            Some(held) => trained.model.save_held(output, held)?,
+            None => trained.model.save_to(output)?,
+        }
         let documents = trained.model.settings().counts.documents;
         let saved = Stage::since("train: write the model", documents, saving);
         talk.stages(trained.stages.iter().chain([&saved]));

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use classify::decide::{DecisionOptions, RuleOption};
-use classify::model::JournalLock;
 use classify::threads::Threads;
 use classify::trainer::{Event, TrainError, TrainOptions, Trainer};
 
 use super::deciding::{AbstainArgument, Mode};
+use super::documents::lock;
 use super::failure::Failure;
 use super::opening::Opening;
 use super::outputs::{Files, write_json};
@@ -56,7 +56,7 @@ impl Tune {
         let mut files = files.reads([&self.model]);
         let table = files.optional(self.tuning.tune_table.as_ref())?;
         // What others change meanwhile would be lost.
-        let replaced = self.output.is_none().then(|| JournalLock::new(&self.model)).transpose()?;
+        let held = lock(output.path())?;
         let model = self.opening.model(&self.model)?;
         let settings = model.settings();
         let (target_error, foreign) = self.abstain.map_or_else(
@@ -92,8 +92,10 @@ impl Tune {
         drop(told);
         talk.stages(&trained.stages);
         let path = output.path().to_owned();
-        trained.model.save_to(output)?;
-        drop(replaced);
+        match &held {
+            Some(held) => trained.model.save_held(output, held)?,
+            None => trained.model.save_to(output)?,
+        }
         if let Some(report) = &trained.tuning {
             if let Some(table) = table {
                 write_json(table, report)?;

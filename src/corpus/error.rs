@@ -195,6 +195,9 @@ pub enum Problem {
     /// No document at all.
     #[error("no document")]
     NoDocument,
+    /// A document has no identifier, but is to have one.
+    #[error("the document has no identifier")]
+    NoId,
     /// A benchmark's folder without a document of one side.
     #[error("no {side} document of this benchmark in this folder")]
     NoDocumentOf {
@@ -345,6 +348,9 @@ impl CorpusError {
             }
             Problem::WordVectors { .. } => {
                 "word2vec (text or .bin), GloVe and fastText .vec files are read, compressed or not"
+            }
+            Problem::NoId => {
+                "give documents a field `id`, or let them be numbered with --number-as PREFIX"
             }
             Problem::MissingFile { .. } | Problem::NoDocumentOf { .. } => {
                 "corpora/README.md says where the benchmarks come from"

@@ -106,7 +106,7 @@ type Place = (u32, u32);
 ///
 /// A label that no document had before is a label from then on, and one whose last document was removed remains. A
 /// threshold of its own, if labels have them, is the median of the others'; what its probability depends on is
-/// the mean of the others'.
+/// the mean of the others' (of models of version 3 and older, the first curve).
 #[derive(Debug)]
 pub struct Collection {
     /// The model without any change.
@@ -465,7 +465,7 @@ impl Collection {
         })
     }
 
-    /// The model with the documents that are there now. Large arrays are not copied.
+    /// The model with the documents that are there now. Rows and texts are not copied.
     pub fn model(&self) -> Arc<Model> {
         Arc::clone(self.model.get_or_init(|| Arc::new(self.make())))
     }

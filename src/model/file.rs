@@ -1,5 +1,6 @@
 //! The model file: written atomically, read into memory or mapped.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Joined, Model, ModelError, ModelProblem, PART, Settings, TUNED,
-    VERSION, WITH_DENSE, WITHOUT_DENSE, array_names, journal,
+    Arrays, FORMAT, InputSpec, Joined, JournalLock, Model, ModelError, ModelProblem, PART,
+    Settings, TUNED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE, array_names,
 };
 use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
@@ -42,14 +43,34 @@ impl Model {
     /// then unchanged.
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
-        let written = self.check().and_then(|()| self.write(output));
-        let written = written.and_then(|()| {
-            let forgotten = journal::forget(&path);
-            forgotten.map_err(|source| {
-                OutputProblem::Io { doing: "remove the journal of", source }.into()
-            })
-        });
-        written.map_err(|problem| ModelError { path, problem })
+        // The journal of a model that is replaced goes with it; no one changes its documents meanwhile.
+        let held = match JournalLock::new(&path) {
+            Ok(held) => Some(held),
+            Err(UpdateError::Model(error)) if error.io_kind().is_some() => None,
+            Err(UpdateError::Model(error)) => return Err(error),
+            Err(locked) => {
+                let source = std::io::Error::new(ErrorKind::WouldBlock, locked.to_string());
+                let problem = OutputProblem::Io { doing: "replace", source }.into();
+                return Err(ModelError { path, problem });
+            }
+        };
+        self.written(output, held.as_ref()).map_err(|problem| ModelError { path, problem })
+    }
+
+    /// The same for a caller who has locked the journal of what is replaced.
+    ///
+    /// # Errors
+    /// As [`save_to`](Self::save_to).
+    pub fn save_held(&self, output: Output, held: &JournalLock) -> Result<(), ModelError> {
+        let path = output.path().to_owned();
+        self.written(output, Some(held)).map_err(|problem| ModelError { path, problem })
+    }
+
+    fn written(&self, output: Output, held: Option<&JournalLock>) -> Result<(), ModelProblem> {
+        self.check()?;
+        self.write(output)?;
+        let failed = |source| OutputProblem::Io { doing: "remove the journal of", source };
+        Ok(held.map_or(Ok(()), JournalLock::forget).map_err(failed)?)
     }
 
     /// The bytes of the model's file, which [`Model::from_bytes`] reads.
@@ -91,7 +112,7 @@ impl Model {
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model; or its journal is not.
     pub fn open(path: &Path) -> Result<Self, ModelError> {
-        journal::with_journal(path, Self::open_alone)
+        super::journal::with_journal(path, Self::open_alone)
     }
 
     /// The same without the journal.
@@ -108,7 +129,7 @@ impl Model {
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model.
     pub fn map(path: &Path) -> Result<Self, ModelError> {
-        journal::with_journal(path, |path| Self::opened(path, Bytes::map))
+        super::journal::with_journal(path, |path| Self::opened(path, Bytes::map))
     }
 
     fn opened(

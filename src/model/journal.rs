@@ -14,7 +14,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +40,12 @@ pub enum UpdateError {
     /// A change cannot be made.
     #[error(transparent)]
     Change(#[from] ChangeError),
+    /// The model's file was replaced by another one.
+    #[error("{}: the model was replaced by another one meanwhile: open it again", crate::printable::printable(path.display()))]
+    Replaced {
+        /// The model.
+        path: PathBuf,
+    },
     /// Another process changes the model's documents.
     #[error("{}: another process changes this model's documents", crate::printable::printable(path.display()))]
     Locked {
@@ -122,7 +128,7 @@ struct Contents {
 fn read_frames(bytes: &[u8]) -> Result<Contents, ModelProblem> {
     let damaged = |at: usize, what: &str| {
         let place = format!("{what} at byte {}", at + HEADER);
-        Err(ModelProblem::invalid("journal", place))
+        ModelProblem::invalid("journal", place)
     };
     let mut contents = Contents { commits: Vec::new(), end: HEADER as u64 };
     let mut commit = Vec::new();
@@ -130,22 +136,21 @@ fn read_frames(bytes: &[u8]) -> Result<Contents, ModelProblem> {
     while let Some(frame) = bytes.get(at..at + FRAME) {
         let rest = &bytes[at + FRAME..];
         if crc32fast::hash(&frame[..9]) != word(&frame[9..]) {
-            // The file grew, but what was written did not reach it.
-            if bytes[at..].iter().all(|&byte| byte == 0) {
+            if is_torn(&bytes[at..], 0) {
                 break;
             }
-            return damaged(at, "a frame is damaged");
+            return Err(damaged(at, "a frame is damaged"));
         }
         let length = word(frame) as usize;
         if length > MOST as usize {
-            return damaged(at, "a frame is too long");
+            return Err(damaged(at, "a frame is too long"));
         }
         let Some(payload) = rest.get(..length) else { break };
         if crc32fast::hash(payload) != word(&frame[5..]) {
-            if rest.len() == length {
+            if is_torn(&bytes[at..], length) {
                 break;
             }
-            return damaged(at, "the changes of a frame are damaged");
+            return Err(damaged(at, "the changes of a frame are damaged"));
         }
         let mut unread = payload;
         while !unread.is_empty() {
@@ -154,7 +159,7 @@ fn read_frames(bytes: &[u8]) -> Result<Contents, ModelProblem> {
                     commit.push(change);
                     unread = others;
                 }
-                Err(_) => return damaged(at, "a change is not valid"),
+                Err(_) => return Err(damaged(at, "a change is not valid")),
             }
         }
         at += FRAME + length;
@@ -164,6 +169,31 @@ fn read_frames(bytes: &[u8]) -> Result<Contents, ModelProblem> {
         }
     }
     Ok(contents)
+}
+
+/// Whether damage is that of a commit that never ended: where power fails, any part of it may have reached the disk. After
+/// damage of another kind there is the end of a later commit, which only began when this one was on disk. `length` is that
+/// of the damaged frame, if it is known: a commit has a frame after it only if it is long.
+fn is_torn(bytes: &[u8], length: usize) -> bool {
+    let ends_a_commit = |frame: &[u8]| {
+        let head = &frame[..FRAME];
+        let length = word(head) as usize;
+        head[4] == 1
+            && crc32fast::hash(&head[..9]) == word(&head[9..])
+            && frame[FRAME..]
+                .get(..length)
+                .is_some_and(|own| crc32fast::hash(own) == word(&head[5..]))
+    };
+    let mut ends =
+        (1..bytes.len().saturating_sub(FRAME - 1)).filter(|&at| ends_a_commit(&bytes[at..]));
+    match ends.next() {
+        None => true,
+        // The end of the same commit, at the end of the file.
+        Some(at) => {
+            let end = at + FRAME + word(&bytes[at..]) as usize;
+            end == bytes.len() && ends.next().is_none() && length >= ENOUGH
+        }
+    }
 }
 
 /// What is beside a model.
@@ -253,66 +283,87 @@ fn replay(collection: &mut Collection, commits: Vec<Vec<Change>>) -> Result<(), 
     Ok(())
 }
 
-/// Removes the journal of a model that was replaced, so that it is not taken for one of the new model.
-pub(super) fn forget(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(journal_path(path)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
+/// Which file has a path now.
+fn place(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|data| (data.dev(), data.ino()))
 }
 
-/// Keeps other processes from changing a model's documents until it is dropped: a lock on the journal.
+/// Keeps other processes from changing a model's documents until it is dropped: a lock on the model's file, and on its
+/// journal if there is one. Nobody is kept from reading.
 #[derive(Debug)]
 pub struct JournalLock {
-    journal: PathBuf,
-    file: File,
+    path: PathBuf,
+    model: File,
+    journal: Option<File>,
+}
+
+/// Which file this is.
+fn place_of(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
 impl JournalLock {
-    /// Locks the journal of a model, which is made if there is none.
+    /// Locks a model and its journal.
     ///
     /// # Errors
-    /// If there is no such model, the journal cannot be opened, or another process has locked it.
+    /// If there is no such model, a file cannot be opened, or another process has locked one.
     pub fn new(model: &Path) -> Result<Self, UpdateError> {
-        // Fails before a journal is made for a model that is not there.
-        let there = File::open(model).map_err(ModelProblem::Read);
-        let _ = there.map_err(|problem| ModelError { path: model.to_owned(), problem })?;
-        let journal = journal_path(model);
-        let wrong = |source| ModelError {
-            path: journal.clone(),
-            problem: OutputProblem::Io { doing: "open", source }.into(),
+        let fail = |path: &Path, problem| ModelError { path: path.to_owned(), problem };
+        let lock = |path: &Path, file: &File| match file.try_lock() {
+            Ok(()) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(UpdateError::Locked { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => Err(fail(path, ModelProblem::Read(error)).into()),
         };
         loop {
-            let options = File::options().read(true).append(true).create(true).open(&journal);
-            let file = options.map_err(wrong)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(UpdateError::Locked { path: journal }),
-                Err(TryLockError::Error(error)) => return Err(wrong(error).into()),
+            let file = File::open(model).map_err(|error| fail(model, ModelProblem::Read(error)))?;
+            lock(model, &file)?;
+            // A process that compacts the model puts another file in its place, and removes the journal.
+            if place_of(&file) != place(model) {
+                continue;
             }
-            let held = Self { journal: journal.clone(), file };
-            // Another process may have removed this file, or put another in its place.
+            let path = journal_path(model);
+            let journal = match File::options().read(true).append(true).open(&path) {
+                Ok(journal) => Some(journal),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => return Err(fail(&path, ModelProblem::Read(error)).into()),
+            };
+            if let Some(journal) = &journal {
+                lock(&path, journal)?;
+            }
+            let held = Self { path, model: file, journal };
             if held.is_there() {
                 return Ok(held);
             }
         }
     }
 
-    /// Whether the locked file still has the journal's name.
+    /// Whether the locked journal, if there is one, still has its name.
     fn is_there(&self) -> bool {
-        let place = |data: std::fs::Metadata| (data.dev(), data.ino());
-        let own = self.file.metadata().map(place);
-        let there = std::fs::metadata(&self.journal).map(place);
-        own.is_ok_and(|own| there.is_ok_and(|there| own == there))
+        self.journal.as_ref().is_none_or(|journal| place_of(journal) == place(&self.path))
     }
-}
 
-impl Drop for JournalLock {
-    fn drop(&mut self) {
-        // A journal that never began says nothing.
-        if self.file.metadata().is_ok_and(|data| data.len() == 0) && self.is_there() {
-            let _ = std::fs::remove_file(&self.journal);
+    /// The journal, which is made if there is none: whoever may read the model may read it, and no one else.
+    fn journal(&mut self) -> io::Result<&File> {
+        if self.journal.is_none() {
+            let mut options = File::options();
+            let options = options.read(true).append(true).create_new(true).mode(0o600);
+            let journal = options.open(&self.path)?;
+            journal.try_lock().map_err(io::Error::from)?;
+            let its = self.model.metadata()?;
+            // Another owner, if this user may.
+            let _ = fchown(&journal, Some(its.uid()), Some(its.gid()));
+            journal.set_permissions(its.permissions())?;
+            self.journal = Some(journal);
         }
+        Ok(self.journal.as_ref().expect("made just before"))
+    }
+
+    /// Removes the journal of a model that was replaced.
+    pub(super) fn forget(&self) -> io::Result<()> {
+        if self.journal.is_some() && self.is_there() {
+            return std::fs::remove_file(&self.path);
+        }
+        Ok(())
     }
 }
 
@@ -360,18 +411,20 @@ impl UpdatedModel {
     /// If either cannot be read or is not valid, or another process changes the model's documents.
     pub fn open(path: &Path) -> Result<Self, UpdateError> {
         let held = JournalLock::new(path)?;
-        let fail = |problem| ModelError { path: held.journal.clone(), problem };
-        // The model as it is now: it may have been compacted just before.
+        let fail = |problem| ModelError { path: held.path.clone(), problem };
+        // Whoever replaces the model without asking does so before it is read, or is found out by the next commit.
         let model = Model::open_alone(path)?;
         let mut bytes = Vec::new();
-        (&held.file).read_to_end(&mut bytes).map_err(|error| fail(ModelProblem::Read(error)))?;
+        if let Some(mut journal) = held.journal.as_ref() {
+            journal.read_to_end(&mut bytes).map_err(|error| fail(ModelProblem::Read(error)))?;
+        }
         let identity = identity(&model);
         let mut collection = Collection::new(Arc::new(model));
         let end = match contents(&bytes, identity).map_err(fail)? {
             Beside::Nothing => 0,
             Beside::Stale => {
                 if bytes.len() >= HEADER {
-                    warn_of_stale(&held.journal);
+                    warn_of_stale(&held.path);
                 }
                 0
             }
@@ -402,36 +455,53 @@ impl UpdatedModel {
         if changes.is_empty() {
             return Ok(Changed::default());
         }
-        let fail = |problem| ModelError { path: self.held.journal.clone(), problem };
+        let fail = |problem| ModelError { path: self.held.path.clone(), problem };
         let bytes = frames(&changes).map_err(fail)?;
-        let checked = self.collection.check(&changes);
-        checked?;
+        self.collection.check(&changes)?;
+        self.check_place()?;
+        let before = self.end;
         let written = self.append(&bytes);
         if let Err(source) = written {
             // Whatever was written is no commit, unless it cannot even be taken back.
-            self.failed = self.failed || self.held.file.set_len(self.end).is_err();
+            let end = self.end;
+            self.failed |=
+                self.held.journal.as_ref().is_some_and(|file| file.set_len(end).is_err());
             let problem = OutputProblem::Io { doing: "write", source };
-            return Err(
-                ModelError { path: self.held.journal.clone(), problem: problem.into() }.into()
-            );
+            return Err(ModelError { path: self.held.path.clone(), problem: problem.into() }.into());
+        }
+        if let Err(replaced) = self.check_place() {
+            // It may have been removed, or belong to no model.
+            let _ = self.held.journal.as_ref().map(|file| file.set_len(before));
+            self.failed = true;
+            return Err(replaced);
         }
         Ok(self.collection.apply(changes)?)
+    }
+
+    /// Whether journal and model are still those that were opened.
+    fn check_place(&self) -> Result<(), UpdateError> {
+        if self.held.is_there() && place(&self.path) == place_of(&self.held.model) {
+            return Ok(());
+        }
+        Err(UpdateError::Replaced { path: self.path.clone() })
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.failed {
             return Err(io::Error::other("an earlier write failed: open the model again"));
         }
-        self.held.file.set_len(self.end)?;
-        self.held.file.seek(SeekFrom::End(0))?;
         let is_new = self.end == 0;
         let mut all = if is_new { header(self.identity).to_vec() } else { Vec::new() };
         all.extend(bytes);
-        self.held.file.write_all(&all)?;
-        self.held.file.sync_data()?;
+        let end = self.end;
+        let mut journal = self.held.journal()?;
+        journal.set_len(end)?;
+        journal.seek(SeekFrom::End(0))?;
+        journal.write_all(&all)?;
+        journal.sync_data()?;
         if is_new {
             // The journal's name is to last, too.
-            let folder = File::open(self.held.journal.parent().unwrap_or(Path::new("/")));
+            let folder = File::open(self.held.path.parent().unwrap_or(Path::new("/")));
             match folder.and_then(|folder| folder.sync_all()) {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
                 synced => synced?,
@@ -450,17 +520,18 @@ impl UpdatedModel {
     pub fn compact(self) -> Result<Arc<Model>, UpdateError> {
         let output = Output::open(&self.path)
             .map_err(|error| ModelError { path: error.path, problem: error.problem.into() })?;
-        self.replace(&self.model(), output)?;
-        Ok(self.model())
+        let model = self.model();
+        self.replace(&model, output)?;
+        Ok(model)
     }
 
     /// Replaces the model by another one, and removes the journal: as [`compact`](Self::compact).
     ///
     /// # Errors
     /// As [`compact`](Self::compact).
-    pub fn replace(&self, model: &Model, output: Output) -> Result<(), ModelError> {
-        // It removes the journal of what it replaces.
-        model.save_to(output)
+    pub fn replace(self, model: &Model, output: Output) -> Result<(), UpdateError> {
+        self.check_place()?;
+        Ok(model.save_held(output, &self.held)?)
     }
 }
 

@@ -4,31 +4,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{MatchedPath, Path, Query, Request, State as From};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use bytes::Bytes;
-use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body::{self, Kind};
 use super::queue::{Done, Queue, Refusal, Wanted};
 use super::state::{ChangeFailure, Live, State};
+use super::stream::stream;
 use super::{metrics, openapi, pages};
 use crate::answer::{Answer, Extras};
 use crate::classifier::ClassifyError;
-use crate::corpus::{Content, Document, LabelUse};
+use crate::corpus::{Content, Document, IdUse, LabelUse};
 use crate::model::{Change, ChangeError, Changed, UpdateError};
 use crate::search::SearchError;
 
-/// Documents of a stream that are answered together.
-const STREAMED: usize = 64;
 /// Terms for and against a label in an explanation.
 const TERMS: usize = 20;
 
@@ -39,6 +34,28 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     /// Whether the server is ending.
     pub(super) ending: Arc<std::sync::atomic::AtomicBool>,
+    /// Room for bodies, in KiB.
+    pub(super) room: Arc<Semaphore>,
+    /// Places for changes of documents, which are made one after the other.
+    pub(super) writes: Arc<Semaphore>,
+    /// Names that clients may call the server by; empty: all.
+    pub(super) hosts: Arc<[String]>,
+}
+
+/// The most KiB of bodies that are in memory, unless one alone is longer.
+pub(super) const ROOM: usize = 512 << 10;
+/// The most requests that wait to change documents.
+pub(super) const WRITES: usize = 64;
+
+impl Shared {
+    /// Room for a body of so many bytes.
+    fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Failure> {
+        let wanted = u32::try_from(bytes.div_ceil(1024).clamp(1, ROOM)).unwrap_or(u32::MAX);
+        Arc::clone(&self.room).try_acquire_many_owned(wanted).map_err(|_| {
+            let what = "too many long requests at a time: try again later";
+            Failure::new(StatusCode::TOO_MANY_REQUESTS, "busy", what)
+        })
+    }
 }
 
 /// All routes.
@@ -76,9 +93,9 @@ pub(super) fn router(shared: &Shared) -> Router {
 /// An error as clients see it.
 #[derive(Debug)]
 pub(super) struct Failure {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) message: String,
 }
 
 impl Failure {
@@ -153,6 +170,9 @@ impl std::convert::From<ChangeFailure> for Failure {
             ChangeFailure::Update(UpdateError::Change(
                 error @ ChangeError::NoSuchDocument { .. },
             )) => Self::new(StatusCode::NOT_FOUND, "no-document", error.to_string()),
+            ChangeFailure::Update(error @ UpdateError::Replaced { .. }) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "replaced", error.to_string())
+            }
             ChangeFailure::Update(UpdateError::Change(error)) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "document", error.to_string())
             }
@@ -160,8 +180,13 @@ impl std::convert::From<ChangeFailure> for Failure {
                 tracing::error!("documents were not changed: {error}");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage", error.to_string())
             }
-            ChangeFailure::Search(error) => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "search", error.to_string())
+            ChangeFailure::Closed => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "closed", failure.to_string())
+            }
+            ChangeFailure::Later(_) => {
+                tracing::error!("{failure}");
+                let code = "changed-on-disk";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, code, failure.to_string())
             }
         }
     }
@@ -206,7 +231,12 @@ async fn counted(From(shared): From<Shared>, request: Request, next: Next) -> Re
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let path = path.unwrap_or_else(|| "other".to_owned());
-    let mut response = next.run(request).await;
+    let mut response = if is_for_us(&shared.hosts, request.headers()) {
+        next.run(request).await
+    } else {
+        let what = "this server has another name: see --allow-host";
+        Failure::new(StatusCode::MISDIRECTED_REQUEST, "host", what).into_response()
+    };
     let took = start.elapsed();
     let status = response.status().as_u16();
     let headers = response.headers_mut();
@@ -222,6 +252,16 @@ async fn counted(From(shared): From<Shared>, request: Request, next: Next) -> Re
     tracing::info!(target: "classify::request", %method, path, status, documents, milliseconds);
     metrics.requests.get_or_create(&metrics::Kind { path, status }).inc();
     response
+}
+
+/// Whether a request is for a name of the server. A web page whose name was made to mean this machine has another one.
+fn is_for_us(hosts: &[String], headers: &HeaderMap) -> bool {
+    if hosts.is_empty() {
+        return true;
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rfind(':').filter(|&at| !host[at..].contains(']')).unwrap_or(host.len());
+    hosts.iter().any(|own| own.eq_ignore_ascii_case(&host[..port]))
 }
 
 /// How many documents an answer is about.
@@ -248,12 +288,18 @@ pub(super) struct Asked {
 
 /// What an endpoint tells of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum About {
+pub(super) enum About {
     Prediction,
     Neighbors,
     Explanation,
 }
 
+/// The most documents that one request has explained.
+const MOST_EXPLAINED: usize = 64;
+/// The most neighbors that an answer lists.
+const MOST_LISTED: usize = 200_000;
+/// The most texts of neighbors that an answer has.
+const MOST_TEXTS: usize = 1_000;
 /// The most neighbors that a request may ask for.
 const MOST_NEIGHBORS: usize = 10_000;
 
@@ -277,24 +323,39 @@ impl Asked {
         Ok(())
     }
 
-    fn wanted(&self, live: &Live, about: About) -> Wanted {
+    pub(super) fn wanted(&self, about: About) -> Wanted {
         match (about, self.k) {
             (About::Explanation, _) => Wanted::Explanations,
-            (_, Some(k)) => {
-                let mut options = live.options.clone();
-                // What was learned for the model's number does not fit another one.
-                if k != options.k {
-                    options.abstention = None;
-                    options.foreign = None;
-                }
-                options.k = k;
-                Wanted::With(Box::new(options))
-            }
+            (_, Some(k)) => Wanted::By(k),
             (_, None) => Wanted::Predictions,
         }
     }
 
-    fn write(&self, about: About, done: &Done, at: usize, out: &mut Vec<u8>) {
+    /// Refuses what would be a very long answer.
+    pub(super) fn check_size(
+        &self,
+        about: About,
+        documents: usize,
+        live: &Live,
+    ) -> Result<(), Failure> {
+        let k = self.k.unwrap_or(live.options.k).get();
+        let lists = about == About::Neighbors || self.has("neighbors");
+        let listed = documents.saturating_mul(k);
+        let message = if about == About::Explanation && documents > MOST_EXPLAINED {
+            format!("{documents} explanations in one request, at most {MOST_EXPLAINED}")
+        } else if about == About::Explanation && self.marks == Some(true) && documents > 1 {
+            "marks are for one document per request".to_owned()
+        } else if lists && listed > MOST_LISTED {
+            format!("{k} neighbors of {documents} documents, at most {MOST_LISTED} in all")
+        } else if lists && self.texts == Some(true) && listed > MOST_TEXTS {
+            format!("texts of {k} neighbors of {documents} documents, at most {MOST_TEXTS} in all")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too-many-documents", message))
+    }
+
+    pub(super) fn write(&self, about: About, done: &Done, at: usize, out: &mut Vec<u8>) {
         let model = done.live.model();
         let document = &done.documents[at];
         let written = if about == About::Explanation {
@@ -379,34 +440,62 @@ async fn about(
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "parameter", error.body_text()))?;
     asked.check()?;
     let options = &shared.state.options;
-    let deadline = Instant::now() + options.deadline;
     let kind = Kind::of(request.headers())?;
-    let body = request.into_body();
     if kind == Kind::Lines {
+        let body = request.into_body();
         return Ok(stream(shared, asked, about, body));
     }
-    let bytes = body::read(body, options.most_bytes, options.deadline).await?;
+    let room = shared.room(length_of(request.headers(), options.most_bytes)?)?;
+    let bytes = body::read(request.into_body(), options.most_bytes, options.deadline).await?;
     let live = shared.state.live();
-    let limits = (options.most_documents, LabelUse::Optional);
+    let limits = (options.most_documents, LabelUse::Optional, IdUse::Numbered);
     let (documents, is_one) = body::documents(&bytes, kind, &live, limits)?;
     drop(bytes);
-    if options.log_texts {
-        for document in &documents {
-            tracing::info!(target: "classify::text", id = document.id, text = text_of(&document.content));
-        }
+    asked.check_size(about, documents.len(), &live)?;
+    log_texts(options.log_texts, &documents);
+    let wanted = asked.wanted(about);
+    let done = shared.queue.answer(documents, wanted, (options.deadline, false)).await?;
+    // A short answer is written at once; a long one would keep others waiting.
+    if about == About::Prediction && !asked.has("neighbors") {
+        return Ok(respond(&asked, about, &done, is_one));
     }
-    let wanted = asked.wanted(&live, about);
-    let done = shared.queue.answer(documents, wanted, (deadline, false)).await?;
+    let written = tokio::task::spawn_blocking(move || {
+        let _room = room;
+        respond(&asked, about, &done, is_one)
+    });
+    written.await.map_err(|_| internal())
+}
+
+fn internal() -> Failure {
+    let what = "the request failed: see the server's log";
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", what)
+}
+
+pub(super) fn log_texts(logs: bool, documents: &[Document]) {
+    for document in documents.iter().filter(|_| logs) {
+        tracing::info!(target: "classify::text", id = document.id, text = text_of(&document.content));
+    }
+}
+
+/// The length of a body, or the longest one if the request does not say.
+fn length_of(headers: &HeaderMap, most: usize) -> Result<usize, Failure> {
+    let given = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    let length = given.and_then(|length| length.parse().ok()).unwrap_or(most);
+    if length <= most { Ok(length) } else { Err(body::too_large(most)) }
+}
+
+/// Writes an answer.
+fn respond(asked: &Asked, about: About, done: &Done, is_one: bool) -> Response {
     let mut out = Vec::with_capacity(256);
     if is_one {
-        asked.write(about, &done, 0, &mut out);
+        asked.write(about, done, 0, &mut out);
     } else {
         out.extend_from_slice(b"{\"answers\":[");
         for at in 0..done.documents.len() {
             if at > 0 {
                 out.push(b',');
             }
-            asked.write(about, &done, at, &mut out);
+            asked.write(about, done, at, &mut out);
         }
         out.extend_from_slice(b"]}");
     }
@@ -414,7 +503,7 @@ async fn about(
     let mut response = ([(header::CONTENT_TYPE, "application/json")], out).into_response();
     response.extensions_mut().insert(Answered(done.documents.len() as u64));
     name_model(&mut response, &done.live);
-    Ok(response)
+    response
 }
 
 /// Says which model answered.
@@ -422,108 +511,6 @@ fn name_model(response: &mut Response, live: &Live) {
     if let Ok(version) = HeaderValue::from_str(&live.version) {
         response.headers_mut().insert("x-model-version", version);
     }
-}
-
-/// Answers lines as they come, in order.
-fn stream(shared: Shared, asked: Asked, about: About, body: Body) -> Response {
-    let (lines, out) = mpsc::channel::<Result<Bytes, std::convert::Infallible>>(4);
-    tokio::spawn(async move {
-        if let Err(failure) = answer_lines(&shared, &asked, about, body, &lines).await {
-            // The status was sent long ago: the last line says what went wrong.
-            let line = json!({ "error": { "code": failure.code, "message": failure.message } });
-            let _ = lines.send(Ok(Bytes::from(format!("{line}\n")))).await;
-        }
-    });
-    let body = Body::from_stream(ReceiverStream::new(out));
-    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
-}
-
-async fn answer_lines(
-    shared: &Shared,
-    asked: &Asked,
-    about: About,
-    body: Body,
-    lines: &mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
-) -> Result<(), Failure> {
-    let options = &shared.state.options;
-    let mut body = body.into_data_stream();
-    let mut waiting: Vec<u8> = Vec::new();
-    let mut before = 0;
-    loop {
-        let next = tokio::time::timeout(options.deadline, body.next()).await;
-        let next = next.map_err(|_| {
-            let what = "the next part of the body did not arrive in time";
-            Failure::new(StatusCode::REQUEST_TIMEOUT, "slow-body", what)
-        })?;
-        let is_last = next.is_none();
-        if let Some(bytes) = next {
-            let bytes = bytes.map_err(|_| {
-                let what = "the body ended before it was complete";
-                Failure::new(StatusCode::BAD_REQUEST, "body", what)
-            })?;
-            waiting.extend_from_slice(&bytes);
-        }
-        // Whole lines, so many at a time.
-        loop {
-            let mut ends = waiting.iter().enumerate().filter(|&(_, &byte)| byte == b'\n');
-            let end = ends.by_ref().take(STREAMED).last().map(|(at, _)| at + 1);
-            let end = if is_last && end.is_none() { waiting.len() } else { end.unwrap_or(0) };
-            if end == 0 {
-                break;
-            }
-            let chunk: Vec<u8> = waiting.drain(..end).collect();
-            before += answer_chunk(shared, asked, about, (chunk, before), lines).await?;
-        }
-        if waiting.len() > options.most_bytes {
-            return Err(body::too_large(options.most_bytes));
-        }
-        if is_last {
-            return Ok(());
-        }
-    }
-}
-
-async fn answer_chunk(
-    shared: &Shared,
-    asked: &Asked,
-    about: About,
-    (chunk, before): (Vec<u8>, u64),
-    lines: &mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
-) -> Result<u64, Failure> {
-    let bad = |what: String| Failure::new(StatusCode::BAD_REQUEST, "body", what);
-    let text = String::from_utf8(chunk)
-        .map_err(|_| bad(format!("a line after the {before}th document is not UTF-8")))?;
-    let live = shared.state.live();
-    let mut documents =
-        body::lines(text, &live, (STREAMED, LabelUse::Optional)).map_err(|failure| {
-            let message =
-                format!("{} (lines are counted after document {before})", failure.message);
-            Failure { message, ..failure }
-        })?;
-    // Documents without an identifier are numbered over the whole stream.
-    for (document, number) in documents.iter_mut().zip(1..) {
-        if document.id == number.to_string() {
-            document.id = (before + number).to_string();
-        }
-    }
-    if documents.is_empty() {
-        return Ok(0);
-    }
-    let deadline = Instant::now() + shared.state.options.deadline;
-    let wanted = asked.wanted(&live, about);
-    let done = shared.queue.answer(documents, wanted, (deadline, true)).await?;
-    let mut out = Vec::new();
-    for at in 0..done.documents.len() {
-        asked.write(about, &done, at, &mut out);
-        out.push(b'\n');
-    }
-    let count = done.documents.len() as u64;
-    shared.state.metrics.answered.inc_by(count);
-    lines
-        .send(Ok(out.into()))
-        .await
-        .map_err(|_| Failure::new(StatusCode::BAD_REQUEST, "gone", "nobody reads the answers"))?;
-    Ok(count)
 }
 
 #[utoipa::path(get, path = "/v1/model", responses((status = 200, description = "The model's settings, size and figures")))]
@@ -579,7 +566,8 @@ pub(super) async fn document(From(shared): From<Shared>, Path(id): Path<String>)
     });
     match found.await {
         Ok(Some(json)) => Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response()),
-        _ => Err(Failure::new(
+        Err(_) => Err(internal()),
+        Ok(None) => Err(Failure::new(
             StatusCode::NOT_FOUND,
             "no-document",
             "no document has this identifier",
@@ -607,12 +595,13 @@ fn a_page() -> usize {
 }
 
 #[utoipa::path(get, path = "/v1/documents", params(Listed), responses((status = 200,
-    description = "Documents of the model, in order, and how many there are in all")))]
+    description = "Documents of the model, in order, with the beginnings of their texts, and how many there are in all")))]
 pub(super) async fn documents(
     From(shared): From<Shared>,
     listed: Result<Query<Listed>, axum::extract::rejection::QueryRejection>,
 ) -> Answer1 {
     const MOST: usize = 1000;
+    const BEGINNING: usize = 1000;
     let Query(Listed { label, start, count }) = listed
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "parameter", error.body_text()))?;
     let live = shared.state.live();
@@ -633,14 +622,17 @@ pub(super) async fn documents(
         let shown = rows.iter().skip(start).take(count.min(MOST)).map(|&row| Stored {
             id: model.ids().get(row as usize).unwrap_or_default(),
             labels: model.document_labels(row).iter().map(name).collect(),
-            text: model.text(row),
+            text: model.text(row).map(|text| &text[..text.floor_char_boundary(BEGINNING)]),
         });
         let shown: Vec<Stored<'_>> = shown.collect();
         Some(json!({ "total": rows.len(), "documents": shown }))
     });
     match found.await {
         Ok(Some(found)) => Ok(axum::Json(found).into_response()),
-        _ => Err(Failure::new(StatusCode::NOT_FOUND, "no-label", "the model has no such label")),
+        Err(_) => Err(internal()),
+        Ok(None) => {
+            Err(Failure::new(StatusCode::NOT_FOUND, "no-label", "the model has no such label"))
+        }
     }
 }
 
@@ -649,11 +641,16 @@ async fn blocking(
     shared: &Shared,
     change: impl FnOnce(&State) -> Result<Changed, ChangeFailure> + Send + 'static,
 ) -> Answer1 {
+    let place = Arc::clone(&shared.writes).try_acquire_owned().map_err(|_| {
+        let what = "too many changes wait: try again later";
+        Failure::new(StatusCode::TOO_MANY_REQUESTS, "busy", what)
+    })?;
     let state = Arc::clone(&shared.state);
-    let changed = tokio::task::spawn_blocking(move || change(&state)).await;
-    let changed = changed.map_err(|_| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the change failed")
-    })??;
+    let changed = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        change(&state)
+    });
+    let changed = changed.await.map_err(|_| internal())??;
     let live = shared.state.live();
     let body = json!({
         "added": changed.added,
@@ -668,7 +665,12 @@ async fn blocking(
     Ok(response)
 }
 
-async fn labeled(shared: &Shared, request: Request) -> Result<(Vec<Document>, bool), Failure> {
+async fn labeled(
+    shared: &Shared,
+    request: Request,
+    ids: IdUse,
+) -> Result<(Vec<Document>, bool), Failure> {
+    let _room = shared.room(length_of(request.headers(), shared.state.options.most_bytes)?)?;
     let options = &shared.state.options;
     let kind = Kind::of(request.headers())?;
     if kind == Kind::Text {
@@ -676,7 +678,7 @@ async fn labeled(shared: &Shared, request: Request) -> Result<(Vec<Document>, bo
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "content-type", what));
     }
     let bytes = body::read(request.into_body(), options.most_bytes, options.deadline).await?;
-    let limits = (options.most_documents, LabelUse::Required);
+    let limits = (options.most_documents, LabelUse::Required, ids);
     body::documents(&bytes, kind, &shared.state.live(), limits)
 }
 
@@ -688,7 +690,7 @@ pub(super) async fn put_document(
     Path(id): Path<String>,
     request: Request,
 ) -> Answer1 {
-    let (mut documents, is_one) = labeled(&shared, request).await?;
+    let (mut documents, is_one) = labeled(&shared, request, IdUse::Numbered).await?;
     let (Some(document), true) = (documents.first_mut(), is_one) else {
         let what = "expected one document; POST /v1/documents takes several";
         return Err(Failure::new(StatusCode::BAD_REQUEST, "body", what));
@@ -700,7 +702,7 @@ pub(super) async fn put_document(
 #[utoipa::path(post, path = "/v1/documents", request_body = openapi::LabeledDocuments, security(("token" = [])),
     responses((status = 200, description = "They are in the model, and on disk", body = openapi::Changes)))]
 pub(super) async fn add_documents(From(shared): From<Shared>, request: Request) -> Answer1 {
-    let (documents, _) = labeled(&shared, request).await?;
+    let (documents, _) = labeled(&shared, request, IdUse::Required).await?;
     blocking(&shared, move |state| state.add(&documents)).await
 }
 

@@ -8,10 +8,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::api::Failure;
 use super::state::Live;
-use crate::corpus::{Content, Corpus, Document, LabelUse, Place, ReadOptions};
+use crate::corpus::{Content, Corpus, Document, IdUse, LabelUse, Place, ReadOptions};
 
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +97,7 @@ pub(super) fn documents(
     body: &[u8],
     kind: Kind,
     live: &Live,
-    (most, labels): (usize, LabelUse),
+    (most, labels, ids): (usize, LabelUse, IdUse),
 ) -> Result<(Vec<Document>, bool), Failure> {
     let bad = |what: String| Failure::new(StatusCode::BAD_REQUEST, "body", what);
     let text = std::str::from_utf8(body)
@@ -107,7 +108,7 @@ pub(super) fn documents(
             let what = "this model does not take plain text: send JSON with the fields that it was trained on";
             return Err(bad(what.to_owned()));
         }
-        Kind::Lines => return Ok((lines(text.to_owned(), live, (most, labels))?, false)),
+        Kind::Lines => return Ok((lines(text.to_owned(), live, (most, labels, ids))?, false)),
         Kind::Json => {}
     }
     if live.takes_one_text
@@ -116,19 +117,37 @@ pub(super) fn documents(
     {
         return Ok((vec![one(id, text)], true));
     }
+    if let Ok(Several { documents }) = serde_json::from_str(text) {
+        check_count(documents.len(), most)?;
+        let all: Result<Vec<String>, Failure> =
+            documents.iter().map(|document| one_line(document.get()).map_err(&bad)).collect();
+        return Ok((lines(all?.join("\n"), live, (most, labels, ids))?, false));
+    }
     let value: Value = serde_json::from_str(text).map_err(|error| bad(format!("JSON: {error}")))?;
-    let Value::Object(mut object) = value else {
+    let Value::Object(object) = value else {
         return Err(bad("expected a JSON object: a document, or {\"documents\": […]}".to_owned()));
     };
-    match object.remove("documents") {
-        Some(Value::Array(all)) if object.is_empty() => {
-            check_count(all.len(), most)?;
-            let text: Vec<String> = all.iter().map(Value::to_string).collect();
-            Ok((lines(text.join("\n"), live, (most, labels))?, false))
-        }
-        Some(_) => Err(bad("`documents` is to be an array, and nothing beside it".to_owned())),
-        None => Ok((lines(Value::Object(object).to_string(), live, (most, labels))?, true)),
+    if object.contains_key("documents") {
+        return Err(bad("`documents` is to be an array, and nothing beside it".to_owned()));
     }
+    Ok((lines(Value::Object(object).to_string(), live, (most, labels, ids))?, true))
+}
+
+/// Several documents.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Several<'a> {
+    #[serde(borrow)]
+    documents: Vec<&'a RawValue>,
+}
+
+/// JSON without line breaks.
+fn one_line(json: &str) -> Result<String, String> {
+    if !json.contains(['\n', '\r']) {
+        return Ok(json.to_owned());
+    }
+    let value: Value = serde_json::from_str(json).map_err(|error| format!("JSON: {error}"))?;
+    Ok(value.to_string())
 }
 
 fn check_count(count: usize, most: usize) -> Result<(), Failure> {
@@ -157,12 +176,12 @@ fn one(id: Option<String>, text: String) -> Document {
 pub(super) fn lines(
     text: String,
     live: &Live,
-    (most, labels): (usize, LabelUse),
+    (most, labels, ids): (usize, LabelUse, IdUse),
 ) -> Result<Vec<Document>, Failure> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let read = ReadOptions { labels, ..live.read.clone() };
+    let read = ReadOptions { labels, ids, ..live.read.clone() };
     let bad = |error: crate::corpus::CorpusError| {
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "document", error.to_string())
     };

@@ -1,6 +1,6 @@
 //! Accepts connections, ends slow ones, and drains them at the end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use super::ServeError;
-use super::api::{Shared, router};
+use super::api::{ROOM, Shared, WRITES, router};
 use super::queue::Queue;
 use super::state::State;
 
@@ -22,6 +22,8 @@ use super::state::State;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The longest that the head of a request may take.
 const HEAD: Duration = Duration::from_secs(10);
+/// The longest that a client may leave an answer unread, in milliseconds.
+const UNREAD: u32 = 30_000;
 /// The longest head of a request, in bytes.
 const MOST_HEAD: usize = 32 << 10;
 
@@ -39,7 +41,22 @@ pub(super) async fn run(
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Start)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(ServeError::Start)?;
     let ending = Arc::new(AtomicBool::new(false));
-    let shared = Shared { state: Arc::clone(&state), queue, ending: Arc::clone(&ending) };
+    let mut hosts = state.options.hosts.clone();
+    if wanted.ip().is_loopback() {
+        let own = match wanted.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        hosts.extend([own, "localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned()]);
+    }
+    let shared = Shared {
+        state: Arc::clone(&state),
+        queue,
+        ending: Arc::clone(&ending),
+        room: Arc::new(Semaphore::new(ROOM)),
+        writes: Arc::new(Semaphore::new(WRITES)),
+        hosts: hosts.into(),
+    };
     let service = TowerToHyperService::new(router(&shared));
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(state.options.connections.max(1)));
@@ -60,6 +77,8 @@ pub(super) async fn run(
                     continue;
                 };
                 let _ = stream.set_nodelay(true);
+                // A client that reads nothing any more is gone.
+                let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD);
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .header_read_timeout(HEAD)

@@ -46,7 +46,22 @@ pub(super) struct LabeledDocument {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
 pub(super) struct LabeledDocuments {
-    documents: Vec<LabeledDocument>,
+    documents: Vec<NamedDocument>,
+}
+
+/// A document with its identifier and labels.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(super) struct NamedDocument {
+    /// A document of the model with the same identifier is replaced.
+    #[schema(example = "letter-17")]
+    id: String,
+    #[schema(example = "The band played three new songs.")]
+    text: String,
+    #[schema(example = json!(["music"]))]
+    labels: Vec<String>,
+    /// The weight of its vote, above 0.
+    weight: Option<f32>,
 }
 
 /// A prediction; several as `{"answers": […]}` in the order of the documents.
@@ -129,7 +144,7 @@ impl Modify for Tokens {
         api::remove_document,
         api::relabel_document
     ),
-    components(schemas(Document, LabeledDocument, ScoredLabel, Neighbor)),
+    components(schemas(Document, LabeledDocument, NamedDocument, ScoredLabel, Neighbor)),
     modifiers(&Tokens)
 )]
 struct Description;

@@ -3,10 +3,11 @@
 //! One thread takes what has arrived while it was busy with the last batch. So a single request does not wait for others, and
 //! the more requests there are, the larger the batches become, which cost less per document.
 
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -19,13 +20,16 @@ use crate::search::{SearchError, Stop};
 /// Documents that are searched together at most, unless one request has more.
 const TOGETHER: usize = 256;
 
+/// How much longer than its deadline an answer may take.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// What is wanted of documents.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
     /// Predictions, with the model's options.
     Predictions,
-    /// Predictions with other options.
-    With(Box<ClassifyOptions>),
+    /// Predictions by another number of neighbors.
+    By(NonZeroUsize),
     /// Explanations.
     Explanations,
 }
@@ -83,24 +87,29 @@ impl Queue {
         Ok(Self { tasks, places })
     }
 
-    /// Answers documents. If there is no place for them, it is refused at once, or waits if it `may_wait`.
+    /// Answers documents within some time. If there is no place for them, it is refused at once, or waits as long if it
+    /// `may_wait`.
     pub(super) async fn answer(
         &self,
         documents: Vec<Document>,
         wanted: Wanted,
-        (deadline, may_wait): (Instant, bool),
+        (within, may_wait): (Duration, bool),
     ) -> Result<Done, Refusal> {
         let count = u32::try_from(documents.len().max(1)).map_err(|_| Refusal::Full)?;
         let places = Arc::clone(&self.places);
         let places = if may_wait {
-            places.acquire_many_owned(count).await.map_err(|_| Refusal::Lost)?
+            let acquired = tokio::time::timeout(within, places.acquire_many_owned(count)).await;
+            acquired.map_err(|_| Refusal::Late)?.map_err(|_| Refusal::Lost)?
         } else {
             places.try_acquire_many_owned(count).map_err(|_| Refusal::Full)?
         };
         let (reply, answer) = oneshot::channel();
+        let deadline = Instant::now() + within;
         let task = Task { documents, wanted, deadline, reply, _places: places };
         self.tasks.send(task).map_err(|_| Refusal::Lost)?;
-        answer.await.unwrap_or(Err(Refusal::Lost))
+        // A search ends at the deadline; what is around it takes a little longer.
+        let answered = tokio::time::timeout(within + GRACE, answer).await;
+        answered.map_err(|_| Refusal::Late)?.unwrap_or(Err(Refusal::Lost))
     }
 }
 
@@ -221,8 +230,17 @@ fn answer_alone(state: &State, task: Task) {
             .map(|explanations| (Vec::new(), explanations)),
         Wanted::Predictions => predict(&live, &documents, &live.options, &stop, &mut found)
             .map(|predictions| (predictions, Vec::new())),
-        Wanted::With(options) => predict(&live, &documents, options, &stop, &mut found)
-            .map(|predictions| (predictions, Vec::new())),
+        Wanted::By(k) => {
+            let mut options = live.options.clone();
+            // What was learned for the model's number does not fit another one.
+            if *k != options.k {
+                options.abstention = None;
+                options.foreign = None;
+            }
+            options.k = *k;
+            predict(&live, &documents, &options, &stop, &mut found)
+                .map(|predictions| (predictions, Vec::new()))
+        }
     };
     let answered = match answered {
         Ok((predictions, explanations)) => Ok(Done { live, documents, predictions, explanations }),

@@ -114,6 +114,9 @@ impl State {
     /// Adds documents. It blocks.
     pub(super) fn add(&self, added: &[Document]) -> Result<Changed, ChangeFailure> {
         let mut documents = self.documents();
+        if documents.updated.is_none() {
+            return Err(ChangeFailure::Closed);
+        }
         let changes = self.live().classifier.additions(added)?.changes;
         self.change(&mut documents, changes)
     }
@@ -128,26 +131,38 @@ impl State {
         documents: &mut Documents,
         changes: Vec<Change>,
     ) -> Result<Changed, ChangeFailure> {
-        let updated = documents.updated.as_mut().ok_or(ChangeFailure::ReadOnly)?;
-        let done = updated.commit(changes)?;
-        let live = of_collection(&mut documents.engines, updated.collection(), &self.live())?;
-        documents.files = files(&self.options.model);
-        self.set(live);
+        let updated = documents.updated.as_mut().ok_or(ChangeFailure::Closed)?;
+        let done = match updated.commit(changes) {
+            Err(replaced @ UpdateError::Replaced { .. }) => {
+                // The next look at the files opens the new model.
+                documents.files = [None; 2];
+                return Err(replaced.into());
+            }
+            done => done?,
+        };
+        // The journal's change is this server's own; the model's would be someone else's.
+        documents.files[1] = seen(&journal_path(&self.options.model));
+        match of_collection(&mut documents.engines, updated.collection(), &self.live()) {
+            Ok(live) => self.set(live),
+            Err(error) => {
+                documents.files = [None; 2];
+                return Err(ChangeFailure::Later(error));
+            }
+        }
         Ok(done)
     }
 
     /// Opens the model again if its files have changed, or `anyway`. It blocks. Whatever goes wrong, the server goes
     /// on with what it has.
     pub(super) fn reload(&self, anyway: bool) {
-        let mut documents = self.documents();
-        let now = files(&self.options.model);
-        if now == documents.files && !anyway {
+        let documents = if anyway { Ok(self.documents()) } else { self.documents.try_lock() };
+        // Whoever has it is opening the model, or changing it: the next look is soon.
+        let Ok(mut documents) = documents else { return };
+        if files(&self.options.model) == documents.files && !anyway {
             return;
         }
-        documents.files = now;
-        // The lock on the old journal is in the way.
-        let before = documents.updated.take();
-        drop(before);
+        // The lock on the old model is in the way.
+        drop(documents.updated.take());
         match documents.open(&self.options) {
             Ok(live) => {
                 tracing::info!(version = live.version, "opened the model again");
@@ -157,6 +172,10 @@ impl State {
             Err(error) => {
                 self.metrics.failed_reloads.inc();
                 tracing::error!("the model was not opened again, the old one goes on: {error}");
+                if matches!(error, ServeError::Update(UpdateError::Locked { .. })) {
+                    // Not for long.
+                    documents.files = [None; 2];
+                }
             }
         }
     }
@@ -165,14 +184,18 @@ impl State {
 /// Why documents were not changed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChangeFailure {
-    #[error("documents cannot be changed: start the server with --token-file, and see its log")]
+    #[error("documents cannot be changed: the server was started without --token-file")]
     ReadOnly,
+    #[error(
+        "the model on disk could not be opened, so documents cannot be changed now: see the server's log"
+    )]
+    Closed,
+    #[error("the change is on disk, but answers do not know it yet: {0}")]
+    Later(#[source] crate::search::SearchError),
     #[error(transparent)]
     Update(#[from] UpdateError),
     #[error(transparent)]
     Document(#[from] ClassifyError),
-    #[error(transparent)]
-    Search(#[from] crate::search::SearchError),
 }
 
 fn files(model: &Path) -> [Seen; 2] {
@@ -193,22 +216,25 @@ fn of_collection(
 
 impl Documents {
     fn open(&mut self, options: &ServeOptions) -> Result<Live, ServeError> {
+        // What changes after this look is found by the next one.
         self.files = files(&options.model);
-        let collection;
-        let collection = if options.token.is_some() {
-            let updated = UpdatedModel::open(&options.model)?;
-            self.files = files(&options.model);
-            self.updated.insert(updated).collection()
+        let (collection, updated) = if options.token.is_some() {
+            (None, Some(UpdatedModel::open(&options.model)?))
         } else {
-            collection = Collection::new(Arc::new(Model::open(&options.model)?));
-            &collection
+            (Some(Collection::new(Arc::new(Model::open(&options.model)?))), None)
         };
-        let model = collection.model();
+        let documents = match (&updated, &collection) {
+            (Some(updated), _) => updated.collection(),
+            (None, Some(collection)) => collection,
+            (None, None) => unreachable!("there is one of them"),
+        };
+        let model = documents.model();
         if model.settings().decision.needs_batch() {
             return Err(ServeError::NeedsBatch);
         }
-        let searchers = self.engines.searchers(collection, model.settings().dense_share)?;
+        let searchers = self.engines.searchers(documents, model.settings().dense_share)?;
         let threads = self.engines.threads().clone();
+        self.updated = updated;
         Ok(Live::new(Classifier::with_searchers(model, searchers, &threads)))
     }
 }

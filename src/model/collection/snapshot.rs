@@ -100,7 +100,12 @@ impl Collection {
             let all = self.pieces.iter().filter_map(|piece| {
                 Some((Arc::clone(piece.vectors.as_ref()?), piece.kept().clone()))
             });
-            DensePart { vectors: Arc::new(Vectors::join(&all.collect::<Vec<_>>())), ..part }
+            let all: Vec<_> = all.collect();
+            let vectors = match all.as_slice() {
+                [(one, None)] => Arc::clone(one),
+                several => Arc::new(Vectors::join(several)),
+            };
+            DensePart { vectors, ..part }
         });
         // Values of labels, of which the new ones have none yet.
         let by_label = |values: &[f32]| {

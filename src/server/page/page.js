@@ -42,6 +42,7 @@ async function ask(path, options = {}) {
   } catch {
     // Below.
   }
+  if (answer.status === 401) $("token-field").hidden = false;
   if (!answer.ok) throw new Error(body?.error?.message ?? `The server answered with ${answer.status}.`);
   return body;
 }
@@ -247,7 +248,8 @@ async function open() {
   }
   const { settings } = model;
   $("about").textContent = `${settings.counts.documents.toLocaleString("en")} documents, ${model.labels.length} labels`;
-  $("correction").hidden = !model.writable && !model.protected;
+  $("correction").hidden = !model.writable;
+  $("token-field").hidden = !model.writable;
   $("all-labels").replaceChildren(...model.labels.slice(0, 2000).map(({ label }) => make("option", { value: label })));
   labels();
   const tuning = settings.tuning;

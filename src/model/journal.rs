@@ -433,6 +433,7 @@ impl UpdatedModel {
                 end
             }
         };
+        collection.join();
         let path = path.to_owned();
         Ok(Self { path, held, end, identity, collection, failed: false })
     }

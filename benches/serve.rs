@@ -182,6 +182,17 @@ struct Counts {
     failed: AtomicU64,
 }
 
+/// How often the server opened its model again.
+async fn reloads(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let line = answer.lines().find_map(|line| line.strip_prefix("classify_reloads_total "));
+    line.unwrap_or("?").to_owned()
+}
+
 /// What each text gets when nothing else is asked.
 async fn answers_alone(server: &Server, texts: &[String]) -> Vec<String> {
     let mut client = Client::new(&server.1).await;
@@ -285,7 +296,9 @@ async fn main() {
     let took = start.elapsed().as_secs_f64();
     renaming.join().unwrap();
     latencies.sort_unstable();
+    let reloads = reloads(&load.address).await;
     report(&load, &latencies, took, (before, server.usage()));
+    println!("the model was opened again {reloads} times");
 }
 
 fn report(load: &Load, latencies: &[Duration], took: f64, usage: ((u64, f64), (u64, f64))) {

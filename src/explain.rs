@@ -44,6 +44,7 @@ use crate::model::Model;
 use crate::search::{NEVER, Neighbor, SearchError, Stop};
 use crate::vote::{TrainingLabels, VoteWeight, Voters};
 
+pub mod html;
 mod marks;
 
 pub use marks::{Marked, marks};

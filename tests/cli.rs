@@ -275,6 +275,22 @@ fn explains_predictions() {
     assert!(first["text"].as_str().unwrap().contains("derailleur"));
     let all = ok(&["explain", text(&model), TEST, "--neighbors", "1"]).out;
     assert_eq!(all.matches("neighbors (1 of").count(), 83);
+    let page = ok(&["explain", text(&model), TEST, "--to", "html"]).out;
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<section>").count(), 83);
+    let with = ok(&["predict", text(&model), TEST, "--with", "explanation,scores"]).out;
+    let plain = ok(&["predict", text(&model), TEST, "--with", "scores"]).out;
+    let explained = ok(&["explain", text(&model), TEST, "--to", "jsonl"]).out;
+    for ((with, plain), explained) in with.lines().zip(plain.lines()).zip(explained.lines()) {
+        let mut with: serde_json::Value = serde_json::from_str(with).unwrap();
+        let explanation = with.as_object_mut().unwrap().remove("explanation").unwrap();
+        assert_eq!(explanation, serde_json::from_str::<serde_json::Value>(explained).unwrap());
+        assert_eq!(with, serde_json::from_str::<serde_json::Value>(plain).unwrap());
+    }
+    // The documents before a wrong one are answered.
+    let lines = b"{\"text\": \"tighten the cable\"}\n{\"text\": 7}\n";
+    let some = run_with(&["predict", text(&model), "-", "--with", "explanation"], lines);
+    assert_eq!((some.code, some.out.lines().count()), (3, 1));
     let refused = run_with(&["explain", text(&model), "--rule", "pcut"], b"");
     assert_eq!(refused.code, 2, "{}", refused.err);
 }

@@ -4,9 +4,10 @@
 
 use std::fmt::Write as _;
 
+use classify::analyze::AnalyzerSpec;
 use classify::classifier::{Classifier, Reason};
 use classify::corpus::{Content, Corpus, Document, LabelUse, ReadOptions};
-use classify::explain::{Explanation, explain};
+use classify::explain::{Explanation, explain, marks};
 use classify::random::Random;
 use classify::search::Engines;
 use classify::threads::Threads;
@@ -142,5 +143,56 @@ fn neighbors_by_vectors_have_no_terms() {
         assert!(explanation.neighbors.iter().any(|near| !near.by_vector && !near.terms.is_empty()));
         let votes: f64 = explanation.neighbors.iter().map(|near| near.vote).sum();
         assert!((votes - 1.0).abs() < 1e-9);
+    }
+}
+
+/// End to end the pieces are the text, whatever it is, and each marked one is of a shared term.
+#[test]
+fn marks_are_where_the_terms_stand() {
+    let lines = "{\"text\": \"Crude oil, fresh from the wells\", \"label\": \"a\"}
+{\"text\": \"olive oil for cooking\", \"label\": \"b\"}
+{\"text\": \"crude jokes\", \"label\": \"c\"}";
+    for options in [
+        TrainOptions::default(),
+        TrainOptions {
+            analyzer: AnalyzerSpec {
+                stemmer: Some("english".parse().unwrap()),
+                word_ngrams: Some("1-2".parse().unwrap()),
+                ..AnalyzerSpec::default()
+            },
+            ..TrainOptions::default()
+        },
+        TrainOptions {
+            analyzer: AnalyzerSpec {
+                char_ngrams: Some("3-4".parse().unwrap()),
+                word_ngrams: None,
+                ..AnalyzerSpec::default()
+            },
+            ..TrainOptions::default()
+        },
+    ] {
+        let classifier = trained(options, lines);
+        let model = classifier.model();
+        for text in [
+            "Crude oil!",
+            "",
+            "  \u{feff}ÉLÉPHANT\r\n crude\u{301} OIL — oil\u{200d}oil 油油 ",
+            "crude crude oil oil <b>oil</b>",
+        ] {
+            let line = serde_json::json!({ "text": text }).to_string();
+            let document = read(&line).next().unwrap().unwrap();
+            let explanation = &explained(&classifier, std::slice::from_ref(&document))[0];
+            let shared: Vec<_> =
+                explanation.neighbors.iter().flat_map(|near| near.terms.clone()).collect();
+            let pieces = marks(model, text, &shared);
+            assert_eq!(pieces.iter().map(|piece| piece.text).collect::<String>(), text);
+            for piece in pieces.iter().filter(|piece| piece.term.is_some()) {
+                assert!(piece.part.unwrap() > 0.0 && !piece.text.trim().is_empty(), "{piece:?}");
+            }
+            let marked = pieces.iter().filter(|piece| piece.term.is_some()).count();
+            assert!(marked > 0 || shared.is_empty(), "{text}: {pieces:?}");
+            let html = explanation.html(model, ("<id>", text), 5);
+            assert!(!html.contains("<id>") && !html.contains("<b>"), "{html}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use classify::classifier::{Classifier, Searchers};
 use classify::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
 use classify::explain::explain;
+use classify::explain::html::{TAIL, head};
 use classify::printable::printable;
 use classify::threads::Threads;
 
@@ -37,7 +38,7 @@ pub(crate) struct Explain {
     /// The format of the explanations
     #[arg(long, value_enum, default_value_t = Form::Text)]
     to: Form,
-    /// How many neighbors to show as text
+    /// How many neighbors to show as text or HTML
     #[arg(long, value_name = "N", default_value_t = 5)]
     neighbors: usize,
     /// How many terms for and against a label to include as JSON
@@ -59,6 +60,8 @@ enum Form {
     Text,
     /// One JSON object per document (schema classify.explanation/1)
     Jsonl,
+    /// A page with the texts, in which shared terms are marked
+    Html,
 }
 
 impl Explain {
@@ -99,6 +102,18 @@ impl Explain {
                         let json = explanation.json(&model, &document.id, self.terms);
                         writeln!(out, "{json}")
                     }
+                    Form::Html => {
+                        let text = match &document.content {
+                            Content::Text(text) => text.clone(),
+                            Content::Fields(fields) => fields.join("\n"),
+                            Content::Features(_) => String::new(),
+                        };
+                        let head = if is_first { head(&model) } else { String::new() };
+                        is_first = false;
+                        let section =
+                            explanation.html(&model, (&document.id, &text), self.neighbors);
+                        write!(out, "{head}{section}")
+                    }
                     Form::Text => {
                         let text = explanation.text(&model, &document.id, self.neighbors);
                         let gap = if is_first { "" } else { "\n" };
@@ -111,6 +126,10 @@ impl Explain {
                 };
                 written.map_err(|error| out.error(error))?;
             }
+        }
+        if self.to == Form::Html {
+            let head = if is_first { head(&model) } else { String::new() };
+            write!(out, "{head}{TAIL}").map_err(|error| out.error(error))?;
         }
         Ok(out.commit()?)
     }

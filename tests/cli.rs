@@ -1262,3 +1262,98 @@ fn threads_that_cannot_be_started() {
         assert!(matches!(output.status.code(), Some(0 | 5)), "{most}: {output:?}");
     }
 }
+
+#[test]
+fn documents_are_added_removed_and_relabeled() {
+    let (folder, model) = trained(&["--keep-text"]);
+    let path = |name: &str| folder.path().join(name);
+    let added = ok(&["add", text(&model), TEST]);
+    assert!(
+        added.err.contains("331 documents; 83 added, 0 of them in place of others"),
+        "{}",
+        added.err
+    );
+    // Again: they replace themselves.
+    let again = ok(&["add", text(&model), TEST]);
+    assert!(again.err.contains("331 documents; 83 added, 83 of them in place"), "{}", again.err);
+    // The whole is a model of both corpora, but for the weights of its terms; weighed anew it is that model.
+    ok(&["compact", text(&model), "--reweigh"]);
+    let both = path("both.model");
+    ok(&["train", TRAIN, TEST, "--keep-text", "-o", text(&both)]);
+    let answers =
+        |model: &Path| ok(&["predict", text(model), TEST, "--with", "neighbors,scores"]).out;
+    assert_eq!(answers(&model), answers(&both));
+    // Without identifiers they would replace others.
+    let unnamed = path("unnamed.jsonl");
+    std::fs::write(&unnamed, "{\"text\": \"quokka\", \"label\": \"animals\"}\n").unwrap();
+    let refused = run_with(&["add", text(&model), text(&unnamed)], b"");
+    assert!(refused.code == 3 && refused.err.contains("--number-as"), "{}", refused.err);
+    let added = ok(&["add", text(&model), text(&unnamed), "--number-as", "zoo-"]);
+    assert!(added.err.contains("does not know 100 % of their terms"), "{}", added.err);
+    ok(&["relabel", text(&model), "zoo-1", "marsupials", "animals"]);
+    let labels = path("labels.jsonl");
+    std::fs::write(
+        &labels,
+        "{\"id\": \"zoo-1\", \"labels\": []}\n\n{\"id\": \"s001\", \"labels\": [\"x\"]}\n",
+    )
+    .unwrap();
+    let relabeled = ok(&["relabel", text(&model), "--from", text(&labels)]);
+    assert!(relabeled.err.contains("2 got other labels"), "{}", relabeled.err);
+    let info = ok(&["info", text(&model)]).out;
+    assert!(
+        info.contains("332, 1 without a label") && info.contains("3 relabeled since"),
+        "{info}"
+    );
+    let refused = run_with(&["remove", text(&model), "zoo-1", "nobody"], b"");
+    assert!(refused.code == 3 && refused.err.contains("nothing was removed"), "{}", refused.err);
+    let removed = ok(&["remove", text(&model), "zoo-1", "nobody", "zoo-1", "--ignore-missing"]);
+    assert!(removed.err.contains("1 removed; 1 were not there"), "{}", removed.err);
+    let removed = run_with(&["remove", text(&model), "--from", "-"], b"s002\ns003\n");
+    assert!(removed.err.contains("329 documents; 2 removed"), "{}", removed.err);
+    for (wrong, code) in [
+        (&["relabel", text(&model), "nobody", "x"][..], 3),
+        (&["relabel", text(&model), "s004", ""], 3),
+        (&["relabel", text(&model)], 2),
+        (&["remove", text(&model)], 2),
+        (&["add", text(&model)], 2),
+        (&["add", text(&path("none")), TEST], 4),
+    ] {
+        assert_eq!(run_with(wrong, b"").code, code, "{wrong:?}");
+    }
+    // Tuning knows the documents that are there, and the journal goes.
+    assert!(path("sample.model.journal").exists());
+    ok(&["tune", text(&model)]);
+    assert!(!path("sample.model.journal").exists());
+    let info = ok(&["info", text(&model)]).out;
+    assert!(!info.contains("since the model was"), "{info}");
+    let (_folder, plain) = trained(&[]);
+    let refused = run_with(&["compact", text(&plain), "--reweigh"], b"");
+    assert!(refused.code == 2 && refused.err.contains("--keep-text"), "{}", refused.err);
+}
+
+#[test]
+fn clusters() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("clusters.jsonl");
+    let asked = ["cluster", TRAIN, "--k", "8", "-o", text(&out)];
+    let first = ok(&asked);
+    assert_eq!(first.out.lines().count(), 9, "{}", first.out);
+    assert!(first.err.contains("NMI"), "{}", first.err);
+    let lines = std::fs::read_to_string(&out).unwrap();
+    assert_eq!(lines.lines().count(), 248);
+    // On any number of threads the same.
+    ok(&[&asked[..], &["-j", "1"]].concat());
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), lines);
+    assert_ne!(ok(&[&asked[..], &["--seed", "1"]].concat()).out, first.out);
+    let plain = run_with(&["cluster", "-", "--k", "2"], b"the cat sat\nthe dog ran\nthe cat ran\n");
+    assert!(plain.code == 0 && !plain.err.contains("NMI"), "{}", plain.err);
+    for (wrong, code) in [
+        (&["cluster", TRAIN, "--k", "0"][..], 2),
+        (&["cluster", TRAIN, "--k", "2", "--weighting", "nnn"], 2),
+        (&["cluster", "/nonexistent", "--k", "2"], 3),
+    ] {
+        assert_eq!(run_with(wrong, b"").code, code, "{wrong:?}");
+    }
+    let nothing = run_with(&["cluster", "-", "--k", "2"], b"\n...\n");
+    assert_eq!(nothing.code, 3, "{}", nothing.err);
+}

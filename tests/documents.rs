@@ -12,7 +12,7 @@ use classify::corpus::{Content, Corpus, Document, Place, ReadOptions};
 use classify::counts::CorpusStatistics;
 use classify::decide::DecisionOptions;
 use classify::model::{
-    Change, ChangeError, Collection, Model, UpdateError, UpdatedModel, journal_path,
+    Change, ChangeError, Collection, Model, NewDocument, UpdateError, UpdatedModel, journal_path,
 };
 use classify::random::Random;
 use classify::search::{DeviceChoice, Engines};
@@ -314,6 +314,67 @@ fn a_model_without_documents_answers_nothing() {
     assert!(predictions[0].labels.is_empty() && updated.collection().is_empty());
     updated.compact().unwrap();
     assert_eq!(Model::open(&path).unwrap().ids().len(), 0);
+}
+
+/// A journal that an earlier version of the program wrote.
+#[test]
+fn golden_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.model");
+    std::fs::copy("models/golden-v1.model", &path).unwrap();
+    let before = Model::open(&path).unwrap();
+    if std::env::var_os("WRITE_GOLDEN").is_some() {
+        let mut updated = UpdatedModel::open(&path).unwrap();
+        for commit in golden_commits(&before) {
+            updated.commit(commit).unwrap();
+        }
+        std::fs::copy(journal_path(&path), "models/golden-v1.journal").unwrap();
+    }
+    std::fs::copy("models/golden-v1.journal", journal_path(&path)).unwrap();
+    let model = Model::open(&path).unwrap();
+    let updates = model.settings().updates.unwrap();
+    assert_eq!((updates.added, updates.removed, updates.relabeled), (2, 1, 1));
+    assert_eq!(model.ids().len(), before.ids().len() + 1);
+    let row = |id: &str| {
+        let row = model.ids().iter().position(|own| own == id);
+        u32::try_from(row.unwrap()).unwrap()
+    };
+    let labels = |id: &str| -> Vec<&str> {
+        let labels = model.document_labels(row(id)).iter();
+        labels.map(|&label| model.labels().get(label as usize).unwrap()).collect()
+    };
+    assert_eq!((labels("new 1"), labels("new 2")), (vec!["odd"], vec!["cooking", "odd"]));
+    assert!(!model.document_terms(row("new 1")).0.is_empty());
+    // What is written now is what was written then.
+    std::fs::remove_file(journal_path(&path)).unwrap();
+    let mut updated = UpdatedModel::open(&path).unwrap();
+    for commit in golden_commits(&before) {
+        updated.commit(commit).unwrap();
+    }
+    drop(updated);
+    let written = std::fs::read(journal_path(&path)).unwrap();
+    assert_eq!(written, std::fs::read("models/golden-v1.journal").unwrap());
+}
+
+fn golden_commits(model: &Model) -> [Vec<Change>; 3] {
+    let new = |id: &str, labels: &[&str], terms: &[u32]| {
+        Change::Put(Box::new(NewDocument {
+            id: id.to_owned(),
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            weight: 1.5,
+            terms: terms.to_vec(),
+            weights: vec![0.5; terms.len()],
+            vector: None,
+            text: model.keeps_texts().then(|| "text".to_owned()),
+            nearest: None,
+        }))
+    };
+    let id = |row: usize| model.ids().get(row).unwrap().to_owned();
+    [
+        vec![new("new 1", &["odd"], &[0, 3, 20]), new("new 2", &["cooking", "odd"], &[])],
+        vec![Change::Remove { id: id(2) }],
+        vec![Change::Relabel { id: id(0), labels: vec!["odd".to_owned()] }],
+    ]
 }
 
 #[test]

@@ -44,7 +44,9 @@ impl Model {
     pub fn save_to(&self, output: Output) -> Result<(), ModelError> {
         let path = output.path().to_owned();
         // The journal of a model that is replaced goes with it; no one changes its documents meanwhile.
+        let is_file = std::fs::metadata(&path).is_ok_and(|data| data.is_file());
         let held = match JournalLock::new(&path) {
+            _ if !is_file => None,
             Ok(held) => Some(held),
             Err(UpdateError::Model(error)) if error.io_kind().is_some() => None,
             Err(UpdateError::Model(error)) => return Err(error),

@@ -3,8 +3,8 @@
 //!
 //! # The file
 //!
-//! `MODEL.journal` begins with the letters `CLSFJRNL`, its version and the checksum of the settings of the model that it
-//! belongs to (which hold the checksums of all arrays), and a checksum of these. Frames follow: the length of the
+//! `MODEL.journal` begins with the letters `CLSFJRNL`, its version and a checksum of the checksums of all arrays of the model
+//! that it belongs to, and a checksum of these. Frames follow: the length of the
 //! changes, a mark (1: the last frame of a commit), a checksum of the changes and one of these three, and the
 //! changes themselves. All numbers are little-endian; checksums are CRC-32.
 //!
@@ -63,16 +63,19 @@ pub fn journal_path(model: &Path) -> PathBuf {
     name.into()
 }
 
-/// The checksum that says to which model a journal belongs.
+/// The checksum that says to which model a journal belongs: of the checksums in its file, which later versions of this program
+/// read as they are.
 fn identity(model: &Model) -> u32 {
-    let settings = serde_json::to_vec(model.settings());
-    crc32fast::hash(&settings.expect("settings were read from JSON"))
+    let checksums = serde_json::to_vec(&model.settings().checksums);
+    crc32fast::hash(&checksums.expect("names and words"))
 }
 
 impl Model {
     /// A word for the model and the changes of its documents: another one after each change.
     pub fn version(&self) -> String {
-        format!("{:08x}", identity(self))
+        // Settings are read from JSON, or will be written as it.
+        let settings = serde_json::to_vec(self.settings()).unwrap_or_default();
+        format!("{:08x}", crc32fast::hash(&settings))
     }
 }
 
@@ -350,6 +353,10 @@ impl JournalLock {
             let journal = options.open(&self.path)?;
             journal.try_lock().map_err(io::Error::from)?;
             let its = self.model.metadata()?;
+            if its.permissions().readonly() {
+                let _ = std::fs::remove_file(&self.path);
+                return Err(io::Error::new(ErrorKind::PermissionDenied, "the model is read-only"));
+            }
             // Another owner, if this user may.
             let _ = fchown(&journal, Some(its.uid()), Some(its.gid()));
             journal.set_permissions(its.permissions())?;

@@ -332,8 +332,8 @@ fn golden_journal() {
     }
     std::fs::copy("models/golden-v1.journal", journal_path(&path)).unwrap();
     let model = Model::open(&path).unwrap();
-    let updates = model.settings().updates.unwrap();
-    assert_eq!((updates.added, updates.removed, updates.relabeled), (2, 1, 1));
+    let since = model.settings().updates.unwrap();
+    assert_eq!((since.added, since.removed, since.relabeled), (2, 1, 1));
     assert_eq!(model.ids().len(), before.ids().len() + 1);
     let row = |id: &str| {
         let row = model.ids().iter().position(|own| own == id);

@@ -396,7 +396,8 @@ fn text_of(content: &Content) -> String {
     }
 }
 
-type Answer1 = Result<Response, Failure>;
+/// What a handler gives.
+type Outcome = Result<Response, Failure>;
 
 #[utoipa::path(post, path = "/v1/predict", params(Asked), request_body = openapi::DocumentOrDocuments,
     responses((status = 200, description = "The labels of each document", body = openapi::Prediction),
@@ -406,7 +407,7 @@ pub(super) async fn predict(
     shared: From<Shared>,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
-) -> Answer1 {
+) -> Outcome {
     about(shared, asked, request, About::Prediction).await
 }
 
@@ -416,7 +417,7 @@ pub(super) async fn explain(
     shared: From<Shared>,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
-) -> Answer1 {
+) -> Outcome {
     about(shared, asked, request, About::Explanation).await
 }
 
@@ -426,7 +427,7 @@ pub(super) async fn neighbors(
     shared: From<Shared>,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
-) -> Answer1 {
+) -> Outcome {
     about(shared, asked, request, About::Neighbors).await
 }
 
@@ -435,7 +436,7 @@ async fn about(
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
     about: About,
-) -> Answer1 {
+) -> Outcome {
     let Query(asked) = asked
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, "parameter", error.body_text()))?;
     asked.check()?;
@@ -553,7 +554,7 @@ struct Stored<'a> {
 
 #[utoipa::path(get, path = "/v1/documents/{id}", responses((status = 200, description = "A document of the model"),
     (status = 404, description = "No document has the identifier")))]
-pub(super) async fn document(From(shared): From<Shared>, Path(id): Path<String>) -> Answer1 {
+pub(super) async fn document(From(shared): From<Shared>, Path(id): Path<String>) -> Outcome {
     let live = shared.state.live();
     let found = tokio::task::spawn_blocking(move || {
         let model = live.model();
@@ -599,7 +600,7 @@ fn a_page() -> usize {
 pub(super) async fn documents(
     From(shared): From<Shared>,
     listed: Result<Query<Listed>, axum::extract::rejection::QueryRejection>,
-) -> Answer1 {
+) -> Outcome {
     const MOST: usize = 1000;
     const BEGINNING: usize = 1000;
     let Query(Listed { label, start, count }) = listed
@@ -640,7 +641,7 @@ pub(super) async fn documents(
 async fn blocking(
     shared: &Shared,
     change: impl FnOnce(&State) -> Result<Changed, ChangeFailure> + Send + 'static,
-) -> Answer1 {
+) -> Outcome {
     let place = Arc::clone(&shared.writes).try_acquire_owned().map_err(|_| {
         let what = "too many changes wait: try again later";
         Failure::new(StatusCode::TOO_MANY_REQUESTS, "busy", what)
@@ -689,7 +690,7 @@ pub(super) async fn put_document(
     From(shared): From<Shared>,
     Path(id): Path<String>,
     request: Request,
-) -> Answer1 {
+) -> Outcome {
     let (mut documents, is_one) = labeled(&shared, request, IdUse::Numbered).await?;
     let (Some(document), true) = (documents.first_mut(), is_one) else {
         let what = "expected one document; POST /v1/documents takes several";
@@ -701,7 +702,7 @@ pub(super) async fn put_document(
 
 #[utoipa::path(post, path = "/v1/documents", request_body = openapi::LabeledDocuments, security(("token" = [])),
     responses((status = 200, description = "They are in the model, and on disk", body = openapi::Changes)))]
-pub(super) async fn add_documents(From(shared): From<Shared>, request: Request) -> Answer1 {
+pub(super) async fn add_documents(From(shared): From<Shared>, request: Request) -> Outcome {
     let (documents, _) = labeled(&shared, request, IdUse::Required).await?;
     blocking(&shared, move |state| state.add(&documents)).await
 }
@@ -709,7 +710,7 @@ pub(super) async fn add_documents(From(shared): From<Shared>, request: Request) 
 #[utoipa::path(delete, path = "/v1/documents/{id}", security(("token" = [])),
     responses((status = 200, description = "It is not in the model any more", body = openapi::Changes),
     (status = 404, description = "No document has the identifier")))]
-pub(super) async fn remove_document(From(shared): From<Shared>, Path(id): Path<String>) -> Answer1 {
+pub(super) async fn remove_document(From(shared): From<Shared>, Path(id): Path<String>) -> Outcome {
     blocking(&shared, move |state| state.make(vec![Change::Remove { id }])).await
 }
 
@@ -726,7 +727,7 @@ pub(super) async fn relabel_document(
     From(shared): From<Shared>,
     Path(id): Path<String>,
     request: Request,
-) -> Answer1 {
+) -> Outcome {
     let options = &shared.state.options;
     let bytes = body::read(request.into_body(), options.most_bytes, options.deadline).await?;
     let NewLabels { labels } = serde_json::from_slice(&bytes)

@@ -1,16 +1,17 @@
 """Do the figures that a tuned model expects, and its target error, hold on documents never seen?
 
-    cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] [--only NAME,..] CORPORA
+    cargo build --release && python benches/honesty.py [--splits N] [--targets 3,5,10] [--only NAME,..] [--jobs N] CORPORA
 
 For each corpus of corpora/README.md and each split (its training and test files together, 30 % held out by a seed,
 at most 6,000 documents): `evaluate --tune=votes --chi2-power 0.25`, with an abstention target. Printed for each
 corpus: the mean of the expected figure (on left-out training documents) less the test figure, accuracy of one label
 and micro F1 of several; how often the difference is within what both intervals allow; and for each target error how
 often the error of the answered documents exceeds it, with the mean coverage. AUROC: how well right and wrong answers
-are told apart by the confidence and by the score. Needs zstandard.
+are told apart by the confidence and by the score. Needs zstandard, and for Reuters-21578 what benches/linear.py needs.
 """
 
 import argparse
+import concurrent.futures
 import io
 import json
 import pathlib
@@ -50,6 +51,15 @@ def lines_of(path):
     return path.read_text(encoding="utf-8").splitlines()
 
 
+def stories(folder, labels):
+    """The stories of a preset, as JSONL files of both sides."""
+    import linear
+
+    sides = linear.reuters(folder / "reuters21578")
+    sides = linear.one_topic(*sides, labels) if labels else sides
+    return [json.dumps({"text": text, "labels": topics}) for side in sides for text, topics in side]
+
+
 def corpora(folder):
     yield "mr", [folder / "mr" / f"{part}.jsonl.zst" for part in ("train", "test")], []
     yield "sections", [folder / "debian" / f"sections-{part}.jsonl.zst" for part in ("train", "test")], []
@@ -59,6 +69,31 @@ def corpora(folder):
     samples = [folder / "rcv1" / f"rcv1-sample1-{part}.svm" for part in ("train", "test")]
     yield "rcv1-sample", samples, ["--first-column", "0"]
     yield "rcv1-binary", [folder / "rcv1" / f"binary-{part}.svm" for part in ("train", "test")], []
+    for name, labels in (("r8", 8), ("r52", 52), ("modapte90", None)):
+        yield name, lambda labels=labels: stories(folder, labels), []
+
+
+def source(room, seed, files):
+    """The documents that are split by a seed: at most MOST, shuffled; CSV files as they are."""
+    if isinstance(files, list) and files[0].suffix == ".csv":
+        return files
+    lines = files() if callable(files) else [line for file in files for line in lines_of(file)]
+    random.Random(seed).shuffle(lines)
+    suffix = ".svm" if isinstance(files, list) and files[0].suffix == ".svm" else ".jsonl"
+    whole = pathlib.Path(room) / f"all{suffix}"
+    whole.write_text("".join(line.rstrip("\n") + "\n" for line in lines[:MOST]), encoding="utf-8")
+    return [whole]
+
+
+def split(seed, files, flags, targets, threads):
+    """The results of a split: of each target, and without one."""
+    with tempfile.TemporaryDirectory() as room:
+        sources = source(room, seed, files)
+        command = [root / "target/release/classify", "evaluate", "--train", *sources, *flags]
+        command += ["--holdout", "30%", "--seed", seed, "--tune=votes", "--chi2-power", "0.25", "-q", *threads]
+        command = [str(part) for part in command]
+        runs = [figures([*command, "--abstain", f"target-error={target}%"]) for target in targets]
+        return runs, figures(command)
 
 
 def figures(command):
@@ -74,6 +109,7 @@ def main():
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--targets", default="3,5,10")
     parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=1, help="splits at a time, each on one thread if more than one")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     targets = [float(target) for target in options.targets.split(",")]
@@ -85,40 +121,27 @@ def main():
             continue
         differences, within, ranks = [], 0, []
         over = {target: [0, 0, 0.0] for target in targets}
-        for seed in range(options.splits):
-            with tempfile.TemporaryDirectory() as room:
-                suffix = ".jsonl" if files[0].suffix == ".zst" else files[0].suffix
-                whole = pathlib.Path(room) / f"all{suffix}"
-                if suffix == ".csv":
-                    sources = files
-                else:
-                    lines = [line for file in files for line in lines_of(file)]
-                    random.Random(seed).shuffle(lines)
-                    whole.write_text("".join(line.rstrip("\n") + "\n" for line in lines[:MOST]), encoding="utf-8")
-                    sources = [whole]
-                for target in targets:
-                    command = [root / "target/release/classify", "evaluate", "--train", *sources]
-                    command += ["--holdout", "30%", "--seed", seed, "--tune=votes", "--chi2-power", "0.25", "-q"]
-                    command += ["--abstain", f"target-error={target}%", *flags]
-                    result = figures([str(part) for part in command])
-                    answered = result["answered"]
-                    over[target][0] += answered["error"] > target / 100
-                    over[target][1] += 1
-                    over[target][2] += answered["coverage"]
-                command = command[: command.index("--abstain")] + flags
-                result = figures([str(part) for part in command])
-                one = result.get("accuracy") is not None
-                key = "accuracy" if one else "micro_f1"
-                test = result["accuracy"] if one else result["micro"]["f1"]
-                expected = result["tuning"]["figures"][key]
-                differences.append(expected - test)
-                halves = [(b - a) / 2 for a, b in (result["tuning"]["intervals"][key], result["intervals"][key])]
-                within += abs(expected - test) <= (halves[0] ** 2 + halves[1] ** 2) ** 0.5
-                if one:
-                    ranks.append([
-                        auroc([(a[by], a["labels"] == a["predicted"]) for a in result["per_document"] if a.get(by) is not None])
-                        for by in ("confidence", "score")
-                    ])
+        threads = ["-j", "1"] if options.jobs > 1 else []
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            one_split = lambda seed: split(seed, files, flags, targets, threads)
+            results = list(pool.map(one_split, range(options.splits)))
+        for runs, result in results:
+            for target, run in zip(targets, runs):
+                over[target][0] += run["answered"]["error"] > target / 100
+                over[target][1] += 1
+                over[target][2] += run["answered"]["coverage"]
+            one = result.get("accuracy") is not None
+            key = "accuracy" if one else "micro_f1"
+            test = result["accuracy"] if one else result["micro"]["f1"]
+            expected = result["tuning"]["figures"][key]
+            differences.append(expected - test)
+            halves = [(b - a) / 2 for a, b in (result["tuning"]["intervals"][key], result["intervals"][key])]
+            within += abs(expected - test) <= (halves[0] ** 2 + halves[1] ** 2) ** 0.5
+            if one:
+                ranks.append([
+                    auroc([(a[by], a["labels"] == a["predicted"]) for a in result["per_document"] if a.get(by) is not None])
+                    for by in ("confidence", "score")
+                ])
         mean = sum(differences) / len(differences)
         rank = "".join(f" {sum(r[at] for r in ranks) / len(ranks):12.4f}" for at in (0, 1)) if ranks else " " * 26
         tail = "".join(f"   {o:4} of {n:3} {c / n:9.3f}" for o, n, c in over.values())

@@ -1,6 +1,6 @@
 """Does the order of the training documents mislead `--tune`? Test accuracy as given, shuffled, and sorted by label.
 
-    cargo build --release && python benches/order.py [--only NAME,..] CORPORA
+    cargo build --release && python benches/order.py [--only NAME,..] [--jobs N] CORPORA
 
 CORPORA is the folder of corpora/README.md. Needs what benches/linear.py needs. Each corpus of one label is tuned in the
 order given, shuffled (by a seed), and sorted by label (documents of one label as given). The test documents are the same. The last
@@ -9,6 +9,7 @@ column is the largest difference between two orders in standard errors, by the d
 """
 
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import random
@@ -34,13 +35,14 @@ def written(path, documents):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="mr,banking77,r8,r52,sections,rcv1-binary")
+    parser.add_argument("--jobs", type=int, default=1, help="orders at a time, each on one thread if more than one")
     parser.add_argument("corpora", type=pathlib.Path)
     options = parser.parse_args()
     print(f"{'corpus':12} {'given':>8} {'shuffled':>9} {'sorted':>8} {'largest difference':>19}", flush=True)
     for name, get, arguments in linear.corpora(options.corpora):
         if name not in options.only.split(","):
             continue
-        right = []
+        runs = []
         with tempfile.TemporaryDirectory() as folder:
             room = pathlib.Path(folder)
             if name == "rcv1-binary":
@@ -56,12 +58,16 @@ def main():
                     random.Random(0).shuffle(mine)
                 elif order == "sorted":
                     mine.sort(key=label)
+                place = room / order
+                place.mkdir()
                 if name == "rcv1-binary":
-                    train, test = room / "train.svm", arguments[3]
+                    train, test = place / "train.svm", arguments[3]
                     train.write_text("".join(mine))
                 else:
-                    train = written(room / "train.jsonl", mine)
-                right.append(answers(room, train, test, []))
+                    train = written(place / "train.jsonl", mine)
+                runs.append((place, train, test, ["-j", "1"] if options.jobs > 1 else []))
+            with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+                right = list(pool.map(lambda run: answers(*run), runs))
         worst = 0.0
         for a in right:
             for b in right:

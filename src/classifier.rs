@@ -38,11 +38,13 @@ pub fn train(
     Ok(Model::of_counts(counts, settings, threads))
 }
 
-/// The same with the selection of terms that the settings name, and the texts kept.
+/// The same with the selection of terms that the settings name, the learned factors of a model's terms, and the
+/// texts kept.
 pub(crate) fn train_counts(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
     settings: TrainSettings,
     limits: TermLimits,
+    factors_of: &Model,
     threads: &Threads,
 ) -> Result<Model, CorpusError> {
     let input = Input::new(&settings.input, &settings.fields);
@@ -50,7 +52,8 @@ pub(crate) fn train_counts(
     if let Some(selection) = settings.selection {
         counts = counts.select(selection, threads);
     }
-    Ok(Model::of_counts(counts, settings, threads))
+    let factors = factors_of.term_factors_of(&counts.vocabulary);
+    Ok(Model::with_term_factors(counts, settings, factors, threads))
 }
 
 impl Input {

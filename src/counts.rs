@@ -486,15 +486,23 @@ impl Counts {
     }
 
     /// The counts as rows, with each field's counts times its boost; only of the terms in `kept`,
-    /// if given.
-    pub(crate) fn rows(&self, boosts: &[f32], kept: Option<&[bool]>) -> RawRows {
+    /// if given, and then only of the documents in `only`, if given; the other rows are empty.
+    pub(crate) fn rows(
+        &self,
+        boosts: &[f32],
+        kept: Option<&[bool]>,
+        only: Option<&[u32]>,
+    ) -> RawRows {
         let Some(kept) = kept else {
             let data = (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect();
             return RawRows { indptr: self.indptr.clone(), indices: self.terms.clone(), data };
         };
         let mut rows = RawRows { indptr: vec![0], indices: Vec::new(), data: Vec::new() };
-        for bounds in self.indptr.windows(2) {
-            for at in range(bounds[0], bounds[1]) {
+        let mut is_in = vec![only.is_none(); self.documents()];
+        only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);
+        for (bounds, is_in) in self.indptr.windows(2).zip(is_in) {
+            let entries = if is_in { range(bounds[0], bounds[1]) } else { 0..0 };
+            for at in entries {
                 if kept[self.terms[at] as usize] {
                     rows.indices.push(self.terms[at]);
                     rows.data.push(self.boosted(boosts, at));

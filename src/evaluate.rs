@@ -189,6 +189,8 @@ pub struct Evaluation {
     pub samples: Prf,
     /// Of the ranking.
     pub precision_at: PrecisionAt,
+    /// The share of documents with a right label among the three best.
+    pub top_3_accuracy: f64,
     /// Every label of the training or test corpus, by name.
     pub per_label: Vec<LabelResult>,
     /// Single-label only: how often each label was predicted for documents of each label.
@@ -296,6 +298,7 @@ pub struct Evaluator {
     differences: u64,
     samples: Prf,
     precision_at: PrecisionAt,
+    in_top_3: u64,
     model: Arc<Model>,
     outcomes: Outcomes,
     confidences: Confidences,
@@ -336,6 +339,7 @@ impl Evaluator {
             differences: 0,
             samples: Prf::default(),
             precision_at: PrecisionAt::default(),
+            in_top_3: 0,
             model,
             outcomes: Outcomes::default(),
             per_document: None,
@@ -384,6 +388,8 @@ impl Evaluator {
             let first = prediction.scores.iter().take(n);
             *sum += first.filter(|score| expected.contains(score.label)).count() as f64 / n as f64;
         }
+        let mut top_3 = prediction.scores.iter().take(3);
+        self.in_top_3 += u64::from(top_3.any(|score| expected.contains(score.label)));
         for label in predicted.iter() {
             let tally = &mut self.tallies[label as usize];
             if expected.contains(label) { tally.tp += 1 } else { tally.fp += 1 }
@@ -552,6 +558,7 @@ impl Evaluator {
                 three: mean(self.precision_at.three),
                 five: mean(self.precision_at.five),
             },
+            top_3_accuracy: mean(self.in_top_3 as f64),
             labels: summary.labels,
             levels: summary.levels,
             per_label: summary.per_label,

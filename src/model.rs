@@ -44,7 +44,9 @@ use joined::Joined;
 pub use journal::{JournalLock, UpdateError, UpdatedModel, journal_path};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
+/// The version of models whose documents changed.
+const UPDATED: u32 = 6;
 /// The version of models that are parts of a whole.
 const PART: u32 = 5;
 /// The version of models that are tuned.
@@ -254,7 +256,10 @@ pub struct Model {
 #[derive(Debug)]
 pub(crate) struct Arrays {
     pub(crate) vocabulary: Arc<Vocabulary>,
+    /// The weight of each term besides its count, its learned factor included.
     pub(crate) idf: Array<f64>,
+    /// The learned factor of each term, if weights of terms were learned.
+    pub(crate) term_factors: Option<Array<f32>>,
     pub(crate) rows: Joined<Csr>,
     pub(crate) label_names: Strings,
     pub(crate) label_indptr: Array<u64>,
@@ -275,10 +280,23 @@ impl Model {
     ///
     /// # Panics
     /// Never: counts are valid by construction.
-    pub fn of_counts(mut counts: Counts, settings: TrainSettings, threads: &Threads) -> Self {
+    pub fn of_counts(counts: Counts, settings: TrainSettings, threads: &Threads) -> Self {
+        Self::with_term_factors(counts, settings, None, threads)
+    }
+
+    /// The same with learned factors of the weights of terms.
+    pub(crate) fn with_term_factors(
+        mut counts: Counts,
+        settings: TrainSettings,
+        term_factors: Option<Vec<f32>>,
+        threads: &Threads,
+    ) -> Self {
         let documents = counts.documents();
         let weighting = settings.weighting;
-        let idf = counts.all_term_weights(weighting, threads);
+        let mut idf = counts.all_term_weights(weighting, threads);
+        for (idf, &factor) in idf.iter_mut().zip(term_factors.iter().flatten()) {
+            *idf *= f64::from(factor);
+        }
         let mut rows = counts.take_rows(&settings.fields.boosts());
         let whole = counts.whole;
         let mean_length = whole.map_or_else(|| rows.mean_length(), |whole| whole.mean_length);
@@ -295,6 +313,7 @@ impl Model {
             rows: Joined::one(csr(columns, indptr, terms, data).expect("rows in column order")),
             vocabulary: Arc::new(counts.vocabulary),
             idf: idf.into(),
+            term_factors: term_factors.map(Into::into),
             label_names: counts.label_names.iter().collect(),
             label_indptr: counts.label_indptr.into(),
             label_indices: counts.label_indices.into(),
@@ -325,7 +344,14 @@ impl Model {
                 input: settings.input,
                 fields: settings.fields,
                 weighting,
-                formula: weighting.formula(),
+                formula: if arrays.term_factors.is_some() {
+                    format!(
+                        "{}; before the norm times the learned factor of the term",
+                        weighting.formula()
+                    )
+                } else {
+                    weighting.formula()
+                },
                 k: settings.k,
                 vote: settings.vote,
                 decision: settings.decision,
@@ -427,6 +453,19 @@ impl Model {
     /// What votes are worth, if that was learned.
     pub fn learned_votes(&self) -> Option<&LearnedVotes> {
         self.arrays.learned_votes.as_ref()
+    }
+
+    /// The learned factors of a vocabulary's terms; 1 for a term that is new.
+    pub(crate) fn term_factors_of(&self, vocabulary: &Vocabulary) -> Option<Vec<f32>> {
+        let factors = self.arrays.term_factors.as_ref()?;
+        let factor = |term: &str| self.vocabulary().id(term).map_or(1.0, |id| factors[id as usize]);
+        let terms = (0u32..).take(vocabulary.len());
+        Some(terms.map(|id| vocabulary.term(id).map_or(1.0, factor)).collect())
+    }
+
+    /// Whether the weights of terms have learned factors.
+    pub fn learned_terms(&self) -> bool {
+        self.arrays.term_factors.is_some()
     }
 
     /// Adds, or takes away, what foreign documents are refused by.

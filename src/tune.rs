@@ -23,6 +23,7 @@ mod features;
 mod folds;
 mod foreign;
 mod held_out;
+mod learned_terms;
 mod neighbors;
 mod report;
 mod grid_search;
@@ -30,10 +31,11 @@ mod thresholds;
 
 pub use counted::{Counted, Features, LeaveOutSearch, Weighted};
 pub use features::{FeatureError, Free, Recount, Step, TrialSetup, Trials, tune_features};
-pub use folds::folds;
+pub use folds::{drawn, folds, hashes};
 pub use foreign::{Foreign, WithoutLabels, foreign_limit};
 pub use grid_search::VoteLearning;
 pub use held_out::{HeldOut, HeldOutDocument, learn_votes, learned_votes};
+pub(crate) use learned_terms::learned_terms;
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, reach, window};
 pub use report::{TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, thresholds};
@@ -53,6 +55,12 @@ pub enum Objective {
     Accuracy,
     /// The mean of micro and macro F1.
     MicroMacro,
+    /// Precision at 5: the mean share of right labels among the five best.
+    #[serde(rename = "p@5")]
+    PrecisionAt5,
+    /// Top-3 accuracy: the share of documents with a right label among the three best.
+    #[serde(rename = "top-3-accuracy")]
+    Top3Accuracy,
 }
 
 impl Objective {
@@ -63,6 +71,30 @@ impl Objective {
             Self::MacroF1 => figures.macro_f1,
             Self::Accuracy => figures.accuracy,
             Self::MicroMacro => f64::midpoint(figures.micro_f1, figures.macro_f1),
+            Self::PrecisionAt5 | Self::Top3Accuracy => figures.by_ranks.unwrap_or(0.0),
+        }
+    }
+
+    /// What to maximize among decisions on the same ranking of labels: micro F1 if the objective does not
+    /// depend on decisions.
+    pub(crate) fn of_decision(self, figures: Figures) -> f64 {
+        if self.best_labels().is_some() { figures.micro_f1 } else { self.of(figures) }
+    }
+
+    /// The number of best labels that the objective looks at, if it depends on these alone.
+    pub(crate) fn best_labels(self) -> Option<usize> {
+        match self {
+            Self::PrecisionAt5 => Some(5),
+            Self::Top3Accuracy => Some(3),
+            Self::MicroF1 | Self::MacroF1 | Self::Accuracy | Self::MicroMacro => None,
+        }
+    }
+
+    /// The objective for a document with so many right labels among the best, if it depends on these alone.
+    fn of_ranking(self, right: usize) -> f64 {
+        match self {
+            Self::PrecisionAt5 => right as f64 / 5.0,
+            _ => f64::from(u8::from(right > 0)),
         }
     }
 
@@ -73,6 +105,8 @@ impl Objective {
             Self::MacroF1 => "macro-f1",
             Self::Accuracy => "accuracy",
             Self::MicroMacro => "micro+macro",
+            Self::PrecisionAt5 => "p@5",
+            Self::Top3Accuracy => "top-3-accuracy",
         }
     }
 }
@@ -86,6 +120,9 @@ pub struct Figures {
     pub macro_f1: f64,
     /// The share of documents with exactly the right labels.
     pub accuracy: f64,
+    /// Precision at 5 or top-3 accuracy, if one of them is the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_ranks: Option<f64>,
 }
 
 /// A decision, without the thresholds that it learns.
@@ -358,8 +395,9 @@ impl<'a> Revoting<'a> {
     fn of_vote(&self, weight: VoteWeight, ks: &[usize], rules: Rules) -> Vec<Trial> {
         let mut trials = Vec::new();
         let mut workspace = grid_search::Workspace::new(&self.grid_search);
-        let objective = |figures: Figures| self.grid.objective.of(figures);
+        let objective = |figures: Figures| self.grid.objective.of_decision(figures);
         self.grid_search.run(weight, ks, |k, scores| {
+            let first = trials.len();
             let mut push = |compensation, decision, figures| {
                 let vote = Vote { compensation, ..weight.into() };
                 trials.push(Trial { k, vote, decision, figures });
@@ -372,6 +410,12 @@ impl<'a> Revoting<'a> {
                     push(compensation, Candidate::Single, figures);
                 };
                 self.grid_search.single(scores, &self.compensations, found);
+            }
+            if self.grid.objective.best_labels().is_some() {
+                for trial in &mut trials[first..] {
+                    trial.figures.by_ranks =
+                        self.grid_search.ranked_value(self.grid.objective, trial.vote, scores);
+                }
             }
         });
         trials
@@ -398,7 +442,10 @@ impl<'a> Revoting<'a> {
 
     /// The best trial; ties go to the smaller k, then to the first.
     fn best(&self, trials: &[Trial]) -> Trial {
-        let objective = |trial: &Trial| self.grid.objective.of(trial.figures);
+        let objective = |trial: &Trial| {
+            let objective = self.grid.objective;
+            (objective.of(trial.figures), objective.of_decision(trial.figures))
+        };
         let better = |best: Trial, next: &Trial| {
             let (old, new) = (objective(&best), objective(next));
             if new > old || (new >= old && next.k < best.k) { *next } else { best }

@@ -249,7 +249,13 @@ fn train_evaluate_predict_info() {
     assert_eq!(predicted.out.lines().count(), 83);
     assert!(predicted.out.starts_with("{\"id\":\"t001\",\"labels\":["));
     let info = ok(&["info", text(&model)]);
-    for words in ["ltc", "ln(N / df)^p", "248", "k = 30", "at least 0.4 of the vote"] {
+    for words in ["ltc", "ln(N / df)^p", "248", "leave-one-out on 248 documents"] {
+        assert!(info.out.contains(words), "{words}: {}", info.out);
+    }
+    let fixed = folder.path().join("fixed.model");
+    ok(&["train", TRAIN, "--no-tune", "-o", text(&fixed)]);
+    let info = ok(&["info", text(&fixed)]);
+    for words in ["k = 30, vote similarity\n", "labels with at least 0.4 of the vote"] {
         assert!(info.out.contains(words), "{words}: {}", info.out);
     }
     let json: serde_json::Value =
@@ -692,6 +698,19 @@ fn tuning() {
     let refused = run(&["tune", text(&one)]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.contains("classify train --tune=votes"), "{}", refused.err);
+    // Queries are made of the texts that the model keeps: the figures are those of training.
+    ok(&["train", TRAIN, "-o", text(&one), "--weighting", "bm25", "--keep-text"]);
+    ok(&["tune", text(&one), "--tune-table", text(&two)]);
+    let table = || {
+        let json = std::fs::read_to_string(&two).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        json["figures"]["micro_f1"].as_f64().unwrap()
+    };
+    let retuned = table();
+    let flags = ["--weighting", "bm25", "--tune=votes", "--tune-table", text(&two)];
+    ok(&[&["train", TRAIN, "-o", text(&one)], &flags[..]].concat());
+    // Trained with it, documents do not know the words that they alone have.
+    assert!((retuned - table()).abs() < 0.03, "{retuned} and {}", table());
 }
 
 #[test]
@@ -1265,7 +1284,7 @@ fn threads_that_cannot_be_started() {
 
 #[test]
 fn documents_are_added_removed_and_relabeled() {
-    let (folder, model) = trained(&["--keep-text"]);
+    let (folder, model) = trained(&["--keep-text", "--no-tune"]);
     let path = |name: &str| folder.path().join(name);
     let added = ok(&["add", text(&model), TEST]);
     assert!(
@@ -1279,7 +1298,7 @@ fn documents_are_added_removed_and_relabeled() {
     // The whole is a model of both corpora, but for the weights of its terms; weighed anew it is that model.
     ok(&["compact", text(&model), "--reweigh"]);
     let both = path("both.model");
-    ok(&["train", TRAIN, TEST, "--keep-text", "-o", text(&both)]);
+    ok(&["train", TRAIN, TEST, "--keep-text", "--no-tune", "-o", text(&both)]);
     let answers =
         |model: &Path| ok(&["predict", text(model), TEST, "--with", "neighbors,scores"]).out;
     assert_eq!(answers(&model), answers(&both));

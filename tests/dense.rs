@@ -238,10 +238,10 @@ fn terms_and_vectors_together() {
     let room = Room::empty();
     for features in ["lsa:8", "tfidf+lsa:8"] {
         room.ok(&format!(
-            "classify train $SAMPLE/train.jsonl --features {features} -q -o '{features}'"
+            "classify train $SAMPLE/train.jsonl --no-tune --features {features} -q -o '{features}'"
         ));
     }
-    room.ok("classify train $SAMPLE/train.jsonl -q -o tfidf");
+    room.ok("classify train $SAMPLE/train.jsonl --no-tune -q -o tfidf");
     let predict = |model: &str, more: &str| {
         room.ok(&format!("classify predict '{model}' $SAMPLE/test.jsonl -q --with scores {more}"))
     };
@@ -303,7 +303,7 @@ fn terms_and_vectors_together() {
     room.ok("classify tune t -q --dense-share 0.3 -o fixed");
     assert_eq!(share("fixed").to_bits(), 0.3f64.to_bits());
     // The same bytes with any number of threads.
-    room.ok("classify train $SAMPLE/train.jsonl --features tfidf+lsa:8 -q -j 1 -o one");
+    room.ok("classify train $SAMPLE/train.jsonl --features tfidf+lsa:8 --no-tune -q -j 1 -o one");
     assert!(fs::read(room.at("one")).unwrap() == fs::read(room.at("tfidf+lsa:8")).unwrap());
     room.ok("classify vectorize t $SAMPLE/test.jsonl -q -o te.vectors");
     assert!(predict("t", "") == room.ok("classify predict t te.vectors -q --with scores"));

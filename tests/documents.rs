@@ -115,8 +115,9 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
     let documents = read(SAMPLE);
     let queries = &read(TEST)[..40];
     for options in [
-        TrainOptions::default(),
+        TrainOptions { tuning: None, ..TrainOptions::default() },
         TrainOptions {
+            tuning: None,
             weighting: "kkn.nnn".parse().unwrap(),
             k: NonZeroUsize::new(5),
             vote: Some("similarity/size^0.5".parse().unwrap()),

@@ -344,7 +344,7 @@ fn curves_of_k() {
         });
         html(&result).unwrap().matches("<svg").count()
     };
-    let figures = Figures { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5 };
+    let figures = Figures { micro_f1: 0.5, macro_f1: 0.5, accuracy: 0.5, by_ranks: None };
     assert_eq!(charts(&[(3, figures)]), 5);
     assert_eq!(charts(&[(3, figures), (4, figures)]), 6);
 }

@@ -323,7 +323,7 @@ fn explanations_are_those_of_explain() {
 
 #[test]
 fn documents_come_and_go() {
-    let server = Server::start(&["--keep-text"], &["--token-file", "token"]);
+    let server = Server::start(&["--keep-text", "--no-tune"], &["--token-file", "token"]);
     let before = server.post("/v1/predict", &json!({ "text": "guitar zebra" }));
     let odd = json!({ "text": "guitar zebra", "labels": ["odd"] });
     let added = server.write("PUT", "/v1/documents/a%2Fb%20%C3%A9", &odd);

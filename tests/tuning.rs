@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 
 use classify::corpus::{Content, Document, Place};
 use classify::counts::{Counts, Fields, Input, TermLimits};
-use classify::decide::{Decision, ThresholdRule, decide, decide_batch};
+use classify::decide::{Decision, DecisionOptions, ThresholdRule, decide, decide_batch};
 use classify::matrix::CsrBuilder;
 use classify::model::InputSpec;
 use classify::random::Random;
 use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
 use classify::tfidf::Weighting;
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer, TuneOptions};
+use classify::trainer::{
+    NearDuplicateLimit, TrainOptions, Trained, Trainer, TuneOptions, TuneScope,
+};
 use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, HeldOut, LabelScores, LeaveOneOut, NearDuplicates,
     Objective, Step, Trial, VoteLearning, Weighted, abstention, calibrate, learn_votes,
@@ -101,6 +103,7 @@ fn figures(due: &[Vec<u32>], given: &[Vec<u32>], labels: usize) -> Figures {
         micro_f1: 2.0 * sums.0 / (2.0 * sums.0 + sums.1),
         macro_f1: macro_sum / labels as f64,
         accuracy: exact.count() as f64 / due.len() as f64,
+        by_ranks: None,
     }
 }
 
@@ -126,9 +129,14 @@ fn left_out_for_real(several: bool) {
         .leave_one_out(&rows, k_max, Exclusion::default(), &Engines::cpu(&threads), &|_| ())
         .unwrap();
     let mut tried = 0;
-    for objective in
-        [Objective::MicroF1, Objective::MacroF1, Objective::Accuracy, Objective::MicroMacro]
-    {
+    for objective in [
+        Objective::MicroF1,
+        Objective::MacroF1,
+        Objective::Accuracy,
+        Objective::MicroMacro,
+        Objective::PrecisionAt5,
+        Objective::Top3Accuracy,
+    ] {
         let grid = Grid { ks: vec![1, 2, 7, 40], ..Grid::full(k_max, several, objective) };
         let tuned = revote(&found, among, &grid, &threads);
         let value = |trial: &Trial| objective.of(trial.figures);
@@ -140,7 +148,27 @@ fn left_out_for_real(several: bool) {
         let due: Vec<Vec<u32>> = rows.iter().map(|&row| among.labels(row).to_vec()).collect();
         let real = figures(&due, &given, sizes.len());
         assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
-        assert_eq!(held_out.decision(), (tuned.decision, tuned.best.figures));
+        let (decision, figures) = held_out.decision();
+        let by_ranks = held_out.by_ranks(objective);
+        assert_eq!(
+            (decision, Figures { by_ranks, ..figures }),
+            (tuned.decision, tuned.best.figures)
+        );
+        let best = |index: usize, count: usize| {
+            let (row, voters) = found.get(index);
+            let scores = vote(voters.first(tuned.best.k), tuned.best.vote, &among);
+            let first = scores.into_iter().take(count);
+            first.filter(|score| among.labels(row).contains(&score.label)).count()
+        };
+        let mean =
+            |of: &dyn Fn(usize) -> f64| (0..found.len()).map(of).sum::<f64>() / found.len() as f64;
+        let expected = match objective {
+            Objective::PrecisionAt5 => Some(mean(&|index| best(index, 5) as f64 / 5.0)),
+            Objective::Top3Accuracy => Some(mean(&|index| best(index, 3).min(1) as f64)),
+            _ => None,
+        };
+        assert_eq!(by_ranks.is_some(), expected.is_some());
+        assert!((by_ranks.unwrap_or(0.0) - expected.unwrap_or(0.0)).abs() < 1e-12, "{objective:?}");
         tried += tuned.trials.len();
     }
     assert!(tried > 4 * 4 * 12);
@@ -231,7 +259,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
     let rows: Vec<u32> = (0u32..).take(documents.len()).collect();
     let engine = Exhaustive::new(Arc::clone(weighted.documents()), threads.clone()).unwrap();
     let queries = weighted.queries().view();
-    let near = NearDuplicates::search(&engine, queries, 0.5).unwrap();
+    let near = NearDuplicates::search(&engine, queries, &rows, 0.5).unwrap();
     assert!(near.documents() > 20);
     let groups: Vec<u32> = rows.iter().map(|row| row / 3).collect();
     let k = NonZeroUsize::new(12).unwrap();
@@ -241,6 +269,7 @@ fn near_duplicates_and_groups_are_no_neighbors() {
         window: 5,
         in_time_order: true,
         only: None,
+        hashes: &[],
     };
     let found = LeaveOneOut::search(&engine, queries, &rows, k, exclusion, &|_| ()).unwrap();
     let everything = NonZeroUsize::new(documents.len()).unwrap();
@@ -281,7 +310,7 @@ fn windows_where_order_is_time() {
         let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
         let rows = weighted.documents();
         let engine = Exhaustive::new(Arc::clone(rows), threads.clone()).unwrap();
-        let nearest = nearest(&engine, &**rows, Exclusion::default()).unwrap();
+        let nearest = nearest(&engine, &**rows, Exclusion::default(), 4_000).unwrap();
         window(&among, &nearest)
     };
     // Events of 20 documents one after the other; labels in turn.
@@ -509,6 +538,73 @@ fn features_by_halves() {
     assert_eq!(tuned(3).features, report.features);
 }
 
+/// The same documents in another order: the same documents are left out, in the same folds, so the same features
+/// are chosen. Only neighbors of equal similarity come in another order.
+#[test]
+fn the_order_of_documents_does_not_matter() {
+    let mut documents = corpus(1_500, false);
+    let tuned = |documents: &[Document], tuning: TuneOptions| {
+        let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&Threads::available().unwrap()));
+        let mut documents = documents.iter().cloned().map(Ok);
+        trainer.train(&mut documents, "documents", &|_| ()).unwrap()
+    };
+    let all = TuneOptions { sample: 600, ..TuneOptions::default() };
+    let quick = TuneOptions { sample: 300, ..TuneOptions::quick() };
+    let before = [all, quick].map(|tuning| tuned(&documents, tuning));
+    documents.sort_by(|a, b| a.labels.cmp(&b.labels).then(b.id.cmp(&a.id)));
+    let after = [all, quick].map(|tuning| tuned(&documents, tuning));
+    for (before, after) in before.iter().zip(&after) {
+        let (a, b) = (before.model.settings(), after.model.settings());
+        assert_eq!((a.weighting, a.selection, &a.input), (b.weighting, b.selection, &b.input));
+        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().figures.accuracy;
+        let more = (accuracy(before) - accuracy(after)).abs();
+        assert!(more < 0.02, "{} and {}", accuracy(before), accuracy(after));
+    }
+    let steps = |trained: &Trained| {
+        let steps = &trained.tuning.as_ref().unwrap().features;
+        steps.iter().map(|step| step.documents).collect::<Vec<_>>()
+    };
+    assert_eq!(steps(&before[0])[0], 600);
+    assert_eq!(before[1].tuning.as_ref().unwrap().documents, 300);
+}
+
+/// By default k and vote are chosen by leaving out some documents, unless flags set them or there are few.
+#[test]
+fn quick_choices() {
+    let threads = Threads::available().unwrap();
+    let trained = |documents: &[Document], options: TrainOptions| {
+        let mut documents = documents.iter().cloned().map(Ok);
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        trainer.train(&mut documents, "documents", &|_| ()).unwrap()
+    };
+    // Pairs of documents of a topic, of 300 topics: 30 neighbors know nothing.
+    let mut random = Random::new(8);
+    let pairs: Vec<Document> = (0..600)
+        .map(|number| {
+            let topic = number / 2;
+            let words = (0..6)
+                .map(|_| format!("topic{topic}word{} common{} ", random.below(3), random.below(9)));
+            document(number, Content::Text(words.collect()), vec![format!("label{topic}")])
+        })
+        .collect();
+    let quick = TuneOptions { near_duplicates: NearDuplicateLimit::Off, ..TuneOptions::quick() };
+    let chosen = trained(&pairs, TrainOptions { tuning: Some(quick), ..TrainOptions::default() });
+    let report = chosen.tuning.unwrap();
+    assert!(report.figures.accuracy > 0.9 && report.scope == TuneScope::Quick, "{report:?}");
+    assert!(report.text(3).contains("chosen by leaving out 600 documents"));
+    let fixed = |options: TrainOptions| trained(&pairs, options).tuning.is_none();
+    let (k, vote) = (NonZeroUsize::new(3), Some(VoteWeight::Uniform.into()));
+    assert!(fixed(TrainOptions { tuning: None, ..TrainOptions::default() }));
+    assert!(fixed(TrainOptions { k, vote, ..TrainOptions::default() }));
+    let threshold = DecisionOptions { threshold: Some(0.2), ..DecisionOptions::default() };
+    assert!(fixed(TrainOptions { decision: threshold, ..TrainOptions::default() }));
+    let half = trained(&pairs, TrainOptions { k, ..TrainOptions::default() });
+    assert_eq!(half.model.settings().k.get(), 3);
+    assert!(half.tuning.is_some());
+    assert!(trained(&pairs[..99], TrainOptions::default()).tuning.is_none());
+}
+
 /// Trials that run beside each other give the steps of one thread.
 #[test]
 fn trials_beside_each_other() {
@@ -591,7 +687,7 @@ fn terms_do_not_know_the_labels_that_they_are_judged_by() {
         .collect();
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let weighting = "ltc".parse::<Weighting>().unwrap().with_chi2_power(0.5).unwrap();
-    let tuning = TuneOptions { features: false, ..TuneOptions::default() };
+    let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
     let options = TrainOptions { weighting, tuning: Some(tuning), ..TrainOptions::default() };
     let trainer = Trainer::new(options, Engines::cpu(&threads));
     let mut documents = documents.into_iter().map(Ok);

@@ -54,13 +54,14 @@ class KNNTextClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     n_neighbors : int, default=None
-        The number of neighbors that vote. None: 30, or chosen by `tune`.
+        The number of neighbors that vote. None: chosen by `tune`, otherwise 30.
     weights : str, default=None
         How votes are weighted: ``'similarity'``, ``'similarity^P'``, ``'uniform'``, ``'rank'``, ``'exp:BETA'``, each optionally with
-        ``'/size^G'``; with `tune` also ``'learned'``. None: ``'similarity'``, or chosen by `tune`.
-    tune : bool or {'all', 'votes'}, default=False
-        Choose what is not given by leave-one-out on the training documents: stems, n-grams, weighting, k, votes and thresholds
-        (True, ``'all'``), or only k, votes and thresholds (``'votes'``). Probabilities are then calibrated.
+        ``'/size^G'``; with `tune` also ``'learned'``. None: chosen by `tune`, otherwise ``'similarity'``.
+    tune : {'quick', 'votes', 'all'} or bool, default='quick'
+        Choose what is not given by leave-one-out on the training documents: k, vote and one threshold out of a few, on 2,000 of at
+        least 100 documents (``'quick'``); k, votes and thresholds (``'votes'``); or stems, n-grams and weighting too (``'all'``, True).
+        False: nothing. Probabilities are then calibrated.
     features : str, default=None
         What documents are compared by: ``'tfidf'`` (the default; values of a sparse matrix are weights), ``'counts'`` (they are
         counts to be weighted), ``'lsa:N'`` (N dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared as
@@ -133,7 +134,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         n_neighbors: int | None = None,
         *,
         weights: str | None = None,
-        tune: bool | str = False,
+        tune: bool | str = "quick",
         features: str | None = None,
         metric: str = "cosine",
         weighting: str | None = None,

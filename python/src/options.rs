@@ -13,6 +13,7 @@ use classify::model::FeatureSpec;
 use classify::tfidf::Weighting;
 use classify::trainer::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
+    TuneScope,
 };
 use classify::tune::Objective;
 use pyo3::exceptions::PyValueError;
@@ -221,24 +222,32 @@ impl<'py> Parameters<'_, 'py> {
     }
 
     fn tuning(&self) -> PyResult<Option<TuneOptions>> {
-        let all = match self.given("tune")? {
-            None => return Ok(None),
+        let scope = match self.given("tune")? {
+            None => TuneScope::Quick,
             Some(value) => match (value.extract::<bool>(), value.extract::<String>().as_deref()) {
                 (Ok(false), _) => return Ok(None),
-                (Ok(true), _) | (_, Ok("all")) => true,
-                (_, Ok("votes")) => false,
-                _ => return Err(self.wrong("tune", "expected False, True, 'all' or 'votes'")),
+                (Ok(true), _) | (_, Ok("all")) => TuneScope::All,
+                (_, Ok("votes")) => TuneScope::Votes,
+                (_, Ok("quick")) => TuneScope::Quick,
+                _ => {
+                    let expected = "expected 'quick', 'votes', 'all', True or False";
+                    return Err(self.wrong("tune", expected));
+                }
             },
         };
-        let default = TuneOptions::default();
+        let default =
+            if scope == TuneScope::Quick { TuneOptions::quick() } else { TuneOptions::default() };
         let objective = match self.text("objective")?.as_deref() {
             None => default.objective,
             Some("micro-f1") => Objective::MicroF1,
             Some("macro-f1") => Objective::MacroF1,
             Some("accuracy") => Objective::Accuracy,
             Some("micro+macro") => Objective::MicroMacro,
+            Some("p@5") => Objective::PrecisionAt5,
+            Some("top-3-accuracy") => Objective::Top3Accuracy,
             Some(_) => {
-                let expected = "expected 'micro-f1', 'macro-f1', 'accuracy' or 'micro+macro'";
+                let expected = "expected 'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', \
+                                'p@5' or 'top-3-accuracy'";
                 return Err(self.wrong("objective", expected));
             }
         };
@@ -259,7 +268,7 @@ impl<'py> Parameters<'_, 'py> {
         };
         let says = |name: &str| Ok::<_, PyErr>(self.given(name)?.is_some());
         Ok(Some(TuneOptions {
-            features: all,
+            scope,
             free: FreeFeatures {
                 analyzer: !(says("stemmer")? || says("ngram_range")? || says("char_ngram_range")?),
                 weighting: !(says("weighting")? || says("idf_power")?),

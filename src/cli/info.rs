@@ -225,8 +225,9 @@ fn tuned(tuning: &TuningSummary) -> String {
     } else {
         "; terms knew the labels of left-out documents, so the figures are too good"
     };
+    let by_ranks = figures.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
     format!(
-        "for {}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 {:.4}{}, accuracy \
+        "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 {:.4}{}, accuracy \
          {:.4}{}{good}",
         objective.name(),
         figures.micro_f1,

@@ -301,8 +301,8 @@ impl Training {
         {
             return Err(models_own());
         }
-        if self.tuning.tune.is_some() {
-            let message = "--tune goes with --train or --preset; `classify tune MODEL` tunes an \
+        if self.tuning.tune.is_some() || self.tuning.no_tune {
+            let message = "--tune and --no-tune go with --train or --preset; `classify tune MODEL` tunes an \
                            existing model";
             return Err(Failure::Usage(message.into()));
         }
@@ -313,7 +313,9 @@ impl Training {
     /// Rejects flags that take effect only while tuning, unless `--tune` is given.
     fn refuse_tuning_flags_alone(&self) -> Result<(), Failure> {
         let default = nothing_said().tuning;
-        if self.tuning.tune.is_some() || format!("{:?}", self.tuning) == format!("{default:?}") {
+        let mut tuning = self.tuning.clone();
+        tuning.no_tune = default.no_tune;
+        if tuning.tune.is_some() || format!("{tuning:?}") == format!("{default:?}") {
             return Ok(());
         }
         let message = "--objective, --k-max, --near-duplicates, --time-order, --tune-sample and \

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
-use classify::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions};
+use classify::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
 use classify::tune::Objective;
 
 use super::progress::{Progress, Talk};
@@ -18,6 +18,10 @@ pub(crate) struct Tuning {
     /// leave-one-out on the training documents; values set by other flags are kept
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) tune: Option<Scope>,
+    /// Choose nothing: k, vote and threshold are those of other flags, or fixed. Without this flag and --tune, they
+    /// are chosen out of a few by leaving out 2,000 documents, if there are at least 100
+    #[arg(long, conflicts_with = "tune")]
+    pub(crate) no_tune: bool,
     /// The number of documents left out to compare features
     #[arg(long, value_name = "N", default_value_t = 4_000)]
     tune_sample: usize,
@@ -61,6 +65,10 @@ enum ObjectiveArgument {
     Accuracy,
     #[value(name = "micro+macro")]
     MicroMacro,
+    #[value(name = "p@5")]
+    PrecisionAt5,
+    #[value(name = "top-3-accuracy")]
+    Top3Accuracy,
 }
 
 impl From<ObjectiveArgument> for Objective {
@@ -70,6 +78,8 @@ impl From<ObjectiveArgument> for Objective {
             ObjectiveArgument::MacroF1 => Self::MacroF1,
             ObjectiveArgument::Accuracy => Self::Accuracy,
             ObjectiveArgument::MicroMacro => Self::MicroMacro,
+            ObjectiveArgument::PrecisionAt5 => Self::PrecisionAt5,
+            ObjectiveArgument::Top3Accuracy => Self::Top3Accuracy,
         }
     }
 }
@@ -95,15 +105,20 @@ fn cosine_or_off(text: &str) -> Result<NearDuplicateLimit, String> {
 impl Tuning {
     /// The tuning options set by the flags; `None` without `--tune`.
     pub(crate) fn options(&self, free: FreeFeatures) -> Option<TuneOptions> {
-        let features = self.tune? == Scope::All;
-        Some(TuneOptions { features, free, sample: self.tune_sample, ..self.flags.options() })
+        let scope = match self.tune {
+            None if self.no_tune => return None,
+            None => return Some(TuneOptions::quick()),
+            Some(Scope::All) => TuneScope::All,
+            Some(Scope::Votes) => TuneScope::Votes,
+        };
+        Some(TuneOptions { scope, free, sample: self.tune_sample, ..self.flags.options() })
     }
 }
 
 impl TuningFlags {
     pub(crate) fn options(&self) -> TuneOptions {
         TuneOptions {
-            features: false,
+            scope: TuneScope::Votes,
             objective: self.objective.into(),
             k_max: self.k_max,
             near_duplicates: self.near_duplicates.unwrap_or_default(),

@@ -154,6 +154,7 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
     lines.extend([
         ("Hamming loss", format!("{:.5}", evaluation.hamming_loss)),
         ("P@1 P@3 P@5", format!("{} {} {}", figure(at.one), figure(at.three), figure(at.five))),
+        ("top-3 accuracy", figure(evaluation.top_3_accuracy)),
         (
             "without answer",
             format!(

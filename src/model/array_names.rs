@@ -8,6 +8,8 @@ pub(crate) const TERM_OFFSETS: &str = "vocabulary.offsets";
 pub(crate) const DOCUMENT_FREQUENCIES: &str = "vocabulary.document_frequencies";
 /// The weight of each term.
 pub(crate) const IDF: &str = "vocabulary.idf";
+/// The learned factor of each term, a part of its weight.
+pub(crate) const TERM_FACTORS: &str = "vocabulary.factors";
 /// Where each document's terms begin, and where the last one's end.
 pub(crate) const ROW_BOUNDS: &str = "rows.indptr";
 /// The terms of each document.

@@ -123,6 +123,14 @@ impl Model {
         if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
             return wrong(array_names::CURVE_STARTS, what);
         }
+        if let Some(factors) = &arrays.term_factors {
+            if factors.len() != arrays.vocabulary.len() {
+                return wrong(array_names::TERM_FACTORS, "not one factor per term");
+            }
+            if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
+                return wrong(array_names::TERM_FACTORS, "a factor that is not above 0");
+            }
+        }
         let votes = arrays.learned_votes.as_ref();
         if let Some(Err(what)) = votes.map(|votes| votes.check(documents, labels)) {
             return wrong(array_names::VOTE_STARTS, what);

@@ -12,7 +12,7 @@ use safetensors::Dtype;
 use super::error::invalid;
 use super::{
     Arrays, FORMAT, InputSpec, Joined, JournalLock, Model, ModelError, ModelProblem, PART,
-    Settings, TUNED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE, array_names,
+    Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE, array_names,
 };
 use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
@@ -98,7 +98,8 @@ impl Model {
         let checksums = sums.collect();
         let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
         let version = match self.dense() {
-            _ if self.settings.updates.is_some() => VERSION,
+            _ if self.learned_terms() => VERSION,
+            _ if self.settings.updates.is_some() => UPDATED,
             _ if self.settings.part_of.is_some() => PART,
             _ if evidence || self.arrays.learned_votes.is_some() => TUNED,
             Some(_) => WITH_DENSE,
@@ -205,6 +206,9 @@ impl Arrays {
                 let values = bytemuck::cast_slice(projection.terms().values());
                 list.push((array_names::DENSE_PROJECTION, Dtype::F32, values));
             }
+        }
+        if let Some(factors) = &self.term_factors {
+            list.push((array_names::TERM_FACTORS, Dtype::F32, bytemuck::cast_slice(factors)));
         }
         if let Some(votes) = &self.learned_votes {
             list.extend([
@@ -321,6 +325,10 @@ impl Arrays {
         Ok(Self {
             vocabulary: Arc::new(vocabulary),
             idf: file.array(array_names::IDF, Dtype::F64)?,
+            term_factors: file
+                .has(array_names::TERM_FACTORS)
+                .then(|| file.array(array_names::TERM_FACTORS, Dtype::F32))
+                .transpose()?,
             rows: Joined::one(rows),
             label_names: Strings::read(file, array_names::LABELS, array_names::LABEL_OFFSETS)?,
             label_indptr: file.array(array_names::LABEL_BOUNDS, Dtype::U64)?,

@@ -107,6 +107,11 @@ impl GivenVectors {
         Ok(())
     }
 
+    /// The dimension of the vectors, as far as it is known.
+    pub(super) fn dimension(&self) -> usize {
+        self.dimension.unwrap_or(self.longest)
+    }
+
     /// All values and the dimension.
     fn finish(self) -> (Vec<f32>, usize) {
         if let Some(dimension) = self.dimension {

@@ -27,9 +27,26 @@ pub enum ReweighError {
     Corpus(#[from] CorpusError),
 }
 
+/// The documents of a model that keeps their texts.
+pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
+    let source: Arc<str> = "the model's texts".into();
+    let label = |&label: &u32| model.labels().get(label as usize).unwrap_or_default().to_owned();
+    let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
+    (0..count).map(move |row| Document {
+        id: model.ids().get(row as usize).unwrap_or_default().to_owned(),
+        content: Content::Text(model.text(row).unwrap_or_default().to_owned()),
+        labels: model.document_labels(row).iter().map(label).collect(),
+        weight: model.document_weights()[row as usize],
+        vector: None,
+        group: None,
+        place: Place { source: Arc::clone(&source), line: None },
+    })
+}
+
 /// Counts and weighs the kept texts of a model anew: the vocabulary, the weights of the terms and the rows are then those of
 /// a model that was trained on the documents that are there. Terms of fewer documents than the rarest term of the model
-/// are left out, as before; a selection of terms is made again. k, vote, decision and all that was learned stay.
+/// are left out, as before; a selection of terms is made again. k, vote, decision and all that was learned stay, also
+/// learned factors of terms, of which new terms have none.
 ///
 /// # Errors
 /// If the model keeps no texts, or not all that the terms are made of.
@@ -44,19 +61,7 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
     if model.dense().is_some_and(|dense| dense.projection().is_some()) {
         return Err(ReweighError::Vectors);
     }
-    let source: Arc<str> = "the model's texts".into();
-    let label = |&label: &u32| model.labels().get(label as usize).unwrap_or_default().to_owned();
-    let document = |row: u32| Document {
-        id: model.ids().get(row as usize).unwrap_or_default().to_owned(),
-        content: Content::Text(model.text(row).unwrap_or_default().to_owned()),
-        labels: model.document_labels(row).iter().map(label).collect(),
-        weight: model.document_weights()[row as usize],
-        vector: None,
-        group: None,
-        place: Place { source: Arc::clone(&source), line: None },
-    };
-    let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
-    let mut documents = (0..count).map(|row| Ok(document(row)));
+    let mut documents = kept_documents(model).map(Ok);
     let rarest = model.vocabulary().document_frequencies().iter().min().copied();
     let rarest = rarest.and_then(NonZeroU32::new).map_or(1, NonZeroU32::get);
     let limits = TermLimits { min_df: DfLimit::Count(rarest), ..TermLimits::default() };
@@ -66,6 +71,6 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
         selection: settings.selection,
         ..TrainSettings::new(settings.input.clone(), crate::decide::Decision::Single)
     };
-    let anew = train_counts(&mut documents, again, limits, threads)?;
+    let anew = train_counts(&mut documents, again, limits, model, threads)?;
     Ok(model.with_terms_of(anew))
 }

@@ -5,20 +5,21 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::{
-    Event, FreeFeatures, NearDuplicateLimit, OnEvent, TrainError, Trainer, TuneOptions, cut,
+    Event, FreeFeatures, NearDuplicateLimit, OnEvent, TrainError, Trainer, TuneOptions, TuneScope,
+    tuned::cut,
 };
 use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
 use crate::dense::{DensePart, Vectors};
-use crate::model::InputSpec;
+use crate::model::{InputSpec, TrainSettings};
 use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::tune::{
-    Candidate, Counted, Exclusion, FOLDS, Features, Foreign, Free, Grid, HeldOut, LeaveOneOut,
-    LeaveOutSearch, NearDuplicates, Rules, Step, Tuned, TuningReport, VoteLearning, Weighted,
-    WithoutLabels, abstention, calibrate, foreign_limit, learn_votes, learned_votes, near_limit,
-    nearest, reach, tune_votes, window,
+    Candidate, Counted, Exclusion, FOLDS, Features, Figures, Foreign, Free, Grid, HeldOut,
+    LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial, Tuned, TuningReport,
+    VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn, foreign_limit, hashes,
+    learn_votes, learned_votes, near_limit, nearest, reach, tune_votes, window,
 };
 use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
@@ -64,20 +65,20 @@ impl<'a> TrainingRows<'a> {
         }
     }
 
-    /// The leave-one-out neighbors of all rows, with a share of those by vectors.
+    /// The leave-one-out neighbors of some rows, with a share of those by vectors.
     fn leave_one_out(
         &self,
+        rows: &[u32],
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
         share: f64,
         progress: &dyn Fn(u64),
     ) -> Result<LeaveOneOut, SearchError> {
-        let rows: Vec<u32> = (0u32..).take(self.labels.weights.len()).collect();
         if let Some(ByFold { counted, features, engines }) = self.by_fold {
             let search = LeaveOutSearch { k, exclusion, engines, as_new: true, progress };
-            return counted.left_out(features, &rows, 0..FOLDS, &search);
+            return counted.left_out(features, rows, 0..FOLDS, &search);
         }
-        self.views_left_out(&rows, k, exclusion, share, progress)
+        self.views_left_out(rows, k, exclusion, share, progress)
     }
 
     /// The same of some rows, by the engines.
@@ -192,6 +193,21 @@ pub(super) struct Excluded {
     pub(super) window: u32,
     /// The group of each document; empty if there are no groups.
     pub(super) groups: Vec<u32>,
+    /// The hash of each document, by which samples are drawn and folds are dealt.
+    pub(super) hashes: Vec<u64>,
+}
+
+/// The number of documents that tell whether there are near-duplicates.
+const MOST_FOR_LIMIT: usize = 4_000;
+/// About the number of documents that tell whether the order is that of time.
+const MOST_FOR_WINDOW: usize = 4_000;
+
+/// The documents that are left out to choose k, vote and decision.
+fn left_out(tuning: &TuneOptions, hashes: &[u64]) -> Vec<u32> {
+    match tuning.scope {
+        TuneScope::Quick => drawn(hashes, tuning.sample),
+        TuneScope::Votes | TuneScope::All => (0u32..).take(hashes.len()).collect(),
+    }
 }
 
 impl Excluded {
@@ -204,29 +220,40 @@ impl Excluded {
     ) -> Result<Self, SearchError> {
         // Texts tell near-duplicates better than their dense vectors, most of which are similar.
         let view = training.terms.or(training.vectors);
+        let quick = tuning.scope == TuneScope::Quick;
+        let say = |event: Event<'_>| {
+            if !quick {
+                on_event(event);
+            }
+        };
+        let hashes =
+            view.map_or(Vec::new(), |View { queries, .. }| hashes(queries, &training.labels));
         let above = match (tuning.near_duplicates, training.terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(View { engine, queries })) if cosine => {
-                near_limit(engine, queries)?
+                let most = if quick { tuning.sample } else { MOST_FOR_LIMIT };
+                near_limit(engine, queries, &drawn(&hashes, most))?
             }
             (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
         };
-        let mut excluded = Self { above, groups, ..Self::default() };
+        let mut excluded = Self { above, groups, hashes, ..Self::default() };
         if let (Some(limit), Some(view)) = (above, view) {
-            excluded.near = NearDuplicates::search(view.engine, view.queries, limit)?;
+            let rows = left_out(tuning, &excluded.hashes);
+            excluded.near = NearDuplicates::search(view.engine, view.queries, &rows, limit)?;
             let documents = excluded.near.documents();
-            on_event(Event::NearDuplicates { documents, above: limit });
+            say(Event::NearDuplicates { documents, above: limit });
         }
         excluded.window = match (tuning.time_order, view) {
             (Some(true), _) => reach(training.labels.weights.len()),
             (None, Some(view)) => {
-                let nearest = nearest(view.engine, view.queries, excluded.always())?;
+                let most = if quick { tuning.sample / 2 } else { MOST_FOR_WINDOW };
+                let nearest = nearest(view.engine, view.queries, excluded.always(), most)?;
                 window(&training.labels, &nearest)
             }
             (Some(false), _) | (None, None) => 0,
         };
         if excluded.window > 0 {
-            on_event(Event::Window(excluded.window));
+            say(Event::Window(excluded.window));
         }
         Ok(excluded)
     }
@@ -239,8 +266,8 @@ impl Excluded {
     /// What is excluded when thresholds are learned.
     fn always(&self) -> Exclusion<'_> {
         let in_time_order = self.window > 0;
-        let (near, groups) = (Some(&self.near), &*self.groups);
-        Exclusion { near, groups, window: 0, in_time_order, only: None }
+        let (near, groups, hashes) = (Some(&self.near), &*self.groups, &*self.hashes);
+        Exclusion { near, groups, window: 0, in_time_order, only: None, hashes }
     }
 }
 
@@ -258,6 +285,7 @@ impl FreeFeatures {
             weighting: self.weighting && !weighed,
             chi2_power: self.chi2_power,
             selection: self.selection,
+            term_weights: true,
         }
     }
 }
@@ -310,13 +338,14 @@ impl Trainer {
             return Err(TrainError::CompensationForSeveral);
         }
         let labels = training.labels;
-        let rows = labels.weights.len();
-        let k_max = cut(tuning.k_max, rows);
+        let quick = tuning.scope == TuneScope::Quick;
+        let rows = left_out(tuning, &excluded.hashes);
+        let k_max = cut(tuning.k_max, labels.weights.len());
         let both = training.terms.is_some() && training.vectors.is_some();
         let free_share = both && training.share.is_none();
         let search = |k, exclusion, share| {
             let left_out = |documents| on_event(Event::LeftOut(documents));
-            training.leave_one_out(k, exclusion, share, &left_out)
+            training.leave_one_out(&rows, k, exclusion, share, &left_out)
         };
         let share = training.share.unwrap_or(0.5);
         // What a neighbor's own neighbor is without the document that is left out.
@@ -326,17 +355,19 @@ impl Trainer {
         if free_share {
             found = self.best_share(found, labels, several, tuning, &mut features, on_event);
         }
-        let mut grid = Grid::full(k_max, several, tuning.objective);
-        if let Some(k) = options.k {
-            grid.ks = vec![k.get()];
-        }
-        if let Some(vote) = options.vote.filter(|&vote| vote != Vote::LEARNED) {
-            grid = grid.with_vote(vote);
-        }
-        grid.rules = Rules(rule);
+        let grid = if quick {
+            self.kept(Grid::coarse(k_max, several, tuning.objective), Some(Rule::Threshold))
+        } else {
+            self.kept(Grid::full(k_max, several, tuning.objective), rule)
+        };
         let threads = self.engines.threads();
         let mut tuned = tune_votes(&found, labels, &grid, threads);
-        let learning = self.learning(&found, labels, &grid, &mut tuned);
+        let learning = if quick {
+            self.stay_if_close(&grid, &mut tuned, rows.len());
+            None
+        } else {
+            self.learning(&found, labels, &grid, &mut tuned)
+        };
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
             let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
@@ -344,6 +375,7 @@ impl Trainer {
         }
         let held_out = HeldOut::new(&found, labels, tuned.best, learning, threads);
         let (decision, figures) = held_out.decision();
+        let figures = Figures { by_ranks: held_out.by_ranks(tuning.objective), ..figures };
         let learned =
             learning.and_then(|how| learned_votes(&found, labels, &tuned.best, how, threads));
         let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
@@ -377,8 +409,9 @@ impl Trainer {
         }
         let report = TuningReport {
             schema: TuningReport::SCHEMA,
+            scope: tuning.scope,
             objective: tuning.objective,
-            documents: rows as u64,
+            documents: rows.len() as u64,
             near_duplicates_above: excluded.above,
             window: excluded.window,
             documents_with_near_duplicates: excluded.near.documents(),
@@ -393,6 +426,35 @@ impl Trainer {
         };
         on_event(Event::Tuned(&report));
         Ok(Learnt { decision, report, calibration, abstention, foreign, learned })
+    }
+
+    /// A grid with the k and vote of the options, if they are set.
+    fn kept(&self, mut grid: Grid, rule: Option<Rule>) -> Grid {
+        if let Some(k) = self.options.k {
+            grid.ks = vec![k.get()];
+        }
+        if let Some(vote) = self.options.vote.filter(|&vote| vote != Vote::LEARNED) {
+            grid = grid.with_vote(vote);
+        }
+        Grid { rules: Rules(rule), ..grid }
+    }
+
+    /// Returns from the best settings to the defaults unless it is better than these by more than half a standard
+    /// error of the objective, as a share of `documents`: about what differs by chance between settings that
+    /// agree on most documents.
+    fn stay_if_close(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
+        let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let k = self.options.k.unwrap_or(TrainSettings::K).get();
+        let default = tuned.trials.iter().filter(|trial| {
+            let vote = self.options.vote.unwrap_or_default();
+            trial.vote == vote && Some(&trial.k) == grid.ks.iter().rfind(|&&tried| tried <= k)
+        });
+        let Some(default) = default.max_by(|a, b| value(a).total_cmp(&value(b))) else { return };
+        let share = value(&tuned.best);
+        let error = libm::sqrt(share * (1.0 - share) / documents.max(1) as f64);
+        if share - value(default) <= error / 2.0 {
+            tuned.best = *default;
+        }
     }
 
     /// Tries learned votes; if they are better than those of the best settings, or asked for, they become
@@ -432,13 +494,7 @@ impl Trainer {
         steps: &mut Vec<Step>,
         on_event: OnEvent<'_>,
     ) -> LeaveOneOut {
-        let mut grid = Grid::coarse(tuning.k_max, several, tuning.objective);
-        if let Some(k) = self.options.k {
-            grid.ks = vec![k.get()];
-        }
-        if let Some(vote) = self.options.vote.filter(|&vote| vote != Vote::LEARNED) {
-            grid = grid.with_vote(vote);
-        }
+        let grid = self.kept(Grid::coarse(tuning.k_max, several, tuning.objective), None);
         let mut best: Option<(f64, f64)> = None;
         for share in SHARES {
             found = found.with_dense_share(share);

@@ -7,12 +7,12 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::analyze::AnalyzerSpec;
 use crate::counts::{Counts, Fields};
 use crate::matrix::{Csr, csr};
-use crate::search::{Engines, SearchError};
+use crate::search::{Engines, RowSet, SearchError};
 use crate::select::{Criterion, Postings, Selection, Worths};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
@@ -20,6 +20,7 @@ use crate::vote::TrainingLabels;
 
 use super::folds::{folds, kin};
 use super::foreign::{Foreign, WithoutLabels};
+use super::learned_terms::learned_terms;
 use super::neighbors::{Exclusion, LeaveOneOut};
 use super::thresholds::FOLDS;
 
@@ -28,6 +29,15 @@ use super::thresholds::FOLDS;
 pub struct Weighted {
     documents: Arc<Csr>,
     queries: Option<Arc<Csr>>,
+}
+
+/// What queries are made of, if not of the rows themselves.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    /// The terms that are asked for.
+    terms: &'a [bool],
+    /// The rows that become queries; the others are empty.
+    rows: &'a [u32],
 }
 
 impl Weighted {
@@ -40,18 +50,17 @@ impl Weighted {
         Self::by(counts, fields, weighting, &weights, (None, None), threads)
     }
 
-    /// The same with the weights of terms, and only of the terms in `kept`, if given; queries only of the
-    /// terms in `asked`, if given.
+    /// The same with the weights of terms, and only of the terms in `kept`, if given.
     fn by(
         counts: &Counts,
         fields: &Fields,
         weighting: Weighting,
         weights: &[f64],
-        (kept, asked): (Option<&[bool]>, Option<&[bool]>),
+        (kept, asked): (Option<&[bool]>, Option<Asked<'_>>),
         threads: &Threads,
     ) -> Self {
         let columns = counts.vocabulary.len();
-        let rows = counts.rows(&fields.boosts(), kept);
+        let rows = counts.rows(&fields.boosts(), kept, None);
         let terms = TermWeights { idf: weights, mean_length: rows.mean_length() };
         let weigh = |side, mut rows: RawRows| {
             weighting.weigh_rows(side, &mut rows, terms, threads);
@@ -60,7 +69,10 @@ impl Weighted {
             )
         };
         let queries = match asked {
-            Some(_) => Some(weigh(Side::Query, counts.rows(&fields.boosts(), asked))),
+            Some(Asked { terms, rows }) => {
+                let rows = counts.rows(&fields.boosts(), Some(terms), Some(rows));
+                Some(weigh(Side::Query, rows))
+            }
             None => (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone())),
         };
         Self { documents: weigh(Side::Document, rows), queries }
@@ -105,6 +117,21 @@ pub struct Features {
     pub weighting: Weighting,
     /// Which terms are kept.
     pub selection: Option<Selection>,
+    /// The number of steps by which the weights of terms are learned; 0: they are not.
+    pub term_steps: u32,
+}
+
+/// The numbers of steps that tuning tries.
+pub(super) const TERM_STEPS: [u32; 3] = [5, 10, 20];
+
+/// The learned factors of terms, without a fold.
+#[derive(Debug)]
+struct Taught {
+    /// The other features.
+    features: Features,
+    left_out: usize,
+    /// The factors after each number of steps in [`TERM_STEPS`].
+    factors: Arc<Vec<Vec<f32>>>,
 }
 
 /// How documents are left out.
@@ -139,6 +166,7 @@ pub struct Counted {
     /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
     /// and by information gain.
     worths: [[OnceLock<Worths>; FOLDS]; 2],
+    taught: Mutex<Vec<Taught>>,
 }
 
 impl Counted {
@@ -152,7 +180,13 @@ impl Counted {
 
     /// Counted documents in the folds that they are in by another analysis.
     pub(super) fn with_folds(counts: Counts, folds: Arc<[u8]>) -> Self {
-        Self { counts, folds, postings: OnceLock::new(), worths: Default::default() }
+        Self {
+            counts,
+            folds,
+            postings: OnceLock::new(),
+            worths: Default::default(),
+            taught: Mutex::default(),
+        }
     }
 
     /// The counts.
@@ -185,9 +219,85 @@ impl Counted {
         })
     }
 
+    /// Computes what several calls of [`left_out`](Self::left_out) at the same time would wait for.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub(super) fn prepare(
+        &self,
+        features: &Features,
+        folds: Range<usize>,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<(), SearchError> {
+        let threads = engines.threads();
+        for left_out in folds {
+            if let Some(selection) = features.selection {
+                let _ = self.worths(selection.criterion, left_out, threads);
+            }
+            if self.counts.needs_worths(features.weighting) {
+                let _ = self.worths(Criterion::Chi2, left_out, threads);
+            }
+            if features.term_steps > 0 {
+                let _ = self.term_factors(features, left_out, exclusion, engines)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which terms are kept and what each weighs, by the labels of the documents outside a fold, before
+    /// weights are learned.
+    fn told(
+        &self,
+        features: &Features,
+        left_out: usize,
+        threads: &Threads,
+    ) -> (Option<Vec<bool>>, Vec<f64>) {
+        let kept = features.selection.map(|Selection { criterion, terms }| {
+            self.worths(criterion, left_out, threads).best(terms)
+        });
+        let by_labels = self.counts.needs_worths(features.weighting);
+        let worths = by_labels.then(|| self.worths(Criterion::Chi2, left_out, threads));
+        (kept, self.counts.term_weights(features.weighting, worths))
+    }
+
+    /// The learned factors of terms, by the labels of the documents outside a fold.
+    fn term_factors(
+        &self,
+        features: &Features,
+        left_out: usize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<Arc<Vec<Vec<f32>>>, SearchError> {
+        let others = Features { term_steps: 0, ..features.clone() };
+        let taught = || self.taught.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |taught: &&Taught| taught.left_out == left_out && taught.features == others;
+        if let Some(known) = taught().iter().find(known) {
+            return Ok(Arc::clone(&known.factors));
+        }
+        let threads = engines.threads();
+        let (kept, weights) = self.told(features, left_out, threads);
+        let terms = (kept.as_deref(), None);
+        let (fields, weighting) = (&features.fields, features.weighting);
+        let weighted = Weighted::by(&self.counts, fields, weighting, &weights, terms, threads);
+        let rows = u32::try_from(self.folds.len()).unwrap_or(u32::MAX);
+        let outside = |row: u32| usize::from(self.folds[row as usize]) != left_out;
+        let outside = RowSet::from_fn(rows, outside);
+        let exclusion = Exclusion { only: Some(&outside), ..exclusion };
+        let sizes = self.counts.label_sizes();
+        let among = self.counts.training_labels(&sizes);
+        let documents = weighted.documents();
+        let factors = learned_terms(documents, &among, exclusion, &TERM_STEPS, engines)?;
+        let factors = Arc::new(factors);
+        taught().push(Taught { features: others, left_out, factors: Arc::clone(&factors) });
+        Ok(factors)
+    }
+
     /// Whether the terms of features depend on the labels of documents.
     pub fn is_told_by_labels(&self, features: &Features) -> bool {
-        features.selection.is_some() || self.counts.needs_worths(features.weighting)
+        features.selection.is_some()
+            || features.term_steps > 0
+            || self.counts.needs_worths(features.weighting)
     }
 
     /// The share of the terms of each document that would be unknown if it were left out.
@@ -224,31 +334,32 @@ impl Counted {
     ) -> Result<LeaveOneOut, SearchError> {
         let LeaveOutSearch { k, exclusion, engines, as_new, progress } = *search;
         let (counts, threads) = (&self.counts, engines.threads());
-        let Features { fields, weighting, selection, .. } = features;
-        let find = |rows: &[u32], worths: Option<&Worths>, kept: Option<&[bool]>, before: u64| {
-            let weights = counts.term_weights(*weighting, worths);
+        let Features { fields, weighting, .. } = features;
+        let find = |rows: &[u32], weights: &[f64], kept: Option<&[bool]>, before: u64| {
             let frequencies = counts.vocabulary.document_frequencies().iter();
             let asked: Option<Vec<bool>> = as_new.then(|| {
                 let is_kept = |term: usize| kept.is_none_or(|kept| kept[term]);
                 frequencies.enumerate().map(|(term, &df)| df > 1 && is_kept(term)).collect()
             });
-            let terms = (kept, asked.as_deref());
-            let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
+            let asked = asked.as_deref().map(|terms| Asked { terms, rows });
+            let terms = (kept, asked);
+            let weighted = Weighted::by(counts, fields, *weighting, weights, terms, threads);
             let progress = |done| progress(before + done);
             weighted.leave_one_out(rows, k, exclusion, engines, &progress)
         };
         if !self.is_told_by_labels(features) {
-            return find(&self.in_folds(rows, &folds), None, None, 0);
+            let weights = counts.term_weights(*weighting, None);
+            return find(&self.in_folds(rows, &folds), &weights, None, 0);
         }
-        let by_labels = counts.needs_worths(*weighting);
         let mut found = LeaveOneOut::default();
         for left_out in folds {
             let rows = self.in_folds(rows, &(left_out..left_out + 1));
-            let kept = selection.map(|Selection { criterion, terms }| {
-                self.worths(criterion, left_out, threads).best(terms)
-            });
-            let worths = by_labels.then(|| self.worths(Criterion::Chi2, left_out, threads));
-            found.append(&find(&rows, worths, kept.as_deref(), found.len() as u64)?);
+            let (kept, mut weights) = self.told(features, left_out, threads);
+            if let Some(at) = TERM_STEPS.iter().position(|&steps| steps == features.term_steps) {
+                let factors = self.term_factors(features, left_out, exclusion, engines)?;
+                multiply(&mut weights, &factors[at]);
+            }
+            found.append(&find(&rows, &weights, kept.as_deref(), found.len() as u64)?);
         }
         Ok(found)
     }
@@ -281,8 +392,18 @@ impl Counted {
         let asked: Vec<bool> =
             frequencies.iter().enumerate().map(|(term, &df)| df > 0 && is_kept(term)).collect();
         let among = (&*frequencies, without.rows.count() as u64);
-        let weights = Counts::term_weights_among(*weighting, among, told.as_ref());
-        let terms = (kept.as_deref(), Some(&*asked));
+        let mut weights = Counts::term_weights_among(*weighting, among, told.as_ref());
+        if features.term_steps > 0 {
+            let terms = (kept.as_deref(), None);
+            let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
+            let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
+            let sizes = counts.label_sizes();
+            let (among, steps) = (counts.training_labels(&sizes), [features.term_steps]);
+            let factors = learned_terms(weighted.documents(), &among, exclusion, &steps, engines)?;
+            multiply(&mut weights, &factors[0]);
+        }
+        let asked_rows = Asked { terms: &asked, rows: &without.foreign };
+        let terms = (kept.as_deref(), Some(asked_rows));
         let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
         let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
         let rows = &without.foreign;
@@ -290,6 +411,10 @@ impl Counted {
         let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&asked));
         Ok((found, rows.iter().map(unknown).collect()))
     }
+}
+
+fn multiply(weights: &mut [f64], factors: &[f32]) {
+    weights.iter_mut().zip(factors).for_each(|(weight, &factor)| *weight *= f64::from(factor));
 }
 
 impl Counts {

@@ -2,7 +2,8 @@
 //! if it improves a leave-one-out search of a sample.
 //!
 //! The search is greedy: one dimension after the other, keeping the best value of each; then once
-//! more, because the best weighting changes when terms are dropped. Each trial weights all training
+//! more, because the best weighting changes when terms are dropped. The first time, the best cosine weighting
+//! and BM25 are pursued apart, because stems and term selection help the one more than the other. Each trial weights all training
 //! documents, searches the neighbors of left-out documents and re-votes a coarse grid. Most changes
 //! are dropped after a fifth of the sample: those that are clearly worse there than the best
 //! (successive halving, with two steps).
@@ -20,13 +21,13 @@ use crate::search::{Engines, SearchError};
 use crate::select::{Criterion, Selection};
 use crate::tfidf::Weighting;
 
-use super::counted::{Counted, Features, LeaveOutSearch};
+use super::counted::{Counted, Features, LeaveOutSearch, TERM_STEPS};
 use super::neighbors::{Exclusion, LeaveOneOut};
 use super::thresholds::FOLDS;
 use super::{Figures, Grid, Trial, tune_votes};
 
 /// Which features may be changed.
-#[expect(clippy::struct_excessive_bools, reason = "five dimensions, each free or not")]
+#[expect(clippy::struct_excessive_bools, reason = "six dimensions, each free or not")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Free {
     /// Stems and word pairs.
@@ -39,6 +40,8 @@ pub struct Free {
     pub chi2_power: bool,
     /// The selection of terms.
     pub selection: bool,
+    /// Learned weights of terms.
+    pub term_weights: bool,
 }
 
 /// A feature that was tried.
@@ -113,8 +116,6 @@ const FEWEST: usize = 400;
 /// Character n-grams are tried if documents have at most this many terms in total: of longer texts
 /// they take long, and seldom help.
 const MOST_FOR_CHARACTERS: usize = 300_000;
-/// How many times all dimensions are searched.
-const ROUNDS: usize = 2;
 /// Trials run together as long as their rows have at most this many entries in total, which keeps
 /// their memory below about 1 GiB.
 const ENTRIES: usize = 1 << 25;
@@ -169,12 +170,22 @@ impl TrialSetup<'_> {
     }
 }
 
+/// How far the greedy search got.
+#[derive(Clone)]
+struct Reached {
+    features: Features,
+    /// The figures on the first fold and on the whole sample.
+    figures: Option<(Figures, Figures)>,
+}
+
+/// The weightings of cosine similarity to try, and the other.
+const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
+const BM25: &str = "bm25";
+
 /// The state of the greedy search.
 struct GreedySearch<'t, 'a> {
     trials: &'t mut Trials<'a>,
-    best: Features,
-    /// The figures of the best on the first fold and on the whole sample.
-    figures: Option<(Figures, Figures)>,
+    best: Reached,
     /// The counts for each combination of analyzer and fields that was requested.
     counted: Vec<(Terms, Counted)>,
     steps: Vec<Step>,
@@ -188,6 +199,9 @@ struct GreedySearch<'t, 'a> {
 ///
 /// # Errors
 /// If the documents cannot be counted or searched.
+///
+/// # Panics
+/// Never: there is always a start.
 pub fn tune_features(
     trials: &mut Trials<'_>,
     start: Features,
@@ -198,38 +212,80 @@ pub fn tune_features(
     let counted = Counted::new(counts, trials.setup.exclusion);
     let mut search = GreedySearch {
         trials,
-        figures: None,
         stemmer: language(counted.counts()),
         counted: vec![(Terms::of(&start), counted)],
-        best: start,
+        best: Reached { features: start, figures: None },
         steps: Vec::new(),
         tried: Vec::new(),
     };
-    search.try_out(vec![("as given".to_owned(), search.best.clone())])?;
-    for _ in 0..ROUNDS {
-        if free.weighting {
-            search.weightings()?;
+    let free = Free { title: free.title && fields == Fields::Whole, ..free };
+    search.try_out(vec![("as given".to_owned(), search.best.features.clone())])?;
+    if free.chi2_power {
+        search.chi2_powers()?;
+    }
+    let mut starts = Vec::new();
+    if free.weighting {
+        let start = search.best.clone();
+        for codes in [&COSINE[..], &[BM25]] {
+            search.best = start.clone();
+            search.weightings(codes)?;
+            starts.push(search.best.clone());
         }
-        if free.chi2_power {
-            search.chi2_powers()?;
-        }
-        if free.title && fields == Fields::Whole {
-            search.titles()?;
-        }
-        if free.analyzer {
-            search.analyzers()?;
-        }
-        if free.selection {
-            search.selections(free)?;
+        starts.dedup_by(|a, b| a.features == b.features);
+    } else {
+        starts.push(search.best.clone());
+    }
+    let most = starts.iter().map(|start| search.value(start)).fold(0.0, f64::max);
+    let mut best: Option<Reached> = None;
+    for start in starts {
+        if search.value(&start) >= most - CLOSE {
+            search.best = start;
+            search.terms(free)?;
+            let better = |best: &Reached| search.value(&search.best) > search.value(best);
+            if best.as_ref().is_none_or(better) {
+                best = Some(search.best.clone());
+            }
         }
     }
-    let (best, steps) = (search.best.clone(), std::mem::take(&mut search.steps));
+    search.best = best.expect("the best start is near itself");
+    if free.chi2_power {
+        search.chi2_powers()?;
+    }
+    if free.weighting {
+        search.weightings(&COSINE)?;
+        search.weightings(&[BM25])?;
+    }
+    search.terms(free)?;
+    if free.term_weights && search.best.features.weighting.is_cosine() {
+        search.learned_terms()?;
+    }
+    let (best, steps) = (search.best.features.clone(), std::mem::take(&mut search.steps));
     let at = search.count(&best)?;
     let (_, counted) = search.counted.swap_remove(at);
     Ok((best, counted, steps))
 }
 
 impl GreedySearch<'_, '_> {
+    /// The objective of some features on the whole sample.
+    fn value(&self, reached: &Reached) -> f64 {
+        let objective = self.trials.setup.grid.objective;
+        reached.figures.map_or(0.0, |(_, all)| objective.of(all))
+    }
+
+    /// Tries what terms are.
+    fn terms(&mut self, free: Free) -> Result<(), FeatureError> {
+        if free.title {
+            self.titles()?;
+        }
+        if free.analyzer {
+            self.analyzers()?;
+        }
+        if free.selection {
+            self.selections(free)?;
+        }
+        Ok(())
+    }
+
     /// The index of the counts for these features; counts if necessary.
     fn count(&mut self, features: &Features) -> Result<usize, CorpusError> {
         let terms = Terms::of(features);
@@ -259,13 +315,13 @@ impl GreedySearch<'_, '_> {
         let first = if few { 0..FOLDS } else { 0..1 };
         let on_first = self.left_out(&mut open, first.clone())?;
         let mut values: Vec<f64> = on_first.iter().map(|trial| value(trial.figures)).collect();
-        values.extend(self.figures.map(|(first, _)| value(first)));
+        values.extend(self.best.figures.map(|(first, _)| value(first)));
         values.sort_by(|a, b| b.total_cmp(a));
         let least = values.first().map_or(0.0, |best| best - CLOSE);
         let least = values.get(MOST - 1).map_or(least, |&last| least.max(last));
         let (mut left, mut first_figures) = (Vec::new(), Vec::new());
         for (contestant, trial) in open.into_iter().zip(on_first) {
-            if few || self.figures.is_none() || value(trial.figures) >= least {
+            if few || self.best.figures.is_none() || value(trial.figures) >= least {
                 first_figures.push(trial.figures);
                 left.push(contestant);
             } else {
@@ -275,11 +331,11 @@ impl GreedySearch<'_, '_> {
         let trials = self.left_out(&mut left, first.end..FOLDS)?;
         for ((contestant, trial), first) in left.into_iter().zip(trials).zip(first_figures) {
             let value = |figures: Figures| self.trials.setup.grid.objective.of(figures);
-            let best = self.figures.map(|(_, all)| value(all) + GAIN);
+            let best = self.best.figures.map(|(_, all)| value(all) + GAIN);
             let kept = best.is_none_or(|least| value(trial.figures) >= least);
             if kept {
-                self.figures = Some((first, trial.figures));
-                self.best = contestant.features;
+                let figures = Some((first, trial.figures));
+                self.best = Reached { features: contestant.features, figures };
             }
             self.step(contestant.change, trial, contestant.found.len(), kept);
         }
@@ -318,16 +374,9 @@ impl GreedySearch<'_, '_> {
         // What several contestants need is computed before: one that waits for it while its threads
         // try another, which waits for the same, would wait forever.
         for contestant in &*contestants {
-            let Features { weighting, selection, .. } = &contestant.features;
             let counted = &counted[contestant.counted].1;
-            for left_out in folds.clone() {
-                if let Some(selection) = selection {
-                    let _ = counted.worths(selection.criterion, left_out, threads);
-                }
-                if counted.counts().needs_worths(*weighting) {
-                    let _ = counted.worths(Criterion::Chi2, left_out, threads);
-                }
-            }
+            let exclusion = setup.exclusion;
+            counted.prepare(&contestant.features, folds.clone(), exclusion, setup.engines)?;
         }
         let mut tried = Vec::new();
         for contestants in contestants.chunks_mut(together) {
@@ -338,16 +387,16 @@ impl GreedySearch<'_, '_> {
         Ok(tried)
     }
 
-    fn weightings(&mut self) -> Result<(), FeatureError> {
+    fn weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
         let mut changes = Vec::new();
-        for code in ["ltc", "lsc", "btc", "ntc", "bm25"] {
+        for code in codes {
             for power in [0.5, 1.0, 1.5] {
                 let weighting: Weighting = code.parse().expect("each is a weighting");
                 let weighting = weighting
                     .with_idf_power(power)
-                    .and_then(|w| w.with_chi2_power(self.best.weighting.chi2_power()));
+                    .and_then(|w| w.with_chi2_power(self.best.features.weighting.chi2_power()));
                 let Some(weighting) = weighting else { continue };
-                let features = Features { weighting, ..self.best.clone() };
+                let features = Features { weighting, ..self.best.features.clone() };
                 changes.push((format!("weighting {weighting}, idf power {power}"), features));
             }
         }
@@ -356,17 +405,25 @@ impl GreedySearch<'_, '_> {
 
     fn chi2_powers(&mut self) -> Result<(), FeatureError> {
         let change = |power| {
-            let weighting = self.best.weighting.with_chi2_power(power)?;
-            let features = Features { weighting, ..self.best.clone() };
+            let weighting = self.best.features.weighting.with_chi2_power(power)?;
+            let features = Features { weighting, ..self.best.features.clone() };
             Some((format!("chi2 power {power}"), features))
         };
         self.try_out([0.0, 0.125, 0.25, 0.375, 0.5].into_iter().filter_map(change).collect())
     }
 
+    fn learned_terms(&mut self) -> Result<(), FeatureError> {
+        let change = |term_steps| {
+            let features = Features { term_steps, ..self.best.features.clone() };
+            (format!("learned weights of terms, {term_steps} steps"), features)
+        };
+        self.try_out(TERM_STEPS.map(change).into())
+    }
+
     fn titles(&mut self) -> Result<(), FeatureError> {
         let change = |boost| {
             let fields = Fields::FirstLine { boost };
-            let features = Features { fields, ..self.best.clone() };
+            let features = Features { fields, ..self.best.features.clone() };
             (format!("first line × {boost}"), features)
         };
         self.try_out([1.0, 2.0, 3.0, 5.0].map(change).into())
@@ -382,7 +439,7 @@ impl GreedySearch<'_, '_> {
 
     fn selections(&mut self, free: Free) -> Result<(), FeatureError> {
         // Stems and word pairs often help only together with term selection.
-        let mut bases = vec![self.best.clone()];
+        let mut bases = vec![self.best.features.clone()];
         if free.analyzer {
             bases.extend([self.other_stems(), self.other_pairs()]);
         }
@@ -404,7 +461,7 @@ impl GreedySearch<'_, '_> {
 
     /// The best features with stemming switched on or off.
     fn other_stems(&self) -> Features {
-        let mut other = self.best.clone();
+        let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             analyzer.stemmer = if analyzer.stemmer.is_some() { None } else { self.stemmer };
         }
@@ -413,7 +470,7 @@ impl GreedySearch<'_, '_> {
 
     /// The best features with the stop words of the corpus's language dropped or kept.
     fn other_stop_words(&self) -> Features {
-        let mut other = self.best.clone();
+        let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let list = self.stemmer.and_then(|stemmer| stop_words(stemmer.code()));
             let words = list.unwrap_or_default().iter().map(|&word| word.to_owned());
@@ -426,7 +483,7 @@ impl GreedySearch<'_, '_> {
 
     /// The best features with n-grams of two to four characters of words switched on or off.
     fn other_characters(&self) -> Features {
-        let mut other = self.best.clone();
+        let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let range = NgramRange::new(2, 4);
             analyzer.char_ngrams = if analyzer.char_ngrams.is_some() { None } else { range };
@@ -436,7 +493,7 @@ impl GreedySearch<'_, '_> {
 
     /// The best features with word pairs switched on or off.
     fn other_pairs(&self) -> Features {
-        let mut other = self.best.clone();
+        let mut other = self.best.features.clone();
         if let Some(analyzer) = &mut other.analyzer {
             let (words, pairs) = (NgramRange::new(1, 1), NgramRange::new(1, 2));
             analyzer.word_ngrams = if analyzer.word_ngrams == words { pairs } else { words };

@@ -8,7 +8,7 @@ use super::thresholds::{
     Cuts, Entry, FOLDS, Gold, RankedScores, STEPS, Without, gold, micromacro, rtcut, scut_smoothed,
     threshold,
 };
-use super::{Candidate, Figures, Grid, Rule, Rules, Trial};
+use super::{Candidate, Figures, Grid, Objective, Rule, Rules, Trial};
 
 mod count;
 mod learned;
@@ -229,7 +229,8 @@ impl<'a> GridSearch<'a> {
             let value = |step: usize| {
                 let (micro_f1, macro_sum) = totals.at(step, allow_none);
                 // The accuracy is unknown here, so micro F1 is used instead.
-                objective(Figures { micro_f1, macro_f1: macro_sum / labels, accuracy: micro_f1 })
+                let mean = macro_sum / labels;
+                objective(Figures { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None })
             };
             // Ties go to the lowest threshold.
             let values = (1..STEPS).rev().map(|step| (step, value(step)));
@@ -413,7 +414,7 @@ impl<'a> GridSearch<'a> {
     /// The best decision for learned scores.
     pub(super) fn best(&self, weight: VoteWeight, k: usize, scores: &[f64], grid: &Grid) -> Trial {
         let vote = Vote { learned: true, ..weight.into() };
-        let objective = |figures: Figures| grid.objective.of(figures);
+        let objective = |figures: Figures| grid.objective.of_decision(figures);
         let mut best: Option<Trial> = None;
         let mut found = |decision, figures| {
             let more = |best: Trial| objective(figures) > objective(best.figures);
@@ -428,7 +429,26 @@ impl<'a> GridSearch<'a> {
             let none = self.compensations(&[0.0]);
             self.single(scores, &none, &mut |_, figures| found(Candidate::Single, figures));
         }
-        best.expect("every grid has a rule")
+        let mut best = best.expect("every grid has a rule");
+        best.figures.by_ranks = self.ranked_value(grid.objective, best.vote, scores);
+        best
+    }
+
+    /// The value of an objective that depends on the best labels of documents alone.
+    pub(super) fn ranked_value(
+        &self,
+        objective: Objective,
+        vote: Vote,
+        scores: &[f64],
+    ) -> Option<f64> {
+        let first = objective.best_labels()?;
+        let factors = self.among.factors(vote);
+        let of_document = |document| {
+            let best = self.ranked(document, scores, &factors).into_iter().take(first);
+            objective.of_ranking(best.filter(|&(slot, _)| self.gold[slot]).count())
+        };
+        let documents = self.sample.len();
+        Some((0..documents).map(of_document).sum::<f64>() / documents.max(1) as f64)
     }
 
     fn factor(&self, factors: &[f64], slot: usize) -> f64 {

@@ -4,7 +4,7 @@
 use super::grid_search::{Ballots, GridSearch, VoteLearning};
 use super::neighbors::LeaveOneOut;
 use super::thresholds::FOLDS;
-use super::{Candidate, Figures, Grid, Trial, Tuned};
+use super::{Candidate, Figures, Grid, Objective, Trial, Tuned};
 use crate::decide::{Decision, decide};
 use crate::outcomes::Outcomes;
 use crate::threads::Threads;
@@ -68,6 +68,11 @@ impl<'a> HeldOut<'a> {
     /// The decision of the trial, and its figures: each fold is decided with what the others teach.
     pub fn decision(&self) -> (Decision, Figures) {
         self.grid_search.learn(&self.trial, &self.scores)
+    }
+
+    /// The value of an objective that depends on the best labels of documents alone.
+    pub fn by_ranks(&self, objective: Objective) -> Option<f64> {
+        self.grid_search.ranked_value(objective, self.trial.vote, &self.scores)
     }
 
     /// For each fold, the decision that the other folds teach.

@@ -38,6 +38,8 @@ pub struct Exclusion<'a> {
     pub in_time_order: bool,
     /// Only these rows are neighbors.
     pub only: Option<&'a RowSet>,
+    /// The [`hashes`](super::hashes) of the rows, by which they are dealt to folds. Empty: by their numbers.
+    pub hashes: &'a [u64],
 }
 
 /// The near-duplicates of each document.
@@ -62,18 +64,18 @@ impl NearDuplicates {
         self.bounds.windows(2).filter(|bounds| bounds[0] < bounds[1]).count()
     }
 
-    /// Finds the rows with a similarity above `limit` to each row.
+    /// Finds the rows with a similarity above `limit` to each of `rows`, which increase; the others have none.
     ///
     /// # Errors
     /// If the queries do not match the engine's rows.
     pub fn search<'q>(
         engine: &dyn Search,
         queries: impl Into<QueryRows<'q>>,
+        rows: &[u32],
         limit: f32,
     ) -> Result<Self, SearchError> {
         let queries = queries.into();
-        let mut found = Self { bounds: vec![0], rows: Vec::new() };
-        let rows: Vec<u32> = (0u32..).take(queries.rows()).collect();
+        let mut found = Self { bounds: Vec::new(), rows: Vec::new() };
         let mut lists = NeighborLists::default();
         for batch in rows.chunks(BATCH) {
             let mut near: Vec<Vec<u32>> = vec![Vec::new(); batch.len()];
@@ -98,11 +100,12 @@ impl NearDuplicates {
                 open = still;
                 asked = asked.saturating_mul(NonZeroUsize::MIN.saturating_add(3));
             }
-            for list in near {
+            for (&row, list) in batch.iter().zip(near) {
+                found.bounds.resize(row as usize + 1, found.rows.len());
                 found.rows.extend(list);
-                found.bounds.push(found.rows.len());
             }
         }
+        found.bounds.resize(queries.rows() + 1, found.rows.len());
         Ok(found)
     }
 }
@@ -181,7 +184,7 @@ pub struct LeaveOneOut {
     /// The share of the neighbors by vectors in the votes.
     pub(crate) dense_share: f64,
     /// For each training document, which others must be in its fold: those with the same number.
-    pub(crate) kin: Arc<[u32]>,
+    pub(crate) kin: Arc<[u64]>,
 }
 
 impl LeaveOneOut {
@@ -338,7 +341,7 @@ pub fn reach(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX) / 16
 }
 
-/// The nearest neighbors of up to 4,000 documents, evenly spaced, for [`window`].
+/// The nearest neighbors of up to about `most` documents, evenly spaced, for [`window`].
 ///
 /// # Errors
 /// If the queries do not match the engine's rows.
@@ -346,18 +349,16 @@ pub fn nearest<'q>(
     engine: &dyn Search,
     queries: impl Into<QueryRows<'q>>,
     exclusion: Exclusion<'_>,
+    most: usize,
 ) -> Result<LeaveOneOut, SearchError> {
     let queries = queries.into();
     let k = NonZeroUsize::MIN.saturating_add(9);
-    LeaveOneOut::search(engine, queries, &spaced(queries.rows()), k, exclusion, &|_| ())
+    let step = (queries.rows() / most.max(1)).max(1);
+    let spaced: Vec<u32> = (0u32..).take(queries.rows()).step_by(step).collect();
+    LeaveOneOut::search(engine, queries, &spaced, k, exclusion, &|_| ())
 }
 
-/// Up to about 4,000 row numbers, evenly spaced.
-fn spaced(rows: usize) -> Vec<u32> {
-    (0u32..).take(rows).step_by((rows / 4_000).max(1)).collect()
-}
-
-/// The cosine above which documents are near-duplicates, estimated from the data; `None` if there
+/// The cosine above which documents are near-duplicates, estimated from those of `rows`; `None` if there
 /// are none.
 ///
 /// The cosines of best neighbors cluster around one value; if there are many near-duplicates, a
@@ -370,10 +371,10 @@ fn spaced(rows: usize) -> Vec<u32> {
 pub fn near_limit<'q>(
     engine: &dyn Search,
     queries: impl Into<QueryRows<'q>>,
+    rows: &[u32],
 ) -> Result<Option<f32>, SearchError> {
-    let queries = queries.into();
-    let (one, sample) = (NonZeroUsize::MIN, spaced(queries.rows()));
-    let found = LeaveOneOut::search(engine, queries, &sample, one, Exclusion::default(), &|_| ())?;
+    let (one, none) = (NonZeroUsize::MIN, Exclusion::default());
+    let found = LeaveOneOut::search(engine, queries, rows, one, none, &|_| ())?;
     let best = (0..found.len()).map(|index| found.get(index).1).filter(|best| !best.is_empty());
     Ok(valley(best.map(Voters::best_similarity)))
 }

@@ -7,12 +7,15 @@ use serde::{Deserialize, Serialize};
 use crate::outcomes::Intervals;
 
 use super::{Figures, Objective, Step, Trial, VoteLearning};
+use crate::trainer::TuneScope;
 
 /// The results of tuning; serialized as JSON schema `classify.tuning/1`.
 #[derive(Debug, Clone, Serialize)]
 pub struct TuningReport {
     /// The schema's name.
     pub schema: &'static str,
+    /// What was chosen.
+    pub scope: TuneScope,
     /// The objective that was maximized.
     pub objective: Objective,
     /// The number of documents that were left out, one at a time.
@@ -106,6 +109,15 @@ impl TuningReport {
     /// The best `shown` settings as text.
     pub fn text(&self, shown: usize) -> String {
         let objective = self.objective;
+        if self.scope == TuneScope::Quick {
+            let Trial { k, vote, decision, figures } = self.best;
+            return format!(
+                "k = {k}, {vote}, {decision}: chosen by leaving out {} documents ({} {:.3}); --tune tries more",
+                self.documents,
+                objective.name(),
+                objective.of(figures)
+            );
+        }
         let mut text = format!(
             "tuning: {} settings tried on {} left-out documents; the best by {}:",
             self.trials.len(),

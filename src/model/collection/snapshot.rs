@@ -150,6 +150,7 @@ impl Collection {
         Arrays {
             vocabulary: Arc::clone(&base.vocabulary),
             idf: base.idf.clone(),
+            term_factors: base.term_factors.clone(),
             rows: Joined::several(rows, places),
             label_names: order.iter().map(|&label| self.labels[label as usize].as_str()).collect(),
             label_indptr: labels.starts.into(),

@@ -64,6 +64,7 @@ impl<'s> Count<'s> {
             micro_f1: sum.f1(),
             macro_f1: self.tallies.iter().map(|tally| tally.f1()).sum::<f64>() / labels,
             accuracy: exact.count() as f64 / self.documents.len().max(1) as f64,
+            by_ranks: None,
         }
     }
 }

@@ -1,0 +1,294 @@
+//! Learned term weights: factors of terms that make documents of the same label more similar than others.
+//!
+//! The softmax of a document's similarities to its nearest documents is the probability that each of these
+//! lends its labels; the factors minimize the negative logarithm of the probability of its own labels, as in
+//! neighborhood components analysis (Goldberger, Roweis, Hinton and Salakhutdinov 2005), but with one weight
+//! a term instead of a projection. Weight-adjusted k-nearest-neighbor classification (Han, Karypis and
+//! Kumar 2001) is related. A few steps from weights that are good already are enough: many steps fit the
+//! training documents too closely.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::folds::drawn;
+use super::neighbors::{Exclusion, LeaveOneOut};
+use crate::matrix::{Csr, CsrView, row};
+use crate::search::{Engines, SearchError};
+use crate::threads::Threads;
+use crate::vote::TrainingLabels;
+
+/// The number of neighbors of each document.
+const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not 0");
+/// The most documents that teach.
+const MOST: usize = 6_000;
+/// The factor of similarities before the softmax.
+const SHARPNESS: f32 = 10.0;
+/// The weight of the penalty on the squared logarithms of the factors, beside the sum of the losses.
+const PENALTY: f32 = 10.0;
+/// The rate and the decays of Adam (Kingma and Ba 2015).
+const RATE: f32 = 0.05;
+const DECAYS: [f32; 2] = [0.9, 0.999];
+/// The largest number of pieces of the documents, whose gradients are added in order so that the number of
+/// threads does not matter, and of gradients in memory.
+const PIECES: usize = 16;
+const GRADIENTS: usize = 1 << 26;
+
+/// A document that teaches: its neighbors, and how much their labels are its own (Jaccard), from 0 to 1.
+struct Lesson {
+    row: u32,
+    neighbors: Vec<(u32, f32)>,
+}
+
+/// The factor of each term after each number of steps in `checkpoints` (increasing).
+///
+/// `rows` are training documents of length 1. Those that `exclusion` allows teach, or some of them, drawn by
+/// their hashes; and they are the neighbors.
+///
+/// # Errors
+/// If the rows cannot be indexed.
+pub(crate) fn learned_terms(
+    rows: &Arc<Csr>,
+    among: &TrainingLabels<'_>,
+    exclusion: Exclusion<'_>,
+    checkpoints: &[u32],
+    engines: &Engines,
+) -> Result<Vec<Vec<f32>>, SearchError> {
+    let allowed = |row: &u32| exclusion.only.is_none_or(|only| only.contains(*row));
+    let allowed: Vec<u32> = (0u32..).take(rows.rows()).filter(allowed).collect();
+    let hash = |&row: &u32| exclusion.hashes.get(row as usize).copied().unwrap_or(row.into());
+    let hashes: Vec<u64> = allowed.iter().map(hash).collect();
+    let teachers = drawn(&hashes, MOST).into_iter().map(|at| allowed[at as usize]);
+    let teachers: Vec<u32> = teachers.collect();
+    let engine = engines.engine(rows)?;
+    let queries = rows.view();
+    let found = LeaveOneOut::search(&*engine, queries, &teachers, NEIGHBORS, exclusion, &|_| ())?;
+    drop(engine);
+    let lessons: Vec<Lesson> =
+        (0..found.len()).filter_map(|at| lesson(&found, at, among)).collect();
+    Ok(learn(&rows.view(), &lessons, checkpoints, engines.threads()))
+}
+
+/// A document with its neighbors; `None` if no neighbor shares a label with it, or all have just its labels.
+fn lesson(found: &LeaveOneOut, at: usize, among: &TrainingLabels<'_>) -> Option<Lesson> {
+    let (row, voters) = found.get(at);
+    let own = among.labels(row);
+    let alike = |other: u32| {
+        let others = among.labels(other);
+        let both = own.iter().filter(|label| others.binary_search(label).is_ok()).count();
+        let all = own.len() + others.len() - both;
+        if all == 0 { 0.0 } else { both as f32 / all as f32 }
+    };
+    let neighbors: Vec<(u32, f32)> =
+        voters.ranked().map(|(_, _, neighbor)| (neighbor.row, alike(neighbor.row))).collect();
+    let least = neighbors.iter().map(|&(_, alike)| alike).fold(1.0, f32::min);
+    let most = neighbors.iter().map(|&(_, alike)| alike).fold(0.0, f32::max);
+    (least < most).then_some(Lesson { row, neighbors })
+}
+
+fn learn(
+    rows: &CsrView<'_>,
+    lessons: &[Lesson],
+    checkpoints: &[u32],
+    threads: &Threads,
+) -> Vec<Vec<f32>> {
+    let terms = rows.cols();
+    // A term of one document does not make it similar to others.
+    let mut documents = vec![0u32; terms];
+    let (_, indices, _) = rows.into_raw_storage();
+    for &term in indices {
+        documents[term as usize] += 1;
+    }
+    let common: Vec<bool> = documents.into_iter().map(|documents| documents > 1).collect();
+    let mut logarithms = vec![0.0f32; terms];
+    let (mut mean, mut square) = (vec![0.0f32; terms], vec![0.0f32; terms]);
+    let mut decayed = [1.0f32; 2];
+    let pieces = (GRADIENTS / terms.max(1)).clamp(1, PIECES);
+    let piece = lessons.len().div_ceil(pieces).max(1);
+    let mut learned = Vec::new();
+    let mut steps = 0;
+    for &checkpoint in checkpoints {
+        while steps < checkpoint {
+            steps += 1;
+            let gradients: Vec<Vec<f32>> = threads.run(|| {
+                let units = Units::new(rows, &factors(&logarithms));
+                lessons.par_chunks(piece).map(|lessons| units.gradient(lessons)).collect()
+            });
+            decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
+            for term in (0..terms).filter(|&term| common[term]) {
+                let sum: f32 = gradients.iter().map(|gradient| gradient[term]).sum();
+                let slope = sum + 2.0 * PENALTY * logarithms[term];
+                mean[term] = DECAYS[0] * mean[term] + (1.0 - DECAYS[0]) * slope;
+                square[term] = DECAYS[1] * square[term] + (1.0 - DECAYS[1]) * slope * slope;
+                let mean = mean[term] / (1.0 - decayed[0]);
+                let square = square[term] / (1.0 - decayed[1]);
+                logarithms[term] -= RATE * mean / (square.sqrt() + 1e-8);
+            }
+        }
+        learned.push(factors(&logarithms));
+    }
+    learned
+}
+
+fn factors(logarithms: &[f32]) -> Vec<f32> {
+    logarithms.iter().map(|&logarithm| libm::expf(logarithm)).collect()
+}
+
+/// Rows after the factors, of length 1.
+struct Units<'r> {
+    rows: &'r CsrView<'r>,
+    values: Vec<f32>,
+}
+
+impl<'r> Units<'r> {
+    fn new(rows: &'r CsrView<'r>, factors: &[f32]) -> Self {
+        let of_row = |index: usize| {
+            let (terms, weights) = row(rows, index);
+            let weigh = |(&term, weight): (&u32, &f32)| weight * factors[term as usize];
+            let weighted: Vec<f32> = terms.iter().zip(weights).map(weigh).collect();
+            let length = weighted.iter().map(|value| value * value).sum::<f32>().sqrt();
+            let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
+            weighted.into_iter().map(move |value| value * scale)
+        };
+        Self { rows, values: (0..rows.rows()).into_par_iter().flat_map_iter(of_row).collect() }
+    }
+
+    /// The terms of a row with their values.
+    fn of(&self, index: u32) -> impl Iterator<Item = (usize, f32)> {
+        let bounds = self.rows.indptr().outer_inds_sz(index as usize);
+        let (terms, _) = row(self.rows, index as usize);
+        terms.iter().map(|&term| term as usize).zip(self.values[bounds].iter().copied())
+    }
+
+    /// The derivative of the loss of some documents by the logarithm of each term's factor.
+    ///
+    /// With x the rows, the derivative of the similarity s of two rows i and j by the logarithm of term t
+    /// is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²).
+    fn gradient(&self, lessons: &[Lesson]) -> Vec<f32> {
+        let mut gradient = vec![0.0f32; self.rows.cols()];
+        // The row of the document, spread out.
+        let mut spread = vec![0.0f32; self.rows.cols()];
+        let mut votes: Vec<(f32, f32)> = Vec::new();
+        for Lesson { row, neighbors } in lessons {
+            self.of(*row).for_each(|(term, value)| spread[term] = value);
+            votes.clear();
+            votes.extend(neighbors.iter().map(|&(other, _)| {
+                let similarity: f32 = self.of(other).map(|(term, x)| x * spread[term]).sum();
+                (similarity, 0.0)
+            }));
+            let most = votes.iter().map(|&(similarity, _)| similarity).fold(0.0, f32::max);
+            let (mut total, mut right) = (0.0, 0.0);
+            for ((similarity, vote), &(_, alike)) in votes.iter_mut().zip(neighbors) {
+                *vote = libm::expf(SHARPNESS * (*similarity - most));
+                total += *vote;
+                right += *vote * alike;
+            }
+            let share = right / total;
+            if share > 0.0 {
+                let mut own = 0.0;
+                for (&(similarity, vote), &(other, alike)) in votes.iter().zip(neighbors) {
+                    let slope = SHARPNESS * vote / total * (1.0 - alike / share);
+                    own += slope * similarity;
+                    for (term, x) in self.of(other) {
+                        gradient[term] += slope * x * (2.0 * spread[term] - similarity * x);
+                    }
+                }
+                self.of(*row).for_each(|(term, x)| gradient[term] -= own * x * x);
+            }
+            self.of(*row).for_each(|(term, _)| spread[term] = 0.0);
+        }
+        gradient
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::CsrBuilder;
+    use crate::random::Random;
+
+    /// Rows of six of 20 terms, and a lesson of each about the others.
+    fn made() -> (Csr, Vec<Lesson>) {
+        let mut random = Random::new(4);
+        let mut rows = CsrBuilder::default();
+        for _ in 0..12 {
+            let mut terms: Vec<u32> =
+                (0..6).map(|_| u32::try_from(random.below(20)).unwrap()).collect();
+            terms.sort_unstable();
+            terms.dedup();
+            let entries: Vec<(u32, f32)> =
+                terms.into_iter().map(|term| (term, 0.5 + random.below(9) as f32 / 9.0)).collect();
+            rows.push_row(entries);
+        }
+        let lessons = (0..12).map(|row| Lesson {
+            row,
+            neighbors: (0..12)
+                .filter(|&other| other != row)
+                .map(|other| (other, [0.0, 0.5, 1.0][((row + other) % 3) as usize]))
+                .collect(),
+        });
+        (rows.build(20), lessons.collect())
+    }
+
+    /// The loss, the slow, obvious way.
+    fn loss(rows: &Csr, lessons: &[Lesson], logarithms: &[f64]) -> f64 {
+        let unit = |row_number: u32| {
+            let view = rows.view();
+            let (terms, weights) = row(&view, row_number as usize);
+            let mut values = vec![0.0; 20];
+            for (&term, &weight) in terms.iter().zip(weights) {
+                values[term as usize] = f64::from(weight) * libm::exp(logarithms[term as usize]);
+            }
+            let length = libm::sqrt(values.iter().map(|value| value * value).sum::<f64>());
+            values.into_iter().map(|value| value / length).collect::<Vec<f64>>()
+        };
+        let of = |Lesson { row, neighbors }: &Lesson| {
+            let own = unit(*row);
+            let (mut total, mut right) = (0.0, 0.0);
+            for &(other, alike) in neighbors {
+                let similarity: f64 = own.iter().zip(unit(other)).map(|(a, b)| a * b).sum();
+                let vote = libm::exp(f64::from(SHARPNESS) * similarity);
+                total += vote;
+                right += vote * f64::from(alike);
+            }
+            -libm::log(right / total)
+        };
+        lessons.iter().map(of).sum()
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_loss() {
+        let (rows, lessons) = made();
+        let narrow: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
+        let logarithms: Vec<f64> = narrow.iter().copied().map(f64::from).collect();
+        let found = Units::new(&rows.view(), &factors(&narrow)).gradient(&lessons);
+        for term in 0..20 {
+            let at = |step: f64| {
+                let mut moved = logarithms.clone();
+                moved[term] += step;
+                loss(&rows, &lessons, &moved)
+            };
+            let expected = (at(1e-5) - at(-1e-5)) / 2e-5;
+            let difference = (f64::from(found[term]) - expected).abs();
+            assert!(difference < 1e-3, "{term}: {} and {expected}", found[term]);
+        }
+    }
+
+    #[test]
+    fn steps_lower_the_loss_on_any_threads() {
+        let (rows, lessons) = made();
+        let learned = |count: usize| {
+            let threads = Threads::new(NonZeroUsize::new(count).unwrap()).unwrap();
+            learn(&rows.view(), &lessons, &[2, 5], &threads)
+        };
+        let found = learned(1);
+        assert_eq!(found, learned(3));
+        let loss_of = |factors: &[f32]| {
+            let logarithms: Vec<f64> = factors.iter().map(|&f| libm::log(f64::from(f))).collect();
+            loss(&rows, &lessons, &logarithms)
+        };
+        let losses = [loss_of(&[1.0; 20]), loss_of(&found[0]), loss_of(&found[1])];
+        assert!(losses[0] > losses[1] && losses[1] > losses[2], "{losses:?}");
+    }
+}

@@ -110,9 +110,12 @@ impl Evidence {
         let weights: [f64; VALUES] = std::array::from_fn(|at| self.weights[at]);
         let share = quantile(&self.similarities, voters.best_similarity());
         let agreement = agreement(scores, scores.len(), voters, among);
+        // However clear the evidence, n documents show no more than one exception in n + 2 (rule of succession).
+        let least = 1.0 / (among.weights.len() as f64 + 2.0);
         let probability = |(at, score): (usize, &LabelScore)| {
             let values = values(scores, at, agreement[at], share, unknown);
-            logistic(dot(&weights, &values) + self.offsets[score.label as usize])
+            let logit = dot(&weights, &values) + self.offsets[score.label as usize];
+            logistic(logit).clamp(least, 1.0 - least)
         };
         scores.iter().enumerate().map(probability).collect()
     }
@@ -239,7 +242,7 @@ mod tests {
         let among = TrainingLabels {
             indptr: &indptr,
             indices: &indices,
-            weights: &[1.0; 2],
+            weights: &[1.0; 2_000],
             sizes: &[1, 1],
         };
         let lists: Vec<[Neighbor; 2]> = (0..2_000u16)

@@ -8,6 +8,7 @@
 //! Near-copies of documents make leave-one-out figures too good and thresholds too high, so
 //! [`NearDuplicates`] are not neighbors of each other here.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
@@ -556,7 +557,8 @@ pub fn calibrate(
 
 /// Learns when a model must abstain to reach a target error, from left-out documents: those of each
 /// fold are decided, and their confidence told, by what the other folds teach. `unknown` returns the
-/// share of unknown terms of a document.
+/// share of unknown terms of a document. If documents were left out twice, without their near-duplicates and with
+/// them, the target is reached both ways: new documents may or may not have near-duplicates.
 pub fn abstention(
     held_out: &HeldOut<'_>,
     among: TrainingLabels<'_>,
@@ -565,7 +567,8 @@ pub fn abstention(
 ) -> ConfidenceLimit {
     let decisions = held_out.decisions_by_fold();
     let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
-    let mut answers = Vec::with_capacity(documents.len());
+    // By document, left out for the first and the second time.
+    let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
     for (fold, decision) in decisions.iter().enumerate() {
         let calibration = probabilities(&documents, among, unknown, Some(fold));
         for HeldOutDocument { row, voters, scores, .. } in
@@ -576,14 +579,25 @@ pub fn abstention(
             let gold = among.labels(*row);
             let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();
             let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-            answers.push(Answer {
+            let answer = Answer {
                 confidence: confidence(&given, scores, &known),
                 given: count(given.len()),
                 right: count(right),
-            });
+            };
+            let of_row = answers.entry(*row).or_default();
+            of_row[usize::from(of_row[0].is_some())] = Some(answer);
         }
     }
-    ConfidenceLimit::learn(target_error, &answers)
+    let first: Vec<Answer> = answers.values().filter_map(|[first, _]| *first).collect();
+    let last: Vec<Answer> =
+        answers.values().filter_map(|[first, again]| again.or(*first)).collect();
+    let limits = [first, last].map(|answers| ConfidenceLimit::learn(target_error, &answers));
+    let [first, last] = limits;
+    match (first.confidence, last.confidence) {
+        (Some(one), Some(other)) if one < other => last,
+        (Some(_), None) => last,
+        _ => first,
+    }
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     feature_names_in_ : ndarray
         The names of the columns, if X is a data frame with names.
     tuning_ : dict
-        What `tune` tried and chose (schema ``classify.tuning/1``), if it was asked for.
+        What `tune` tried and chose (schema ``classify.tuning/1``); None if nothing was chosen.
 
     Examples
     --------

@@ -89,8 +89,9 @@ impl ConfidenceLimit {
     ///
     /// Limits are tested from high to low, each by the upper end of the interval of Clopper and Pearson
     /// (1934), until one fails: with such a fixed sequence, all tests together fail no more often than
-    /// one (Angelopoulos et al. 2021, fixed sequence testing). Labels of a document count as if they were
-    /// independent. If no limit passes, nothing is answered: coverage and error are then those of the highest
+    /// one (Angelopoulos et al. 2021, fixed sequence testing). Several labels of a document are right or wrong
+    /// together more often than those of different documents, so they count for less: the counts are divided by
+    /// the design effect (Korn and Graubard 1998). If no limit passes, nothing is answered: coverage and error are then those of the highest
     /// limit.
     ///
     /// ```
@@ -121,23 +122,22 @@ impl ConfidenceLimit {
         let none =
             Self { target_error, confidence: None, coverage: 0.0, error: 0.0, error_bound: 1.0 };
         let mut best = none;
-        let (mut taken, mut given, mut wrong) = (0, 0u64, 0u64);
+        let (mut taken, mut sums) = (0, Sums::default());
         for end in ends {
             let Some(&last) = answered.get(end.wrapping_sub(1)) else { break };
             // Answers of equal confidence go together.
             while let Some(answer) = answered.get(taken)
                 && (taken < end || answer.confidence >= last.confidence)
             {
-                given += u64::from(answer.given);
-                wrong += u64::from(answer.given - answer.right);
+                sums.add(answer);
                 taken += 1;
             }
             let found = Self {
                 target_error,
                 confidence: Some(last.confidence),
                 coverage: taken as f64 / answers.len() as f64,
-                error: wrong as f64 / given as f64,
-                error_bound: upper_bound(wrong, given),
+                error: sums.wrong / sums.given,
+                error_bound: sums.upper_bound(),
             };
             if found.error_bound > target_error {
                 let first = best.confidence.is_none();
@@ -178,6 +178,51 @@ impl Abstention {
                 }
             };
         if valid { Ok(()) } else { Err("limits of abstaining that are no numbers, or no shares") }
+    }
+}
+
+/// Sums over answers: of the labels given, of the wrong ones, and of squares and products of both.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    answers: f64,
+    given: f64,
+    wrong: f64,
+    given_squared: f64,
+    wrong_squared: f64,
+    given_wrong: f64,
+}
+
+impl Sums {
+    fn add(&mut self, answer: &Answer) {
+        let (given, wrong) = (f64::from(answer.given), f64::from(answer.given - answer.right));
+        self.answers += 1.0;
+        self.given += given;
+        self.wrong += wrong;
+        self.given_squared += given * given;
+        self.wrong_squared += wrong * wrong;
+        self.given_wrong += given * wrong;
+    }
+
+    /// The variance of the share of wrong labels relative to that of independent labels, at least 1. Without a wrong
+    /// label nothing is known of it: then as if all labels of a document were right or wrong together.
+    fn design_effect(&self) -> f64 {
+        let share = self.wrong / self.given;
+        // One label per document.
+        if self.given <= self.answers {
+            return 1.0;
+        }
+        if self.wrong <= 0.0 || share >= 1.0 {
+            return self.given_squared / self.given;
+        }
+        let squares = self.wrong_squared - 2.0 * share * self.given_wrong
+            + share * share * self.given_squared;
+        (squares / (self.given * share * (1.0 - share))).max(1.0)
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+    fn upper_bound(&self) -> f64 {
+        let effect = self.design_effect();
+        upper_bound((self.wrong / effect).ceil() as u64, (self.given / effect).floor() as u64)
     }
 }
 
@@ -264,5 +309,34 @@ mod tests {
         // 6 are to be expected, with a standard error of 2.4.
         let reached = reached.count();
         assert!(reached <= 13, "{reached} of 300");
+    }
+
+    /// The same if the eight labels of a document are right or wrong together: they count as one.
+    #[test]
+    fn labels_of_a_document_count_together() {
+        let mut random = crate::random::Random::new(2);
+        let mut draw = |count: u32| -> Vec<Answer> {
+            (0..count)
+                .map(|_| {
+                    let right = if random.unit() < 0.8999 { 8 } else { 0 };
+                    Answer { confidence: random.unit(), given: 8, right }
+                })
+                .collect()
+        };
+        let reached =
+            (0..300).filter(|_| ConfidenceLimit::learn(0.1, &draw(2_000)).reaches_target());
+        let reached = reached.count();
+        assert!(reached <= 13, "{reached} of 300");
+        let mut sums = Sums::default();
+        for answer in &draw(2_000) {
+            sums.add(answer);
+        }
+        assert!((sums.design_effect() - 8.0).abs() < 1e-9);
+        let one = Answer { confidence: 1.0, given: 1, right: 1 };
+        let mut sums = Sums::default();
+        for answer in [one, Answer { right: 0, ..one }] {
+            sums.add(&answer);
+        }
+        assert!((sums.design_effect() - 1.0).abs() < 1e-12);
     }
 }

@@ -15,18 +15,18 @@ use super::failure::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Deciding")]
 pub(crate) struct Deciding {
-    /// The number of neighbors that vote [default: 30, or the model's]
+    /// The number of neighbors that vote [default: chosen by training, or the model's]
     #[arg(short, value_name = "K", value_parser = super::positive::positive)]
     k: Option<NonZeroUsize>,
     /// How votes are weighted: similarity, similarity^P, uniform, rank, exp or exp:BETA, each
     /// optionally with /size^G; with --tune also `learned`: what each training document's vote is
-    /// worth [default: similarity]
+    /// worth [default: chosen by training, or the model's]
     #[arg(long, value_name = "VOTE")]
     vote: Option<Vote>,
     /// One label per document, or several [default: as in the training corpus]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Multi-label: the share of the vote that a label needs [default: 0.4]
+    /// Multi-label: the share of the vote that a label needs [default: chosen by training, or the model's]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     threshold: Option<f64>,
     /// Multi-label: assign no label if none reaches its threshold

@@ -15,11 +15,11 @@ use super::progress::{Progress, Talk};
 #[command(next_help_heading = "Tuning")]
 pub(crate) struct Tuning {
     /// Choose features, k, vote and decision (`all`), or only k, vote and decision (`votes`) by
-    /// leave-one-out on the training documents; values set by other flags are kept
+    /// leave-one-out on all training documents; values set by other flags are kept
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub(crate) tune: Option<Scope>,
-    /// Choose nothing: k, vote and threshold are those of other flags, or fixed. Without this flag and --tune, they
-    /// are chosen out of a few by leaving out 2,000 documents, if there are at least 100
+    /// Choose nothing: without other flags k = 30, votes by similarity and a threshold of 0.4. Without this flag and
+    /// --tune, these three are chosen out of a few by leaving out 2,000 documents, if there are at least 100
     #[arg(long, conflicts_with = "tune")]
     pub(crate) no_tune: bool,
     /// The number of documents left out to compare features

@@ -81,6 +81,28 @@ impl<'a> TrainingRows<'a> {
         self.views_left_out(rows, k, exclusion, share, progress)
     }
 
+    fn searches_both(&self) -> bool {
+        self.terms.is_some() && self.vectors.is_some()
+    }
+
+    /// The same left-out documents, and those that have near-duplicates once more, with them: new documents may have
+    /// near-duplicates, too. `None` if none has.
+    fn with_near_duplicates(
+        &self,
+        found: &LeaveOneOut,
+        k: NonZeroUsize,
+        excluded: &Excluded,
+    ) -> Result<Option<LeaveOneOut>, SearchError> {
+        let rows: Vec<u32> =
+            found.rows().iter().copied().filter(|&row| !excluded.near.of(row).is_empty()).collect();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let exclusion = Exclusion { near: None, ..excluded.always() };
+        let again = self.leave_one_out(&rows, k, exclusion, found.dense_share, &|_| ())?;
+        Ok(Some(found.clone().and_again(&again)))
+    }
+
     /// The same of some rows, by the engines.
     fn views_left_out(
         &self,
@@ -341,8 +363,7 @@ impl Trainer {
         let quick = tuning.scope == TuneScope::Quick;
         let rows = left_out(tuning, &excluded.hashes);
         let k_max = cut(tuning.k_max, labels.weights.len());
-        let both = training.terms.is_some() && training.vectors.is_some();
-        let free_share = both && training.share.is_none();
+        let free_share = training.share.is_none() && training.searches_both();
         let search = |k, exclusion, share| {
             let left_out = |documents| on_event(Event::LeftOut(documents));
             training.leave_one_out(&rows, k, exclusion, share, &left_out)
@@ -368,9 +389,9 @@ impl Trainer {
         } else {
             self.learning(&found, labels, &grid, &mut tuned)
         };
+        let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
-            let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
             found = search(k, excluded.always(), found.dense_share)?;
         }
         let held_out = HeldOut::new(&found, labels, tuned.best, learning, threads);
@@ -382,9 +403,13 @@ impl Trainer {
         let intervals = (!by_batch)
             .then(|| threads.run(|| held_out.outcomes(&labels).intervals(labels.sizes.len(), 0)))
             .flatten();
-        let calibration = calibrate(&held_out, labels, unknown);
-        let limit =
-            options.target_error.map(|target| abstention(&held_out, labels, target, unknown));
+        let again =
+            if by_batch { None } else { training.with_near_duplicates(&found, k, excluded)? };
+        let again =
+            again.as_ref().map(|all| HeldOut::new(all, labels, tuned.best, learning, threads));
+        let told = again.as_ref().unwrap_or(&held_out);
+        let calibration = calibrate(told, labels, unknown);
+        let limit = options.target_error.map(|target| abstention(told, labels, target, unknown));
         if let Some(limit) = &limit {
             on_event(Event::Abstention(limit));
         }
@@ -392,7 +417,6 @@ impl Trainer {
         let foreign = match options.foreign {
             None => None,
             Some(target) => {
-                let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
                 let share = found.dense_share;
                 // New documents have no neighbors of their own time.
                 let without = training.without_labels(k, excluded.exclusion(), share, unknown)?;

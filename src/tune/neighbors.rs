@@ -251,6 +251,19 @@ impl LeaveOneOut {
         self.kin = Arc::clone(&other.kin);
     }
 
+    /// The documents that were left out, as training row numbers.
+    pub fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The same documents, and after them those of another search, in the folds of this one.
+    #[must_use]
+    pub fn and_again(mut self, other: &Self) -> Self {
+        let (kin, dense_share) = (Arc::clone(&self.kin), self.dense_share);
+        self.append(other);
+        Self { dense_share, kin, ..self }
+    }
+
     /// The fold of each training document, of [`FOLDS`].
     pub fn folds(&self, among: &TrainingLabels<'_>) -> Vec<u8> {
         folds(among, &self.kin, FOLDS)

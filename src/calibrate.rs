@@ -50,6 +50,8 @@ pub struct Evidence {
     pub(crate) offsets: Array<f64>,
     /// The best similarity of left-out documents at the quantiles `i / (count - 1)`, not falling.
     pub(crate) similarities: Array<f32>,
+    /// The number of left-out documents that were learned from. Models keep it with what tuning found.
+    pub(crate) documents: u64,
 }
 
 /// A document to learn from.
@@ -78,7 +80,8 @@ impl Evidence {
         documents: impl Iterator<Item = Seen<'a>> + Clone,
         among: &TrainingLabels<'_>,
     ) -> Self {
-        let best = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        let best: Vec<f32> = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        let count = best.len() as u64;
         let similarities = quantiles(best, QUANTILES);
         let mut observations = Vec::new();
         for Seen { scores, voters, unknown, gold } in documents {
@@ -97,6 +100,7 @@ impl Evidence {
             weights: weights.to_vec().into(),
             offsets: offsets.into(),
             similarities: similarities.into(),
+            documents: count,
         }
     }
 
@@ -110,8 +114,8 @@ impl Evidence {
         let weights: [f64; VALUES] = std::array::from_fn(|at| self.weights[at]);
         let share = quantile(&self.similarities, voters.best_similarity());
         let agreement = agreement(scores, scores.len(), voters, among);
-        // However clear the evidence, n documents show no more than one exception in n + 2 (rule of succession).
-        let least = 1.0 / (among.weights.len() as f64 + 2.0);
+        // However clear the evidence, n documents do not rule out one exception in n + 2 (rule of succession).
+        let least = 1.0 / (self.documents as f64 + 2.0);
         let probability = |(at, score): (usize, &LabelScore)| {
             let values = values(scores, at, agreement[at], share, unknown);
             let logit = dot(&weights, &values) + self.offsets[score.label as usize];
@@ -195,6 +199,15 @@ fn quantile(similarities: &[f32], at: f32) -> f64 {
 }
 
 impl Calibration {
+    /// The same calibration, known to be learned from a number of documents.
+    #[must_use]
+    pub(crate) fn learned_from(self, documents: u64) -> Self {
+        match self {
+            Self::Evidence(evidence) => Self::Evidence(Evidence { documents, ..evidence }),
+            curves @ Self::Curves(_) => curves,
+        }
+    }
+
     /// The probabilities of labels with these scores (by decreasing score), in the same order. `unknown`
     /// is the share of the document's terms that the model does not know.
     pub(crate) fn probabilities(
@@ -242,7 +255,7 @@ mod tests {
         let among = TrainingLabels {
             indptr: &indptr,
             indices: &indices,
-            weights: &[1.0; 2_000],
+            weights: &[1.0; 2],
             sizes: &[1, 1],
         };
         let lists: Vec<[Neighbor; 2]> = (0..2_000u16)

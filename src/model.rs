@@ -346,7 +346,7 @@ impl Model {
                 weighting,
                 formula: if arrays.term_factors.is_some() {
                     format!(
-                        "{}; before the norm times the learned factor of the term",
+                        "{}; multiplied by the term's learned factor before normalization",
                         weighting.formula()
                     )
                 } else {

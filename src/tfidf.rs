@@ -389,7 +389,10 @@ impl Weighting {
                 weights.extend(counts().map(|count| count * (self.k1 + 1.0) / (count + k)));
             }
         }
-        if scheme.df != Df::None || (self.document.df == Df::None && self.chi2_power > 0.0) {
+        // Without any idf, a term's weight is its factors by χ² and by learning.
+        let without_idf = self.document.df == Df::None && self.query.df == Df::None;
+        let by_chi2 = self.document.df == Df::None && self.chi2_power > 0.0;
+        if scheme.df != Df::None || without_idf || by_chi2 {
             for (weight, &mut term) in weights.iter_mut().zip(&mut *ids) {
                 *weight *= terms.idf[term as usize];
             }

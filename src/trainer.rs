@@ -50,6 +50,7 @@ pub use options::{FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions, T
 pub use reweigh::{ReweighError, reweigh};
 
 use dense::{GivenVectors, Terms};
+
 /// A stream of documents.
 pub type Documents<'a> = &'a mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send);
 
@@ -61,7 +62,7 @@ pub type OnEvent<'a> = &'a (dyn Fn(Event<'_>) + Sync);
 pub struct Trained {
     /// The model.
     pub model: Model,
-    /// The results of tuning, if requested.
+    /// The results of tuning, if anything was chosen.
     pub tuning: Option<TuningReport>,
     /// How long each stage took.
     pub stages: Vec<Stage>,
@@ -124,9 +125,9 @@ pub enum TrainError {
     CompensationForSeveral,
     /// The model weights queries differently from documents, and has no texts to make queries of.
     #[error(
-        "{weighting} weights queries differently from documents, and the model keeps no texts to make \
-         queries of: train it with --keep-text, or tune while training, with `classify train \
-         --tune=votes`"
+        "{weighting} weights queries differently from documents, and the model keeps no texts that queries could \
+         be made of: train it with --keep-text and without --field, or tune while training, with \
+         `classify train --tune=votes`"
     )]
     NotSymmetric {
         /// The weighting.

@@ -557,21 +557,21 @@ pub fn calibrate(
 
 /// Learns when a model must abstain to reach a target error, from left-out documents: those of each
 /// fold are decided, and their confidence told, by what the other folds teach. `unknown` returns the
-/// share of unknown terms of a document. If documents were left out twice, without their near-duplicates and with
+/// share of unknown terms of a document, and `decisions` are what the folds outside each teach. If documents were left out twice, without their near-duplicates and with
 /// them, the target is reached both ways: new documents may or may not have near-duplicates.
 pub fn abstention(
     held_out: &HeldOut<'_>,
+    decisions: &[Decision; FOLDS],
     among: TrainingLabels<'_>,
     target_error: f64,
     unknown: &dyn Fn(u32) -> f64,
 ) -> ConfidenceLimit {
-    let decisions = held_out.decisions_by_fold();
     let documents: Vec<HeldOutDocument<'_>> = held_out.documents().collect();
     // By document, left out for the first and the second time.
     let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
     for (fold, decision) in decisions.iter().enumerate() {
         let calibration = probabilities(&documents, among, unknown, Some(fold));
-        for HeldOutDocument { row, voters, scores, .. } in
+        for HeldOutDocument { row, again, voters, scores, .. } in
             documents.iter().filter(|document| document.fold == fold)
         {
             let known = calibration.probabilities(scores, *voters, unknown(*row), &among);
@@ -584,14 +584,17 @@ pub fn abstention(
                 given: count(given.len()),
                 right: count(right),
             };
-            let of_row = answers.entry(*row).or_default();
-            of_row[usize::from(of_row[0].is_some())] = Some(answer);
+            answers.entry(*row).or_default()[usize::from(*again)] = Some(answer);
         }
     }
     let first: Vec<Answer> = answers.values().filter_map(|[first, _]| *first).collect();
     let last: Vec<Answer> =
         answers.values().filter_map(|[first, again]| again.or(*first)).collect();
-    let limits = [first, last].map(|answers| ConfidenceLimit::learn(target_error, &answers));
+    if answers.values().all(|[_, again]| again.is_none()) {
+        return ConfidenceLimit::learn(target_error, &first);
+    }
+    // Neither of the two limits may fail.
+    let limits = [first, last].map(|answers| ConfidenceLimit::one_of_two(target_error, &answers));
     let [first, last] = limits;
     match (first.confidence, last.confidence) {
         (Some(one), Some(other)) if one < other => last,

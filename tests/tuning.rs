@@ -468,7 +468,7 @@ fn a_document_of_many_labels() {
     let tuned = revote(&found, among, &grid, &threads);
     let held_out = HeldOut::new(&found, among, tuned.best, None, &threads);
     calibrate(&held_out, among, &|_| 0.0);
-    abstention(&held_out, among, 0.05, &|_| 0.0);
+    abstention(&held_out, &held_out.decisions_by_fold(), among, 0.05, &|_| 0.0);
     // Votes are not learned for so many labels.
     assert!(learn_votes(&found, among, &grid, &tuned, &threads).is_empty());
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

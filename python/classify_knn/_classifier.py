@@ -61,7 +61,7 @@ class KNNTextClassifier(ClassifierMixin, BaseEstimator):
     tune : {'quick', 'votes', 'all'} or bool, default='quick'
         Choose what is not given by leave-one-out on the training documents: k, vote and one threshold out of a few, on 2,000 of at
         least 100 documents (``'quick'``); k, votes and thresholds (``'votes'``); or stems, n-grams and weighting too (``'all'``, True).
-        False: nothing. Probabilities are then calibrated.
+        What was chosen this way has calibrated probabilities. False: nothing.
     features : str, default=None
         What documents are compared by: ``'tfidf'`` (the default; values of a sparse matrix are weights), ``'counts'`` (they are
         counts to be weighted), ``'lsa:N'`` (N dimensions of latent semantic analysis), or ``'tfidf+lsa:N'``. Dense arrays are compared as
@@ -76,7 +76,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
     class_weight : 'balanced' or dict, default=None
         The weight of each label's documents in a vote.
     threshold : float, default=None
-        Several labels: the share of the votes that a label needs. None: 0.4, or chosen by `tune`.
+        Several labels: the share of the votes that a label needs. None: chosen by `tune`, otherwise 0.4.
     rule : str, default=None
         Several labels: the rule that selects them: ``'threshold'``, ``'rcut:N'`` (the best N), ``'mcut'`` (those before the largest gap),
         ``'pcut'`` (each label by its share of the training documents); with `tune` also ``'scut'``, ``'scut-fbr'``, ``'scut-smoothed'``, ``'rtcut'``,
@@ -85,7 +85,7 @@ char_scope, title_boost, idf_power, min_df, max_df, max_features, select
         Several labels: whether a document may get none.
     hierarchy : path or list of (child, parent), default=None
         Several labels: their hierarchy: ancestors are added to documents and predictions.
-    objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro'}, default=None
+    objective : {'micro-f1', 'macro-f1', 'accuracy', 'micro+macro', 'p@5', 'top-3-accuracy'}, default=None
         What `tune` maximizes. None: ``'micro-f1'``.
     k_max : int, default=None
         The largest k that `tune` tries. None: 200.

@@ -110,10 +110,19 @@ impl ConfidenceLimit {
     /// assert!(limit.error <= limit.error_bound && limit.error_bound <= 0.05);
     /// ```
     pub fn learn(target_error: f64, answers: &[Answer]) -> Self {
+        Self::at_risk(target_error, answers, RISK)
+    }
+
+    /// One of two limits that together fail no more often than one of [`learn`](Self::learn).
+    pub(crate) fn one_of_two(target_error: f64, answers: &[Answer]) -> Self {
+        Self::at_risk(target_error, answers, RISK / 2.0)
+    }
+
+    fn at_risk(target_error: f64, answers: &[Answer], risk: f64) -> Self {
         let mut answered: Vec<&Answer> = answers.iter().filter(|answer| answer.given > 0).collect();
         answered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         // So few right answers that even without an error they show nothing.
-        let fewest = libm::log(RISK) / libm::log1p(-target_error.clamp(1e-9, 0.999));
+        let fewest = libm::log(risk) / libm::log1p(-target_error.clamp(1e-9, 0.999));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let first = (2.0 * fewest) as usize;
         let first = first.max(answered.len() / 20).clamp(1, answered.len().max(1));
@@ -137,7 +146,7 @@ impl ConfidenceLimit {
                 confidence: Some(last.confidence),
                 coverage: taken as f64 / answers.len() as f64,
                 error: sums.wrong / sums.given,
-                error_bound: sums.upper_bound(),
+                error_bound: sums.upper_bound(risk),
             };
             if found.error_bound > target_error {
                 let first = best.confidence.is_none();
@@ -220,22 +229,22 @@ impl Sums {
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
-    fn upper_bound(&self) -> f64 {
+    fn upper_bound(&self, risk: f64) -> f64 {
         let effect = self.design_effect();
-        upper_bound((self.wrong / effect).ceil() as u64, (self.given / effect).floor() as u64)
+        upper_bound((self.wrong / effect).ceil() as u64, (self.given / effect).floor() as u64, risk)
     }
 }
 
 /// The upper end of the one-sided interval of Clopper and Pearson (1934) of a share, of which `count` of
-/// `of` were seen: the share at which so few would be seen with the probability [`RISK`].
-fn upper_bound(count: u64, of: u64) -> f64 {
+/// `of` were seen: the share at which so few would be seen with the probability `risk`.
+fn upper_bound(count: u64, of: u64, risk: f64) -> f64 {
     if count >= of {
         return 1.0;
     }
     let (mut low, mut high) = (count as f64 / of as f64, 1.0);
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if at_most(count, of, middle) > RISK { low = middle } else { high = middle }
+        if at_most(count, of, middle) > risk { low = middle } else { high = middle }
     }
     high
 }
@@ -267,11 +276,11 @@ mod tests {
     #[test]
     fn bounds_of_clopper_and_pearson() {
         let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}");
-        close(upper_bound(0, 10), 1.0 - libm::pow(RISK, 0.1));
-        close(upper_bound(10, 10), 1.0);
-        close(upper_bound(0, 1_000_000), -libm::expm1(libm::log(RISK) / 1e6));
+        close(upper_bound(0, 10, RISK), 1.0 - libm::pow(RISK, 0.1));
+        close(upper_bound(10, 10, RISK), 1.0);
+        close(upper_bound(0, 1_000_000, RISK), -libm::expm1(libm::log(RISK) / 1e6));
         // One of two: 1 - p² = .98.
-        close(upper_bound(1, 2), libm::sqrt(1.0 - RISK));
+        close(upper_bound(1, 2, RISK), libm::sqrt(1.0 - RISK));
     }
 
     #[test]

@@ -323,8 +323,7 @@ impl Training {
         Err(Failure::Usage(message.into()))
     }
 
-    /// The engine factory. Only tuning searches, so a GPU is opened only for tuning or if
-    /// requested.
+    /// The engine factory. A GPU is opened only for `--tune` or if requested: without it few documents are searched.
     pub(crate) fn engines(
         &self,
         searching: Searching,

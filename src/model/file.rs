@@ -275,6 +275,7 @@ impl Arrays {
                 weights: file.array(array_names::EVIDENCE_WEIGHTS, Dtype::F64)?,
                 offsets: file.array(array_names::EVIDENCE_OFFSETS, Dtype::F64)?,
                 similarities: file.array(array_names::EVIDENCE_SIMILARITIES, Dtype::F32)?,
+                documents: settings.tuning.as_ref().map_or(u64::MAX, |tuning| tuning.documents),
             }))
         } else if file.has("calibration.") {
             Some(Calibration::Curves(Curves {

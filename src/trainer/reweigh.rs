@@ -74,3 +74,76 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
     let anew = train_counts(&mut documents, again, limits, model, threads)?;
     Ok(model.with_terms_of(anew))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::{Counts, Fields, Input};
+    use crate::decide::Decision;
+    use crate::model::{Change, Collection};
+
+    fn documents() -> Vec<Document> {
+        let texts = [("oven bread", "food"), ("bread butter", "food"), ("guitar song", "music")];
+        let document = |(number, &(text, label)): (usize, &(&str, &str))| Document {
+            id: number.to_string(),
+            content: Content::Text(text.into()),
+            labels: vec![label.into()],
+            weight: 1.0,
+            vector: None,
+            group: None,
+            place: Place { source: "made".into(), line: None },
+        };
+        texts.iter().enumerate().map(document).collect()
+    }
+
+    /// A model whose factors are 1.5, 2.5, … in order of its terms.
+    fn made() -> Model {
+        let threads = Threads::available().unwrap();
+        let input = Input::new(&InputSpec::default(), &Fields::Whole);
+        let mut documents = documents().into_iter().map(Ok);
+        let limits = TermLimits::default();
+        let counts = Counts::read(&mut documents, &input, limits, true, &threads, &|_| ()).unwrap();
+        let factors = (0..counts.vocabulary.len()).map(|term| term as f32 + 1.5).collect();
+        let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+        Model::with_term_factors(counts, settings, Some(factors), &threads)
+    }
+
+    #[test]
+    fn learned_factors_of_terms_stay() {
+        let model = made();
+        let threads = Threads::available().unwrap();
+        let weight = |model: &Model, term: &str| {
+            model.arrays.idf[model.vocabulary().id(term).unwrap() as usize]
+        };
+        // Of three documents two have bread, the first term, one has butter, the second.
+        assert!((weight(&model, "bread") - 1.5 * libm::log(1.5)).abs() < 1e-12);
+        assert!((weight(&model, "butter") - 2.5 * libm::log(3.0)).abs() < 1e-12);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.model");
+        model.save(&path).unwrap();
+        assert!(std::fs::read(&path).unwrap().windows(11).any(|bytes| bytes == b"version\\\":7"));
+        let read = Model::open(&path).unwrap();
+        assert!(read.learned_terms());
+        assert_eq!(read.settings().formula, model.settings().formula);
+        // A document less: bread is in one of two documents, butter in none.
+        let mut collection = Collection::new(read.into());
+        collection.apply(vec![Change::Remove { id: "1".into() }]).unwrap();
+        let again = reweigh(&collection.model(), &threads).unwrap();
+        assert!((weight(&again, "bread") - 1.5 * libm::log(2.0)).abs() < 1e-12);
+        assert!(again.learned_terms() && again.vocabulary().id("butter").is_none());
+        again.save(&path).unwrap();
+        assert!(Model::open(&path).unwrap().learned_terms());
+    }
+
+    #[test]
+    fn damaged_factors_are_refused() {
+        for factors in [vec![1.0], vec![0.0; 5], vec![f32::NAN; 5]] {
+            let mut model = made();
+            model.arrays.term_factors = Some(factors.into());
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.model");
+            let refused = model.save(&path).unwrap_err().to_string();
+            assert!(refused.contains("vocabulary.factors"), "{refused}");
+        }
+    }
+}

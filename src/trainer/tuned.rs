@@ -41,7 +41,8 @@ const MOST_PRODUCTS: usize = 20_000_000_000;
 const WORD_VECTORS: usize = 300;
 
 impl Trainer {
-    /// Chooses k, vote and decision of an existing model, by leave-one-out on its documents.
+    /// Chooses k, vote and decision of an existing model, by leave-one-out on all its documents, whatever the scope
+    /// of the options.
     ///
     /// # Errors
     /// If the model weights queries differently from documents and keeps no texts, the options conflict, or the
@@ -65,6 +66,8 @@ impl Trainer {
             Some(self.queries(&model)?)
         };
         let tuning = self.options.tuning.unwrap_or_default();
+        let scope = TuneScope::Votes;
+        let tuning = TuneOptions { scope, ..tuning };
         let several = self.options.decision.several(settings.decision.is_multi());
         let rows = Arc::clone(model.rows());
         let terms = by_terms.then(|| self.engines.engine(&rows)).transpose()?;
@@ -77,7 +80,8 @@ impl Trainer {
             }),
             by_fold: None,
             vectors: vectors.as_deref().zip(dense).map(|(engine, dense)| {
-                let asked = asked.as_ref().and_then(|asked| asked.dense.as_ref());
+                let asked = asked.as_ref().filter(|_| derived);
+                let asked = asked.and_then(|asked| asked.dense.as_ref());
                 View { engine, queries: asked.unwrap_or(dense.vectors()).view().into() }
             }),
             share: Some(share).filter(|_| !free_share),
@@ -86,7 +90,9 @@ impl Trainer {
                 && settings.weighting.chi2_power() <= 0.0
                 && !model.learned_terms(),
         };
-        let cosine = settings.weighting.is_cosine() && settings.weighting.chi2_power() <= 0.0;
+        let cosine = settings.weighting.is_cosine()
+            && settings.weighting.chi2_power() <= 0.0
+            && !model.learned_terms();
         let excluded = Excluded::find(&training, cosine, &tuning, Vec::new(), on_event)?;
         // The model does not record how many terms were dropped, so unknown terms tell nothing.
         let unknown = |_: u32| 0.0;
@@ -109,7 +115,13 @@ impl Trainer {
             let weighting = settings.weighting.to_string();
             return Err(TrainError::NotSymmetric { weighting });
         }
-        let documents: Vec<Document> = kept_documents(model).collect();
+        let mut documents: Vec<Document> = kept_documents(model).collect();
+        // Vectors that documents brought along are searched as they are.
+        if let Some(given) = model.dense().filter(|dense| dense.projection().is_none()) {
+            for (document, vector) in documents.iter_mut().zip(given.vectors().view().iter()) {
+                document.vector = Some(vector.to_vec());
+            }
+        }
         let searchers = Searchers::default();
         let classifier =
             Classifier::with_searchers(Arc::clone(model), searchers, self.engines.threads());
@@ -241,6 +253,7 @@ impl Trainer {
         let decided = options.decision.rule.is_some()
             || options.decision.threshold.is_some()
             || options.decision.allow_none
+            || (several && options.vote.is_some_and(|vote| vote.compensation > 0.0))
             || (!several && options.k.is_some() && options.vote.is_some());
         let documents = counts.documents();
         if let Some(dense) = &options.dense {

@@ -19,7 +19,7 @@ use crate::tune::{
     Candidate, Counted, Exclusion, FOLDS, Features, Figures, Foreign, Free, Grid, HeldOut,
     LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial, Tuned, TuningReport,
     VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn, foreign_limit, hashes,
-    learn_votes, learned_votes, near_limit, nearest, reach, tune_votes, window,
+    learn_votes, learned_votes, near_limit, nearest, reach, revote, tune_votes, window,
 };
 use crate::vote::{LearnedVotes, TrainingLabels, Vote};
 
@@ -307,7 +307,7 @@ impl FreeFeatures {
             weighting: self.weighting && !weighed,
             chi2_power: self.chi2_power,
             selection: self.selection,
-            term_weights: true,
+            term_weights: self.weighting,
         }
     }
 }
@@ -334,7 +334,7 @@ impl Trainer {
         Ok(Prepared { weighted, part, terms, vectors, queries, nested })
     }
 
-    /// The best k, vote and decision by a single leave-one-out search of all documents. `unknown`
+    /// The best k, vote and decision by a single leave-one-out search. `unknown`
     /// returns the share of a document's terms that would be unknown if it were left out.
     #[expect(clippy::too_many_arguments, reason = "each is a different thing, used once")]
     pub(super) fn votes(
@@ -382,13 +382,7 @@ impl Trainer {
             self.kept(Grid::full(k_max, several, tuning.objective), rule)
         };
         let threads = self.engines.threads();
-        let mut tuned = tune_votes(&found, labels, &grid, threads);
-        let learning = if quick {
-            self.stay_if_close(&grid, &mut tuned, rows.len());
-            None
-        } else {
-            self.learning(&found, labels, &grid, &mut tuned)
-        };
+        let (tuned, learning) = self.best(&found, labels, &grid, quick);
         let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
@@ -408,8 +402,10 @@ impl Trainer {
         let again =
             again.as_ref().map(|all| HeldOut::new(all, labels, tuned.best, learning, threads));
         let told = again.as_ref().unwrap_or(&held_out);
-        let calibration = calibrate(told, labels, unknown);
-        let limit = options.target_error.map(|target| abstention(told, labels, target, unknown));
+        let calibration = calibrate(told, labels, unknown).learned_from(rows.len() as u64);
+        let decisions = held_out.decisions_by_fold();
+        let limit = |target| abstention(told, &decisions, labels, target, unknown);
+        let limit = options.target_error.map(limit);
         if let Some(limit) = &limit {
             on_event(Event::Abstention(limit));
         }
@@ -463,17 +459,48 @@ impl Trainer {
         Grid { rules: Rules(rule), ..grid }
     }
 
-    /// Returns from the best settings to the defaults unless it is better than these by more than half a standard
-    /// error of the objective, as a share of `documents`: about what differs by chance between settings that
-    /// agree on most documents.
-    fn stay_if_close(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
+    /// The best settings of a grid, and how votes are learned with them, if they are.
+    fn best(
+        &self,
+        found: &LeaveOneOut,
+        labels: TrainingLabels<'_>,
+        grid: &Grid,
+        quick: bool,
+    ) -> (Tuned, Option<VoteLearning>) {
+        let threads = self.engines.threads();
+        if quick {
+            let mut tuned = revote(found, labels, grid, threads);
+            self.choose_quickly(grid, &mut tuned, found.len());
+            return (tuned, None);
+        }
+        let mut tuned = tune_votes(found, labels, grid, threads);
+        let learning = self.learning(found, labels, grid, &mut tuned);
+        (tuned, learning)
+    }
+
+    /// Chooses the best settings that give every document a label, but the defaults unless it is better than these by
+    /// more than half a standard error of the objective, as a share of `documents`: about what differs by chance
+    /// between settings that agree on most documents.
+    fn choose_quickly(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
+        tuned
+            .trials
+            .retain(|trial| !matches!(trial.decision, Candidate::Global { allow_none: true, .. }));
         let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let order = |a: &&Trial, b: &&Trial| {
+            let second = |trial: &Trial| trial.figures.micro_f1;
+            let by_value = value(a).total_cmp(&value(b)).then(second(a).total_cmp(&second(b)));
+            by_value.then(b.k.cmp(&a.k))
+        };
+        if let Some(best) = tuned.trials.iter().max_by(order) {
+            tuned.best = *best;
+        }
+        // The default k, or the largest that was tried below it.
         let k = self.options.k.unwrap_or(TrainSettings::K).get();
-        let default = tuned.trials.iter().filter(|trial| {
-            let vote = self.options.vote.unwrap_or_default();
-            trial.vote == vote && Some(&trial.k) == grid.ks.iter().rfind(|&&tried| tried <= k)
-        });
-        let Some(default) = default.max_by(|a, b| value(a).total_cmp(&value(b))) else { return };
+        let vote = self.options.vote.unwrap_or_default();
+        let near = |trial: &&Trial| trial.vote == vote && trial.k <= k;
+        let k = tuned.trials.iter().filter(near).map(|trial| trial.k).max();
+        let default = tuned.trials.iter().filter(near).filter(|trial| Some(trial.k) == k);
+        let Some(default) = default.max_by(order) else { return };
         let share = value(&tuned.best);
         let error = libm::sqrt(share * (1.0 - share) / documents.max(1) as f64);
         if share - value(default) <= error / 2.0 {

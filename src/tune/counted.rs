@@ -117,7 +117,7 @@ pub struct Features {
     pub weighting: Weighting,
     /// Which terms are kept.
     pub selection: Option<Selection>,
-    /// The number of steps by which the weights of terms are learned; 0: they are not.
+    /// The number of steps by which the weights of terms are learned: 5, 10 or 20; 0: they are not.
     pub term_steps: u32,
 }
 
@@ -355,7 +355,9 @@ impl Counted {
         for left_out in folds {
             let rows = self.in_folds(rows, &(left_out..left_out + 1));
             let (kept, mut weights) = self.told(features, left_out, threads);
-            if let Some(at) = TERM_STEPS.iter().position(|&steps| steps == features.term_steps) {
+            if features.term_steps > 0 {
+                let at = TERM_STEPS.iter().position(|&steps| steps >= features.term_steps);
+                let at = at.unwrap_or(TERM_STEPS.len() - 1);
                 let factors = self.term_factors(features, left_out, exclusion, engines)?;
                 multiply(&mut weights, &factors[at]);
             }

@@ -256,7 +256,8 @@ pub fn tune_features(
         search.weightings(&[BM25])?;
     }
     search.terms(free)?;
-    if free.term_weights && search.best.features.weighting.is_cosine() {
+    let weighting = search.best.features.weighting;
+    if free.term_weights && weighting.is_cosine() && weighting.is_symmetric() {
         search.learned_terms()?;
     }
     let (best, steps) = (search.best.features.clone(), std::mem::take(&mut search.steps));

@@ -345,6 +345,11 @@ impl<'a> GridSearch<'a> {
         self.sample.len()
     }
 
+    /// Whether a document is left out for the second time.
+    pub(super) fn is_again(&self, document: usize) -> bool {
+        self.found.again_from.is_some_and(|first| self.sample[document] >= first)
+    }
+
     /// The fold of a document.
     pub(super) fn fold(&self, document: usize) -> usize {
         self.folds[document].into()

@@ -28,6 +28,8 @@ pub struct HeldOutDocument<'a> {
     pub row: u32,
     /// Its fold, of [`FOLDS`].
     pub fold: usize,
+    /// Whether it is left out for the second time, with its near-duplicates as neighbors.
+    pub again: bool,
     /// The neighbors that vote.
     pub voters: Voters<'a>,
     /// The labels with a vote, by decreasing score.
@@ -99,6 +101,7 @@ impl<'a> HeldOut<'a> {
             HeldOutDocument {
                 row,
                 fold: self.grid_search.fold(document),
+                again: self.grid_search.is_again(document),
                 voters: voters.first(self.trial.k),
                 scores: self.grid_search.label_scores(document, &self.scores, &self.factors),
             }

@@ -185,6 +185,8 @@ pub struct LeaveOneOut {
     pub(crate) dense_share: f64,
     /// For each training document, which others must be in its fold: those with the same number.
     pub(crate) kin: Arc<[u64]>,
+    /// From this one on, documents are left out for the second time.
+    pub(crate) again_from: Option<usize>,
 }
 
 impl LeaveOneOut {
@@ -260,8 +262,9 @@ impl LeaveOneOut {
     #[must_use]
     pub fn and_again(mut self, other: &Self) -> Self {
         let (kin, dense_share) = (Arc::clone(&self.kin), self.dense_share);
+        let again_from = Some(self.len());
         self.append(other);
-        Self { dense_share, kin, ..self }
+        Self { dense_share, kin, again_from, ..self }
     }
 
     /// The fold of each training document, of [`FOLDS`].

@@ -26,8 +26,8 @@ use classify::trainer::{
 };
 use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, HeldOut, LabelScores, LeaveOneOut, NearDuplicates,
-    Objective, Step, Trial, VoteLearning, Weighted, abstention, calibrate, learn_votes,
-    learned_votes, nearest, revote, thresholds, tune_votes, window,
+    Objective, Step, Trial, VoteLearning, Weighted, abstention, calibrate, drawn, folds, hashes,
+    learn_votes, learned_votes, nearest, revote, thresholds, tune_votes, window,
 };
 use classify::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
 use serde_json::Value;
@@ -536,6 +536,37 @@ fn features_by_halves() {
         assert!(step.documents.abs_diff(480) < 80 && !step.kept, "{step:?}");
     }
     assert_eq!(tuned(3).features, report.features);
+}
+
+/// The same documents in another order: the same are drawn, and each is in the same fold.
+#[test]
+fn samples_and_folds_are_those_of_any_order() {
+    let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+    let told = |documents: &[Document]| {
+        let counts = counted(documents, &threads);
+        let sizes = counts.label_sizes();
+        let among = counts.training_labels(&sizes);
+        let ltc = "ltc".parse().unwrap();
+        let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
+        let hashes = hashes((&**weighted.documents()).into(), &among);
+        let (drawn, folds) = (drawn(&hashes, 300), folds(&among, &hashes, 5));
+        assert_eq!(drawn.len(), 300);
+        let mut told: Vec<_> = (0u32..)
+            .zip(documents.iter().zip(folds))
+            .map(|(row, (document, fold))| {
+                let is_drawn = drawn.binary_search(&row).is_ok();
+                (format!("{:?}", document.content), document.labels.clone(), is_drawn, fold)
+            })
+            .collect();
+        told.sort();
+        told
+    };
+    let mut documents = corpus(900, true);
+    let before = told(&documents);
+    documents.reverse();
+    assert_eq!(told(&documents), before);
+    documents.sort_by(|a, b| a.labels.cmp(&b.labels));
+    assert_eq!(told(&documents), before);
 }
 
 /// The same documents in another order: the same documents are left out, in the same folds, so the same features

@@ -177,3 +177,29 @@ fn errors_say_what_and_what_next() {
     let nowhere = Model::open(Path::new("/no/such.model")).unwrap_err();
     assert!(matches!(nowhere.problem, ModelProblem::Read(_)));
 }
+
+/// Documents that came and went, and learned weights of terms: of versions 6 and 7.
+#[test]
+fn the_golden_models_of_versions_6_and_7_answer() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let answer = |name: &str, text: &str| {
+        let path = models.join(name);
+        let model = Arc::new(Model::open(&path).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let again = folder.path().join("again.model");
+        model.save(&again).unwrap();
+        assert!(std::fs::read(&again).unwrap() == std::fs::read(&path).unwrap());
+        let threads = Threads::available().unwrap();
+        let classifier = Classifier::new(Arc::clone(&model), &threads).unwrap();
+        let prediction = classifier.classify_texts(&[text]).unwrap().remove(0);
+        let first = prediction.scores[0].label;
+        (model.labels().get(first as usize).unwrap().to_owned(), model)
+    };
+    let (label, model) = answer("golden-v6.model", "bake the bread");
+    assert_eq!(label, "cooking");
+    let updates = model.settings().updates.unwrap();
+    assert_eq!((updates.weighed, updates.removed, model.ids().len()), (8, 1, 7));
+    let (label, model) = answer("golden-v7.model", "tighten the derailleur cable");
+    assert_eq!(label, "cycling");
+    assert!(model.learned_terms() && model.settings().tuning.is_some());
+}

@@ -160,10 +160,10 @@ mod nightly {
     #[ignore = "needs CLASSIFY_CORPORA and minutes"]
     fn tuned_modapte90() {
         let result = tuned(&MODAPTE);
-        reaches(&result, &["micro", "f1"], &f1(0.886, 0.0109));
-        reaches(&result, &["macro", "f1"], &f1(0.513, 0.0315));
+        reaches(&result, &["micro", "f1"], &f1(0.887, 0.0109));
+        reaches(&result, &["macro", "f1"], &f1(0.549, 0.0315));
         let both = tuned(&[&MODAPTE[..], &["--objective", "micro+macro"]].concat());
-        reaches(&both, &["micro", "f1"], &f1(0.879, 0.0105));
+        reaches(&both, &["micro", "f1"], &f1(0.882, 0.0105));
         reaches(&both, &["macro", "f1"], &f1(0.631, 0.0339));
     }
 

@@ -652,12 +652,12 @@ fn trials_beside_each_other() {
     let tuned = |threads: usize| {
         let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
         let k_max = NonZeroUsize::new(15).unwrap();
-        let tuning = TuneOptions { sample: 600, k_max, ..TuneOptions::default() };
+        let tuning = TuneOptions { k_max, ..TuneOptions::default() };
         let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
         let trainer = Trainer::new(options, Engines::cpu(&threads));
         let mut documents = documents.iter().cloned().map(Ok);
         let result = trainer.train(&mut documents, "documents", &|_| ()).unwrap();
-        assert!(result.model.settings().counts.terms >= 500);
+        assert!(result.model.settings().counts.terms > 500);
         result.tuning.unwrap().features
     };
     assert_eq!(tuned(8), tuned(1));

@@ -557,8 +557,8 @@ pub fn calibrate(
 
 /// Learns when a model must abstain to reach a target error, from left-out documents: those of each
 /// fold are decided, and their confidence told, by what the other folds teach. `unknown` returns the
-/// share of unknown terms of a document, and `decisions` are what the folds outside each teach. If documents were left out twice, without their near-duplicates and with
-/// them, the target is reached both ways: new documents may or may not have near-duplicates.
+/// share of unknown terms of a document, and `decisions` are what the folds outside each teach. If documents
+/// were left out twice, without their near-duplicates and with them, the target is reached both ways: new documents may or may not have near-duplicates.
 pub fn abstention(
     held_out: &HeldOut<'_>,
     decisions: &[Decision; FOLDS],

@@ -181,6 +181,8 @@ struct Reached {
 /// The weightings of cosine similarity to try, and the other.
 const COSINE: [&str; 4] = ["ltc", "lsc", "btc", "ntc"];
 const BM25: &str = "bm25";
+/// Weightings that differ from `ltc` by the term frequency alone, which is 1 for given features that are all 1.
+const ALIKE_IF_BINARY: [&str; 2] = ["btc", "ntc"];
 
 /// The state of the greedy search.
 struct GreedySearch<'t, 'a> {
@@ -389,8 +391,10 @@ impl GreedySearch<'_, '_> {
     }
 
     fn weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
+        let given = self.best.features.analyzer.is_none();
+        let binary = given && self.counted[0].1.counts().is_binary();
         let mut changes = Vec::new();
-        for code in codes {
+        for code in codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code))) {
             for power in [0.5, 1.0, 1.5] {
                 let weighting: Weighting = code.parse().expect("each is a weighting");
                 let weighting = weighting

@@ -20,13 +20,13 @@ use crate::threads::Threads;
 use crate::vote::TrainingLabels;
 
 /// The number of neighbors of each document.
-const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(50).expect("50 is not 0");
+const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
 /// The most documents that teach.
-const MOST: usize = 6_000;
+const MOST: usize = 20_000;
 /// The factor of similarities before the softmax.
-const SHARPNESS: f32 = 10.0;
-/// The weight of the penalty on the squared logarithms of the factors, beside the sum of the losses.
-const PENALTY: f32 = 10.0;
+const SHARPNESS: f32 = 20.0;
+/// The weight of the penalty on the squared logarithms of the factors, beside the mean of the losses.
+const PENALTY: f32 = 1.0 / 600.0;
 /// The rate and the decays of Adam (Kingma and Ba 2015).
 const RATE: f32 = 0.05;
 const DECAYS: [f32; 2] = [0.9, 0.999];
@@ -102,6 +102,7 @@ fn learn(
     }
     let common: Vec<bool> = documents.into_iter().map(|documents| documents > 1).collect();
     let mut logarithms = vec![0.0f32; terms];
+    let penalty = PENALTY * lessons.len() as f32;
     let (mut mean, mut square) = (vec![0.0f32; terms], vec![0.0f32; terms]);
     let mut decayed = [1.0f32; 2];
     let pieces = (GRADIENTS / terms.max(1)).clamp(1, PIECES);
@@ -118,7 +119,7 @@ fn learn(
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
             for term in (0..terms).filter(|&term| common[term]) {
                 let sum: f32 = gradients.iter().map(|gradient| gradient[term]).sum();
-                let slope = sum + 2.0 * PENALTY * logarithms[term];
+                let slope = sum + 2.0 * penalty * logarithms[term];
                 mean[term] = DECAYS[0] * mean[term] + (1.0 - DECAYS[0]) * slope;
                 square[term] = DECAYS[1] * square[term] + (1.0 - DECAYS[1]) * slope * slope;
                 let mean = mean[term] / (1.0 - decayed[0]);

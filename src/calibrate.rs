@@ -18,6 +18,7 @@ pub use curves::Curves;
 pub use foreign::{ForeignLimit, Strangeness};
 
 pub(crate) use foreign::Shown;
+pub(crate) use logistic::line;
 use logistic::{Observation, dot, logistic, weights_and_offsets};
 
 /// From scores to probabilities.

@@ -10,6 +10,7 @@ use crate::calibrate::{Abstention, ForeignLimit, Shown, Signals, confidence};
 use crate::corpus::{Content, CorpusError, Document, Place};
 use crate::counts::{Counts, Fields, Input, TermLimits};
 use crate::decide::{Decision, decide, decide_batch, margin};
+use crate::matrix::row;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::{
     Engines, NEVER, Neighbor, NeighborLists, Report, Request, Search, SearchError, Stop,
@@ -402,11 +403,7 @@ impl Classifier {
         let derived = self.model.dense().is_some_and(|dense| dense.projection().is_some());
         let needs_terms = self.model.has_terms() && (derived || options.dense_share < 1.0);
         let voters = |query: usize| neighbors.get(query).first(options.k.get());
-        let learned = self.model.learned_votes().filter(|_| options.vote.learned);
-        let count = |query| match learned {
-            Some(learned) => learned.vote(voters(query), options.vote.weight, &among),
-            None => vote_with(voters(query), options.vote.weight, &factors, &among),
-        };
+        let count = |query| self.scores(voters(query), vectors, query, (options.vote, &factors));
         // The curves are valid only for the vote that they were learned with.
         let settings = self.model.settings();
         let same_votes = options.vote == settings.vote
@@ -493,6 +490,27 @@ impl Classifier {
             let decided = scores.into_par_iter().zip(labels).enumerate();
             decided.map(|(query, (scores, labels))| answer(query, scores, labels)).collect()
         })
+    }
+
+    /// The scores of labels for a document by its voters, and by prototypes if these have a share.
+    fn scores(
+        &self,
+        voters: Voters<'_>,
+        vectors: &DocumentVectors,
+        query: usize,
+        (vote, factors): (Vote, &[f64]),
+    ) -> Vec<LabelScore> {
+        let among = self.model.training_labels();
+        let learned = self.model.learned_votes().filter(|_| vote.learned);
+        let mut scores = match learned {
+            Some(learned) => learned.vote(voters, vote.weight, &among),
+            None => vote_with(voters, vote.weight, factors, &among),
+        };
+        let prototypes = self.model.prototypes().filter(|_| vote.prototypes > 0.0);
+        if let Some(prototypes) = prototypes.filter(|_| !scores.is_empty()) {
+            prototypes.join(row(&vectors.rows.view(), query), vote.prototypes, &mut scores);
+        }
+        scores
     }
 
     /// Adds the ancestors of the given labels.

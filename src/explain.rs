@@ -106,6 +106,21 @@ pub struct ExplainedLabel {
     pub is_given: bool,
     /// What each shared term says: positive for the label, negative against it; the greatest first. See [`explain`].
     pub evidence: Vec<TermPart>,
+    /// What its prototype says, if prototypes have a share in the score.
+    pub prototype: Option<ExplainedPrototype>,
+}
+
+/// What the [prototype](crate::vote::Prototypes) of a label says about a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExplainedPrototype {
+    /// Its score, from 0 to 1.
+    pub score: f64,
+    /// The share of prototypes in the scores of labels; the votes of neighbors have the rest.
+    pub share: f64,
+    /// The part of the margin that does not depend on the document.
+    pub constant: f32,
+    /// The parts of the margin by terms: positive for the label, negative against it; the greatest first.
+    pub terms: Vec<TermPart>,
 }
 
 /// Classifies documents and explains each prediction.
@@ -114,7 +129,7 @@ pub struct ExplainedLabel {
 /// similarity. A term's evidence for a label is its share of the votes of the neighbors that have the label, less what a
 /// label with the same share of the training documents would get of its votes by chance. So the evidence of all terms sums to
 /// the label's share of the votes less its share of the training documents (but for votes that are multiplied by what they
-/// are worth, and neighbors found by dense vectors, which have no terms), and a term whose neighbors have the label
+/// are worth, and neighbors found by dense vectors, which have no terms; what prototypes say comes on top), and a term whose neighbors have the label
 /// less often than the training documents do speaks against it.
 ///
 /// # Errors
@@ -148,8 +163,10 @@ pub fn explain_until(
                 return Err(SearchError::Stopped.into());
             }
             let voters = found.get(query).first(options.k.get());
-            let neighbors = neighbors(model, voters, options, row(&vectors.rows.view(), query));
-            let labels = labels(model, &prediction, &neighbors, &options.decision);
+            let rows = vectors.rows.view();
+            let neighbors = neighbors(model, voters, options, row(&rows, query));
+            let mut labels = labels(model, &prediction, &neighbors, &options.decision);
+            add_prototypes(model, options, row(&rows, query), &mut labels);
             let unknown = unknown(model, &document.content);
             let (decision, abstention) = (options.decision.clone(), options.abstention);
             Ok(Explanation { prediction, unknown, neighbors, labels, decision, abstention })
@@ -275,9 +292,29 @@ fn labels(
             },
             is_given: prediction.labels.contains(&found.label),
             evidence: by_part(evidence.collect()),
+            prototype: None,
         }
     });
     explained.collect()
+}
+
+/// Adds what prototypes say, if they have a share in the scores.
+fn add_prototypes(
+    model: &Model,
+    options: &ClassifyOptions,
+    query: (&[u32], &[f32]),
+    labels: &mut [ExplainedLabel],
+) {
+    let share = options.vote.prototypes;
+    let Some(prototypes) = model.prototypes().filter(|_| share > 0.0) else { return };
+    let scores = prototypes.scores(query);
+    for label in labels {
+        label.prototype = scores[label.label as usize].map(|score| {
+            let (parts, constant) = prototypes.parts(label.label, query);
+            let terms = parts.into_iter().map(|(term, part)| TermPart { term, part }).collect();
+            ExplainedPrototype { score: score.into(), share, constant, terms: by_part(terms) }
+        });
+    }
 }
 
 /// An [`Explanation`] with names, as it is written in JSON: schema `classify.explanation/1`.
@@ -303,6 +340,18 @@ struct NamedLabel<'a> {
     probability: Option<f64>,
     threshold: Option<f64>,
     given: bool,
+    #[serde(rename = "for")]
+    in_favor: Vec<NamedPart>,
+    against: Vec<NamedPart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prototype: Option<NamedPrototype>,
+}
+
+#[derive(Debug, Serialize)]
+struct NamedPrototype {
+    score: f64,
+    share: f64,
+    constant: f32,
     #[serde(rename = "for")]
     in_favor: Vec<NamedPart>,
     against: Vec<NamedPart>,
@@ -380,6 +429,13 @@ impl Explanation {
                     given: label.is_given,
                     in_favor: parts(model, label.in_favor().take(terms)),
                     against: parts(model, label.against().take(terms)),
+                    prototype: label.prototype.as_ref().map(|prototype| NamedPrototype {
+                        score: prototype.score,
+                        share: prototype.share,
+                        constant: prototype.constant,
+                        in_favor: parts(model, in_favor(&prototype.terms).take(terms)),
+                        against: parts(model, against(&prototype.terms).take(terms)),
+                    }),
                 })
                 .collect(),
             neighbors: self
@@ -462,6 +518,15 @@ impl Explanation {
                     parts.iter().map(|part| format!("{} {:+.3}", part.term, part.part)).collect();
                 let _ = writeln!(text, "    {what}: {}", parts.join(", "));
             }
+            if let Some(ExplainedPrototype { score, share, terms, .. }) = &label.prototype {
+                let _ = write!(text, "    prototype: {score:.3}, a share of {share} of the score");
+                let strongest =
+                    in_favor(terms).take(SHOWN / 2).chain(against(terms).take(SHOWN / 2));
+                for part in parts(model, strongest) {
+                    let _ = write!(text, ", {} {:+.3}", part.term, part.part);
+                }
+                text.push('\n');
+            }
         }
         if let [_, ..] = self.neighbors[..] {
             let shown = neighbors.min(self.neighbors.len());
@@ -516,14 +581,12 @@ impl Explanation {
             },
             None => match &self.labels[..] {
                 [first, second, ..] if self.decision == Decision::Single => format!(
-                    "{:.3} of the votes, {:.3} more than {}",
-                    first.score,
+                    "{}, {:.3} more than {}",
+                    first.reached(),
                     first.score - second.score,
                     name(model, second.label)
                 ),
-                [first, ..] if self.decision == Decision::Single => {
-                    format!("{:.3} of the votes", first.score)
-                }
+                [first, ..] if self.decision == Decision::Single => first.reached(),
                 _ => self.decision.to_string(),
             },
         };
@@ -536,13 +599,29 @@ impl Explanation {
 impl ExplainedLabel {
     /// The terms that speak for the label, the strongest first.
     pub fn in_favor(&self) -> impl Iterator<Item = &TermPart> {
-        self.evidence.iter().take_while(|term| term.part > 0.0)
+        in_favor(&self.evidence)
     }
 
     /// The terms that speak against the label, the strongest first.
     pub fn against(&self) -> impl Iterator<Item = &TermPart> {
-        self.evidence.iter().rev().take_while(|term| term.part < 0.0)
+        against(&self.evidence)
     }
+
+    /// Its score in words.
+    fn reached(&self) -> String {
+        match self.prototype {
+            Some(_) => format!("score {:.3}", self.score),
+            None => format!("{:.3} of the votes", self.score),
+        }
+    }
+}
+
+fn in_favor(terms: &[TermPart]) -> impl Iterator<Item = &TermPart> {
+    terms.iter().take_while(|term| term.part > 0.0)
+}
+
+fn against(terms: &[TermPart]) -> impl Iterator<Item = &TermPart> {
+    terms.iter().rev().take_while(|term| term.part < 0.0)
 }
 
 fn name(model: &Model, label: u32) -> &str {

@@ -27,7 +27,7 @@ use crate::threads::Threads;
 use crate::tune::Trial;
 pub use crate::tune::TuningSummary;
 use crate::vocabulary::Vocabulary;
-use crate::vote::{LearnedVotes, TrainingLabels, Vote};
+use crate::vote::{LearnedVotes, PrototypeLearning, Prototypes, TrainingLabels, Vote};
 
 pub(crate) mod array_names;
 mod check;
@@ -44,7 +44,9 @@ use joined::Joined;
 pub use journal::{JournalLock, UpdateError, UpdatedModel, journal_path};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
+/// The version of models with learned weights of terms.
+const LEARNED_TERMS: u32 = 7;
 /// The version of models whose documents changed.
 const UPDATED: u32 = 6;
 /// The version of models that are parts of a whole.
@@ -270,6 +272,7 @@ pub(crate) struct Arrays {
     pub(crate) calibration: Option<Calibration>,
     pub(crate) strangeness: Option<Strangeness>,
     pub(crate) learned_votes: Option<LearnedVotes>,
+    pub(crate) prototypes: Option<Prototypes>,
     pub(crate) dense: Option<DensePart>,
 }
 
@@ -323,6 +326,7 @@ impl Model {
             calibration: None,
             strangeness: None,
             learned_votes: None,
+            prototypes: None,
             dense: None,
         };
         let counts = ModelCounts {
@@ -369,8 +373,10 @@ impl Model {
             },
             arrays,
         };
-        // Dense vectors and the worths of votes are added later.
-        if !matches!(model.settings.input, InputSpec::Vectors(_)) && !model.settings.vote.learned {
+        // Dense vectors, the worths of votes and prototypes are added later.
+        let vote = model.settings.vote;
+        let later = vote.learned || vote.prototypes > 0.0;
+        if !matches!(model.settings.input, InputSpec::Vectors(_)) && !later {
             debug_assert_eq!(model.check().map_err(|problem| problem.to_string()), Ok(()));
         }
         model
@@ -418,6 +424,7 @@ impl Model {
             calibration: self.arrays.calibration.clone(),
             strangeness: self.arrays.strangeness.clone(),
             learned_votes: self.arrays.learned_votes.clone(),
+            prototypes: None,
             dense: self.arrays.dense.clone(),
             ..other.arrays
         };
@@ -448,6 +455,25 @@ impl Model {
     pub(crate) fn with_learned_votes(mut self, votes: Option<LearnedVotes>) -> Self {
         self.arrays.learned_votes = votes;
         self
+    }
+
+    /// Learns the prototypes of labels from the rows, if the vote counts them; otherwise there are none.
+    #[must_use]
+    pub(crate) fn with_prototypes(
+        mut self,
+        learning: Option<PrototypeLearning>,
+        threads: &Threads,
+    ) -> Self {
+        self.arrays.prototypes = learning.map(|learning| {
+            let (rows, among) = (self.rows().view(), self.training_labels());
+            Prototypes::learn(&rows, &among, |_| true, learning, threads)
+        });
+        self
+    }
+
+    /// The prototypes of labels, if the vote counts them.
+    pub fn prototypes(&self) -> Option<&Prototypes> {
+        self.arrays.prototypes.as_ref()
     }
 
     /// What votes are worth, if that was learned.

@@ -114,6 +114,9 @@ pub enum TrainError {
     /// Learned votes require tuning.
     #[error("learned votes are learned by tuning: they need --tune or `classify tune MODEL`")]
     LearnedNeedsTuning,
+    /// Prototypes cannot be asked for.
+    #[error("the share of prototypes is chosen by --tune: leave /prototypes out of --vote")]
+    PrototypesAreTuned,
     /// Learned votes conflict with deciding on whole batches.
     #[error("--vote learned conflicts with pcut: votes are learned for single documents")]
     LearnedByBatch,
@@ -177,6 +180,9 @@ impl Trainer {
                 || self.options.weighting.chi2_power() > 0.0)
         {
             return Err(TrainError::PartNeedsWhole);
+        }
+        if self.options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
+            return Err(TrainError::PrototypesAreTuned);
         }
         match &tuning {
             None if self.options.target_error.is_some() || self.options.foreign.is_some() => {

@@ -28,6 +28,7 @@ mod learned_terms;
 mod neighbors;
 mod report;
 mod grid_search;
+mod prototypes;
 mod thresholds;
 
 pub use counted::{Counted, Features, LeaveOutSearch, Weighted};
@@ -38,6 +39,7 @@ pub use grid_search::VoteLearning;
 pub use held_out::{HeldOut, HeldOutDocument, learn_votes, learned_votes};
 pub(crate) use learned_terms::learned_terms;
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, reach, window};
+pub use prototypes::{FoldRows, HeldOutPrototypes, try_prototypes};
 pub use report::{TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, thresholds};
 

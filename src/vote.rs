@@ -25,7 +25,8 @@
 //! exponent).
 //!
 //! With `/learned` after a vote, what a training document's vote is worth for each label is learned: see
-//! [`LearnedVotes`].
+//! [`LearnedVotes`]. With `/prototypes:SHARE` at the end, [prototypes of labels](Prototypes) have that share of the
+//! scores.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,9 +36,12 @@ use serde::{Deserialize, Serialize};
 use crate::search::Neighbor;
 
 mod learned;
+mod prototypes;
 
 pub use learned::{LearnedVotes, WorthOf};
 pub(crate) use learned::{link, shares};
+pub use prototypes::Prototypes;
+pub(crate) use prototypes::{PrototypeLearning, joined, link as link_prototypes};
 
 /// How votes are weighted.
 ///
@@ -48,6 +52,7 @@ pub(crate) use learned::{link, shares};
 /// assert_eq!((vote.weight, vote.compensation), (VoteWeight::Similarity { power: 2.0 }, 0.5));
 /// assert_eq!(Vote::default().to_string(), "similarity");
 /// assert!("similarity^2/learned".parse::<Vote>().unwrap().learned);
+/// assert_eq!("exp/learned/prototypes:0.7".parse::<Vote>().unwrap().prototypes, 0.7);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -58,12 +63,18 @@ pub struct Vote {
     pub compensation: f64,
     /// Whether a vote is also multiplied by [what it is worth](LearnedVotes) for the label.
     pub learned: bool,
+    /// The share of [prototypes](Prototypes) in the scores, from 0 to 1; 0: there are none.
+    pub prototypes: f64,
 }
 
 impl Vote {
     /// Learned votes, whose value before learning is chosen by tuning; `learned` for short.
-    pub const LEARNED: Self =
-        Self { weight: VoteWeight::Similarity { power: 1.0 }, compensation: 0.0, learned: true };
+    pub const LEARNED: Self = Self {
+        weight: VoteWeight::Similarity { power: 1.0 },
+        compensation: 0.0,
+        learned: true,
+        prototypes: 0.0,
+    };
 }
 
 /// The value of a neighbor's vote.
@@ -121,7 +132,8 @@ impl fmt::Display for Vote {
         if self.compensation > 0.0 {
             write!(f, "/size^{}", self.compensation)?;
         }
-        if self.learned { f.write_str("/learned") } else { Ok(()) }
+        f.write_str(if self.learned { "/learned" } else { "" })?;
+        if self.prototypes > 0.0 { write!(f, "/prototypes:{}", self.prototypes) } else { Ok(()) }
     }
 }
 
@@ -132,9 +144,16 @@ impl FromStr for Vote {
         let unknown = || {
             format!(
                 "`{text}` is not a vote: use similarity, similarity^NUMBER, uniform, rank, exp or \
-                 exp:NUMBER, each optionally followed by /size^NUMBER or by /learned, or learned"
+                 exp:NUMBER, each optionally followed by /size^NUMBER or by /learned, then by \
+                 /prototypes:SHARE, or learned"
             )
         };
+        if let Some((votes, share)) = text.split_once("/prototypes:") {
+            let vote: Self = votes.parse().map_err(|_| unknown())?;
+            let share = share.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+            let prototypes = share.filter(|&share: &f64| share > 0.0).ok_or_else(unknown)?;
+            return Ok(Self { prototypes, ..vote });
+        }
         let positive = |number: &str| {
             number.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
         };
@@ -168,13 +187,13 @@ impl FromStr for Vote {
                     .ok_or_else(unknown)?
             }
         };
-        Ok(Self { weight, compensation, learned: false })
+        Ok(Self { weight, compensation, learned: false, prototypes: 0.0 })
     }
 }
 
 impl From<VoteWeight> for Vote {
     fn from(weight: VoteWeight) -> Self {
-        Self { weight, compensation: 0.0, learned: false }
+        Self { weight, compensation: 0.0, learned: false, prototypes: 0.0 }
     }
 }
 
@@ -494,6 +513,8 @@ mod tests {
             "exp:2.5",
             "rank/size^0.5",
             "exp:2.5/learned",
+            "exp:2.5/size^0.5/prototypes:0.25",
+            "rank/learned/prototypes:1",
         ] {
             assert_eq!(name.parse::<Vote>().unwrap().to_string(), name);
         }
@@ -510,6 +531,10 @@ mod tests {
             "rank/size^1/learned",
             "/learned",
             "rank/learned/learned",
+            "rank/prototypes:0",
+            "rank/prototypes:1.5",
+            "rank/prototypes:0.5/learned",
+            "/prototypes:0.5",
         ] {
             assert!(name.parse::<Vote>().is_err());
         }

@@ -1108,6 +1108,37 @@ fn learned_votes() {
     assert!(refused.code == 2 && refused.err.contains("no learned votes"), "{}", refused.err);
 }
 
+/// Prototypes are shown and explained, leave with another vote, and cannot be asked for in training.
+#[test]
+fn prototypes() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    let refused =
+        run(&["train", TRAIN, "-o", text(&model), "--tune", "--vote", "exp/prototypes:1"]);
+    assert!(refused.code == 2 && refused.err.contains("chosen by --tune"), "{}", refused.err);
+    ok(&["train", TRAIN, "-o", text(&model), "--tune=votes", "-k", "5"]);
+    let info = ok(&["info", text(&model)]).out;
+    assert!(info.contains("/prototypes:0.55"), "{info}");
+    let why = ["explain", text(&model), "--text", "tighten the derailleur cable"];
+    let said = ok(&why).out;
+    assert!(said.contains("a share of 0.55 of the score"), "{said}");
+    let said = ok(&[&why[..], &["--to", "jsonl"]].concat()).out;
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let prototype = &said["scores"][0]["prototype"];
+    assert!(prototype["score"].as_f64().unwrap() > 0.5, "{said}");
+    assert!(prototype["for"][0]["part"].as_f64().unwrap() > 0.0, "{said}");
+    let page = ok(&[&why[..], &["--to", "html"]].concat()).out;
+    assert!(page.contains("prototype ("), "{page}");
+    let plain = ok(&[&why[..], &["--vote", "similarity", "--to", "jsonl"]].concat()).out;
+    assert!(!plain.contains("prototype"), "{plain}");
+    // Half as much of them.
+    let less = ["--vote", "similarity/prototypes:0.275", "--to", "jsonl"];
+    assert!(ok(&[&why[..], &less].concat()).out.contains("\"share\":0.275"));
+    ok(&["train", TRAIN, "-o", text(&model), "--no-tune"]);
+    let refused = run(&["predict", text(&model), TEST, "--vote", "exp/prototypes:0.5"]);
+    assert!(refused.code == 2 && refused.err.contains("no prototypes"), "{}", refused.err);
+}
+
 #[test]
 fn rules_weights_and_groups() {
     let folder = tempfile::tempdir().unwrap();

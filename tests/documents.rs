@@ -17,7 +17,7 @@ use classify::model::{
 use classify::random::Random;
 use classify::search::{DeviceChoice, Engines};
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer};
+use classify::trainer::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
 
 const SAMPLE: &str = "corpora/sample/train.jsonl";
 const TEST: &str = "corpora/sample/test.jsonl";
@@ -295,6 +295,65 @@ fn replaced_behind_its_back() {
     drop(updated);
     let updated = UpdatedModel::open(&path).unwrap();
     assert!(updated.collection().contains(&ids[1]));
+}
+
+/// Prototypes stay when documents come and go; a label without one is judged by votes alone until the terms are weighed
+/// anew, which also learns the prototypes again.
+#[test]
+fn prototypes_of_a_model_that_grows() {
+    let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
+    let options = TrainOptions {
+        tuning: Some(tuning),
+        k: NonZeroUsize::new(5),
+        keep_text: true,
+        ..TrainOptions::default()
+    };
+    let documents = read(SAMPLE);
+    let model = trained(&options, &documents);
+    assert!(model.settings().vote.prototypes > 0.0);
+    let before = Classifier::new(Arc::new(model), &threads()).unwrap();
+    let queries = read(TEST);
+    let mut collection = Collection::new(Arc::clone(before.model()));
+    // The name of the new label comes before all others, so these get other numbers.
+    let texts = ["zeppelin airship gondola", "airship zeppelin hangar", "gondola zeppelin airship"];
+    let new: Vec<Document> = (texts.iter().zip(1..))
+        .map(|(text, number)| Document {
+            id: format!("new{number}"),
+            content: Content::Text(format!("{text} the sky")),
+            labels: vec!["airships".to_owned()],
+            ..documents[0].clone()
+        })
+        .collect();
+    collection.apply(before.additions(&new).unwrap().changes).unwrap();
+    let grown = collection.model();
+    assert_eq!(grown.labels().get(0), Some("airships"));
+    let again = Classifier::new(Arc::clone(&grown), &threads()).unwrap();
+    let said = |classifier: &Classifier| {
+        let mut options = classifier.options();
+        options.k = NonZeroUsize::MIN;
+        let predictions = classifier.classify(&queries, &options).unwrap();
+        let name = |label: u32| classifier.model().labels().get(label as usize).unwrap().to_owned();
+        let scores = |p: &Prediction| {
+            p.scores.iter().map(|s| (name(s.label), s.score.to_bits())).collect::<Vec<_>>()
+        };
+        predictions.iter().map(scores).collect::<Vec<_>>()
+    };
+    let mut same = 0;
+    for (old, new) in said(&before).iter().zip(&said(&again)) {
+        if new.iter().all(|(label, _)| label != "airships") {
+            assert_eq!(old, new);
+            same += 1;
+        }
+    }
+    assert!(same > 70, "{same}");
+    // The terms of the new label are not in the vocabulary yet.
+    let anew = reweigh(&grown, &threads()).unwrap();
+    let anew = Classifier::new(Arc::new(anew), &threads()).unwrap();
+    let found = &anew
+        .classify_texts(&["an airship above its hangar, a zeppelin with a gondola"])
+        .unwrap()[0];
+    let label = anew.model().labels().get(found.scores[0].label as usize);
+    assert_eq!(label, Some("airships"));
 }
 
 #[test]

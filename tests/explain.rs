@@ -3,15 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 
 use classify::analyze::AnalyzerSpec;
 use classify::classifier::{Classifier, Reason};
 use classify::corpus::{Content, Corpus, Document, LabelUse, ReadOptions};
-use classify::explain::{Explanation, explain, marks};
+use classify::explain::{ExplainedPrototype, Explanation, explain, marks};
 use classify::random::Random;
 use classify::search::Engines;
 use classify::threads::Threads;
-use classify::trainer::{DenseOptions, DenseSource, TrainOptions, Trainer};
+use classify::trainer::{DenseOptions, DenseSource, TrainOptions, Trainer, TuneOptions, TuneScope};
 
 /// Documents of three labels, whose words overlap.
 fn corpus(documents: usize, seed: u64) -> String {
@@ -46,6 +47,48 @@ fn trained(options: TrainOptions, lines: &str) -> Classifier {
 
 fn explained(classifier: &Classifier, documents: &[Document]) -> Vec<Explanation> {
     explain(classifier, documents, &classifier.options()).unwrap()
+}
+
+/// The share of its neighbors' votes and its prototype's score are the score of a label, and the parts of its
+/// margin, added, tell which prototype is nearest.
+#[test]
+fn what_prototypes_say() {
+    let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
+    let k = NonZeroUsize::new(5);
+    let options = TrainOptions { tuning: Some(tuning), k, ..TrainOptions::default() };
+    let read_file = |path: &str| std::fs::read_to_string(path).unwrap();
+    let classifier = trained(options, &read_file("corpora/sample/train.jsonl"));
+    let share = classifier.options().vote.prototypes;
+    assert!(share > 0.0, "{}", classifier.options().vote);
+    let test = read_file("corpora/sample/test.jsonl");
+    let documents: Vec<Document> = read(&test).map(Result::unwrap).collect();
+    let plain = {
+        let mut options = classifier.options();
+        options.vote.prototypes = 0.0;
+        explain(&classifier, &documents, &options).unwrap()
+    };
+    let mut labels = 0;
+    for (explanation, plain) in explained(&classifier, &documents).iter().zip(&plain) {
+        let said: Vec<_> =
+            explanation.labels.iter().filter_map(|label| label.prototype.as_ref()).collect();
+        assert_eq!(said.len(), explanation.labels.len());
+        let margin = |said: &ExplainedPrototype| {
+            said.terms.iter().map(|term| term.part).sum::<f64>() + f64::from(said.constant)
+        };
+        for (one, other) in said.iter().zip(&said[1..]) {
+            let scores = one.score.total_cmp(&other.score);
+            assert!(
+                (margin(one) - margin(other)).abs() < 1e-5
+                    || margin(one).total_cmp(&margin(other)) == scores
+            );
+        }
+        for (label, said) in explanation.labels.iter().zip(&said) {
+            let votes = plain.labels.iter().find(|other| other.label == label.label).unwrap().score;
+            assert!((label.score - (1.0 - share) * votes - share * said.score).abs() < 1e-9);
+            labels += 1;
+        }
+    }
+    assert!(labels > 40);
 }
 
 #[test]

@@ -178,9 +178,9 @@ fn errors_say_what_and_what_next() {
     assert!(matches!(nowhere.problem, ModelProblem::Read(_)));
 }
 
-/// Documents that came and went, and learned weights of terms: of versions 6 and 7.
+/// Documents that came and went, learned weights of terms, and prototypes: of versions 6, 7 and 8.
 #[test]
-fn the_golden_models_of_versions_6_and_7_answer() {
+fn the_golden_models_of_versions_6_to_8_answer() {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
     let answer = |name: &str, text: &str| {
         let path = models.join(name);
@@ -202,4 +202,7 @@ fn the_golden_models_of_versions_6_and_7_answer() {
     let (label, model) = answer("golden-v7.model", "tighten the derailleur cable");
     assert_eq!(label, "cycling");
     assert!(model.learned_terms() && model.settings().tuning.is_some());
+    let (label, model) = answer("golden-v8.model", "tighten the derailleur cable");
+    assert_eq!(label, "cycling");
+    assert!(model.prototypes().is_some() && model.settings().vote.prototypes > 0.0);
 }

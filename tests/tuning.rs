@@ -141,7 +141,7 @@ fn left_out_for_real(several: bool) {
         let tuned = revote(&found, among, &grid, &threads);
         let value = |trial: &Trial| objective.of(trial.figures);
         assert!(tuned.trials.iter().all(|trial| value(trial) <= value(&tuned.best)));
-        let held_out = HeldOut::new(&found, among, tuned.best, None, &threads);
+        let held_out = HeldOut::new(&found, among, (tuned.best, None), None, &threads);
         let decisions = held_out.decisions_by_fold();
         let folds = found.folds(&among);
         let given = really(&weighted, &among, &tuned.best, (&decisions, &folds), &threads);
@@ -466,7 +466,7 @@ fn a_document_of_many_labels() {
         Grid { weights: vec![VoteWeight::Uniform], ..Grid::full(k, true, Objective::MicroF1) };
     let start = Instant::now();
     let tuned = revote(&found, among, &grid, &threads);
-    let held_out = HeldOut::new(&found, among, tuned.best, None, &threads);
+    let held_out = HeldOut::new(&found, among, (tuned.best, None), None, &threads);
     calibrate(&held_out, among, &|_| 0.0);
     abstention(&held_out, &held_out.decisions_by_fold(), among, 0.05, &|_| 0.0);
     // Votes are not learned for so many labels.
@@ -692,7 +692,7 @@ fn votes_that_mislead_become_worth_less() {
         let one = Threads::new(NonZeroUsize::MIN).unwrap();
         assert_eq!(learn_votes(&found, among, &grid, &tuned, &one), trials);
         // The figures are those of the held-out decisions.
-        let held_out = HeldOut::new(&found, among, best, Some(how), &threads);
+        let held_out = HeldOut::new(&found, among, (best, None), Some(how), &threads);
         assert!(close(held_out.decision().1, best.figures), "{:?} {best:?}", held_out.decision().1);
         let own = VoteLearning { others: false, ..how };
         let votes = learned_votes(&found, among, &best, own, &threads).unwrap();

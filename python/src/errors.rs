@@ -60,7 +60,7 @@ pub(crate) fn of_classify(error: &ClassifyError) -> PyErr {
 }
 
 /// The command's flags and the parameters that stand for them in Python.
-const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 12] = [
     (
         "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`",
         "target_error and foreign are learned by tuning: they need tune=True",
@@ -68,6 +68,10 @@ const NAMES: [(&str, &str); 11] = [
     (
         "learned votes are learned by tuning: they need --tune or `classify tune MODEL`",
         "weights='learned' is learned by tuning: it needs tune=True",
+    ),
+    (
+        "the share of prototypes is chosen by --tune: leave /prototypes out of --vote",
+        "the share of prototypes is chosen by tune=True: leave /prototypes out of weights",
     ),
     ("--mode single", "one label a document"),
     ("--hierarchy", "hierarchy"),

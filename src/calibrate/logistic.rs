@@ -39,6 +39,20 @@ pub(super) fn weights<const VALUES: usize>(observations: &[Observation<VALUES>])
     standards.undo(weights)
 }
 
+/// The constant and the slope of the logarithm of the odds along a single value, and the logarithmic loss.
+pub(crate) fn line(seen: &[(f64, bool)]) -> ([f64; 2], f64) {
+    let observation =
+        |&(value, right): &(f64, bool)| Observation { values: [1.0, value], group: 0, right };
+    let observations: Vec<Observation<2>> = seen.iter().map(observation).collect();
+    let found = weights(&observations);
+    let loss = |observation: &Observation<2>| {
+        let probability = logistic(dot(&found, &observation.values));
+        let of_truth = if observation.right { probability } else { 1.0 - probability };
+        -libm::log(of_truth.max(1e-12))
+    };
+    (found, observations.iter().map(loss).sum())
+}
+
 /// The same, and an offset for each group: what the weights leave open.
 pub(super) fn weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],

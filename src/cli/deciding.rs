@@ -177,6 +177,11 @@ impl Deciding {
                                --tune or `classify tune MODEL`";
                 return Err(Failure::Usage(message.into()));
             }
+            Some(vote) if vote.prototypes > 0.0 && model.prototypes().is_none() => {
+                let message = "--vote: this model has no prototypes; they are learned by --tune or \
+                               `classify tune MODEL`";
+                return Err(Failure::Usage(message.into()));
+            }
             vote => vote.unwrap_or(options.vote),
         };
         let options = self.without_abstaining(options);

@@ -60,6 +60,16 @@ pub(crate) const VOTE_WORTHS: &str = "votes.worths";
 pub(crate) const VOTE_OFFSETS: &str = "votes.offsets";
 /// The scale of each label's score, or of all.
 pub(crate) const VOTE_SCALES: &str = "votes.scales";
+/// Where each term's weights in prototypes begin.
+pub(crate) const PROTOTYPE_STARTS: &str = "prototypes.starts";
+/// The label of each weight.
+pub(crate) const PROTOTYPE_LABELS: &str = "prototypes.labels";
+/// The weights.
+pub(crate) const PROTOTYPE_WEIGHTS: &str = "prototypes.weights";
+/// The constant of each label.
+pub(crate) const PROTOTYPE_OFFSETS: &str = "prototypes.offsets";
+/// How margins become scores.
+pub(crate) const PROTOTYPE_LINK: &str = "prototypes.link";
 /// The weights of the evidence for a label.
 pub(crate) const EVIDENCE_WEIGHTS: &str = "calibration.weights";
 /// The offset of each label.

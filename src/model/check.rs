@@ -135,6 +135,17 @@ impl Model {
         if let Some(Err(what)) = votes.map(|votes| votes.check(documents, labels)) {
             return wrong(array_names::VOTE_STARTS, what);
         }
+        let prototypes = arrays.prototypes.as_ref();
+        let terms = arrays.vocabulary.len();
+        if let Some(Err(what)) = prototypes.map(|prototypes| prototypes.check(terms, labels)) {
+            return wrong(array_names::PROTOTYPE_STARTS, what);
+        }
+        if (settings.vote.prototypes > 0.0) != prototypes.is_some() {
+            return wrong(
+                "settings",
+                "a share of prototypes without them, or prototypes without it",
+            );
+        }
         if settings.vote.learned != votes.is_some() {
             return wrong("settings", "learned votes without their worths, or worths without them");
         }

@@ -11,15 +11,15 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Joined, JournalLock, Model, ModelError, ModelProblem, PART,
-    Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE, array_names,
+    Arrays, FORMAT, InputSpec, Joined, JournalLock, LEARNED_TERMS, Model, ModelError, ModelProblem,
+    PART, Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE, array_names,
 };
 use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
 use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
 use crate::vocabulary::{TermKind, Vocabulary};
-use crate::vote::LearnedVotes;
+use crate::vote::{LearnedVotes, Prototypes};
 
 const MODELS: Format =
     Format { what: "a model", key: FILE_KEY, name: FORMAT, oldest: 1, newest: VERSION };
@@ -98,7 +98,8 @@ impl Model {
         let checksums = sums.collect();
         let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
         let version = match self.dense() {
-            _ if self.learned_terms() => VERSION,
+            _ if self.arrays.prototypes.is_some() => VERSION,
+            _ if self.learned_terms() => LEARNED_TERMS,
             _ if self.settings.updates.is_some() => UPDATED,
             _ if self.settings.part_of.is_some() => PART,
             _ if evidence || self.arrays.learned_votes.is_some() => TUNED,
@@ -217,6 +218,17 @@ impl Arrays {
                 (array_names::VOTE_WORTHS, Dtype::F32, bytemuck::cast_slice(&votes.worths)),
                 (array_names::VOTE_OFFSETS, Dtype::F32, bytemuck::cast_slice(&votes.offsets)),
                 (array_names::VOTE_SCALES, Dtype::F32, bytemuck::cast_slice(&votes.scales)),
+            ]);
+        }
+        if let Some(prototypes) = &self.prototypes {
+            let weights = bytemuck::cast_slice::<f32, u8>;
+            let labels = bytemuck::cast_slice(&prototypes.labels);
+            list.extend([
+                (array_names::PROTOTYPE_STARTS, Dtype::U64, bytes(&prototypes.starts)),
+                (array_names::PROTOTYPE_LABELS, Dtype::U32, labels),
+                (array_names::PROTOTYPE_WEIGHTS, Dtype::F32, weights(&prototypes.weights)),
+                (array_names::PROTOTYPE_OFFSETS, Dtype::F32, weights(&prototypes.offsets)),
+                (array_names::PROTOTYPE_LINK, Dtype::F32, weights(&prototypes.link)),
             ]);
         }
         let floats = bytemuck::cast_slice::<f64, u8>;
@@ -340,7 +352,21 @@ impl Arrays {
             calibration,
             strangeness,
             learned_votes,
+            prototypes: read_prototypes(file)?,
             dense,
         })
     }
+}
+
+fn read_prototypes(file: &mut Container) -> Result<Option<Prototypes>, ModelProblem> {
+    if !file.has("prototypes.") {
+        return Ok(None);
+    }
+    Ok(Some(Prototypes {
+        starts: file.array(array_names::PROTOTYPE_STARTS, Dtype::U64)?,
+        labels: file.array(array_names::PROTOTYPE_LABELS, Dtype::U32)?,
+        weights: file.array(array_names::PROTOTYPE_WEIGHTS, Dtype::F32)?,
+        offsets: file.array(array_names::PROTOTYPE_OFFSETS, Dtype::F32)?,
+        link: file.array(array_names::PROTOTYPE_LINK, Dtype::F32)?,
+    }))
 }

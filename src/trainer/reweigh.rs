@@ -8,6 +8,7 @@ use crate::corpus::{Content, CorpusError, Document, Place};
 use crate::counts::{DfLimit, TermLimits};
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::threads::Threads;
+use crate::vote::Prototypes;
 
 /// Why a model cannot be weighed anew.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,8 @@ pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> 
         ..TrainSettings::new(settings.input.clone(), crate::decide::Decision::Single)
     };
     let anew = train_counts(&mut documents, again, limits, model, threads)?;
-    Ok(model.with_terms_of(anew))
+    let learning = model.prototypes().map(Prototypes::learning);
+    Ok(model.with_terms_of(anew).with_prototypes(learning, threads))
 }
 
 #[cfg(test)]

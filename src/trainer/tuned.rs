@@ -86,6 +86,10 @@ impl Trainer {
             }),
             share: Some(share).filter(|_| !free_share),
             labels: model.training_labels(),
+            unit_rows: Some(&rows).filter(|_| {
+                let weighting = settings.weighting;
+                by_terms && dense.is_none() && weighting.is_cosine() && weighting.is_symmetric()
+            }),
             nested: settings.selection.is_none()
                 && settings.weighting.chi2_power() <= 0.0
                 && !model.learned_terms(),
@@ -98,12 +102,15 @@ impl Trainer {
         let unknown = |_: u32| 0.0;
         let learnt =
             self.votes(&training, &tuning, several, &excluded, &unknown, Vec::new(), on_event)?;
-        let Learnt { decision, report, calibration, abstention, foreign, learned } = learnt;
+        let Learnt { decision, report, calibration, abstention, foreign, learned, prototypes } =
+            learnt;
         let tuned = (report.summary(), abstention);
         let model = Arc::into_inner(model).expect("nobody else has the model");
         let share = report.dense_share.unwrap_or(0.0);
         let model = model.retuned(&report.best, decision, tuned, share);
-        let model = model.with_learned_votes(learned).calibrated(calibration).refusing(foreign);
+        let threads = self.engines.threads();
+        let model = model.with_learned_votes(learned).with_prototypes(prototypes, threads);
+        let model = model.calibrated(calibration).refusing(foreign);
         let stages = vec![Stage::since("tune", model.rows().rows() as u64, begin)];
         Ok(Trained { model, tuning: Some(report), stages })
     }
@@ -355,7 +362,8 @@ impl Trainer {
             drop(prepared);
             (learnt, counts, part)
         };
-        let Learnt { decision, report, calibration, abstention, foreign, learned } = learnt;
+        let Learnt { decision, report, calibration, abstention, foreign, learned, prototypes } =
+            learnt;
         let settings = TrainSettings {
             fields: features.fields,
             weighting: features.weighting,
@@ -370,7 +378,8 @@ impl Trainer {
             }
         };
         let mut model = Model::with_term_factors(counts, settings, factors, threads)
-            .with_learned_votes(learned);
+            .with_learned_votes(learned)
+            .with_prototypes(prototypes, threads);
         if let Some(part) = part {
             model = model.with_dense(part, report.dense_share.unwrap_or(1.0));
         }
@@ -416,6 +425,7 @@ impl Trainer {
             vectors: None,
             share: None,
             labels,
+            unit_rows: None,
             nested: true,
         };
         let cosine = start.weighting.is_cosine();

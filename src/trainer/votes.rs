@@ -12,16 +12,19 @@ use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
 use crate::dense::{DensePart, Vectors};
+use crate::matrix::Csr;
 use crate::model::{InputSpec, TrainSettings};
 use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
+use crate::threads::Threads;
 use crate::tune::{
-    Candidate, Counted, Exclusion, FOLDS, Features, Figures, Foreign, Free, Grid, HeldOut,
-    LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial, Tuned, TuningReport,
-    VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn, foreign_limit, hashes,
-    learn_votes, learned_votes, near_limit, nearest, reach, revote, tune_votes, window,
+    Candidate, Counted, Exclusion, FOLDS, Features, Figures, FoldRows, Foreign, Free, Grid,
+    HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial,
+    Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn,
+    foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
+    try_prototypes, tune_votes, window,
 };
-use crate::vote::{LearnedVotes, TrainingLabels, Vote};
+use crate::vote::{LearnedVotes, PrototypeLearning, TrainingLabels, Vote};
 
 /// An engine over training rows, and the rows as queries.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +51,8 @@ pub(super) struct TrainingRows<'a> {
     /// The share of the neighbors by vectors in the votes, if it is fixed.
     pub(super) share: Option<f64>,
     pub(super) labels: TrainingLabels<'a>,
+    /// Rows of terms of length 1 that do not depend on the fold, if there are no dense vectors.
+    pub(super) unit_rows: Option<&'a Arc<Csr>>,
     /// Whether the rows do not depend on the labels of documents that are left out.
     pub(super) nested: bool,
 }
@@ -61,6 +66,7 @@ impl<'a> TrainingRows<'a> {
             vectors: None,
             share: None,
             labels,
+            unit_rows: None,
             nested: true,
         }
     }
@@ -79,6 +85,32 @@ impl<'a> TrainingRows<'a> {
             return counted.left_out(features, rows, 0..FOLDS, &search);
         }
         self.views_left_out(rows, k, exclusion, share, progress)
+    }
+
+    /// What prototypes learned without each fold say about some rows that are left out; `None` if there are only
+    /// dense vectors, or too many labels.
+    fn prototypes(
+        &self,
+        found: &LeaveOneOut,
+        several: bool,
+        exclusion: Exclusion<'_>,
+        threads: &Threads,
+    ) -> Result<Option<HeldOutPrototypes>, SearchError> {
+        let labels = &self.labels;
+        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+            let weighting = features.weighting;
+            if !weighting.is_cosine() || !weighting.is_symmetric() {
+                return Ok(None);
+            }
+            let rows_of = |fold| counted.fold_rows(features, fold, exclusion, engines);
+            return HeldOutPrototypes::learn(found, labels, several, rows_of, threads);
+        }
+        let Some(rows) = self.unit_rows else { return Ok(None) };
+        let rows_of = |_| {
+            let (documents, queries) = (Arc::clone(rows), Arc::clone(rows));
+            Ok(FoldRows { documents, queries })
+        };
+        HeldOutPrototypes::learn(found, labels, several, rows_of, threads)
     }
 
     fn searches_both(&self) -> bool {
@@ -183,7 +215,8 @@ impl Prepared<'_> {
             let queries = self.queries.as_ref().unwrap_or(part.vectors());
             View { engine, queries: queries.view().into() }
         });
-        TrainingRows { terms, by_fold: None, vectors, share, labels, nested: self.nested }
+        let nested = self.nested;
+        TrainingRows { terms, by_fold: None, vectors, share, labels, unit_rows: None, nested }
     }
 }
 
@@ -201,6 +234,8 @@ pub(super) struct Learnt {
     pub(super) foreign: Option<(ForeignLimit, Strangeness)>,
     /// What votes are worth, if that was learned.
     pub(super) learned: Option<LearnedVotes>,
+    /// How prototypes are learned, if they have a share in the scores.
+    pub(super) prototypes: Option<PrototypeLearning>,
 }
 
 /// Learned votes are taken if they improve the objective by at least this much; less may be chance.
@@ -349,16 +384,7 @@ impl Trainer {
     ) -> Result<Learnt, TrainError> {
         let options = &self.options;
         let rule = options.decision.tuned_rule()?;
-        let abstains = options.target_error.is_some() || options.foreign.is_some();
-        if rule == Some(Rule::Pcut) && abstains {
-            return Err(TrainError::AbstainByBatch);
-        }
-        if rule == Some(Rule::Pcut) && options.vote.is_some_and(|vote| vote.learned) {
-            return Err(TrainError::LearnedByBatch);
-        }
-        if several && options.vote.is_some_and(|vote| vote.compensation > 0.0) {
-            return Err(TrainError::CompensationForSeveral);
-        }
+        self.check_votes(several, rule)?;
         let labels = training.labels;
         let quick = tuning.scope == TuneScope::Quick;
         let rows = left_out(tuning, &excluded.hashes);
@@ -382,13 +408,20 @@ impl Trainer {
             self.kept(Grid::full(k_max, several, tuning.objective), rule)
         };
         let threads = self.engines.threads();
-        let (tuned, learning) = self.best(&found, labels, &grid, quick);
+        let (mut tuned, mut learning) = self.best(&found, labels, &grid, quick);
+        let prototypes = if quick || options.vote.is_some() || rule == Some(Rule::Pcut) {
+            None
+        } else {
+            let exclusion = excluded.exclusion();
+            self.join_prototypes(training, &found, exclusion, &grid, (&mut tuned, &mut learning))?
+        };
         let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
             found = search(k, excluded.always(), found.dense_share)?;
         }
-        let held_out = HeldOut::new(&found, labels, tuned.best, learning, threads);
+        let best = (tuned.best, prototypes.as_ref());
+        let held_out = HeldOut::new(&found, labels, best, learning, threads);
         let (decision, figures) = held_out.decision();
         let figures = Figures { by_ranks: held_out.by_ranks(tuning.objective), ..figures };
         let learned =
@@ -399,8 +432,7 @@ impl Trainer {
             .flatten();
         let again =
             if by_batch { None } else { training.with_near_duplicates(&found, k, excluded)? };
-        let again =
-            again.as_ref().map(|all| HeldOut::new(all, labels, tuned.best, learning, threads));
+        let again = again.as_ref().map(|all| HeldOut::new(all, labels, best, learning, threads));
         let told = again.as_ref().unwrap_or(&held_out);
         let calibration = calibrate(told, labels, unknown).learned_from(rows.len() as u64);
         let decisions = held_out.decisions_by_fold();
@@ -445,7 +477,9 @@ impl Trainer {
             trials: tuned.trials,
         };
         on_event(Event::Tuned(&report));
-        Ok(Learnt { decision, report, calibration, abstention, foreign, learned })
+        let has_share = report.best.vote.prototypes > 0.0;
+        let prototypes = prototypes.filter(|_| has_share).map(|found| found.learning());
+        Ok(Learnt { decision, report, calibration, abstention, foreign, learned, prototypes })
     }
 
     /// A grid with the k and vote of the options, if they are set.
@@ -532,6 +566,47 @@ impl Trainer {
             return Some(learning);
         }
         None
+    }
+
+    /// Refuses options that cannot be tuned together.
+    fn check_votes(&self, several: bool, rule: Option<Rule>) -> Result<(), TrainError> {
+        let options = &self.options;
+        let abstains = options.target_error.is_some() || options.foreign.is_some();
+        if rule == Some(Rule::Pcut) && abstains {
+            return Err(TrainError::AbstainByBatch);
+        }
+        if rule == Some(Rule::Pcut) && options.vote.is_some_and(|vote| vote.learned) {
+            return Err(TrainError::LearnedByBatch);
+        }
+        if several && options.vote.is_some_and(|vote| vote.compensation > 0.0) {
+            return Err(TrainError::CompensationForSeveral);
+        }
+        Ok(())
+    }
+
+    /// Tries shares of prototypes in the scores; if the objective gains, the best is the best of all. What prototypes say of
+    /// the left-out documents, if they can be learned.
+    fn join_prototypes(
+        &self,
+        training: &TrainingRows<'_>,
+        found: &LeaveOneOut,
+        exclusion: Exclusion<'_>,
+        grid: &Grid,
+        (tuned, learning): (&mut Tuned, &mut Option<VoteLearning>),
+    ) -> Result<Option<HeldOutPrototypes>, SearchError> {
+        let threads = self.engines.threads();
+        let prototypes = training.prototypes(found, grid.several, exclusion, threads)?;
+        if let Some(prototypes) = &prototypes {
+            let so_far = (grid, &*tuned, *learning);
+            let trials = try_prototypes(found, training.labels, so_far, prototypes, threads);
+            let value = |trial: &Trial| grid.objective.of(trial.figures);
+            let least = value(&tuned.best) + GAIN;
+            if let Some(&(best, how)) = trials.first().filter(|(trial, _)| value(trial) >= least) {
+                (tuned.best, *learning) = (best, how);
+            }
+            tuned.trials.extend(trials.into_iter().map(|(trial, _)| trial));
+        }
+        Ok(prototypes)
     }
 
     /// The neighbors with the share of those by vectors that is best for a few k and votes; of equal ones, the one nearest to a

@@ -22,6 +22,7 @@ use super::folds::{folds, kin};
 use super::foreign::{Foreign, WithoutLabels};
 use super::learned_terms::learned_terms;
 use super::neighbors::{Exclusion, LeaveOneOut};
+use super::prototypes::FoldRows;
 use super::thresholds::FOLDS;
 
 /// Training documents as weighted rows and as queries.
@@ -293,6 +294,53 @@ impl Counted {
         Ok(factors)
     }
 
+    /// The rows of a fold: what labels tell of terms, the documents outside it tell. Terms that a document of the fold
+    /// alone has are left out of it as a query, as they would be unknown in a new document.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub(crate) fn fold_rows(
+        &self,
+        features: &Features,
+        left_out: usize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<FoldRows, SearchError> {
+        let (counts, threads) = (&self.counts, engines.threads());
+        let (kept, mut weights) = self.told(features, left_out, threads);
+        self.multiply_factors(features, left_out, exclusion, engines, &mut weights)?;
+        let frequencies = counts.vocabulary.document_frequencies().iter();
+        let is_kept = |term: usize| kept.as_ref().is_none_or(|kept| kept[term]);
+        let terms: Vec<bool> =
+            frequencies.enumerate().map(|(term, &df)| df > 1 && is_kept(term)).collect();
+        let all: Vec<u32> = (0u32..).take(self.folds.len()).collect();
+        let rows = self.in_folds(&all, &(left_out..left_out + 1));
+        let asked = Some(Asked { terms: &terms, rows: &rows });
+        let (fields, weighting) = (&features.fields, features.weighting);
+        let by = (kept.as_deref(), asked);
+        let weighted = Weighted::by(counts, fields, weighting, &weights, by, threads);
+        let queries = Arc::clone(weighted.queries());
+        Ok(FoldRows { documents: weighted.documents, queries })
+    }
+
+    /// Multiplies the weights of terms by their learned factors, without a fold, if features have them.
+    fn multiply_factors(
+        &self,
+        features: &Features,
+        left_out: usize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+        weights: &mut [f64],
+    ) -> Result<(), SearchError> {
+        if features.term_steps > 0 {
+            let at = TERM_STEPS.iter().position(|&steps| steps >= features.term_steps);
+            let at = at.unwrap_or(TERM_STEPS.len() - 1);
+            let factors = self.term_factors(features, left_out, exclusion, engines)?;
+            multiply(weights, &factors[at]);
+        }
+        Ok(())
+    }
+
     /// Whether the terms of features depend on the labels of documents.
     pub fn is_told_by_labels(&self, features: &Features) -> bool {
         features.selection.is_some()
@@ -355,12 +403,7 @@ impl Counted {
         for left_out in folds {
             let rows = self.in_folds(rows, &(left_out..left_out + 1));
             let (kept, mut weights) = self.told(features, left_out, threads);
-            if features.term_steps > 0 {
-                let at = TERM_STEPS.iter().position(|&steps| steps >= features.term_steps);
-                let at = at.unwrap_or(TERM_STEPS.len() - 1);
-                let factors = self.term_factors(features, left_out, exclusion, engines)?;
-                multiply(&mut weights, &factors[at]);
-            }
+            self.multiply_factors(features, left_out, exclusion, engines, &mut weights)?;
             found.append(&find(&rows, &weights, kept.as_deref(), found.len() as u64)?);
         }
         Ok(found)

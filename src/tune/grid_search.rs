@@ -1,14 +1,14 @@
 //! Every k and vote from a single leave-one-out search: each only re-votes.
 
 use crate::decide::{Decision, ThresholdRule, before_largest_gap, decide};
-use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, mixed};
+use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, joined, mixed};
 
 use super::neighbors::LeaveOneOut;
 use super::thresholds::{
     Cuts, Entry, FOLDS, Gold, RankedScores, STEPS, Without, gold, micromacro, rtcut, scut_smoothed,
     threshold,
 };
-use super::{Candidate, Figures, Grid, Objective, Rule, Rules, Trial};
+use super::{Candidate, Figures, Grid, HeldOutPrototypes, Objective, Rule, Rules, Trial};
 
 mod count;
 mod learned;
@@ -384,7 +384,7 @@ impl<'a> GridSearch<'a> {
         workspace.fill(scores, trial.decision.rules());
         let decisions: [Decision; FOLDS] =
             std::array::from_fn(|fold| self.decision(trial.decision, &mut workspace, Some(fold)));
-        let factors = self.among.factors(trial.vote);
+        let factors = self.factors(trial.vote);
         let given = (0..self.sample.len()).flat_map(|document| {
             let slots = self.ranked(document, scores, &factors);
             let votes: Vec<LabelScore> = slots
@@ -416,9 +416,33 @@ impl<'a> GridSearch<'a> {
         std::array::from_fn(|fold| self.decision(trial.decision, &mut workspace, Some(fold)))
     }
 
-    /// The best decision for learned scores.
-    pub(super) fn best(&self, weight: VoteWeight, k: usize, scores: &[f64], grid: &Grid) -> Trial {
-        let vote = Vote { learned: true, ..weight.into() };
+    /// The factors of labels by which scores of a vote are multiplied: none if they are in the scores already, as
+    /// where prototypes have joined them.
+    pub(super) fn factors(&self, vote: Vote) -> Vec<f64> {
+        if vote.prototypes > 0.0 { Vec::new() } else { self.among.factors(vote) }
+    }
+
+    /// Multiplies the scores of votes by the factors of labels, and gives those of prototypes a share in them.
+    pub(super) fn join(
+        &self,
+        prototypes: &HeldOutPrototypes,
+        (share, factors): (f64, &[f64]),
+        scores: &mut [f64],
+    ) {
+        for document in 0..self.sample.len() {
+            let (row, _) = self.get(document);
+            for slot in self.slots_of(document) {
+                if scores[slot] <= 0.0 {
+                    continue;
+                }
+                let votes = scores[slot] * self.factor(factors, slot);
+                scores[slot] = joined(votes, prototypes.of(row, self.labels[slot]), share);
+            }
+        }
+    }
+
+    /// The best decision for scores that were learned.
+    pub(super) fn best(&self, vote: Vote, k: usize, scores: &[f64], grid: &Grid) -> Trial {
         let objective = |figures: Figures| grid.objective.of_decision(figures);
         let mut best: Option<Trial> = None;
         let mut found = |decision, figures| {
@@ -447,7 +471,7 @@ impl<'a> GridSearch<'a> {
         scores: &[f64],
     ) -> Option<f64> {
         let first = objective.best_labels()?;
-        let factors = self.among.factors(vote);
+        let factors = self.factors(vote);
         let of_document = |document| {
             let best = self.ranked(document, scores, &factors).into_iter().take(first);
             objective.of_ranking(best.filter(|&(slot, _)| self.gold[slot]).count())

@@ -4,11 +4,11 @@
 use super::grid_search::{Ballots, GridSearch, VoteLearning};
 use super::neighbors::LeaveOneOut;
 use super::thresholds::FOLDS;
-use super::{Candidate, Figures, Grid, Objective, Trial, Tuned};
+use super::{Candidate, Figures, Grid, HeldOutPrototypes, Objective, Trial, Tuned};
 use crate::decide::{Decision, decide};
 use crate::outcomes::Outcomes;
 use crate::threads::Threads;
-use crate::vote::{LabelScore, LearnedVotes, TrainingLabels, VoteWeight, Voters};
+use crate::vote::{LabelScore, LearnedVotes, TrainingLabels, Vote, VoteWeight, Voters};
 
 /// Left-out documents with the scores of their labels. If votes are learned, those of each fold are
 /// learned from the other folds.
@@ -37,11 +37,12 @@ pub struct HeldOutDocument<'a> {
 }
 
 impl<'a> HeldOut<'a> {
-    /// The votes of a trial, with learned worths if `learning` is given.
+    /// The votes of a trial, with learned worths if `learning` is given, and with prototypes if they are given
+    /// and have a share.
     pub fn new(
         found: &'a LeaveOneOut,
         among: TrainingLabels<'a>,
-        trial: Trial,
+        (trial, prototypes): (Trial, Option<&HeldOutPrototypes>),
         learning: Option<VoteLearning>,
         threads: &Threads,
     ) -> Self {
@@ -64,7 +65,23 @@ impl<'a> HeldOut<'a> {
         }
         // Without a value of k or with too many worths there are no scores.
         scores.resize(grid_search.slots(), 0.0);
-        Self { factors: among.factors(trial.vote), grid_search, trial, scores }
+        let mut factors = among.factors(trial.vote);
+        let share = trial.vote.prototypes;
+        if let Some(prototypes) = prototypes.filter(|_| share > 0.0) {
+            grid_search.join(prototypes, (share, &factors), &mut scores);
+            factors.clear();
+        }
+        Self { grid_search, trial, scores, factors }
+    }
+
+    /// The score of each slot, before the factors of labels.
+    pub(super) fn scores(&self) -> &[f64] {
+        &self.scores
+    }
+
+    /// The factors of labels; empty: 1 for all.
+    pub(super) fn factors(&self) -> &[f64] {
+        &self.factors
     }
 
     /// The decision of the trial, and its figures: each fold is decided with what the others teach.
@@ -157,7 +174,8 @@ pub fn learn_votes(
         let mut best: Option<(Trial, VoteLearning)> = None;
         let held_out = ballots.held_out(penalty, &STEPS, threads);
         for (scores, steps) in held_out.iter().zip(STEPS) {
-            let trial = grid_search.best(weight, k, scores, grid);
+            let vote = Vote { learned: true, ..weight.into() };
+            let trial = grid_search.best(vote, k, scores, grid);
             let next = (trial, VoteLearning { others, penalty, steps });
             if best.as_ref().is_none_or(|best| value(&next) > value(best)) {
                 best = Some(next);

@@ -128,6 +128,7 @@ impl Collection {
                 by_label(&votes.scales).into()
             },
         });
+        let prototypes = base.prototypes.as_ref().map(|prototypes| prototypes.renumbered(order));
         let calibration = base.calibration.clone().map(|calibration| match calibration {
             Calibration::Evidence(mut evidence) => {
                 let offsets = &evidence.offsets;
@@ -161,6 +162,7 @@ impl Collection {
             calibration,
             strangeness,
             learned_votes,
+            prototypes,
             dense,
         }
     }

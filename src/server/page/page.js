@@ -96,7 +96,7 @@ function score(label) {
   }
   const words = [];
   if (label.probability !== null) words.push(`probability ${percent(label.probability)}`);
-  words.push(`votes ${percent(label.score)}`);
+  words.push(`${label.prototype ? "score" : "votes"} ${percent(label.score)}`);
   if (threshold !== null) words.push(`needs ${percent(threshold)}`);
   return make("li", { class: label.given ? "given" : "" }, make("span", { class: "name" }, label.label), bar,
     make("span", { class: "number" }, words.join(", ")));
@@ -106,6 +106,12 @@ function terms(label) {
   const rows = [];
   for (const [what, parts] of [["for", label.for], ["against", label.against]]) {
     for (const { term, part } of parts.slice(0, 8)) {
+      rows.push(make("tr", {}, make("th", { scope: "row" }, term), make("td", {}, what), make("td", {}, number(part))));
+    }
+  }
+  const said = label.prototype ? [["for, by the prototype", label.prototype.for], ["against, by the prototype", label.prototype.against]] : [];
+  for (const [what, parts] of said) {
+    for (const { term, part } of parts.slice(0, 4)) {
       rows.push(make("tr", {}, make("th", { scope: "row" }, term), make("td", {}, what), make("td", {}, number(part))));
     }
   }

@@ -1,0 +1,227 @@
+//! Prototypes of labels, learned from the documents outside each fold, and what they say about those in it.
+
+use std::sync::Arc;
+
+use super::grid_search::GridSearch;
+use super::thresholds::FOLDS;
+use super::{COARSE, Grid, HeldOut, LeaveOneOut, Trial, Tuned, VoteLearning, distinct, thinned};
+use crate::calibrate::line;
+use crate::matrix::{Csr, row};
+use crate::threads::Threads;
+use crate::vote::{PrototypeLearning, Prototypes, TrainingLabels, Vote, link_prototypes};
+
+/// The rows of a fold: all as documents, and those of the fold as queries.
+#[derive(Debug)]
+pub struct FoldRows {
+    /// The training rows.
+    pub documents: Arc<Csr>,
+    /// The rows as queries.
+    pub queries: Arc<Csr>,
+}
+
+/// The scores of all labels for left-out documents, by prototypes that these did not teach.
+#[derive(Debug)]
+pub struct HeldOutPrototypes {
+    /// The place of each training document; the largest number for others.
+    places: Vec<u32>,
+    labels: usize,
+    scores: Vec<f32>,
+    learning: PrototypeLearning,
+}
+
+/// The costs that are tried on the first fold.
+const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
+/// Prototypes are not tried with more pairs of a label and a term, or of a label and a document.
+const MOST_WEIGHTS: usize = 1 << 28;
+/// The numbers that margins are multiplied by before the softmax.
+const SCALES: [f32; 12] = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0];
+/// The shares of prototypes in the scores that are tried.
+const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
+/// Of several labels, at most so many pairs of a document and a label tell what margins mean.
+const MOST_PAIRS: usize = 1 << 21;
+
+impl HeldOutPrototypes {
+    /// Learns prototypes without each fold; `rows_of` returns its rows. `None` if there are too many labels.
+    ///
+    /// # Errors
+    /// Those of `rows_of`.
+    ///
+    /// # Panics
+    /// Never: there are costs to try.
+    pub fn learn<E>(
+        left_out: &LeaveOneOut,
+        among: &TrainingLabels<'_>,
+        several: bool,
+        mut rows_of: impl FnMut(usize) -> Result<FoldRows, E>,
+        threads: &Threads,
+    ) -> Result<Option<Self>, E> {
+        let folds = left_out.folds(among);
+        let labels = among.sizes.len();
+        let mut places = vec![u32::MAX; folds.len()];
+        for (place, &row) in (0u32..).zip(left_out.rows()) {
+            places[row as usize] = place;
+        }
+        let most = labels.saturating_mul(left_out.len().max(1));
+        if labels < 2 || most > MOST_WEIGHTS {
+            return Ok(None);
+        }
+        let link = [1.0, if several { 0.0 } else { f32::NAN }];
+        let mut learned = Self {
+            places,
+            labels,
+            scores: vec![0.0; labels * left_out.len()],
+            learning: PrototypeLearning { cost: COSTS[0], link },
+        };
+        for fold in 0..FOLDS {
+            let FoldRows { documents, queries } = rows_of(fold)?;
+            if labels.saturating_mul(documents.cols()) > MOST_WEIGHTS {
+                return Ok(None);
+            }
+            let is_in = |row: u32| usize::from(folds[row as usize]) == fold;
+            let of_fold: Vec<u32> =
+                left_out.rows().iter().copied().filter(|&row| is_in(row)).collect();
+            let (documents, queries) = (documents.view(), queries.view());
+            let margins = |cost: f32| {
+                let learning = PrototypeLearning { cost, link };
+                let prototypes =
+                    Prototypes::learn(&documents, among, |row| !is_in(row), learning, threads);
+                let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
+                of_fold.iter().flat_map(margins).collect::<Vec<f32>>()
+            };
+            let found = if fold == 0 {
+                let of_cost = |cost| {
+                    let margins = margins(cost);
+                    let (link, loss) = linked(&margins, &of_fold, among, several);
+                    (loss, cost, link, margins)
+                };
+                let best = COSTS.map(of_cost).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+                let (_, cost, _, margins) = best.expect("there are costs");
+                learned.learning.cost = cost;
+                margins
+            } else {
+                margins(learned.learning.cost)
+            };
+            for (at, margins) in of_fold.iter().zip(found.chunks(labels)) {
+                let start = learned.places[*at as usize] as usize * labels;
+                learned.scores[start..start + labels].copy_from_slice(margins);
+            }
+        }
+        learned.learning.link = linked(&learned.scores, left_out.rows(), among, several).0;
+        let link = learned.learning.link;
+        let link = if several { &link[..] } else { &link[..1] };
+        learned.scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+        Ok(Some(learned))
+    }
+
+    /// The score of a label for a left-out document; `None` if it had no prototype.
+    pub(super) fn of(&self, row: u32, label: u32) -> Option<f32> {
+        let place = self.places[row as usize] as usize;
+        let score = self.scores.get(place * self.labels + label as usize).copied();
+        score.filter(|score| score.is_finite())
+    }
+
+    /// How to learn from all documents.
+    pub(crate) fn learning(&self) -> PrototypeLearning {
+        self.learning
+    }
+}
+
+/// What makes scores of the margins of documents with the least logarithmic loss, and this.
+#[expect(clippy::cast_possible_truncation, reason = "parameters need no more")]
+fn linked(
+    margins: &[f32],
+    rows: &[u32],
+    among: &TrainingLabels<'_>,
+    several: bool,
+) -> ([f32; 2], f64) {
+    let labels = among.sizes.len();
+    let each = || rows.iter().zip(margins.chunks(labels));
+    if several {
+        let every = margins.len().div_ceil(MOST_PAIRS).max(1);
+        let mut pairs: Vec<(f64, bool)> = Vec::new();
+        for (&row, margins) in each().step_by(every) {
+            let gold = among.labels(row);
+            let pair =
+                |(label, &margin): (u32, &f32)| (margin.into(), gold.binary_search(&label).is_ok());
+            let known = (0u32..).zip(margins).filter(|(_, margin)| margin.is_finite());
+            pairs.extend(known.map(pair));
+        }
+        let ([constant, slope], loss) = line(&pairs);
+        return ([slope as f32, constant as f32], loss);
+    }
+    let loss = |scale: f32| {
+        let mut sum = 0.0;
+        let mut scores = Vec::with_capacity(labels);
+        for (&row, margins) in each().filter(|&(&row, _)| !among.labels(row).is_empty()) {
+            scores.clear();
+            scores.extend_from_slice(margins);
+            link_prototypes(&mut scores, &[scale]);
+            let right =
+                |&label: &u32| Some(scores[label as usize]).filter(|score| score.is_finite());
+            let right: f32 = among.labels(row).iter().filter_map(right).sum();
+            sum -= f64::from(libm::logf(right.max(1e-6)));
+        }
+        sum
+    };
+    let losses = SCALES.map(|scale| (loss(scale), scale));
+    let best = losses.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are scales");
+    ([best.1, f32::NAN], best.0)
+}
+
+/// Trials with prototypes, each with how the votes beside them are learned; best first. They have shares in the scores
+/// of the best trial, of the best without learned votes, without factors of labels, and with many neighbors; and the
+/// best of these is tried with other numbers of neighbors.
+pub fn try_prototypes(
+    found: &LeaveOneOut,
+    among: TrainingLabels<'_>,
+    (grid, tuned, learning): (&Grid, &Tuned, Option<VoteLearning>),
+    prototypes: &HeldOutPrototypes,
+    threads: &Threads,
+) -> Vec<(Trial, Option<VoteLearning>)> {
+    let value = |trial: &Trial| grid.objective.of(trial.figures);
+    let best_of = |fits: &dyn Fn(&Trial) -> bool| {
+        let plain = tuned.trials.iter().filter(|trial| !trial.vote.learned && fits(trial));
+        plain.max_by(|a, b| value(a).total_cmp(&value(b)).then(b.k.cmp(&a.k))).copied()
+    };
+    let mut starts = vec![(tuned.best, learning)];
+    let fits: [&dyn Fn(&Trial) -> bool; 3] =
+        [&|_| true, &|trial| trial.vote.compensation <= 0.0, &|trial| {
+            trial.vote.compensation <= 0.0 && trial.k >= MANY
+        }];
+    for fits in fits {
+        let new = best_of(fits)
+            .filter(|new| !starts.iter().any(|(old, _)| old.vote == new.vote && old.k == new.k));
+        starts.extend(new.map(|trial| (trial, None)));
+    }
+    let grid_search = GridSearch::new(found, among);
+    let mut trials: Vec<(Trial, Option<VoteLearning>)> = Vec::new();
+    let mut try_out = |start: Trial, learning, shares: &[f64]| {
+        let plain = HeldOut::new(found, among, (start, None), learning, threads);
+        for &share in shares {
+            let vote = Vote { prototypes: share, ..start.vote };
+            let mut scores = plain.scores().to_vec();
+            grid_search.join(prototypes, (share, plain.factors()), &mut scores);
+            trials.push((grid_search.best(vote, start.k, &scores, grid), learning));
+        }
+        trials.iter().copied().max_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)))
+    };
+    let mut best = None;
+    for (start, learning) in starts {
+        best = try_out(start, learning, &SHARES);
+    }
+    // What votes are worth was learned for its number of neighbors.
+    if let Some((best, None)) = best {
+        let vote = Vote { prototypes: 0.0, ..best.vote };
+        let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
+        for k in thinned(distinct(&grid.ks, longest), COARSE) {
+            if k != best.k {
+                try_out(Trial { k, vote, ..best }, None, &[best.vote.prototypes]);
+            }
+        }
+    }
+    trials.sort_by(|(a, _), (b, _)| value(b).total_cmp(&value(a)));
+    trials
+}
+
+/// So many neighbors are many: they propose more labels.
+const MANY: usize = 50;

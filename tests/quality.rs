@@ -136,7 +136,7 @@ mod quick {
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA"]
     fn tuned_r8() {
-        reaches(&tuned(&R8), &["accuracy"], &accuracy(0.975, 2_190));
+        reaches(&tuned(&R8), &["accuracy"], &accuracy(0.980, 2_190));
     }
 }
 
@@ -147,30 +147,50 @@ mod nightly {
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA and minutes"]
     fn tuned_r52() {
-        reaches(&tuned(&R52), &["accuracy"], &accuracy(0.949, 2_569));
+        reaches(&tuned(&R52), &["accuracy"], &accuracy(0.955, 2_569));
     }
 
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA and minutes"]
     fn tuned_banking77() {
-        reaches(&tuned(&BANKING), &["accuracy"], &accuracy(0.885, 3_080));
+        reaches(&tuned(&BANKING), &["accuracy"], &accuracy(0.908, 3_080));
     }
 
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA and minutes"]
     fn tuned_modapte90() {
         let result = tuned(&MODAPTE);
-        reaches(&result, &["micro", "f1"], &f1(0.887, 0.0109));
-        reaches(&result, &["macro", "f1"], &f1(0.549, 0.0315));
+        reaches(&result, &["micro", "f1"], &f1(0.903, 0.0109));
+        reaches(&result, &["macro", "f1"], &f1(0.597, 0.0315));
         let both = tuned(&[&MODAPTE[..], &["--objective", "micro+macro"]].concat());
-        reaches(&both, &["micro", "f1"], &f1(0.882, 0.0105));
-        reaches(&both, &["macro", "f1"], &f1(0.631, 0.0339));
+        reaches(&both, &["micro", "f1"], &f1(0.901, 0.0105));
+        reaches(&both, &["macro", "f1"], &f1(0.663, 0.0339));
+    }
+
+    #[test]
+    #[ignore = "needs CLASSIFY_CORPORA and minutes"]
+    fn tuned_film_reviews() {
+        let reviews = ["--train", "mr/train.jsonl.zst", "--test", "mr/test.jsonl.zst"];
+        reaches(&tuned(&reviews), &["accuracy"], &accuracy(0.777, 3_554));
+    }
+
+    #[test]
+    #[ignore = "needs CLASSIFY_CORPORA and minutes"]
+    fn tuned_features() {
+        let enron = ["--train", "enron/train.svm", "--test", "enron/test.svm"];
+        let enron = tuned(&[&enron[..], &["--objective", "micro+macro"]].concat());
+        reaches(&enron, &["micro", "f1"], &f1(0.590, 0.03));
+        reaches(&enron, &["macro", "f1"], &f1(0.221, 0.03));
+        let sample = ["rcv1/rcv1-sample1-train.svm", "rcv1/rcv1-sample1-test.svm"];
+        let columns = ["--first-column", "0"];
+        let topics = tuned(&[&["--train", sample[0], "--test", sample[1]], &columns[..]].concat());
+        reaches(&topics, &["micro", "f1"], &f1(0.544, 0.0112));
     }
 
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA and minutes"]
     fn tuned_debian() {
-        reaches(&tuned(&SECTIONS), &["accuracy"], &accuracy(0.756, 18_803));
-        reaches(&tuned(&TAGS), &["micro", "f1"], &f1(0.612, 0.0068));
+        reaches(&tuned(&SECTIONS), &["accuracy"], &accuracy(0.788, 18_803));
+        reaches(&tuned(&TAGS), &["micro", "f1"], &f1(0.648, 0.0066));
     }
 }

@@ -571,6 +571,9 @@ impl Trainer {
     /// Refuses options that cannot be tuned together.
     fn check_votes(&self, several: bool, rule: Option<Rule>) -> Result<(), TrainError> {
         let options = &self.options;
+        if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
+            return Err(TrainError::PrototypesAreTuned);
+        }
         let abstains = options.target_error.is_some() || options.foreign.is_some();
         if rule == Some(Rule::Pcut) && abstains {
             return Err(TrainError::AbstainByBatch);

@@ -110,7 +110,8 @@ impl HeldOutPrototypes {
         let link = learned.learning.link;
         let link = if several { &link[..] } else { &link[..1] };
         learned.scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
-        Ok(Some(learned))
+        // Scores would fall where margins rise: there is nothing to learn from.
+        Ok((link[0] > 0.0).then_some(learned))
     }
 
     /// The score of a label for a left-out document; `None` if it had no prototype.

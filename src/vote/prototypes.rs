@@ -70,7 +70,9 @@ impl Prototypes {
         teachers.sort_by(|&a, &b| {
             let ((a_terms, a_weights, a_labels), (b_terms, b_weights, b_labels)) =
                 (content(a), content(b));
-            a_terms.cmp(b_terms).then_with(|| a_weights.cmp(b_weights)).then(a_labels.cmp(b_labels))
+            let rows = a_terms.cmp(b_terms).then_with(|| a_weights.cmp(b_weights));
+            let weights = [a, b].map(|row| among.weights[row as usize]);
+            rows.then(a_labels.cmp(b_labels)).then(weights[0].total_cmp(&weights[1]))
         });
         let labels = u32::try_from(among.sizes.len()).expect("fewer than 2^32 labels");
         let planes: Vec<Option<Plane>> = threads.run(|| {
@@ -162,7 +164,8 @@ impl Prototypes {
     /// Gives the scores of prototypes for a weighted row their share in the scores of a vote, and sorts these.
     pub(crate) fn join(&self, row: (&[u32], &[f32]), share: f64, scores: &mut [LabelScore]) {
         let own = self.scores(row);
-        for LabelScore { label, score } in &mut *scores {
+        // A label without a vote is not proposed.
+        for LabelScore { label, score } in scores.iter_mut().filter(|label| label.score > 0.0) {
             *score = joined(*score, own[*label as usize], share);
         }
         scores.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -171,6 +174,9 @@ impl Prototypes {
     /// The same prototypes for labels with other numbers: `order` has the old number of each, those of new labels
     /// being too large.
     pub(crate) fn renumbered(&self, order: &[u32]) -> Self {
+        if order.len() == self.offsets.len() && order.is_sorted() {
+            return self.clone();
+        }
         let mut numbers = vec![u32::MAX; self.offsets.len()];
         for (number, &old) in (0u32..).zip(order) {
             if let Some(place) = numbers.get_mut(old as usize) {
@@ -219,8 +225,8 @@ impl Prototypes {
         if self.offsets.len() != labels || !(2..=3).contains(&self.link.len()) {
             return Err("not one constant per label");
         }
-        if self.link[0] <= 0.0 {
-            return Err("a cost that is not above 0");
+        if self.link[..2].iter().any(|&value| value.is_nan() || value <= 0.0) {
+            return Err("a cost or a scale that is not above 0");
         }
         let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
         let offsets = self.offsets.iter().all(|&offset| offset > f32::NEG_INFINITY);

@@ -398,7 +398,7 @@ impl<'a> Revoting<'a> {
     fn of_vote(&self, weight: VoteWeight, ks: &[usize], rules: Rules) -> Vec<Trial> {
         let mut trials = Vec::new();
         let mut workspace = grid_search::Workspace::new(&self.grid_search);
-        let objective = |figures: Figures| self.grid.objective.of_decision(figures);
+        let objective = self.grid.objective;
         self.grid_search.run(weight, ks, |k, scores| {
             let first = trials.len();
             let mut push = |compensation, decision, figures| {
@@ -407,7 +407,7 @@ impl<'a> Revoting<'a> {
             };
             if self.grid.several {
                 let found = &mut |candidate, figures| push(0.0, candidate, figures);
-                self.grid_search.multi(scores, &mut workspace, rules, &objective, found);
+                self.grid_search.multi(scores, &mut workspace, rules, objective, found);
             } else {
                 let found = &mut |compensation, figures| {
                     push(compensation, Candidate::Single, figures);

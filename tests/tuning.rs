@@ -360,6 +360,7 @@ fn thresholds_of_other_peoples_code() {
         ("scut_fbr", ThresholdRule::ScutFbr, 0.5),
         ("scut_smoothed", ThresholdRule::ScutSmoothed, 10.0),
         ("micromacro", ThresholdRule::Micromacro, 0.0),
+        ("micromacro_smoothed", ThresholdRule::Micromacro, 10.0),
     ] {
         same_thresholds(name, &thresholds(rule, parameter, &labels), &golden[name]);
     }
@@ -369,6 +370,33 @@ fn thresholds_of_other_peoples_code() {
     // More labels than are averaged in a neighborhood.
     let found = thresholds(ThresholdRule::ScutSmoothed, 10.0, &rare);
     same_thresholds("rare, smoothed", &found, &golden["rare_scut_smoothed"]);
+    let found = thresholds(ThresholdRule::Micromacro, 10.0, &rare);
+    same_thresholds("rare, both smoothed", &found, &golden["rare_micromacro_smoothed"]);
+}
+
+/// No label, labels without a score, without documents and with one document, and large weights.
+#[test]
+fn smoothed_thresholds_of_few_documents() {
+    let label = |scores: &[(f64, bool)], gold| LabelScores { scores: scores.to_vec(), gold };
+    let cases: [(Vec<LabelScores>, Vec<Option<f64>>); 5] = [
+        (vec![], vec![]),
+        (vec![label(&[], 0)], vec![None]),
+        (vec![label(&[], 3), label(&[], 1)], vec![None, None]),
+        // Among documents of which none is right, a label is never given.
+        (vec![label(&[(0.9, false), (0.5, false)], 2)], vec![None]),
+        // A label of one document follows the others; here there are none but itself.
+        (vec![label(&[(0.75, true), (0.5, false)], 1)], vec![Some(0.531_25)]),
+    ];
+    for (labels, expected) in cases {
+        for weight in [1e-9, 10.0] {
+            let found = thresholds(ThresholdRule::Micromacro, weight, &labels);
+            assert_eq!(found, expected, "{labels:?}, {weight}");
+        }
+        for weight in [0.0, 1e300, f64::MAX] {
+            let found = thresholds(ThresholdRule::Micromacro, weight, &labels);
+            assert_eq!(found.len(), labels.len(), "{labels:?}, {weight}");
+        }
+    }
 }
 
 /// RTCut, RCut, MCut and PCut on the same scores, document by document.

@@ -106,6 +106,8 @@ impl std::fmt::Debug for Trials<'_> {
 
 /// A change is kept if it improves the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
+/// The same of a weighting with which no weights of terms and no prototypes can be learned: these usually gain as much.
+const GAIN_WITHOUT_MORE: f64 = 0.01;
 /// A change is tried on the whole sample if it is at most this much worse than the best on the
 /// first fold.
 const CLOSE: f64 = 0.01;
@@ -334,7 +336,12 @@ impl GreedySearch<'_, '_> {
         let trials = self.left_out(&mut left, first.end..FOLDS)?;
         for ((contestant, trial), first) in left.into_iter().zip(trials).zip(first_figures) {
             let value = |figures: Figures| self.trials.setup.grid.objective.of(figures);
-            let best = self.best.figures.map(|(_, all)| value(all) + GAIN);
+            let has_more = |features: &Features| {
+                features.weighting.is_cosine() && features.weighting.is_symmetric()
+            };
+            let loses = has_more(&self.best.features) && !has_more(&contestant.features);
+            let gain = if loses { GAIN_WITHOUT_MORE } else { GAIN };
+            let best = self.best.figures.map(|(_, all)| value(all) + gain);
             let kept = best.is_none_or(|least| value(trial.figures) >= least);
             if kept {
                 let figures = Some((first, trial.figures));

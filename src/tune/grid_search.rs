@@ -197,7 +197,7 @@ impl<'a> GridSearch<'a> {
         scores: &[f64],
         workspace: &mut Workspace<'_>,
         rules: Rules,
-        objective: &dyn Fn(Figures) -> f64,
+        objective: Objective,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
         workspace.fill(scores, rules);
@@ -206,7 +206,8 @@ impl<'a> GridSearch<'a> {
         }
         for rule in PER_LABEL {
             if rules.allow(rule.into()) {
-                Self::per_label(scores, workspace, rule, found);
+                let parameters = parameters(rule, objective);
+                Self::per_label(scores, workspace, (rule, parameters), found);
             }
         }
         self.by_ranks(scores, rules, workspace, found);
@@ -220,7 +221,7 @@ impl<'a> GridSearch<'a> {
         &self,
         scores: &[f64],
         workspace: &mut Workspace<'_>,
-        objective: &dyn Fn(Figures) -> f64,
+        objective: Objective,
         found: &mut impl FnMut(Candidate, Figures),
     ) {
         let totals = self.totals(scores, workspace);
@@ -230,7 +231,9 @@ impl<'a> GridSearch<'a> {
                 let (micro_f1, macro_sum) = totals.at(step, allow_none);
                 // The accuracy is unknown here, so micro F1 is used instead.
                 let mean = macro_sum / labels;
-                objective(Figures { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None })
+                let figures =
+                    Figures { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
+                objective.of_decision(figures)
             };
             // Ties go to the lowest threshold.
             let values = (1..STEPS).rev().map(|step| (step, value(step)));
@@ -253,10 +256,9 @@ impl<'a> GridSearch<'a> {
     fn per_label(
         scores: &[f64],
         workspace: &mut Workspace<'_>,
-        rule: ThresholdRule,
+        (rule, parameters): (ThresholdRule, &[f64]),
         found: &mut impl FnMut(Candidate, Figures),
     ) {
-        let parameters = parameters(rule);
         let learnt: Vec<Vec<Vec<Option<f64>>>> =
             (0..FOLDS).map(|fold| workspace.learn(rule, parameters, Some(fold))).collect();
         for (at, &parameter) in parameters.iter().enumerate() {
@@ -453,7 +455,7 @@ impl<'a> GridSearch<'a> {
         };
         if grid.several {
             let mut workspace = Workspace::new(self);
-            self.multi(scores, &mut workspace, grid.rules, &objective, &mut found);
+            self.multi(scores, &mut workspace, grid.rules, grid.objective, &mut found);
         } else {
             let none = self.compensations(&[0.0]);
             self.single(scores, &none, &mut |_, figures| found(Candidate::Single, figures));
@@ -534,11 +536,12 @@ const PER_LABEL: [ThresholdRule; 5] = [
 ];
 
 /// The parameters that a rule tries.
-const fn parameters(rule: ThresholdRule) -> &'static [f64] {
+fn parameters(rule: ThresholdRule, objective: Objective) -> &'static [f64] {
     match rule {
         ThresholdRule::ScutFbr => &[0.1, 0.3, 0.5],
         ThresholdRule::ScutSmoothed => &[3.0, 10.0, 30.0],
-        ThresholdRule::Scut | ThresholdRule::Micromacro | ThresholdRule::Rtcut => &[0.0],
+        ThresholdRule::Micromacro if objective != Objective::Accuracy => &[0.0, 10.0, 30.0],
+        ThresholdRule::Micromacro | ThresholdRule::Scut | ThresholdRule::Rtcut => &[0.0],
     }
 }
 
@@ -614,7 +617,9 @@ impl<'s> Workspace<'s> {
                 parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
             }
             ThresholdRule::ScutSmoothed => scut_smoothed(&self.score_rankings, parameters, without),
-            ThresholdRule::Micromacro => vec![micromacro(&mut self.score_rankings, without)],
+            ThresholdRule::Micromacro => {
+                micromacro::thresholds(&mut self.score_rankings, parameters, without)
+            }
             ThresholdRule::Rtcut => vec![rtcut(&mut self.value_rankings, without)],
         }
     }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use crate::decide::ThresholdRule;
 
+pub(super) mod micromacro;
+
 /// The scores of one label, by decreasing score, and whether the label is gold in each document;
 /// and the number of documents in which it is gold, including those without a score.
 #[derive(Debug, Clone, Default)]
@@ -256,21 +258,6 @@ pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option
     labels.iter_mut().map(cut).collect()
 }
 
-/// Lin and Lin 2023, section 4.3, on given scores: labels by decreasing frequency, then by number.
-pub(super) fn micromacro(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
-    let mut order: Vec<usize> = (0..labels.len()).collect();
-    order.sort_by_key(|&label| (std::cmp::Reverse(gold(&labels[label].gold, without)), label));
-    let mut thresholds = vec![None; labels.len()];
-    let mut so_far = Tally::default();
-    for (seen, &label) in (1u32..).zip(&order) {
-        let value = |tally: Tally| tally.f1() / f64::from(seen) + so_far.plus(tally).f1();
-        let best = labels[label].best(without, |_| 0.0, value);
-        thresholds[label] = best.threshold;
-        so_far = so_far.plus(best.tally);
-    }
-    thresholds
-}
-
 /// The number of thresholds per doubling of the score.
 const PER_DOUBLING: u64 = 16;
 /// The lowest threshold to try: 2⁻⁹.
@@ -297,21 +284,22 @@ pub(super) fn threshold(step: usize) -> f64 {
 pub(super) type Reached = [(u32, u32); STEPS];
 
 impl RankedScores {
-    /// How many scores of the documents to learn from reach each step; `None` if there is no right
-    /// one among them, so that F1 is 0 at every step.
-    pub(super) fn reached(&self, without: Without) -> Option<Box<Reached>> {
+    /// Whether any score of the documents to learn from is right; otherwise F1 is 0 at every step.
+    pub(super) fn any_right(&self, without: Without) -> bool {
         let left_out = without.and_then(|fold| u8::try_from(fold).ok());
-        let entries = || self.entries.iter().filter(|entry| Some(entry.fold) != left_out);
-        if !entries().any(|entry| entry.gold) {
-            return None;
-        }
+        self.entries.iter().any(|entry| entry.gold && Some(entry.fold) != left_out)
+    }
+
+    /// How many scores of the documents to learn from reach each step.
+    pub(super) fn reached(&self, without: Without) -> Box<Reached> {
+        let left_out = without.and_then(|fold| u8::try_from(fold).ok());
         let mut reached = Box::new([(0, 0); STEPS]);
-        for entry in entries() {
+        for entry in self.entries.iter().filter(|entry| Some(entry.fold) != left_out) {
             let (right, wrong) = &mut reached[step(entry.score)];
             if entry.gold { *right += 1 } else { *wrong += 1 }
         }
         cumulate(reached.iter_mut().rev());
-        Some(reached)
+        reached
     }
 
     /// All entries, in any order.
@@ -378,10 +366,12 @@ pub(super) fn scut_smoothed(
 
 /// F1 of a label at each step; `None`: 0 everywhere.
 fn curve(label: &RankedScores, documents: u32, without: Without) -> Option<Box<Curve>> {
-    let reached = label.reached(without)?;
+    if !label.any_right(without) {
+        return None;
+    }
     let f1 =
         |(tp, fp): (u32, u32)| Tally { tp: tp.into(), fp: fp.into(), gold: documents.into() }.f1();
-    Some(Box::new(reached.map(f1)))
+    Some(Box::new(label.reached(without).map(f1)))
 }
 
 /// The threshold of the first maximum above 0; step 0 means none.
@@ -471,7 +461,8 @@ impl<'l> Neighborhood<'l> {
 }
 
 /// The threshold of every label by a rule; `None`: the label is never given. `parameter` is the
-/// limit of [`ThresholdRule::ScutFbr`] or the weight of [`ThresholdRule::ScutSmoothed`]; for
+/// limit of [`ThresholdRule::ScutFbr`] or the weight of labels of similar frequency in
+/// [`ThresholdRule::ScutSmoothed`] and [`ThresholdRule::Micromacro`], where 0 means no smoothing; for
 /// [`ThresholdRule::Rtcut`] the scores are its values.
 ///
 /// ```
@@ -488,7 +479,9 @@ pub fn thresholds(rule: ThresholdRule, parameter: f64, labels: &[LabelScores]) -
         ThresholdRule::Scut => Cuts::scut(&mut score_rankings, None).with_fbr(0.0),
         ThresholdRule::ScutFbr => Cuts::scut(&mut score_rankings, None).with_fbr(parameter),
         ThresholdRule::Rtcut => rtcut(&mut score_rankings, None),
-        ThresholdRule::Micromacro => micromacro(&mut score_rankings, None),
+        ThresholdRule::Micromacro => {
+            micromacro::thresholds(&mut score_rankings, &[parameter], None).remove(0)
+        }
         ThresholdRule::ScutSmoothed => scut_smoothed(&score_rankings, &[parameter], None).remove(0),
     }
 }

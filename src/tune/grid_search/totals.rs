@@ -74,7 +74,10 @@ impl GridSearch<'_> {
                     }
                 }
             }
-            let Some(reached) = ranked.reached(None) else { continue };
+            if !ranked.any_right(None) {
+                continue;
+            }
+            let reached = ranked.reached(None);
             cumulate(top_below.iter_mut());
             for (step, (&(tp, fp), &(top_tp, top_fp))) in reached.iter().zip(&top_below).enumerate()
             {

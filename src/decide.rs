@@ -77,7 +77,9 @@ pub enum ThresholdRule {
     /// with few documents, whose own best threshold is largely chance.
     ScutSmoothed,
     /// Labels by decreasing frequency; for each, the threshold that maximizes the micro F1 so far
-    /// plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023).
+    /// plus the label's share of the macro F1 (`micromacro-freq`, Lin and Lin 2023). Or the thresholds
+    /// that maximize micro F1 plus macro F1, averaged with labels of similar frequency, found by
+    /// cyclic optimization (Fan and Lin 2007).
     Micromacro,
     /// SCut on rank and score combined: a label's value is score / 2 − rank, with rank counted from
     /// 0 (RTCut, Yang 2001).

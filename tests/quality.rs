@@ -163,8 +163,8 @@ mod nightly {
         reaches(&result, &["micro", "f1"], &f1(0.903, 0.0109));
         reaches(&result, &["macro", "f1"], &f1(0.597, 0.0315));
         let both = tuned(&[&MODAPTE[..], &["--objective", "micro+macro"]].concat());
-        reaches(&both, &["micro", "f1"], &f1(0.901, 0.0105));
-        reaches(&both, &["macro", "f1"], &f1(0.663, 0.0339));
+        reaches(&both, &["micro", "f1"], &f1(0.902, 0.0092));
+        reaches(&both, &["macro", "f1"], &f1(0.645, 0.0318));
     }
 
     #[test]
@@ -179,18 +179,21 @@ mod nightly {
     fn tuned_features() {
         let enron = ["--train", "enron/train.svm", "--test", "enron/test.svm"];
         let enron = tuned(&[&enron[..], &["--objective", "micro+macro"]].concat());
-        reaches(&enron, &["micro", "f1"], &f1(0.590, 0.03));
-        reaches(&enron, &["macro", "f1"], &f1(0.221, 0.03));
+        reaches(&enron, &["micro", "f1"], &f1(0.600, 0.02));
+        reaches(&enron, &["macro", "f1"], &f1(0.253, 0.03));
         let sample = ["rcv1/rcv1-sample1-train.svm", "rcv1/rcv1-sample1-test.svm"];
         let columns = ["--first-column", "0"];
         let topics = tuned(&[&["--train", sample[0], "--test", sample[1]], &columns[..]].concat());
-        reaches(&topics, &["micro", "f1"], &f1(0.544, 0.0112));
+        reaches(&topics, &["micro", "f1"], &f1(0.549, 0.0083));
+        reaches(&topics, &["macro", "f1"], &f1(0.315, 0.014));
     }
 
     #[test]
     #[ignore = "needs CLASSIFY_CORPORA and minutes"]
     fn tuned_debian() {
         reaches(&tuned(&SECTIONS), &["accuracy"], &accuracy(0.788, 18_803));
-        reaches(&tuned(&TAGS), &["micro", "f1"], &f1(0.648, 0.0066));
+        let tags = tuned(&TAGS);
+        reaches(&tags, &["micro", "f1"], &f1(0.651, 0.0067));
+        reaches(&tags, &["macro", "f1"], &f1(0.302, 0.0108));
     }
 }

@@ -106,7 +106,8 @@ impl std::fmt::Debug for Trials<'_> {
 
 /// A change is kept if it improves the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
-/// The same of a weighting with which no weights of terms and no prototypes can be learned: these usually gain as much.
+/// The same of a weighting with which no weights of terms and no prototypes can be learned, instead of one with
+/// which they can: these usually gain as much.
 const GAIN_WITHOUT_MORE: f64 = 0.01;
 /// A change is tried on the whole sample if it is at most this much worse than the best on the
 /// first fold.

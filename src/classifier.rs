@@ -424,7 +424,12 @@ impl Classifier {
             let confidence = calibration.map(|_| confidence(&labels, &scores, &probabilities));
             let is_foreign = || {
                 foreign_above.zip(self.model.strangeness()).is_some_and(|(limit, strangeness)| {
-                    strangeness.of(Shown { voters, unknown, row: None }, &among) > limit
+                    let asks = strangeness.needs_margins();
+                    let prototypes = self.model.prototypes().filter(|_| asks);
+                    let terms = || row(&vectors.rows.view(), query);
+                    let margins = prototypes.and_then(|prototypes| prototypes.highest(terms()));
+                    let shown = Shown { voters, unknown, margins, row: None, among: None };
+                    strangeness.of(shown, &among) > limit
                 })
             };
             let reason = match () {

@@ -41,7 +41,7 @@ mod prototypes;
 pub use learned::{LearnedVotes, WorthOf};
 pub(crate) use learned::{link, shares};
 pub use prototypes::Prototypes;
-pub(crate) use prototypes::{PrototypeLearning, joined, link as link_prototypes};
+pub(crate) use prototypes::{HighestMargins, PrototypeLearning, joined, link as link_prototypes};
 
 /// How votes are weighted.
 ///
@@ -354,14 +354,14 @@ impl<'a> Voters<'a> {
 
     /// The similarity of the best neighbor; of two lists, the mean by their shares.
     pub(crate) fn best_similarity(self) -> f32 {
-        self.best_similarity_without(None)
+        self.best_similarity_among(&|_| true)
     }
 
-    /// The same as if a training document were not there.
+    /// The same among some training documents; 0 if none of them is a neighbor.
     #[expect(clippy::cast_possible_truncation, reason = "between two f32")]
-    pub(crate) fn best_similarity_without(self, row: Option<u32>) -> f32 {
+    pub(crate) fn best_similarity_among(self, takes: &dyn Fn(u32) -> bool) -> f32 {
         let best = |(list, share): (&[Neighbor], f64)| {
-            let first = list.iter().find(|neighbor| Some(neighbor.row) != row);
+            let first = list.iter().find(|neighbor| takes(neighbor.row));
             share * first.map_or(0.0, |neighbor| f64::from(neighbor.similarity))
         };
         let [terms, vectors] = self.lists().map(best);

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::logistic::{self, Observation, dot};
 use super::{QUANTILES, quantile, quantiles};
 use crate::matrix::Array;
-use crate::vote::{TrainingLabels, Voters};
+use crate::search::RowSet;
+use crate::vote::{HighestMargins, TrainingLabels, Voters};
 
 /// When a document is refused as foreign: of no label that the model knows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -102,10 +103,12 @@ impl ForeignLimit {
 /// * the largest share of the neighbors' similarities that a single label has, its distance from the next
 ///   one, its product with the similarity, and the same share of the similarities' fourth powers and of the
 ///   first five neighbors,
-/// * the share of the document's terms that the model does not know.
+/// * the share of the document's terms that the model does not know,
+/// * if the model has prototypes: the highest margin of a label, its distance from the next one, and the logarithm of the
+///   odds of the score that it becomes.
 #[derive(Debug, Clone)]
 pub struct Strangeness {
-    /// The constant and the weights of the other values.
+    /// The constant and the weights of the other values; those of margins only if there are prototypes.
     pub(crate) weights: Array<f64>,
     /// The best similarity of left-out documents at evenly spaced quantiles, not falling.
     pub(crate) best: Array<f32>,
@@ -115,8 +118,10 @@ pub struct Strangeness {
     pub(crate) nearest: Array<f32>,
 }
 
-/// The number of values that are told of a document, with the constant.
-const VALUES: usize = 14;
+/// The number of values that neighbors tell of a document, with the constant.
+const BY_NEIGHBORS: usize = 14;
+/// The number of all values: with those that prototypes tell.
+const VALUES: usize = BY_NEIGHBORS + 3;
 /// The number of neighbors that are looked at more closely.
 const FEW: usize = 5;
 
@@ -127,12 +132,32 @@ pub(crate) struct Shown<'a> {
     pub(crate) voters: Voters<'a>,
     /// The share of unknown terms.
     pub(crate) unknown: f64,
+    /// What prototypes tell, if there are some.
+    pub(crate) margins: Option<HighestMargins>,
     /// Its number, if it is a training document.
     pub(crate) row: Option<u32>,
+    /// The training documents that it may know, if not all others.
+    pub(crate) among: Option<&'a RowSet>,
 }
 
-/// Returns the similarity of a training document's best neighbor, as if another one were not there.
-pub(crate) type Nearest<'a> = &'a dyn Fn(u32, Option<u32>) -> f32;
+impl HighestMargins {
+    /// The highest margin, how far the next one is, and the logarithm of the odds of the highest score.
+    fn values(self) -> [f64; 3] {
+        let score = f64::from(self.score).clamp(1e-6, 1.0 - 1e-6);
+        let [highest, next] = self.margins.map(f64::from);
+        [highest, highest - next, libm::log(score / (1.0 - score))]
+    }
+}
+
+impl Shown<'_> {
+    /// Whether it may know a training document.
+    pub(crate) fn may_know(&self, row: u32) -> bool {
+        Some(row) != self.row && self.among.is_none_or(|among| among.contains(row))
+    }
+}
+
+/// Returns the similarity of a training document's best neighbor among those that a document may know.
+pub(crate) type Nearest<'a> = &'a dyn Fn(u32, Option<&Shown<'_>>) -> f32;
 
 impl Strangeness {
     /// Learns from left-out documents, and from documents whose labels were left out. `nearest` is the
@@ -151,7 +176,7 @@ impl Strangeness {
         let best = known.iter().map(|shown| shown.voters.best_similarity()).collect();
         let mean = known.iter().map(|shown| mean_similarity(shown.voters)).collect();
         let mut learned = Self {
-            weights: vec![0.0; VALUES].into(),
+            weights: Array::default(),
             best: quantiles(best, QUANTILES).into(),
             mean: quantiles(mean, QUANTILES).into(),
             nearest: (0u32..)
@@ -160,16 +185,21 @@ impl Strangeness {
                 .collect::<Vec<_>>()
                 .into(),
         };
+        let has_margins = known.iter().any(|shown| shown.margins.is_some());
         let known = known.into_iter().map(|shown| (shown, false));
         let observations: Vec<Observation<VALUES>> = known
             .chain(foreign.into_iter().map(|shown| (shown, true)))
             .map(|(shown, right)| Observation {
-                values: learned.values(*shown, &|row| nearest(row, shown.row), among),
+                values: learned.values(*shown, &|row| nearest(row, Some(shown)), among),
                 group: 0,
                 right,
             })
             .collect();
-        learned.weights = logistic::weights(&observations).to_vec().into();
+        let mut weights = logistic::weights(&observations).to_vec();
+        if !has_margins {
+            weights.truncate(BY_NEIGHBORS);
+        }
+        learned.weights = weights.into();
         learned
     }
 
@@ -185,7 +215,7 @@ impl Strangeness {
         nearest: Nearest<'_>,
         among: &TrainingLabels<'_>,
     ) -> f64 {
-        self.told(shown, &|row| nearest(row, shown.row), among)
+        self.told(shown, &|row| nearest(row, Some(&shown)), among)
     }
 
     fn told(
@@ -197,13 +227,14 @@ impl Strangeness {
         if shown.voters.is_empty() {
             return f64::INFINITY;
         }
-        let weights: [f64; VALUES] = std::array::from_fn(|at| self.weights[at]);
+        let weight = |at| self.weights.get(at).copied().unwrap_or(0.0);
+        let weights: [f64; VALUES] = std::array::from_fn(weight);
         dot(&weights, &self.values(shown, nearest, among))
     }
 
     fn values(
         &self,
-        Shown { voters, unknown, .. }: Shown<'_>,
+        Shown { voters, unknown, margins, .. }: Shown<'_>,
         nearest: &dyn Fn(u32) -> f32,
         among: &TrainingLabels<'_>,
     ) -> [f64; VALUES] {
@@ -230,6 +261,7 @@ impl Strangeness {
             voted += 1;
         }
         let typical = f64::from(farther) / f64::from(voted.max(1));
+        let [highest, apart, odds] = margins.map_or([0.0; 3], HighestMargins::values);
         [
             1.0,
             share,
@@ -245,12 +277,21 @@ impl Strangeness {
             all.share * share,
             typical,
             unknown,
+            highest,
+            apart,
+            odds,
         ]
+    }
+
+    /// Whether it asks what prototypes tell.
+    pub(crate) fn needs_margins(&self) -> bool {
+        self.weights.len() > BY_NEIGHBORS
     }
 
     /// What is wrong, if anything, for a model of this number of documents.
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
-        if self.weights.len() != VALUES || self.nearest.len() != documents {
+        let weights = [BY_NEIGHBORS, VALUES].contains(&self.weights.len());
+        if !weights || self.nearest.len() != documents {
             return Err("not one weight per value and one similarity per document");
         }
         let rising = |values: &[f32]| values.is_sorted() && values.iter().all(|v| v.is_finite());
@@ -335,7 +376,7 @@ mod tests {
     }
 
     fn shown(list: &[Neighbor]) -> Shown<'_> {
-        Shown { voters: Voters::one(list), unknown: 0.0, row: None }
+        Shown { voters: Voters::one(list), unknown: 0.0, margins: None, row: None, among: None }
     }
 
     /// Documents with distant neighbors of many labels are strange.
@@ -373,8 +414,41 @@ mod tests {
         };
         assert!(of(0.9) < of(0.4) && of(0.4) < of(0.1), "{} {} {}", of(0.9), of(0.4), of(0.1));
         assert!(learned.of(shown(&[]), &among) > 1e300);
+        assert!(!learned.needs_margins());
         // Nothing to learn from.
         let empty = Strangeness::fit(&[], &[], &|_, _| 0.5, &among);
         assert!(empty.of(shown(&near[0]), &among).is_finite());
+    }
+
+    /// Where the neighbors of all documents are alike, prototypes alone tell which are foreign.
+    #[test]
+    fn strange_to_prototypes() {
+        let among = TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
+        let list = [Neighbor { row: 0, similarity: 0.5 }];
+        let shown = |margin: f32| {
+            let margins = HighestMargins { margins: [margin, -1.0], score: 0.5 + margin / 4.0 };
+            Shown { margins: Some(margins), ..shown(&list) }
+        };
+        let mut random = crate::random::Random::new(11);
+        #[expect(clippy::cast_possible_truncation, reason = "a margin")]
+        let mut of = |from: f32| -> Vec<Shown<'_>> {
+            (0..200).map(|_| shown(from + random.unit() as f32)).collect()
+        };
+        let (known, foreign) = (of(0.5), of(-0.4));
+        let learned = Strangeness::fit(&known, &foreign, &|_, _| 0.5, &among);
+        assert!(learned.needs_margins() && learned.check(1) == Ok(()));
+        let told = [1.4, 0.5, -0.3].map(|margin| learned.of(shown(margin), &among));
+        assert!(told.is_sorted() && told[0] < -1.0 && told[2] > 1.0, "{told:?}");
+    }
+
+    /// A foreign document does not know the documents of its label, nor a left-out one itself.
+    #[test]
+    fn who_is_known() {
+        let among = RowSet::from_fn(5, |row| row > 2);
+        let list = [Neighbor { row: 0, similarity: 0.5 }];
+        let foreign = Shown { row: Some(1), among: Some(&among), ..shown(&list) };
+        assert_eq!([0, 1, 3].map(|row| foreign.may_know(row)), [false, false, true]);
+        let left_out = Shown { row: Some(1), ..shown(&list) };
+        assert_eq!([0, 1, 3].map(|row| left_out.may_know(row)), [true, false, true]);
     }
 }

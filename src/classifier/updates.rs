@@ -45,7 +45,8 @@ impl Classifier {
                 let ids = model.ids();
                 let same = voters.ranked().map(|(_, _, near)| near.row);
                 let mut same = same.filter(|&row| ids.get(row as usize) == Some(&document.id));
-                voters.best_similarity_without(same.next())
+                let same = same.next();
+                voters.best_similarity_among(&|row| Some(row) != same)
             };
             found.iter().zip(documents).map(best).collect()
         } else {

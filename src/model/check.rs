@@ -2,6 +2,7 @@
 
 use super::error::invalid;
 use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
+use crate::calibrate::Strangeness;
 use crate::dense::DenseFeatures;
 
 impl Model {
@@ -113,6 +114,12 @@ impl Model {
         let strangeness = arrays.strangeness.as_ref();
         if let Some(Err(what)) = strangeness.map(|strangeness| strangeness.check(documents)) {
             return wrong(array_names::FOREIGN_WEIGHTS, what);
+        }
+        if strangeness.is_some_and(Strangeness::needs_margins) && arrays.prototypes.is_none() {
+            return wrong(
+                array_names::FOREIGN_WEIGHTS,
+                "weights for prototypes, but no prototypes",
+            );
         }
         if settings.foreign.is_some() != strangeness.is_some() {
             return wrong(

@@ -16,7 +16,7 @@ use super::SearchError;
 /// assert!(even.contains(4) && !even.contains(5) && !even.contains(10));
 /// assert_eq!((even.rows(), even.count()), (10, 5));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSet {
     rows: u32,
     words: Vec<u32>,

@@ -167,21 +167,28 @@ impl TrainingRows<'_> {
         exclusion: Exclusion<'_>,
         share: f64,
         unknown: &dyn Fn(u32) -> f64,
+        (prototypes, threads): (Option<PrototypeLearning>, &Threads),
     ) -> Result<Vec<Foreign>, SearchError> {
         let without = WithoutLabels::by_fold(&self.labels);
         without
             .iter()
             .map(|without| {
                 if without.foreign.is_empty() {
-                    return Ok((LeaveOneOut::default(), Vec::new()));
+                    return Ok(Foreign::default());
                 }
                 if let Some(ByFold { counted, features, engines }) = self.by_fold {
+                    let without = (without, prototypes);
                     return counted.without_labels(features, without, k, exclusion, engines);
                 }
                 let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
                 let rows = &without.foreign;
                 let found = self.views_left_out(rows, k, exclusion, share, &|_| ())?;
-                Ok((found, rows.iter().map(|&row| unknown(row)).collect()))
+                let unknown = rows.iter().map(|&row| unknown(row)).collect();
+                let margins = prototypes.zip(self.unit_rows).map(|(learning, rows)| {
+                    without.margins((rows, rows), &self.labels, learning, threads)
+                });
+                let margins = margins.unwrap_or_default();
+                Ok(Foreign { rows: without.rows.clone(), found, unknown, margins })
             })
             .collect()
     }
@@ -442,17 +449,22 @@ impl Trainer {
             on_event(Event::Abstention(limit));
         }
         let abstention = limit.map(Abstention::Confidence);
+        let prototypes = prototypes.filter(|_| tuned.best.vote.prototypes > 0.0);
         let foreign = match options.foreign {
             None => None,
             Some(target) => {
                 let share = found.dense_share;
                 // New documents have no neighbors of their own time.
-                let without = training.without_labels(k, excluded.exclusion(), share, unknown)?;
+                let learning = (prototypes.as_ref().map(HeldOutPrototypes::learning), threads);
+                let exclusion = excluded.exclusion();
+                let without = training.without_labels(k, exclusion, share, unknown, learning)?;
                 let as_new = (excluded.window > 0)
                     .then(|| search(k.saturating_add(1), excluded.exclusion(), share))
                     .transpose()?;
                 let known = as_new.as_ref().unwrap_or(&found);
-                let learnt = foreign_limit(known, &without, k, &labels, target, unknown);
+                let margins = |row| prototypes.as_ref().and_then(|found| found.highest(row));
+                let told = (unknown, &margins as &dyn Fn(u32) -> _);
+                let learnt = foreign_limit(known, &without, k, &labels, target, told);
                 Some(learnt.ok_or(TrainError::NoForeignDocuments)?)
             }
         };
@@ -477,8 +489,7 @@ impl Trainer {
             trials: tuned.trials,
         };
         on_event(Event::Tuned(&report));
-        let has_share = report.best.vote.prototypes > 0.0;
-        let prototypes = prototypes.filter(|_| has_share).map(|found| found.learning());
+        let prototypes = prototypes.map(|found| found.learning());
         Ok(Learnt { decision, report, calibration, abstention, foreign, learned, prototypes })
     }
 

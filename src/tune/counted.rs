@@ -16,7 +16,7 @@ use crate::search::{Engines, RowSet, SearchError};
 use crate::select::{Criterion, Postings, Selection, Worths};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
-use crate::vote::TrainingLabels;
+use crate::vote::{PrototypeLearning, TrainingLabels};
 
 use super::folds::{folds, kin};
 use super::foreign::{Foreign, WithoutLabels};
@@ -419,11 +419,12 @@ impl Counted {
     pub(crate) fn without_labels(
         &self,
         features: &Features,
-        without: &WithoutLabels,
+        without: (&WithoutLabels, Option<PrototypeLearning>),
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
         engines: &Engines,
     ) -> Result<Foreign, SearchError> {
+        let (without, prototypes) = without;
         let (counts, threads) = (&self.counts, engines.threads());
         let Features { fields, weighting, selection, .. } = features;
         let worths = |criterion| {
@@ -454,7 +455,14 @@ impl Counted {
         let rows = &without.foreign;
         let found = weighted.leave_one_out(rows, k, exclusion, engines, &|_| ())?;
         let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&asked));
-        Ok((found, rows.iter().map(unknown).collect()))
+        let unknown = rows.iter().map(unknown).collect();
+        let (documents, queries) = (weighted.documents(), weighted.queries());
+        let sizes = counts.label_sizes();
+        let among = counts.training_labels(&sizes);
+        let margins = prototypes.map_or(Vec::new(), |learning| {
+            without.margins((documents, queries), &among, learning, threads)
+        });
+        Ok(Foreign { rows: without.rows.clone(), found, unknown, margins })
     }
 }
 

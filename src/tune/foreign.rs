@@ -6,8 +6,10 @@ use std::num::NonZeroUsize;
 use super::neighbors::LeaveOneOut;
 use super::{FOLDS, MOST_SEEN};
 use crate::calibrate::{ForeignLimit, Shown, Strangeness};
+use crate::matrix::{Csr, row};
 use crate::search::RowSet;
-use crate::vote::TrainingLabels;
+use crate::threads::Threads;
+use crate::vote::{HighestMargins, PrototypeLearning, Prototypes, TrainingLabels};
 
 /// The number of foreign documents that are searched for each fold.
 const MOST_FOREIGN: usize = 1_000;
@@ -42,6 +44,21 @@ impl WithoutLabels {
         (0..FOLDS).map(|fold| Self::new(among, &|label| fold_of[label as usize] == fold)).collect()
     }
 
+    /// What prototypes of the other labels tell of the foreign documents.
+    pub(crate) fn margins(
+        &self,
+        (documents, queries): (&Csr, &Csr),
+        among: &TrainingLabels<'_>,
+        learning: PrototypeLearning,
+        threads: &Threads,
+    ) -> Vec<Option<HighestMargins>> {
+        let takes = |row| self.rows.contains(row);
+        let prototypes = Prototypes::learn(&documents.view(), among, takes, learning, threads);
+        let queries = queries.view();
+        let highest = |&at: &u32| prototypes.highest(row(&queries, at as usize));
+        self.foreign.iter().map(highest).collect()
+    }
+
     fn new(among: &TrainingLabels<'_>, left_out: &dyn Fn(u32) -> bool) -> Self {
         let count = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
         let is_foreign = |row: u32| {
@@ -58,32 +75,42 @@ impl WithoutLabels {
     }
 }
 
-/// Foreign documents with their neighbors among the documents of other labels, and the share of the terms
-/// of each that are then unknown.
-pub type Foreign = (LeaveOneOut, Vec<f64>);
+/// Foreign documents, as the documents of other labels show them.
+#[derive(Debug, Default)]
+pub struct Foreign {
+    /// The documents of other labels.
+    pub rows: RowSet,
+    /// Their neighbors.
+    pub found: LeaveOneOut,
+    /// The share of the terms of each that are unknown.
+    pub unknown: Vec<f64>,
+    /// What the prototypes of the other labels tell of each; empty: there are none.
+    pub(crate) margins: Vec<Option<HighestMargins>>,
+}
 
 /// Learns when a document is refused as foreign: the limit, and what it is a limit of. `found` are the
 /// neighbors of all training documents, left out one at a time, `foreign` those of each fold of labels; `k` of
 /// them vote. `unknown` returns the share of unknown terms of a left-out document. `None` if there are too few
-/// foreign documents to learn from.
+/// foreign documents to learn from. `margins` returns what prototypes tell of a left-out document.
 ///
 /// Some folds of the known documents teach, the others set the limit. Foreign documents of each fold are
 /// judged by what those of the other folds teach.
-pub fn foreign_limit(
+pub(crate) fn foreign_limit(
     found: &LeaveOneOut,
     foreign: &[Foreign],
     k: NonZeroUsize,
     among: &TrainingLabels<'_>,
     target: f64,
-    unknown: &dyn Fn(u32) -> f64,
+    (unknown, margins): (&dyn Fn(u32) -> f64, &dyn Fn(u32) -> Option<HighestMargins>),
 ) -> Option<(ForeignLimit, Strangeness)> {
     let mut index_of = vec![None; among.weights.len()];
     for index in 0..found.len() {
         index_of[found.get(index).0 as usize] = Some(index);
     }
-    let nearest = |row: u32, asking: Option<u32>| {
+    let nearest = |row: u32, asking: Option<&Shown<'_>>| {
         let index = index_of.get(row as usize).copied().flatten();
-        index.map_or(0.0, |index| found.get(index).1.best_similarity_without(asking))
+        let takes = |row: u32| asking.is_none_or(|asking| asking.may_know(row));
+        index.map_or(0.0, |index| found.get(index).1.best_similarity_among(&takes))
     };
     let folds = found.folds(among);
     let every = found.len().div_ceil(MOST_SEEN).max(1);
@@ -93,19 +120,21 @@ pub fn foreign_limit(
         // Nobody knows whether a document without labels is foreign.
         .filter(|&(row, _)| !among.labels(row).is_empty())
         .map(|(row, voters)| {
-            let shown =
-                Shown { voters: voters.first(k.get()), unknown: unknown(row), row: Some(row) };
+            let (unknown, margins) = (unknown(row), margins(row));
+            let voters = voters.first(k.get());
+            let shown = Shown { voters, unknown, margins, row: Some(row), among: None };
             (usize::from(folds[row as usize]), shown)
         })
         .collect();
     let foreign: Vec<(usize, Shown<'_>)> = foreign
         .iter()
         .enumerate()
-        .flat_map(|(fold, (found, unknown))| {
+        .flat_map(|(fold, Foreign { rows, found, unknown, margins })| {
             (0..found.len()).map(move |index| {
                 let (row, voters) = found.get(index);
-                let voters = voters.first(k.get());
-                (fold, Shown { voters, unknown: unknown[index], row: Some(row) })
+                let (voters, unknown) = (voters.first(k.get()), unknown[index]);
+                let margins = margins.get(index).copied().flatten();
+                (fold, Shown { voters, unknown, margins, row: Some(row), among: Some(rows) })
             })
         })
         .collect();

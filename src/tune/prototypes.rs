@@ -8,7 +8,9 @@ use super::{COARSE, Grid, HeldOut, LeaveOneOut, Trial, Tuned, VoteLearning, dist
 use crate::calibrate::line;
 use crate::matrix::{Csr, row};
 use crate::threads::Threads;
-use crate::vote::{PrototypeLearning, Prototypes, TrainingLabels, Vote, link_prototypes};
+use crate::vote::{
+    HighestMargins, PrototypeLearning, Prototypes, TrainingLabels, Vote, link_prototypes,
+};
 
 /// The rows of a fold: all as documents, and those of the fold as queries.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub struct HeldOutPrototypes {
     places: Vec<u32>,
     labels: usize,
     scores: Vec<f32>,
+    highest: Vec<Option<HighestMargins>>,
     learning: PrototypeLearning,
 }
 
@@ -70,6 +73,7 @@ impl HeldOutPrototypes {
             places,
             labels,
             scores: vec![0.0; labels * left_out.len()],
+            highest: Vec::new(),
             learning: PrototypeLearning { cost: COSTS[0], link },
         };
         for fold in 0..FOLDS {
@@ -109,6 +113,8 @@ impl HeldOutPrototypes {
         learned.learning.link = linked(&learned.scores, left_out.rows(), among, several).0;
         let link = learned.learning.link;
         let link = if several { &link[..] } else { &link[..1] };
+        let highest = |margins: &[f32]| HighestMargins::among(margins.to_vec(), link);
+        learned.highest = learned.scores.chunks(labels).map(highest).collect();
         learned.scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
         // Scores would fall where margins rise: there is nothing to learn from.
         Ok((link[0] > 0.0).then_some(learned))
@@ -119,6 +125,11 @@ impl HeldOutPrototypes {
         let place = self.places[row as usize] as usize;
         let score = self.scores.get(place * self.labels + label as usize).copied();
         score.filter(|score| score.is_finite())
+    }
+
+    /// The highest margins of a left-out document.
+    pub(crate) fn highest(&self, row: u32) -> Option<HighestMargins> {
+        self.highest.get(self.places[row as usize] as usize).copied().flatten()
     }
 
     /// How to learn from all documents.

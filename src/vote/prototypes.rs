@@ -145,6 +145,11 @@ impl Prototypes {
         margins.into_iter().map(|score| score.is_finite().then_some(score)).collect()
     }
 
+    /// The highest margins for a weighted row; `None` if no label has a prototype.
+    pub(crate) fn highest(&self, row: (&[u32], &[f32])) -> Option<HighestMargins> {
+        HighestMargins::among(self.margins(row), &self.link[1..])
+    }
+
     /// The parts of a label's margin by the terms of a weighted row, in the order of terms, and the constant.
     pub(crate) fn parts(
         &self,
@@ -235,6 +240,38 @@ impl Prototypes {
         } else {
             Err("a value that is not finite")
         }
+    }
+}
+
+/// The labels that prototypes prefer for a document, whatever its neighbors are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct HighestMargins {
+    /// The two highest margins; the same one twice if there is no other.
+    pub(crate) margins: [f32; 2],
+    /// The score of the highest one.
+    pub(crate) score: f32,
+}
+
+impl HighestMargins {
+    /// The highest of some margins, infinite ones being of labels without a prototype; `parameters` are those of
+    /// [`link`].
+    pub(crate) fn among(mut margins: Vec<f32>, parameters: &[f32]) -> Option<Self> {
+        let mut highest = [f32::NEG_INFINITY; 2];
+        for &margin in margins.iter().filter(|margin| margin.is_finite()) {
+            if margin > highest[0] {
+                highest = [margin, highest[0]];
+            } else if margin > highest[1] {
+                highest[1] = margin;
+            }
+        }
+        let [first, next] = highest;
+        if first == f32::NEG_INFINITY {
+            return None;
+        }
+        link(&mut margins, parameters);
+        let scores = margins.into_iter().filter(|score| score.is_finite());
+        let next = if next.is_finite() { next } else { first };
+        Some(Self { margins: [first, next], score: scores.fold(0.0, f32::max) })
     }
 }
 
@@ -434,6 +471,17 @@ mod tests {
             }
         }
         (value, slopes)
+    }
+
+    #[test]
+    fn highest_margins() {
+        let none = f32::INFINITY;
+        let two = HighestMargins::among(vec![-1.0, none, 2.0, 1.0], &[0.5]).unwrap();
+        let softmax = 1.0f32 / (1.0 + (-0.5f32).exp() + (-1.5f32).exp());
+        assert!(two.margins == [2.0, 1.0] && (two.score - softmax).abs() < 1e-6, "{two:?}");
+        let one = HighestMargins::among(vec![none, 0.5], &[2.0, -1.0]).unwrap();
+        assert_eq!((one.margins, one.score), ([0.5, 0.5], 0.5), "by the logistic function");
+        assert_eq!(HighestMargins::among(vec![none], &[1.0]), None);
     }
 
     #[test]

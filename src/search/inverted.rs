@@ -58,6 +58,9 @@ use kernels::LANES;
 const BLOCK_ROWS: usize = 16_384;
 /// The largest number of rows that 16-bit row numbers can distinguish.
 const MAX_BLOCK_ROWS: usize = 65_536;
+/// The most batches of [`LANES`] queries that a thread answers at a time: the postings of a block are then in a cache for all but the
+/// first.
+const MOST_BATCHES: usize = 4;
 /// Fewer queries than this are answered by postings only.
 const FEW: usize = 16;
 /// The fewest groups of sums; the k-th largest maximum of the groups is a threshold.
@@ -142,7 +145,7 @@ impl Inverted {
         found.reset(count, queries.k.min(self.training.rows()))?;
         let fell_back = AtomicU64::new(0);
         // All threads get work, if there is enough.
-        let batch = count.div_ceil(self.threads.count()).clamp(1, LANES);
+        let batch = batch_size(count, self.threads.count());
         let engine = Engine { index, training: self.training.view(), queries };
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
@@ -160,6 +163,17 @@ impl Inverted {
 
 fn has_negative(weights: &[f32]) -> bool {
     weights.iter().any(|&weight| weight < 0.0)
+}
+
+/// The number of queries that a thread answers at a time: several times [`LANES`] where the threads then still end at about the same
+/// time.
+fn batch_size(queries: usize, threads: usize) -> usize {
+    let share = queries.div_ceil(threads);
+    if share <= LANES {
+        return share.max(1);
+    }
+    let rounds = |lanes: &usize| queries.div_ceil(lanes * LANES).div_ceil(threads) * lanes;
+    (1..=MOST_BATCHES).rev().min_by_key(rounds).unwrap_or(1) * LANES
 }
 
 /// The range of all rows. Call it on the thread pool that should do the work.
@@ -385,24 +399,30 @@ impl<'a, T: Fixed> Engine<'a, T> {
         work: &mut Work<T>,
     ) -> Result<(), SearchError> {
         let Work { sums, factors, lists, next, maxima, scores, .. } = work;
+        let columns = self.index.columns;
         factors.clear();
-        factors.resize(self.index.columns, [T::default(); LANES]);
-        for (lane, state) in states.iter().enumerate() {
+        factors.resize(columns * states.len().div_ceil(LANES), [T::default(); LANES]);
+        for (query, state) in states.iter().enumerate() {
+            let factors = &mut factors[query / LANES * columns..];
             let head = state.scaled.iter().flat_map(|scaled| &scaled.factors[scaled.tail..]);
             for &(term, factor) in head {
                 let column = self.index.column(term).expect("a term of the head");
-                factors[column][lane] = factor;
+                factors[column][query % LANES] = factor;
             }
         }
         sums.resize(LANES * stride, T::default());
         for block in &self.index.blocks {
             self.queries.stop.check()?;
-            block.set_head(factors, sums, stride);
             block.lists(states.first().map_or(&[], State::tail), lists);
-            for (query, sums) in (0..states.len()).zip(sums.chunks_mut(stride)) {
+            for query in 0..states.len() {
+                if query % LANES == 0 {
+                    let factors = &factors[query / LANES * columns..][..columns];
+                    block.set_head(factors, sums, stride);
+                }
                 // While the postings of this query are added, those of the next are on their way.
                 block.lists(states.get(query + 1).map_or(&[], State::tail), next);
-                let (state, sums) = (&mut states[query], &mut sums[..block.rows]);
+                let sums = &mut sums[query % LANES * stride..][..block.rows];
+                let state = &mut states[query];
                 block.add(lists, sums);
                 std::mem::swap(lists, next);
                 self.queries.allow.clear_denied(state.number, block.first_row, sums);
@@ -512,5 +532,17 @@ impl<'a, T: Fixed> Engine<'a, T> {
         neighbors.sort_unstable();
         neighbors.truncate(state.wanted);
         neighbors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_queries_evenly() {
+        let sizes = [(0, 4), (3, 4), (256, 4), (257, 4), (2_048, 1), (2_048, 16), (5_000, 16)];
+        let expected = [1, 1, 64, 128, 256, 128, 64];
+        assert_eq!(sizes.map(|(queries, threads)| batch_size(queries, threads)), expected);
     }
 }

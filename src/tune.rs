@@ -34,7 +34,7 @@ mod thresholds;
 pub use counted::{Counted, Features, LeaveOutSearch, Weighted};
 pub use features::{FeatureError, Free, Recount, Step, TrialSetup, Trials, tune_features};
 pub use folds::{drawn, folds, hashes};
-pub(crate) use foreign::foreign_limit;
+pub(crate) use foreign::{ByDocument, foreign_limit};
 pub use foreign::{Foreign, WithoutLabels};
 pub use grid_search::VoteLearning;
 pub use held_out::{HeldOut, HeldOutDocument, learn_votes, learned_votes};

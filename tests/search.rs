@@ -287,6 +287,21 @@ fn blocks_of_different_lengths() {
     }
 }
 
+/// More queries than a thread answers at a time, among several blocks; the last ones are few.
+#[test]
+fn many_queries_at_a_time() {
+    let training = matrix(&close_rows(19, 400), 64);
+    let queries = matrix(&close_rows(20, 333), 64);
+    for k in [1, 30] {
+        let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap());
+        let expected = answer(&oracle(&training), &request).0;
+        for (block_rows, count) in [(100, 1), (400, 1), (100, 2)] {
+            let (found, report) = answer(&inverted(&training, block_rows, count), &request);
+            assert_eq!((found, report.fell_back), (expected.clone(), 0));
+        }
+    }
+}
+
 fn one() -> NonZeroUsize {
     NonZeroUsize::MIN
 }

@@ -18,10 +18,10 @@ use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::threads::Threads;
 use crate::tune::{
-    Candidate, Counted, Exclusion, FOLDS, Features, Figures, FoldRows, Foreign, Free, Grid,
-    HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial,
-    Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn,
-    foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
+    ByDocument, Candidate, Counted, Exclusion, FOLDS, Features, Figures, FoldRows, Foreign, Free,
+    Grid, HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step,
+    Trial, Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate,
+    drawn, foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
     try_prototypes, tune_votes, window,
 };
 use crate::vote::{LearnedVotes, PrototypeLearning, TrainingLabels, Vote};
@@ -463,8 +463,8 @@ impl Trainer {
                     .transpose()?;
                 let known = as_new.as_ref().unwrap_or(&found);
                 let margins = |row| prototypes.as_ref().and_then(|found| found.highest(row));
-                let told = (unknown, &margins as &dyn Fn(u32) -> _);
-                let learnt = foreign_limit(known, &without, k, &labels, target, told);
+                let by = ByDocument { unknown, margins: &margins };
+                let learnt = foreign_limit(known, &without, k, &labels, target, &by);
                 Some(learnt.ok_or(TrainError::NoForeignDocuments)?)
             }
         };

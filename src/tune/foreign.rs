@@ -88,10 +88,17 @@ pub struct Foreign {
     pub(crate) margins: Vec<Option<HighestMargins>>,
 }
 
+/// What is known of each left-out document beside its neighbors.
+pub(crate) struct ByDocument<'a> {
+    /// The share of its terms that are unknown.
+    pub(crate) unknown: &'a dyn Fn(u32) -> f64,
+    /// What prototypes tell of it.
+    pub(crate) margins: &'a dyn Fn(u32) -> Option<HighestMargins>,
+}
+
 /// Learns when a document is refused as foreign: the limit, and what it is a limit of. `found` are the
 /// neighbors of all training documents, left out one at a time, `foreign` those of each fold of labels; `k` of
-/// them vote. `unknown` returns the share of unknown terms of a left-out document. `None` if there are too few
-/// foreign documents to learn from. `margins` returns what prototypes tell of a left-out document.
+/// them vote. `None` if there are too few foreign documents to learn from.
 ///
 /// Some folds of the known documents teach, the others set the limit. Foreign documents of each fold are
 /// judged by what those of the other folds teach.
@@ -101,7 +108,7 @@ pub(crate) fn foreign_limit(
     k: NonZeroUsize,
     among: &TrainingLabels<'_>,
     target: f64,
-    (unknown, margins): (&dyn Fn(u32) -> f64, &dyn Fn(u32) -> Option<HighestMargins>),
+    by: &ByDocument<'_>,
 ) -> Option<(ForeignLimit, Strangeness)> {
     let mut index_of = vec![None; among.weights.len()];
     for index in 0..found.len() {
@@ -120,7 +127,7 @@ pub(crate) fn foreign_limit(
         // Nobody knows whether a document without labels is foreign.
         .filter(|&(row, _)| !among.labels(row).is_empty())
         .map(|(row, voters)| {
-            let (unknown, margins) = (unknown(row), margins(row));
+            let (unknown, margins) = ((by.unknown)(row), (by.margins)(row));
             let voters = voters.first(k.get());
             let shown = Shown { voters, unknown, margins, row: Some(row), among: None };
             (usize::from(folds[row as usize]), shown)

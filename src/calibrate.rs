@@ -43,11 +43,14 @@ pub enum Calibration {
 /// 8. whether the label has the highest score, and the products of that with 5 and 7,
 ///
 /// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
+///
+/// There are two such regressions: one for the label with the highest score, which is mostly the answer, and one for
+/// the others. Models before version 9 have one for all.
 #[derive(Debug, Clone)]
 pub struct Evidence {
-    /// The constant and the weights of the ten values.
+    /// The constant and the weights of the ten values, first for the label with the highest score, then for others.
     pub(crate) weights: Array<f64>,
-    /// The offset of each label.
+    /// The offset of each label, in the same order.
     pub(crate) offsets: Array<f64>,
     /// The best similarity of left-out documents at the quantiles `i / (count - 1)`, not falling.
     pub(crate) similarities: Array<f32>,
@@ -84,21 +87,26 @@ impl Evidence {
         let best: Vec<f32> = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
         let count = best.len() as u64;
         let similarities = quantiles(best, QUANTILES);
-        let mut observations = Vec::new();
+        let mut observations = [Vec::new(), Vec::new()];
         for Seen { scores, voters, unknown, gold } in documents {
             let share = quantile(&similarities, voters.best_similarity());
             let agreement = agreement(&scores, LABELS, voters, among);
             for (at, score) in scores.iter().take(LABELS).enumerate() {
-                observations.push(Observation {
+                observations[usize::from(at > 0)].push(Observation {
                     values: values(&scores, at, agreement[at], share, unknown),
                     group: score.label,
                     right: gold.binary_search(&score.label).is_ok(),
                 });
             }
         }
-        let (weights, offsets) = weights_and_offsets(&observations, among.sizes.len());
+        let (mut weights, mut offsets) = (Vec::new(), Vec::new());
+        for observations in observations {
+            let learned = weights_and_offsets::<VALUES>(&observations, among.sizes.len());
+            weights.extend(learned.0);
+            offsets.extend(learned.1);
+        }
         Self {
-            weights: weights.to_vec().into(),
+            weights: weights.into(),
             offsets: offsets.into(),
             similarities: similarities.into(),
             documents: count,
@@ -112,21 +120,34 @@ impl Evidence {
         unknown: f64,
         among: &TrainingLabels<'_>,
     ) -> Vec<f64> {
-        let weights: [f64; VALUES] = std::array::from_fn(|at| self.weights[at]);
+        let (weights, offsets) = (self.weights.as_chunks::<VALUES>().0, self.parts());
         let share = quantile(&self.similarities, voters.best_similarity());
         let agreement = agreement(scores, scores.len(), voters, among);
         // However clear the evidence, n documents do not rule out one exception in n + 2 (rule of succession).
         let least = 1.0 / (self.documents as f64 + 2.0);
         let probability = |(at, score): (usize, &LabelScore)| {
             let values = values(scores, at, agreement[at], share, unknown);
-            let logit = dot(&weights, &values) + self.offsets[score.label as usize];
+            let part = at.min(weights.len() - 1);
+            let logit = dot(&weights[part], &values) + offsets[part][score.label as usize];
             logistic(logit).clamp(least, 1.0 - least)
         };
         scores.iter().enumerate().map(probability).collect()
     }
 
+    /// The offsets of each regression.
+    pub(crate) fn parts(&self) -> Vec<&[f64]> {
+        let parts = (self.weights.len() / VALUES).max(1);
+        self.offsets.chunks((self.offsets.len() / parts).max(1)).collect()
+    }
+
+    /// Whether the label with the highest score has a regression of its own.
+    pub(crate) fn is_by_rank(&self) -> bool {
+        self.weights.len() > VALUES
+    }
+
     fn check(&self, labels: usize) -> Result<(), &'static str> {
-        if self.weights.len() != VALUES || self.offsets.len() != labels {
+        let parts = if self.is_by_rank() { 2 } else { 1 };
+        if self.weights.len() != parts * VALUES || self.offsets.len() != parts * labels {
             return Err("not one weight per value and one offset per label");
         }
         let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
@@ -207,6 +228,11 @@ impl Calibration {
             Self::Evidence(evidence) => Self::Evidence(Evidence { documents, ..evidence }),
             curves @ Self::Curves(_) => curves,
         }
+    }
+
+    /// Whether the label with the highest score has a regression of its own.
+    pub(crate) fn is_by_rank(&self) -> bool {
+        matches!(self, Self::Evidence(evidence) if evidence.is_by_rank())
     }
 
     /// The probabilities of labels with these scores (by decreasing score), in the same order. `unknown`

@@ -44,7 +44,9 @@ use joined::Joined;
 pub use journal::{JournalLock, UpdateError, UpdatedModel, journal_path};
 
 /// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
+/// The version of models with prototypes.
+const PROTOTYPES: u32 = 8;
 /// The version of models with learned weights of terms.
 const LEARNED_TERMS: u32 = 7;
 /// The version of models whose documents changed.

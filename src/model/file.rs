@@ -12,7 +12,8 @@ use safetensors::Dtype;
 use super::error::invalid;
 use super::{
     Arrays, FORMAT, InputSpec, Joined, JournalLock, LEARNED_TERMS, Model, ModelError, ModelProblem,
-    PART, Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE, array_names,
+    PART, PROTOTYPES, Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE,
+    array_names,
 };
 use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
@@ -97,8 +98,11 @@ impl Model {
         let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
         let checksums = sums.collect();
         let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
+        let by_rank = self.arrays.calibration.as_ref().is_some_and(Calibration::is_by_rank);
+        let margins = self.arrays.strangeness.as_ref().is_some_and(Strangeness::needs_margins);
         let version = match self.dense() {
-            _ if self.arrays.prototypes.is_some() => VERSION,
+            _ if by_rank || margins => VERSION,
+            _ if self.arrays.prototypes.is_some() => PROTOTYPES,
             _ if self.learned_terms() => LEARNED_TERMS,
             _ if self.settings.updates.is_some() => UPDATED,
             _ if self.settings.part_of.is_some() => PART,

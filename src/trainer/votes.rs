@@ -97,20 +97,21 @@ impl<'a> TrainingRows<'a> {
         threads: &Threads,
     ) -> Result<Option<HeldOutPrototypes>, SearchError> {
         let labels = &self.labels;
+        let kind = (several, exclusion.in_time_order);
         if let Some(ByFold { counted, features, engines }) = self.by_fold {
             let weighting = features.weighting;
             if !weighting.is_cosine() || !weighting.is_symmetric() {
                 return Ok(None);
             }
             let rows_of = |fold| counted.fold_rows(features, fold, exclusion, engines);
-            return HeldOutPrototypes::learn(found, labels, several, rows_of, threads);
+            return HeldOutPrototypes::learn(found, labels, kind, rows_of, threads);
         }
         let Some(rows) = self.unit_rows else { return Ok(None) };
         let rows_of = |_| {
             let (documents, queries) = (Arc::clone(rows), Arc::clone(rows));
             Ok(FoldRows { documents, queries })
         };
-        HeldOutPrototypes::learn(found, labels, several, rows_of, threads)
+        HeldOutPrototypes::learn(found, labels, kind, rows_of, threads)
     }
 
     fn searches_both(&self) -> bool {

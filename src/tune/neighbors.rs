@@ -269,7 +269,13 @@ impl LeaveOneOut {
 
     /// The fold of each training document, of [`FOLDS`].
     pub fn folds(&self, among: &TrainingLabels<'_>) -> Vec<u8> {
-        folds(among, &self.kin, FOLDS)
+        self.parts_of_folds(among, 1)
+    }
+
+    /// The same with each fold cut into `parts`: part p of fold f has the number f + p · [`FOLDS`].
+    pub(super) fn parts_of_folds(&self, among: &TrainingLabels<'_>, parts: usize) -> Vec<u8> {
+        // Dealt in turn: every so manyth of what a fold gets.
+        folds(among, &self.kin, FOLDS * parts)
     }
 
     /// The number of documents that were left out.

@@ -32,6 +32,11 @@ pub struct HeldOutPrototypes {
     learning: PrototypeLearning,
 }
 
+/// Each fold is judged in so many parts, each by prototypes that the other parts teach too: they know nearly as much as those of the
+/// model. Not in the order of time, where a new document has no neighbors in time that teach.
+const PARTS: usize = 4;
+/// Not with more pairs of a label and a document: it takes too long.
+const MOST_PAIRS_IN_PARTS: usize = 1 << 20;
 /// The costs that are tried on the first fold.
 const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
 /// Prototypes are not tried with more pairs of a label and a term, or of a label and a document.
@@ -54,13 +59,15 @@ impl HeldOutPrototypes {
     pub fn learn<E>(
         left_out: &LeaveOneOut,
         among: &TrainingLabels<'_>,
-        several: bool,
+        (several, in_time_order): (bool, bool),
         mut rows_of: impl FnMut(usize) -> Result<FoldRows, E>,
         threads: &Threads,
     ) -> Result<Option<Self>, E> {
-        let folds = left_out.folds(among);
         let labels = among.sizes.len();
-        let mut places = vec![u32::MAX; folds.len()];
+        let pairs = labels.saturating_mul(among.weights.len());
+        let parts = if in_time_order || pairs > MOST_PAIRS_IN_PARTS { 1 } else { PARTS };
+        let part_of = left_out.parts_of_folds(among, parts);
+        let mut places = vec![u32::MAX; part_of.len()];
         for (place, &row) in (0u32..).zip(left_out.rows()) {
             places[row as usize] = place;
         }
@@ -81,16 +88,25 @@ impl HeldOutPrototypes {
             if labels.saturating_mul(documents.cols()) > MOST_WEIGHTS {
                 return Ok(None);
             }
-            let is_in = |row: u32| usize::from(folds[row as usize]) == fold;
-            let of_fold: Vec<u32> =
-                left_out.rows().iter().copied().filter(|&row| is_in(row)).collect();
+            // By part.
+            let of_part = |part: usize| -> Vec<u32> {
+                let is_in = |row: u32| usize::from(part_of[row as usize]) == fold + part * FOLDS;
+                left_out.rows().iter().copied().filter(|&row| is_in(row)).collect()
+            };
+            let of_parts: Vec<Vec<u32>> = (0..parts).map(of_part).collect();
+            let of_fold = of_parts.concat();
             let (documents, queries) = (documents.view(), queries.view());
             let margins = |cost: f32| {
                 let learning = PrototypeLearning { cost, link };
-                let prototypes =
-                    Prototypes::learn(&documents, among, |row| !is_in(row), learning, threads);
-                let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
-                of_fold.iter().flat_map(margins).collect::<Vec<f32>>()
+                let mut found: Vec<f32> = Vec::new();
+                for (part, rows) in of_parts.iter().enumerate() {
+                    let takes =
+                        |row: u32| usize::from(part_of[row as usize]) != fold + part * FOLDS;
+                    let prototypes = Prototypes::learn(&documents, among, takes, learning, threads);
+                    let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
+                    found.extend(rows.iter().flat_map(margins));
+                }
+                found
             };
             let found = if fold == 0 {
                 let of_cost = |cost| {

@@ -131,10 +131,13 @@ impl Collection {
         let prototypes = base.prototypes.as_ref().map(|prototypes| prototypes.renumbered(order));
         let calibration = base.calibration.clone().map(|calibration| match calibration {
             Calibration::Evidence(mut evidence) => {
-                let offsets = &evidence.offsets;
-                let mean = offsets.iter().sum::<f64>() / offsets.len().max(1) as f64;
-                let value = |&label: &u32| offsets.get(label as usize).copied().unwrap_or(mean);
-                evidence.offsets = order.iter().map(value).collect::<Vec<f64>>().into();
+                let mut renumbered = Vec::new();
+                for offsets in evidence.parts() {
+                    let mean = offsets.iter().sum::<f64>() / offsets.len().max(1) as f64;
+                    let value = |&label: &u32| offsets.get(label as usize).copied().unwrap_or(mean);
+                    renumbered.extend(order.iter().map(value));
+                }
+                evidence.offsets = renumbered.into();
                 Calibration::Evidence(evidence)
             }
             Calibration::Curves(mut curves) => {

@@ -308,8 +308,20 @@ mod tests {
             unknown: 0.0,
             gold: if *right { &[0] } else { &[] },
         });
-        let calibration = Calibration::Evidence(Evidence::fit(documents, &among));
-        assert_eq!(calibration.check(2), Ok(()));
+        let evidence = Evidence::fit(documents, &among);
+        assert_eq!(
+            evidence.parts().iter().map(|offsets| offsets.len()).collect::<Vec<_>>(),
+            [2, 2]
+        );
+        // As in older models: one regression for all labels.
+        let older = Calibration::Evidence(Evidence {
+            weights: evidence.weights[..VALUES].to_vec().into(),
+            offsets: evidence.offsets[..2].to_vec().into(),
+            ..evidence.clone()
+        });
+        assert!(older.check(2) == Ok(()) && older.check(1).is_err() && !older.is_by_rank());
+        let calibration = Calibration::Evidence(evidence);
+        assert!(calibration.check(2) == Ok(()) && calibration.is_by_rank());
         assert!(calibration.check(3).is_err());
         let of = |score: f64, list: &[Neighbor; 2]| {
             let scores =
@@ -317,6 +329,12 @@ mod tests {
             calibration.probabilities(&scores, Voters::one(list), 0.0, &among)
         };
         let (near, far) = (of(0.9, &lists[0]), of(0.9, &lists[1]));
+        let scores = &made[0].0;
+        let [newer, older] = [&calibration, &older]
+            .map(|by| by.probabilities(scores, Voters::one(&lists[0]), 0.0, &among));
+        assert!(
+            newer[0].to_bits() == older[0].to_bits() && newer[1].to_bits() != older[1].to_bits()
+        );
         assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
         assert!(near[1] < 0.05, "{near:?}");
         assert!((confidence(&[1, 0], &made[0].0, &[0.5, 0.1]) - 0.3).abs() < 1e-12);

@@ -13,6 +13,7 @@ gives the same answers, to the bit, whatever the partitions, and when Spark runs
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -371,11 +372,13 @@ def kneighbors(
     text: str = "text",
     device: str = "cpu",
     n_jobs: int = 1,
+    groups: int = 1,
 ) -> DataFrame:
     """The nearest training documents of each document, among all shards.
 
     Each task searches one shard after the other for its documents, and keeps the best: by falling similarity, then by rising
-    number. This is, to the bit, what one model of all documents gives.
+    number. With several `groups`, a task searches one group of shards for all documents, and the best of the groups are put
+    together. Both are, to the bit, what one model of all documents gives.
 
     Parameters
     ----------
@@ -391,6 +394,10 @@ def kneighbors(
         Where the executors search.
     n_jobs : int, default=1
         The number of threads of a task; set ``spark.task.cpus`` to the same.
+    groups : int, default=1
+        The number of groups that the shards are dealt to. 1: every task reads all shards, for its documents; nothing is
+        shuffled. More: the shards are read once in all, and documents and neighbors are shuffled; for few documents
+        and many shards. Each task then holds all documents in memory, and the order of `df` is not kept.
 
     Returns
     -------
@@ -401,6 +408,8 @@ def kneighbors(
     _check_column(df, text)
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ValueError(f"k={k!r}: expected an integer from 1")
+    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
+        raise ValueError(f"groups={groups!r}: expected an integer from 1")
     if "neighbors" in df.columns:
         raise ValueError("the data frame has a column 'neighbors' already: rename it")
     folder = pathlib.Path(path).resolve()
@@ -415,26 +424,68 @@ def kneighbors(
         ]
     )
     added = T.StructField("neighbors", T.ArrayType(neighbor, False), False)
-    arrow = pa.list_(
-        pa.struct([("row", pa.int64()), ("id", pa.string()), ("similarity", pa.float32()), ("labels", pa.list_(pa.string()))])
-    )
-    target = str(folder)
+    search = _Search([dict(shard) for shard in shards], str(folder), k, device, n_jobs)
+    schema = T.StructType([*df.schema.fields, added])
+    groups = min(groups, len(shards))
+    if groups > 1:
+        return _dealt(df, schema, text, search, groups)
 
-    def search(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def whole(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = [batch for batch in batches if batch.num_rows]
         if not held:
             return
-        texts = [one for batch in held for one in _texts(batch, text)]
-        rows = np.full((len(texts), k), -1, dtype=np.int64)
-        similarities = np.full((len(texts), k), -np.inf, dtype=np.float32)
+        lists = search([one for batch in held for one in _texts(batch, text)], search.shards)
+        at = 0
+        for batch in held:
+            column = lists.slice(at, batch.num_rows)
+            at += batch.num_rows
+            yield pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, "neighbors"])
+
+    return df.mapInArrow(whole, schema)
+
+
+def _full(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+#: As Spark has it: without nulls.
+_NEIGHBORS = pa.list_(
+    _full(
+        "element",
+        pa.struct(
+            [
+                _full("row", pa.int64()),
+                _full("id", pa.string()),
+                _full("similarity", pa.float32()),
+                _full("labels", pa.list_(_full("element", pa.string()))),
+            ]
+        ),
+    )
+)
+
+
+@dataclasses.dataclass
+class _Search:
+    """What an executor needs to search shards."""
+
+    shards: list[dict[str, Any]]
+    folder: str
+    k: int
+    device: str
+    n_jobs: int
+
+    def __call__(self, texts: list[str], shards: list[dict[str, Any]]) -> pa.Array:
+        """The neighbors of each text among some shards, which come in the order of their rows."""
+        rows = np.full((len(texts), self.k), -1, dtype=np.int64)
+        similarities = np.full((len(texts), self.k), -np.inf, dtype=np.float32)
         named: dict[int, tuple[str, list[str]]] = {}
         for shard in shards:
-            model = _native.Model.open(os.path.join(target, shard["file"]), n_jobs=n_jobs, device=device)
-            own, near = model.kneighbors(texts, k)
+            model = _native.Model.open(os.path.join(self.folder, shard["file"]), n_jobs=self.n_jobs, device=self.device)
+            own, near = model.kneighbors(texts, self.k)
             own = np.where(own >= 0, own + shard["first"], -1)
-            # Shards come in the order of their rows, so that a stable sort leaves equal similarities in it.
+            # A stable sort leaves equal similarities in the order of rows.
             all_rows, all_near = np.hstack([rows, own]), np.hstack([similarities, near])
-            best = np.argsort(-all_near, axis=1, kind="stable")[:, :k]
+            best = np.argsort(-all_near, axis=1, kind="stable")[:, : self.k]
             rows, similarities = np.take_along_axis(all_rows, best, 1), np.take_along_axis(all_near, best, 1)
             still = set(np.unique(rows).tolist())
             named = {row: one for row, one in named.items() if row in still}
@@ -451,10 +502,87 @@ def kneighbors(
             ]
             for own, near in zip(rows, similarities, strict=True)
         ]
-        at = 0
-        for batch in held:
-            column = pa.array(lists[at : at + batch.num_rows], arrow)
-            at += batch.num_rows
-            yield pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, "neighbors"])
+        return pa.array(lists, _NEIGHBORS)
 
-    return df.mapInArrow(search, T.StructType([*df.schema.fields, added]))
+
+def _to_bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _of_bytes(data: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_next_batch()
+
+
+def _merged(parts: list[pa.Array], k: int) -> pa.Array:
+    """The best k of the neighbors of each document: by falling similarity, then by rising row."""
+    of = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets.to_numpy())) for part in parts])
+    flat = pa.concat_arrays([part.flatten() for part in parts])
+    rows, similarities = flat.field("row").to_numpy(), flat.field("similarity").to_numpy()
+    order = np.lexsort((rows, -similarities, of))
+    counts = np.bincount(of, minlength=len(parts[0]))
+    ranks = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(counts, k))]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), flat.take(pa.array(order[ranks < k])), type=_NEIGHBORS)
+
+
+def _together(table: pa.Table, numbers: list[int], k: int) -> pa.Table:
+    """A batch of documents with their neighbors among all groups; the first group brings the documents along."""
+    parts = {row["group"]: row for row in table.to_pylist()}
+    if sorted(parts) != sorted(numbers):
+        raise RuntimeError("the documents changed while they were searched: cache or write the data frame first")
+    documents = _of_bytes(parts[numbers[0]]["documents"])
+    lists = [_of_bytes(parts[number]["neighbors"]).column(0) for number in numbers]
+    return pa.Table.from_arrays([*documents.columns, _merged(lists, k)], schema=documents.schema.append(_full("neighbors", _NEIGHBORS)))
+
+
+def _dealt(df: DataFrame, schema: T.StructType, text: str, search: _Search, groups: int) -> DataFrame:
+    """The neighbors in groups of shards: each task searches one group for all documents; then the best of all groups are taken.
+
+    Batches of documents travel as bytes. A batch is known by its place and its bytes, so that parts of batches that changed, because
+    Spark made them anew, are never put together.
+    """
+    session = df.sparkSession
+    # For each partition a number that Spark's hash puts there.
+    placed = F.pmod(F.hash("id"), F.lit(groups)).alias("partition")
+    found = session.range(64 * groups).select("id", placed).groupBy("partition").agg(F.min("id").alias("id")).collect()
+    numbers = [row["id"] for row in found]
+    ends = np.linspace(0, len(search.shards), len(numbers) + 1).round().astype(int).tolist()
+    shards = {number: search.shards[ends[at] : ends[at + 1]] for at, number in enumerate(numbers)}
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        for at, batch in enumerate(batches):
+            if batch.num_rows:
+                data = _to_bytes(batch)
+                key = f"{partition}-{at}-{hashlib.sha256(data).hexdigest()}"
+                yield pa.RecordBatch.from_arrays([pa.array([key]), pa.array([data], pa.binary())], ["key", "documents"])
+
+    def one_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: dict[int, list[tuple[str, bytes]]] = {}
+        for batch in batches:
+            for row in batch.to_pylist():
+                held.setdefault(row["group"], []).append((row["key"], row["documents"]))
+        for number, packs in held.items():
+            documents = [_of_bytes(data) for _, data in packs]
+            lists = search([one for batch in documents for one in _texts(batch, text)], shards[number])
+            at = 0
+            for (key, data), batch in zip(packs, documents, strict=True):
+                own = pa.RecordBatch.from_arrays([lists.slice(at, batch.num_rows)], ["neighbors"])
+                at += batch.num_rows
+                # The documents travel on with one of the groups.
+                data = data if number == numbers[0] else None
+                columns = [pa.array([key]), pa.array([number]), pa.array([data], pa.binary()), pa.array([_to_bytes(own)], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, ["key", "group", "documents", "neighbors"])
+
+    packs = df.mapInArrow(packed, "key string, documents binary")
+    dealt = packs.withColumn("group", F.explode(F.array(*[F.lit(number).cast("long") for number in numbers])))
+    partial = dealt.repartition(len(numbers), "group")
+    partial = partial.mapInArrow(one_group, "key string, group long, documents binary, neighbors binary")
+    return partial.groupBy("key").applyInArrow(lambda table: _together(table, numbers, search.k), schema)

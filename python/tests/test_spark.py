@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 if shutil.which("java") is None:
     pytest.skip("Spark needs a Java runtime", allow_module_level=True)
 
+import pyarrow as pa  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
 
@@ -82,6 +83,10 @@ def test_shards(session, train, test, partitions, parameters, tmp_path):
             for own, nearness in zip(indices, similarities, strict=True)
         ]
         assert found == expected
+        # Dealt to groups of shards: the same, in any order.
+        for groups in (2, 3, 100):
+            dealt = spark.kneighbors(frame(session, test, 3), tmp_path / "shards", k, groups=groups).collect()
+            assert sorted(dealt, key=lambda row: int(row["id"][1:])) == rows
         first = rows[0]["neighbors"][0]
         assert first["id"] == f"d{first['row']}" and first["labels"] == [train[1][first["row"]]]
 
@@ -94,6 +99,11 @@ def test_nulls_and_several_labels_in_shards(session, tmp_path):
     found = spark.kneighbors(asked, tmp_path / "shards", 5).collect()
     assert [(near["id"], near["labels"]) for near in found[0]["neighbors"]] == [("2", []), ("1", ["cooking"])]
     assert found[1]["neighbors"] == []
+    spark.fit(documents.repartition(2), tmp_path / "two", features="tfidf")
+    dealt = {row["number"]: row for row in spark.kneighbors(asked, tmp_path / "two", 5, groups=2).collect()}
+    assert [near["similarity"] for near in dealt[1]["neighbors"]] == [near["similarity"] for near in found[0]["neighbors"]]
+    assert dealt[2]["neighbors"] == [] and dealt[2]["text"] is None
+    assert spark.kneighbors(asked.limit(0), tmp_path / "two", 5, groups=2).collect() == []
     assert (tmp_path / "shards" / "manifest.json").stat().st_mode & 0o044
 
 
@@ -124,3 +134,16 @@ def test_wrong_arguments(session, train, tmp_path):
         spark.predict(documents.drop("labels"), KNNTextClassifier())
     with pytest.raises(ValueError, match="k=0"):
         spark.kneighbors(documents, tmp_path / "shards", 0)
+    with pytest.raises(ValueError, match="groups=0"):
+        spark.kneighbors(documents, tmp_path / "shards", 1, groups=0)
+
+
+def test_parts_of_documents_that_changed_are_not_put_together():
+    documents = pa.RecordBatch.from_pydict({"text": ["bread"]})
+    near = [[{"row": row, "id": str(row), "similarity": 0.5, "labels": []}] for row in (7, 3)]
+    lists = [spark._to_bytes(pa.RecordBatch.from_arrays([pa.array([one], spark._NEIGHBORS)], ["neighbors"])) for one in near]
+    table = {"key": ["a", "a"], "group": [4, 9], "documents": [None, spark._to_bytes(documents)], "neighbors": lists}
+    found = spark._together(pa.table(table), [9, 4], 5).to_pylist()
+    assert [one["row"] for one in found[0]["neighbors"]] == [3, 7] and found[0]["text"] == "bread"
+    with pytest.raises(RuntimeError, match="documents changed"):
+        spark._together(pa.table(table).slice(1), [9, 4], 5)

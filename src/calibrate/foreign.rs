@@ -92,8 +92,12 @@ impl ForeignLimit {
 }
 
 /// How strange a document is to a model: the logarithm of the odds that it has none of the model's
-/// labels, among documents of either kind as they were learned from. It is a logistic regression on what
-/// the neighbors tell, whatever the vote:
+/// labels, among documents of either kind as they were learned from.
+///
+/// If the model has prototypes, it is a logistic regression on what they tell: the highest margin of a label, its distance
+/// from the next one, and the logarithm of the odds of the score that it becomes. (What neighbors tell beside them is
+/// truer of labels that were left out than of foreign ones: with it, fewer foreign documents were recognized.)
+/// Otherwise it is one on what the neighbors tell, whatever the vote:
 ///
 /// * the similarity of the best neighbor: its logarithm, the share of the left-out documents whose best
 ///   neighbor is less similar, and the share of the neighbors whose own best neighbor is,
@@ -103,12 +107,10 @@ impl ForeignLimit {
 /// * the largest share of the neighbors' similarities that a single label has, its distance from the next
 ///   one, its product with the similarity, and the same share of the similarities' fourth powers and of the
 ///   first five neighbors,
-/// * the share of the document's terms that the model does not know,
-/// * if the model has prototypes: the highest margin of a label, its distance from the next one, and the logarithm of the
-///   odds of the score that it becomes.
+/// * the share of the document's terms that the model does not know.
 #[derive(Debug, Clone)]
 pub struct Strangeness {
-    /// The constant and the weights of the other values; those of margins only if there are prototypes.
+    /// The constant and the weights of the other values.
     pub(crate) weights: Array<f64>,
     /// The best similarity of left-out documents at evenly spaced quantiles, not falling.
     pub(crate) best: Array<f32>,
@@ -119,9 +121,9 @@ pub struct Strangeness {
 }
 
 /// The number of values that neighbors tell of a document, with the constant.
-const BY_NEIGHBORS: usize = 14;
-/// The number of all values: with those that prototypes tell.
-const VALUES: usize = BY_NEIGHBORS + 3;
+const VALUES: usize = 14;
+/// The number of those that prototypes tell.
+const BY_MARGINS: usize = 4;
 /// The number of neighbors that are looked at more closely.
 const FEW: usize = 5;
 
@@ -173,10 +175,11 @@ impl Strangeness {
             known.iter().filter(with_neighbors).collect(),
             foreign.iter().filter(with_neighbors).collect(),
         );
+        let has_margins = known.iter().any(|shown| shown.margins.is_some());
         let best = known.iter().map(|shown| shown.voters.best_similarity()).collect();
         let mean = known.iter().map(|shown| mean_similarity(shown.voters)).collect();
         let mut learned = Self {
-            weights: Array::default(),
+            weights: vec![0.0; if has_margins { BY_MARGINS } else { VALUES }].into(),
             best: quantiles(best, QUANTILES).into(),
             mean: quantiles(mean, QUANTILES).into(),
             nearest: (0u32..)
@@ -185,7 +188,6 @@ impl Strangeness {
                 .collect::<Vec<_>>()
                 .into(),
         };
-        let has_margins = known.iter().any(|shown| shown.margins.is_some());
         let known = known.into_iter().map(|shown| (shown, false));
         let observations: Vec<Observation<VALUES>> = known
             .chain(foreign.into_iter().map(|shown| (shown, true)))
@@ -196,9 +198,7 @@ impl Strangeness {
             })
             .collect();
         let mut weights = logistic::weights(&observations).to_vec();
-        if !has_margins {
-            weights.truncate(BY_NEIGHBORS);
-        }
+        weights.truncate(learned.weights.len());
         learned.weights = weights.into();
         learned
     }
@@ -238,6 +238,12 @@ impl Strangeness {
         nearest: &dyn Fn(u32) -> f32,
         among: &TrainingLabels<'_>,
     ) -> [f64; VALUES] {
+        if self.needs_margins() {
+            let [highest, apart, odds] = margins.map_or([0.0; 3], HighestMargins::values);
+            let mut values = [0.0; VALUES];
+            values[..BY_MARGINS].copy_from_slice(&[1.0, highest, apart, odds]);
+            return values;
+        }
         let (best, mean) = (voters.best_similarity(), mean_similarity(voters));
         let logarithm = |similarity: f32| libm::log(f64::from(similarity).max(1e-6));
         let ratio = |row: u32, similarity: f32| match nearest(row) {
@@ -261,7 +267,6 @@ impl Strangeness {
             voted += 1;
         }
         let typical = f64::from(farther) / f64::from(voted.max(1));
-        let [highest, apart, odds] = margins.map_or([0.0; 3], HighestMargins::values);
         [
             1.0,
             share,
@@ -277,20 +282,17 @@ impl Strangeness {
             all.share * share,
             typical,
             unknown,
-            highest,
-            apart,
-            odds,
         ]
     }
 
     /// Whether it asks what prototypes tell.
     pub(crate) fn needs_margins(&self) -> bool {
-        self.weights.len() > BY_NEIGHBORS
+        self.weights.len() == BY_MARGINS
     }
 
     /// What is wrong, if anything, for a model of this number of documents.
     pub(crate) fn check(&self, documents: usize) -> Result<(), &'static str> {
-        let weights = [BY_NEIGHBORS, VALUES].contains(&self.weights.len());
+        let weights = [BY_MARGINS, VALUES].contains(&self.weights.len());
         if !weights || self.nearest.len() != documents {
             return Err("not one weight per value and one similarity per document");
         }

@@ -143,6 +143,23 @@ def overhead(arguments):
         times = timed({"compiled": compiled, "whole": whole}, 5_000)
         inner, outer = times["compiled"] * 1e6, times["whole"] * 1e6
         print(f"{name:40} {outer:7.1f} us, of which {inner:6.1f} in the compiled part and {outer - inner:5.1f} in Python")
+    # Batches: 4,000 queries among 20,000 rows of about 50 entries, and 4,000 texts of 50 words among 10,000.
+    draw = np.random.default_rng(0)
+    rows = sp.random(20_000, 20_000, density=0.0025, format="csr", random_state=0, dtype=np.float32)
+    native = SparseNeighbors(device="cpu", n_jobs=1).fit(rows)
+    batch = rows[:4_000]
+    arrays = csr_arrays(batch)
+    made = [" ".join(f"w{word}" for word in draw.zipf(1.3, 50) % 20_000) for _ in range(10_000)]
+    texts = KNNTextClassifier(device="cpu", n_jobs=1, tune=False).fit(made, [str(number % 20) for number in range(10_000)])
+    asked = made[:4_000]
+    pairs = {
+        "SparseNeighbors.kneighbors of 4,000 rows": (lambda: native._rows.kneighbors(arrays, 10), lambda: native.kneighbors(batch, 10)),
+        "KNNTextClassifier.predict of 4,000 texts": (lambda: texts._model.classify(asked), lambda: texts.predict(asked)),
+    }
+    for name, (compiled, whole) in pairs.items():
+        times = timed({"compiled": compiled, "whole": whole}, 31)
+        inner, outer = times["compiled"] * 1e3, times["whole"] * 1e3
+        print(f"{name:40} {outer:7.1f} ms, of which {inner:6.1f} in the compiled part: {100 * (outer / inner - 1):.1f} % in Python")
 
 
 def main():

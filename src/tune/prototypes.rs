@@ -32,8 +32,9 @@ pub struct HeldOutPrototypes {
     learning: PrototypeLearning,
 }
 
-/// Each fold is judged in so many parts, each by prototypes that the other parts teach too: they know nearly as much as those of the
-/// model. Not in the order of time, where a new document has no neighbors in time that teach.
+/// If documents have one label each, each fold is judged in so many parts, each by prototypes that the other parts teach too: they
+/// know nearly as much as those of the model. Not in the order of time, where what is nearby must not teach; nor for several labels,
+/// where figures were not too low.
 const PARTS: usize = 4;
 /// Not with more pairs of a label and a document: it takes too long.
 const MOST_PAIRS_IN_PARTS: usize = 1 << 20;
@@ -65,7 +66,8 @@ impl HeldOutPrototypes {
     ) -> Result<Option<Self>, E> {
         let labels = among.sizes.len();
         let pairs = labels.saturating_mul(among.weights.len());
-        let parts = if in_time_order || pairs > MOST_PAIRS_IN_PARTS { 1 } else { PARTS };
+        let whole = several || in_time_order || pairs > MOST_PAIRS_IN_PARTS;
+        let parts = if whole { 1 } else { PARTS };
         let part_of = left_out.parts_of_folds(among, parts);
         let mut places = vec![u32::MAX; part_of.len()];
         for (place, &row) in (0u32..).zip(left_out.rows()) {

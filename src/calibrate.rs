@@ -45,7 +45,7 @@ pub enum Calibration {
 /// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
 ///
 /// There are two such regressions: one for the label with the highest score, which is mostly the answer, and one for
-/// the others. Models before version 9 have one for all.
+/// the others, whose probabilities stay below that of the first. Models before version 9 have one for all.
 #[derive(Debug, Clone)]
 pub struct Evidence {
     /// The constant and the weights of the ten values, first for the label with the highest score, then for others.
@@ -131,7 +131,13 @@ impl Evidence {
             let logit = dot(&weights[part], &values) + offsets[part][score.label as usize];
             logistic(logit).clamp(least, 1.0 - least)
         };
-        scores.iter().enumerate().map(probability).collect()
+        let mut all: Vec<f64> = scores.iter().enumerate().map(probability).collect();
+        if let ([first, others @ ..], true) = (&mut all[..], self.is_by_rank()) {
+            // Two regressions may disagree: the label with the highest score stays the most probable one.
+            let most = *first * (1.0 - 1e-9);
+            others.iter_mut().for_each(|other| *other = other.min(most));
+        }
+        all
     }
 
     /// The offsets of each regression.
@@ -337,6 +343,7 @@ mod tests {
         );
         assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
         assert!(near[1] < 0.05, "{near:?}");
+        assert!(near[0] > near[1] && far[0] > far[1], "the first label is the most probable one");
         assert!((confidence(&[1, 0], &made[0].0, &[0.5, 0.1]) - 0.3).abs() < 1e-12);
         assert!(confidence(&[], &made[0].0, &[0.5, 0.1]) <= 0.0);
     }

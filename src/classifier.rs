@@ -426,6 +426,11 @@ impl Classifier {
                 foreign_above.zip(self.model.strangeness()).is_some_and(|(limit, strangeness)| {
                     let asks = strangeness.needs_margins();
                     let prototypes = self.model.prototypes().filter(|_| asks);
+                    let best = scores.first().map(|score| score.label);
+                    if prototypes.zip(best).is_some_and(|(known, best)| !known.has(best)) {
+                        // The label is newer than the prototypes, to which its documents are strange.
+                        return false;
+                    }
                     let terms = || row(&vectors.rows.view(), query);
                     let margins = prototypes.and_then(|prototypes| prototypes.highest(terms()));
                     let shown = Shown { voters, unknown, margins, row: None, among: None };

@@ -975,6 +975,19 @@ fn foreign_documents_are_refused() {
         answer["reason"] == "foreign" && answer["labels"] == serde_json::json!([])
     });
     assert_eq!(by_reason.count() as u64, refused);
+    // A label that is added later has no prototype, to which its documents could be strange.
+    let (more, asked) = (folder.path().join("more.jsonl"), folder.path().join("asked.txt"));
+    let mixed =
+        "{\"text\": \"guitar bread comet derailleur compiler orbit\", \"labels\": [\"mixture\"]}\n";
+    std::fs::write(&more, mixed.repeat(6)).unwrap();
+    std::fs::write(&asked, "bread guitar\n").unwrap();
+    let other = folder.path().join("other.model");
+    let train_other = ["train", TRAIN, "-o", text(&other), "--tune=votes", "-k", "5"];
+    ok(&[&train_other[..], &["--abstain", "foreign=50%"]].concat());
+    assert!(ok(&["info", text(&other)]).out.contains("/prototypes:"));
+    assert!(ok(&["predict", text(&other), text(&asked)]).out.contains("\"foreign\""));
+    ok(&["add", text(&other), text(&more), "--number-as", "m"]);
+    assert!(ok(&["predict", text(&other), text(&asked)]).out.contains("[\"mixture\"]"));
     // Tuned again, the model keeps its target; both targets can be set, and neither.
     ok(&["tune", text(&model)]);
     assert!(ok(&["info", text(&model)]).out.contains("refuses"));

@@ -145,6 +145,11 @@ impl Prototypes {
         margins.into_iter().map(|score| score.is_finite().then_some(score)).collect()
     }
 
+    /// Whether a label has a prototype.
+    pub(crate) fn has(&self, label: u32) -> bool {
+        self.offsets.get(label as usize).is_some_and(|offset| offset.is_finite())
+    }
+
     /// The highest margins for a weighted row; `None` if no label has a prototype.
     pub(crate) fn highest(&self, row: (&[u32], &[f32])) -> Option<HighestMargins> {
         HighestMargins::among(self.margins(row), &self.link[1..])
@@ -471,6 +476,13 @@ mod tests {
             }
         }
         (value, slopes)
+    }
+
+    #[test]
+    fn new_labels_have_no_prototype() {
+        let order: Vec<usize> = (0..30).collect();
+        let more = learned(&order, 1).renumbered(&[0, 7, 1, 2]);
+        assert_eq!([0, 1, 2, 3, 4].map(|label| more.has(label)), [true, false, true, true, false]);
     }
 
     #[test]

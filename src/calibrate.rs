@@ -135,7 +135,9 @@ impl Evidence {
         if let ([first, others @ ..], true) = (&mut all[..], self.is_by_rank()) {
             // Two regressions may disagree: the label with the highest score stays the most probable one.
             let most = *first * (1.0 - 1e-9);
-            others.iter_mut().for_each(|other| *other = other.min(most));
+            for other in others {
+                *other = other.min(most);
+            }
         }
         all
     }

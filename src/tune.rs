@@ -574,7 +574,7 @@ pub fn abstention(
     let mut answers: BTreeMap<u32, [Option<Answer>; 2]> = BTreeMap::new();
     for (fold, decision) in decisions.iter().enumerate() {
         let calibration = probabilities(&documents, among, unknown, Some(fold));
-        for HeldOutDocument { row, again, voters, scores, .. } in
+        for HeldOutDocument { row, again, kin, voters, scores, .. } in
             documents.iter().filter(|document| document.fold == fold)
         {
             let known = calibration.probabilities(scores, *voters, unknown(*row), &among);
@@ -586,6 +586,7 @@ pub fn abstention(
                 confidence: confidence(&given, scores, &known),
                 given: count(given.len()),
                 right: count(right),
+                cluster: *kin,
             };
             answers.entry(*row).or_default()[usize::from(*again)] = Some(answer);
         }

@@ -149,7 +149,14 @@ fn left_out_for_real(several: bool) {
         let real = figures(&due, &given, sizes.len());
         assert!(close(real, tuned.best.figures), "{:?}: really {real:?}", tuned.best);
         let (decision, figures) = held_out.decision();
-        let by_ranks = held_out.by_ranks(objective);
+        let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
+        let by_ranks = if by_batch {
+            tuned.best.figures.by_ranks
+        } else {
+            let (expected, outcomes) = held_out.expected(&decisions, &among, objective);
+            assert!(close(expected, figures) && outcomes.len() == rows.len(), "{expected:?}");
+            expected.by_ranks
+        };
         assert_eq!(
             (decision, Figures { by_ranks, ..figures }),
             (tuned.decision, tuned.best.figures)
@@ -285,6 +292,39 @@ fn near_duplicates_and_groups_are_no_neighbors() {
         let expected: Vec<_> = allowed.take(12).copied().collect();
         assert_eq!(neighbors.lists()[0].0, expected, "row {row}");
     }
+}
+
+/// Settings are chosen without near-duplicates as neighbors. What is expected has them, as new documents of the same kind would.
+#[test]
+fn expected_figures_count_near_duplicates() {
+    let mut random = Random::new(12);
+    let mut documents = Vec::new();
+    for pair in 0..200 {
+        let words: Vec<String> = (0..15).map(|_| format!("word{}", random.below(900))).collect();
+        let label = format!("label{}", random.below(2));
+        for copy in 0..2 {
+            // The copies differ in one word.
+            let text = format!("{} copy{copy}", words.join(" "));
+            let number = 2 * pair + copy;
+            documents.push(document(number, Content::Text(text), vec![label.clone()]));
+        }
+    }
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let tuning = TuneOptions {
+        scope: TuneScope::Votes,
+        near_duplicates: NearDuplicateLimit::Above(0.5),
+        ..TuneOptions::default()
+    };
+    let k = Some(NonZeroUsize::MIN);
+    let options = TrainOptions { k, tuning: Some(tuning), ..TrainOptions::default() };
+    let trainer = Trainer::new(options, Engines::cpu(&threads));
+    let found = trainer.train(&mut documents.into_iter().map(Ok), "made", &|_| ()).unwrap();
+    let report = found.tuning.unwrap();
+    assert_eq!(report.documents_with_near_duplicates, 400);
+    assert!(report.best.figures.accuracy < 0.65, "{:?}", report.best);
+    assert!(report.figures.accuracy > 0.99, "{:?}", report.figures);
+    let [low, high] = report.intervals.unwrap().accuracy;
+    assert!((low..=high).contains(&report.figures.accuracy));
 }
 
 /// Documents are left out with those around them only if the order is that of time.

@@ -1,5 +1,8 @@
 //! When a model abstains.
 
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
 /// When a model abstains: limits below which a document gets no label.
@@ -77,6 +80,8 @@ pub struct Answer {
     pub given: u32,
     /// How many of them are right.
     pub right: u32,
+    /// The number of its cluster: near-duplicates, say, which are right or wrong together more often than other documents.
+    pub cluster: u64,
 }
 
 /// The probability that a bound does not hold.
@@ -89,8 +94,8 @@ impl ConfidenceLimit {
     ///
     /// Limits are tested from high to low, each by the upper end of the interval of Clopper and Pearson
     /// (1934), until one fails: with such a fixed sequence, all tests together fail no more often than
-    /// one (Angelopoulos et al. 2021, fixed sequence testing). Several labels of a document are right or wrong
-    /// together more often than those of different documents, so they count for less: the counts are divided by
+    /// one (Angelopoulos et al. 2021, fixed sequence testing). The labels of a document or a cluster are right or wrong
+    /// together more often than others, so they count for less: the counts are divided by
     /// the design effect (Korn and Graubard 1998). If no limit passes, nothing is answered: coverage and error are then those of the highest
     /// limit.
     ///
@@ -101,7 +106,7 @@ impl ConfidenceLimit {
     /// let answers: Vec<Answer> = (0..2_000)
     ///     .map(|at| {
     ///         let confidence = f64::from(at) / 2_000.0;
-    ///         Answer { confidence, given: 1, right: u32::from(confidence >= 0.5) }
+    ///         Answer { confidence, given: 1, right: u32::from(confidence >= 0.5), cluster: at.into() }
     ///     })
     ///     .collect();
     /// let limit = ConfidenceLimit::learn(0.05, &answers);
@@ -131,6 +136,11 @@ impl ConfidenceLimit {
         let none =
             Self { target_error, confidence: None, coverage: 0.0, error: 0.0, error_bound: 1.0 };
         let mut best = none;
+        let mut all = Sums::default();
+        for answer in &answered {
+            all.add(answer);
+        }
+        let of_all = all.known_design_effect();
         let (mut taken, mut sums) = (0, Sums::default());
         for end in ends {
             let Some(&last) = answered.get(end.wrapping_sub(1)) else { break };
@@ -146,7 +156,7 @@ impl ConfidenceLimit {
                 confidence: Some(last.confidence),
                 coverage: taken as f64 / answers.len() as f64,
                 error: sums.wrong / sums.given,
-                error_bound: sums.upper_bound(risk),
+                error_bound: sums.upper_bound(of_all, risk),
             };
             if found.error_bound > target_error {
                 let first = best.confidence.is_none();
@@ -190,10 +200,11 @@ impl Abstention {
     }
 }
 
-/// Sums over answers: of the labels given, of the wrong ones, and of squares and products of both.
-#[derive(Debug, Clone, Copy, Default)]
+/// Sums over clusters of answers: of the labels given, of the wrong ones, and of squares and products of both.
+#[derive(Debug, Clone, Default)]
 struct Sums {
-    answers: f64,
+    /// The labels given to each cluster, and the wrong ones.
+    clusters: HashMap<u64, (f64, f64), FixedState>,
     given: f64,
     wrong: f64,
     given_squared: f64,
@@ -204,33 +215,43 @@ struct Sums {
 impl Sums {
     fn add(&mut self, answer: &Answer) {
         let (given, wrong) = (f64::from(answer.given), f64::from(answer.given - answer.right));
-        self.answers += 1.0;
         self.given += given;
         self.wrong += wrong;
-        self.given_squared += given * given;
-        self.wrong_squared += wrong * wrong;
-        self.given_wrong += given * wrong;
+        let cluster = self.clusters.entry(answer.cluster).or_default();
+        let before = *cluster;
+        *cluster = (before.0 + given, before.1 + wrong);
+        self.given_squared += cluster.0 * cluster.0 - before.0 * before.0;
+        self.wrong_squared += cluster.1 * cluster.1 - before.1 * before.1;
+        self.given_wrong += cluster.0 * cluster.1 - before.0 * before.1;
     }
 
     /// The variance of the share of wrong labels relative to that of independent labels, at least 1. Without a wrong
-    /// label nothing is known of it: then as if all labels of a document were right or wrong together.
-    fn design_effect(&self) -> f64 {
+    /// label nothing is known of it: `None`.
+    fn known_design_effect(&self) -> Option<f64> {
         let share = self.wrong / self.given;
-        // One label per document.
-        if self.given <= self.answers {
-            return 1.0;
+        // One label per cluster.
+        if self.given <= self.clusters.len() as f64 {
+            return Some(1.0);
         }
         if self.wrong <= 0.0 || share >= 1.0 {
-            return self.given_squared / self.given;
+            return None;
         }
         let squares = self.wrong_squared - 2.0 * share * self.given_wrong
             + share * share * self.given_squared;
-        (squares / (self.given * share * (1.0 - share))).max(1.0)
+        Some((squares / (self.given * share * (1.0 - share))).max(1.0))
+    }
+
+    /// The same; without a wrong label that of all answers, but at most as if all labels of a cluster were right or wrong
+    /// together.
+    fn design_effect(&self, of_all: Option<f64>) -> f64 {
+        let together = self.given_squared / self.given;
+        let unknown = || of_all.map_or(together, |effect| effect.min(together));
+        self.known_design_effect().unwrap_or_else(unknown)
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
-    fn upper_bound(&self, risk: f64) -> f64 {
-        let effect = self.design_effect();
+    fn upper_bound(&self, of_all: Option<f64>, risk: f64) -> f64 {
+        let effect = self.design_effect(of_all);
         upper_bound((self.wrong / effect).ceil() as u64, (self.given / effect).floor() as u64, risk)
     }
 }
@@ -283,20 +304,25 @@ mod tests {
         close(upper_bound(1, 2, RISK), libm::sqrt(1.0 - RISK));
     }
 
+    /// Answers of one label, each a cluster of its own.
+    fn answers(count: u64, confidence: f64, right: u32) -> Vec<Answer> {
+        (0..count).map(|cluster| Answer { confidence, given: 1, right, cluster }).collect()
+    }
+
     #[test]
     fn targets_out_of_reach() {
-        let wrong = [Answer { confidence: 0.9, given: 1, right: 0 }; 100];
+        let wrong = answers(100, 0.9, 0);
         let limit = ConfidenceLimit::learn(0.05, &wrong);
         assert!(!limit.reaches_target() && limit.error > 0.99, "{limit:?}");
         assert_eq!(limit.confidence, None);
         let none = ConfidenceLimit::learn(0.05, &[]);
         assert!(!none.reaches_target() && none.coverage <= 0.0);
-        let unanswered = [Answer { confidence: 0.0, given: 0, right: 0 }];
+        let unanswered = [Answer { confidence: 0.0, given: 0, right: 0, cluster: 0 }];
         assert!(ConfidenceLimit::learn(0.05, &unanswered).coverage <= 0.0);
         // A few right answers show nothing.
-        let few = [Answer { confidence: 0.9, given: 1, right: 1 }; 20];
+        let few = answers(20, 0.9, 1);
         assert!(!ConfidenceLimit::learn(0.05, &few).reaches_target());
-        let many = [Answer { confidence: 0.9, given: 1, right: 1 }; 200];
+        let many = answers(200, 0.9, 1);
         let limit = ConfidenceLimit::learn(0.05, &many);
         assert!(limit.reaches_target() && limit.coverage >= 1.0, "{limit:?}");
     }
@@ -307,9 +333,9 @@ mod tests {
         let mut random = crate::random::Random::new(1);
         let mut draw = |count: u32| -> Vec<Answer> {
             (0..count)
-                .map(|_| {
+                .map(|cluster| {
                     let right = u32::from(random.unit() < 0.8999);
-                    Answer { confidence: random.unit(), given: 1, right }
+                    Answer { confidence: random.unit(), given: 1, right, cluster: cluster.into() }
                 })
                 .collect()
         };
@@ -326,9 +352,9 @@ mod tests {
         let mut random = crate::random::Random::new(2);
         let mut draw = |count: u32| -> Vec<Answer> {
             (0..count)
-                .map(|_| {
+                .map(|cluster| {
                     let right = if random.unit() < 0.8999 { 8 } else { 0 };
-                    Answer { confidence: random.unit(), given: 8, right }
+                    Answer { confidence: random.unit(), given: 8, right, cluster: cluster.into() }
                 })
                 .collect()
         };
@@ -340,12 +366,35 @@ mod tests {
         for answer in &draw(2_000) {
             sums.add(answer);
         }
-        assert!((sums.design_effect() - 8.0).abs() < 1e-9);
-        let one = Answer { confidence: 1.0, given: 1, right: 1 };
+        assert!((sums.design_effect(None) - 8.0).abs() < 1e-9);
+        let one = Answer { confidence: 1.0, given: 1, right: 1, cluster: 1 };
         let mut sums = Sums::default();
-        for answer in [one, Answer { right: 0, ..one }] {
+        for answer in [one, Answer { right: 0, cluster: 2, ..one }] {
             sums.add(&answer);
         }
-        assert!((sums.design_effect() - 1.0).abs() < 1e-12);
+        assert!((sums.design_effect(None) - 1.0).abs() < 1e-12);
+    }
+
+    /// Eight near-duplicates that are right or wrong together count as one document.
+    #[test]
+    fn near_duplicates_count_together() {
+        let mut random = crate::random::Random::new(3);
+        let mut draw = |clusters: u64| -> Vec<Answer> {
+            (0..clusters)
+                .flat_map(|cluster| {
+                    let right = u32::from(random.unit() < 0.8999);
+                    let confidence = random.unit();
+                    [Answer { confidence, given: 1, right, cluster }; 8]
+                })
+                .collect()
+        };
+        let reached = (0..300).filter(|_| ConfidenceLimit::learn(0.1, &draw(250)).reaches_target());
+        let reached = reached.count();
+        assert!(reached <= 13, "{reached} of 300");
+        let mut sums = Sums::default();
+        for answer in &draw(250) {
+            sums.add(answer);
+        }
+        assert!((sums.design_effect(None) - 8.0).abs() < 1e-9);
     }
 }

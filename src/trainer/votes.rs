@@ -18,10 +18,10 @@ use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::threads::Threads;
 use crate::tune::{
-    ByDocument, Candidate, Counted, Exclusion, FOLDS, Features, Figures, FoldRows, Foreign, Free,
-    Grid, HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step,
-    Trial, Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate,
-    drawn, foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
+    ByDocument, Candidate, Counted, Exclusion, FOLDS, Features, FoldRows, Foreign, Free, Grid,
+    HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial,
+    Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn,
+    foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
     try_prototypes, tune_votes, window,
 };
 use crate::vote::{LearnedVotes, PrototypeLearning, TrainingLabels, Vote};
@@ -431,19 +431,20 @@ impl Trainer {
         let best = (tuned.best, prototypes.as_ref());
         let held_out = HeldOut::new(&found, labels, best, learning, threads);
         let (decision, figures) = held_out.decision();
-        let figures = Figures { by_ranks: held_out.by_ranks(tuning.objective), ..figures };
         let learned =
             learning.and_then(|how| learned_votes(&found, labels, &tuned.best, how, threads));
         let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
-        let intervals = (!by_batch)
-            .then(|| threads.run(|| held_out.outcomes(&labels).intervals(labels.sizes.len(), 0)))
-            .flatten();
         let again =
             if by_batch { None } else { training.with_near_duplicates(&found, k, excluded)? };
         let again = again.as_ref().map(|all| HeldOut::new(all, labels, best, learning, threads));
         let told = again.as_ref().unwrap_or(&held_out);
         let calibration = calibrate(told, labels, unknown).learned_from(rows.len() as u64);
         let decisions = held_out.decisions_by_fold();
+        let expected = |told: &HeldOut<'_>| told.expected(&decisions, &labels, tuning.objective);
+        let expected = (!by_batch).then(|| expected(told));
+        let figures = expected.as_ref().map_or(figures, |(figures, _)| *figures);
+        let intervals =
+            expected.and_then(|(_, all)| threads.run(|| all.intervals(labels.sizes.len(), 0)));
         let limit = |target| abstention(told, &decisions, labels, target, unknown);
         let limit = options.target_error.map(limit);
         if let Some(limit) = &limit {

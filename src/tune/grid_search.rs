@@ -352,6 +352,11 @@ impl<'a> GridSearch<'a> {
         self.found.again_from.is_some_and(|first| self.sample[document] >= first)
     }
 
+    /// The kin of a training row.
+    pub(super) fn kin(&self, row: u32) -> u64 {
+        self.found.kin.get(row as usize).copied().unwrap_or(row.into())
+    }
+
     /// The fold of a document.
     pub(super) fn fold(&self, document: usize) -> usize {
         self.folds[document].into()

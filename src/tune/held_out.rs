@@ -1,6 +1,8 @@
 //! Left-out documents with the scores of their labels under the chosen vote: what decisions,
 //! probabilities and limits are learned from.
 
+use std::collections::BTreeMap;
+
 use super::grid_search::{Ballots, GridSearch, VoteLearning};
 use super::neighbors::LeaveOneOut;
 use super::thresholds::FOLDS;
@@ -30,6 +32,8 @@ pub struct HeldOutDocument<'a> {
     pub fold: usize,
     /// Whether it is left out for the second time, with its near-duplicates as neighbors.
     pub again: bool,
+    /// Documents with the same number are of one group, or near-duplicates of each other; in the order of time, of one stretch.
+    pub kin: u64,
     /// The neighbors that vote.
     pub voters: Voters<'a>,
     /// The labels with a vote, by decreasing score.
@@ -89,25 +93,41 @@ impl<'a> HeldOut<'a> {
         self.grid_search.learn(&self.trial, &self.scores)
     }
 
-    /// The value of an objective that depends on the best labels of documents alone.
-    pub fn by_ranks(&self, objective: Objective) -> Option<f64> {
-        self.grid_search.ranked_value(objective, self.trial.vote, &self.scores)
-    }
-
     /// For each fold, the decision that the other folds teach.
     pub fn decisions_by_fold(&self) -> [Decision; FOLDS] {
         self.grid_search.learn_by_fold(&self.trial, &self.scores)
     }
 
-    /// The decisions on all documents, each by what the other folds teach, for intervals of figures. Not of
-    /// a decision that needs the batch.
-    pub fn outcomes(&self, among: &TrainingLabels<'_>) -> Outcomes {
-        let decisions = self.decisions_by_fold();
-        let mut outcomes = Outcomes::default();
-        for HeldOutDocument { row, fold, scores, .. } in self.documents() {
-            outcomes.push(among.labels(row), &decide(&scores, &decisions[fold]));
+    /// What to expect of new documents: the figures of decisions that each fold's documents get by what the other folds
+    /// teach, and the decisions. Of a document that was left out twice, the second time counts: new documents have
+    /// near-duplicates where those of the corpus have them. Not for a decision that needs the batch.
+    pub fn expected(
+        &self,
+        decisions: &[Decision; FOLDS],
+        among: &TrainingLabels<'_>,
+        objective: Objective,
+    ) -> (Figures, Outcomes) {
+        let mut last: BTreeMap<u32, HeldOutDocument<'_>> = BTreeMap::new();
+        for document in self.documents() {
+            last.insert(document.row, document);
         }
-        outcomes
+        let (mut outcomes, mut by_ranks) = (Outcomes::default(), 0.0);
+        let first = objective.best_labels();
+        for HeldOutDocument { row, fold, scores, .. } in last.values() {
+            let gold = among.labels(*row);
+            outcomes.push(gold, &decide(scores, &decisions[*fold]));
+            let best = scores.iter().take(first.unwrap_or(0));
+            let right = best.filter(|best| gold.binary_search(&best.label).is_ok()).count();
+            by_ranks += objective.of_ranking(right);
+        }
+        let of_all = outcomes.figures(0..outcomes.len(), among.sizes.len());
+        let figures = Figures {
+            micro_f1: of_all.micro_f1,
+            macro_f1: of_all.macro_f1,
+            accuracy: of_all.accuracy,
+            by_ranks: first.map(|_| by_ranks / outcomes.len().max(1) as f64),
+        };
+        (figures, outcomes)
     }
 
     /// The documents. If there are very many labels, not all left-out documents, but evenly spaced
@@ -119,6 +139,7 @@ impl<'a> HeldOut<'a> {
                 row,
                 fold: self.grid_search.fold(document),
                 again: self.grid_search.is_again(document),
+                kin: self.grid_search.kin(row),
                 voters: voters.first(self.trial.k),
                 scores: self.grid_search.label_scores(document, &self.scores, &self.factors),
             }

@@ -36,7 +36,8 @@ pub struct TuningReport {
     /// How its votes were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// Its figures without a window, as used for thresholds.
+    /// What to expect of new documents: its figures without a window, and with near-duplicates as neighbors, if documents have
+    /// them. Settings are compared without either, as `trials`.
     pub figures: Figures,
     /// Their 95 % intervals, by resampling the left-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -552,6 +552,44 @@ fn batches_of_a_language() {
     agree_fast(&training, &matrix(&some[..1].to_vec(), TERMS as usize), 30).unwrap();
 }
 
+/// The same, one query at a time, of rows of one length and of others; all rows may be neighbors, or all but one's own, or few.
+#[test]
+fn queries_of_a_language_one_at_a_time() {
+    const TERMS: u32 = 20_000;
+    // Ten rows of each subject: without bounds that rows reach, other ways would be taken.
+    let (subjects, more) = (language(5, 300, TERMS), language(6, 3_000, TERMS));
+    let with = |subject: usize, row: &[(u32, f32)]| -> Vec<(u32, f32)> {
+        let own = subjects[subject].iter().filter(|(term, _)| !term.is_multiple_of(3));
+        own.chain(&row[..row.len() / 3]).copied().collect::<BTreeMap<_, _>>().into_iter().collect()
+    };
+    let mut rows: Rows = more.iter().enumerate().map(|(at, row)| with(at % 300, row)).collect();
+    for unit in [true, false] {
+        for (at, row) in (0u16..).zip(&mut rows) {
+            let length = row.iter().map(|(_, weight)| weight * weight).sum::<f32>().sqrt();
+            let scale = if unit { 1.0 } else { 0.3 + f32::from(at % 97) / 10.0 };
+            for (_, weight) in row {
+                *weight *= scale / length;
+            }
+        }
+        let training = matrix(&rows, TERMS as usize);
+        let (exhaustive, few) = (oracle(&training), RowSet::from_fn(3_000, |row| row % 50 < 3));
+        for block_rows in [700, 4_000] {
+            let engine = inverted(&training, block_rows, 1);
+            for (own, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
+                let query = matrix(&rows[own as usize..][..1].to_vec(), TERMS as usize);
+                let k = NonZeroUsize::new(k).unwrap();
+                let not_own = [RowRange::one(own)];
+                let all = Allow::all();
+                for allow in [all, all.except_range(&not_own), all.only(&few)] {
+                    let request = Request::new(&*query, k).among(allow);
+                    let expected = answer(&exhaustive, &request).0;
+                    assert_eq!(answer(&engine, &request).0, expected, "query {own}, k = {k}");
+                }
+            }
+        }
+    }
+}
+
 /// Queries with negative weights for training rows without, in one request and after another.
 #[test]
 fn negative_weights_of_queries_only() {

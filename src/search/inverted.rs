@@ -3,9 +3,11 @@
 //! The training rows are cut into blocks. A block stores the *postings* of each term: the rows that contain it, with its weights in
 //! fixed point. The terms that many rows contain are the *head*; a block also stores them row by row. Each query gets a 16-bit sum
 //! for each row of a block. For a batch of queries, the products of the head are added first, for all queries at once: a weight of
-//! a row is multiplied by the factors of [`LANES`] queries. Then the postings of each query's other terms are added. A few queries
-//! use the postings of all their terms, and for the most frequent terms columns of the weights of all rows. Rows that may be among
-//! the best `k` are collected, and finally rescored by the formula of [`super`].
+//! a row is multiplied by the factors of [`LANES`] queries. Then the postings of each query's other terms are added. Rows that may be
+//! among the best `k` are collected, and finally rescored by the formula of [`super`].
+//!
+//! Of a few queries, only the rare terms' postings are added, and the part of the others is bounded (see [`bounds`]). Where that does not
+//! help, a query uses the postings of all its terms, and for the most frequent ones columns of the weights of all rows.
 //!
 //! # Why the results are exact
 //!
@@ -41,15 +43,18 @@ use rayon::prelude::*;
 use super::lists::Slots;
 use super::{
     Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
-    rounded, whole_or_none,
+    whole_or_none,
 };
 use crate::matrix::{Csr, CsrView, row};
 use crate::threads::Threads;
 
+mod bounds;
+mod exact;
 mod fixed;
 mod index;
 mod kernels;
 
+use exact::{AHEAD, Exact, prefetch};
 use fixed::{Fixed, Range, Scaled};
 use index::{Block, Index, List, stride};
 use kernels::LANES;
@@ -61,7 +66,9 @@ const MAX_BLOCK_ROWS: usize = 65_536;
 /// The most batches of [`LANES`] queries that a thread answers at a time: the postings of a block are then in a cache for all but the
 /// first.
 const MOST_BATCHES: usize = 4;
-/// Fewer queries than this are answered by postings only.
+/// So many weights are looked at by a thread at a time.
+const PIECE: usize = 1 << 16;
+/// Fewer queries than this are answered one by one.
 const FEW: usize = 16;
 /// The fewest groups of sums; the k-th largest maximum of the groups is a threshold.
 const LEAST_GROUPS: usize = 512;
@@ -82,9 +89,8 @@ pub struct Inverted {
 }
 
 impl Inverted {
-    /// Indexes training rows. The index takes about six bytes per non-zero, two per row for each term that a fifth of the rows contains,
-    /// and four per term for each block; as much again
-    /// once a query has a negative weight.
+    /// Indexes training rows. The index takes about six bytes per non-zero, ten per row, two per row for each term that a fifth of the
+    /// rows contains, and four per term for each block; as much again once a query has a negative weight.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -121,8 +127,12 @@ impl Inverted {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
-        let negative = || queries.rows.data().par_chunks(1 << 16).any(has_negative);
-        if let Some(index) = self.unsigned.as_ref().filter(|_| !self.threads.run(negative)) {
+        let weights = queries.rows.data();
+        let negative = || match weights.len() {
+            ..=PIECE => has_negative(weights),
+            _ => self.threads.run(|| weights.par_chunks(PIECE).any(has_negative)),
+        };
+        if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
             return self.find_in(index, queries, found);
         }
         let view = self.training.view();
@@ -147,6 +157,12 @@ impl Inverted {
         // All threads get work, if there is enough.
         let batch = batch_size(count, self.threads.count());
         let engine = Engine { index, training: self.training.view(), queries };
+        if count <= batch {
+            // A way to another thread and back takes as long as a query.
+            let mut lent = Lent { spare: &index.spare, work: index.spare() };
+            let fell_back = engine.batch(0, batch, found.slots(), &mut lent.work)?;
+            return Ok(Report { fast: count as u64 - fell_back, fell_back });
+        }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
             let work = || Lent { spare: &index.spare, work: index.spare() };
@@ -248,12 +264,11 @@ struct Work<T> {
     next: Vec<List<T>>,
     maxima: Vec<T>,
     scores: Vec<T>,
-    /// The query as a dense row.
-    query: Vec<f32>,
-    /// A bit for each term that the query has.
-    present: Vec<u64>,
-    /// The terms and weights of a row that the query has, too.
-    common: Vec<(u32, f32)>,
+    /// The rows of a block that may be in the result, with bounds.
+    candidates: Vec<(T, u32)>,
+    /// The rows of a block that have been scored.
+    seen: Vec<u32>,
+    exact: Exact,
 }
 
 /// Buffers that go back when a thread is done.
@@ -377,6 +392,10 @@ impl<'a, T: Fixed> Engine<'a, T> {
         for (place, state) in states.iter_mut().enumerate() {
             self.queries.stop.check()?;
             let is_done = is_batch && state.is_complete(false);
+            if !is_batch && let Some(neighbors) = self.by_bounds(state, stride, work)? {
+                places.set(place, &neighbors);
+                continue;
+            }
             if !is_done {
                 self.by_postings(state, stride, work)?;
             }
@@ -463,24 +482,13 @@ impl<'a, T: Fixed> Engine<'a, T> {
         Ok(())
     }
 
-    /// Asks for a row to be brought into the cache.
-    fn prefetch(&self, number: u32) {
-        let (terms, weights) = row(&self.training, number as usize);
-        for line in (0..terms.len()).step_by(16) {
-            kernels::prefetch(terms, line);
-            kernels::prefetch(weights, line);
-        }
-    }
-
     /// The nearest of the candidates by the formula.
     fn rescore(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
-        /// Rows that are on their way while another is read.
-        const AHEAD: usize = 4;
         let candidates = &state.candidates;
-        candidates.iter().take(AHEAD).for_each(|&(_, row)| self.prefetch(row));
+        candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
         let rows = candidates.iter().enumerate().map(|(at, &(_, row))| {
             if let Some(&(_, later)) = candidates.get(at + AHEAD) {
-                self.prefetch(later);
+                prefetch(&self.training, later);
             }
             row
         });
@@ -500,35 +508,11 @@ impl<'a, T: Fixed> Engine<'a, T> {
         rows: impl Iterator<Item = u32>,
         work: &mut Work<T>,
     ) -> Vec<Neighbor> {
-        let Work { query, present, common, .. } = work;
-        let (terms, weights) = state.query;
-        query.resize(self.training.cols(), 0.0);
-        present.resize(self.training.cols() / 64 + 1, 0);
-        for (&term, &weight) in terms.iter().zip(weights) {
-            query[term as usize] = weight;
-            present[term as usize / 64] |= 1 << (term % 64);
-        }
-        let scored = rows.map(|number| {
-            let (terms, weights) = row(&self.training, number as usize);
-            common.resize(common.len().max(terms.len() + 1), (0, 0.0));
-            // The terms that the query has, too; without a branch, which could not be foreseen.
-            let (common, present) = (&mut common[..=terms.len()], &**present);
-            let mut count = 0;
-            for (&term, &weight) in terms.iter().zip(weights) {
-                common[count] = (term, weight);
-                count += (present[term as usize / 64] >> (term % 64) & 1) as usize;
-            }
-            let mut sum = 0.0;
-            for &(term, weight) in &common[..count] {
-                sum += f64::from(query[term as usize]) * f64::from(weight);
-            }
-            Neighbor { row: number, similarity: rounded(sum) }
-        });
+        let exact = &mut work.exact;
+        exact.set(state.query, self.training.cols());
+        let scored = rows.map(|number| exact.score(&self.training, number));
         let mut neighbors: Vec<_> = scored.filter(|near| near.similarity > 0.0).collect();
-        for &term in terms {
-            query[term as usize] = 0.0;
-            present[term as usize / 64] = 0;
-        }
+        exact.clear(state.query);
         neighbors.sort_unstable();
         neighbors.truncate(state.wanted);
         neighbors
@@ -537,12 +521,61 @@ impl<'a, T: Fixed> Engine<'a, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
+    use crate::matrix::CsrBuilder;
+    use crate::random::Random;
 
     #[test]
     fn threads_share_queries_evenly() {
         let sizes = [(0, 4), (3, 4), (256, 4), (257, 4), (2_048, 1), (2_048, 16), (5_000, 16)];
         let expected = [1, 1, 64, 128, 256, 128, 64];
         assert_eq!(sizes.map(|(queries, threads)| batch_size(queries, threads)), expected);
+    }
+
+    /// A query alone is answered without its frequent terms, and as if by all.
+    #[test]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small and positive"
+    )]
+    fn bounds_help_where_terms_are_like_those_of_a_language() {
+        const TERMS: u32 = 5_000;
+        let mut random = Random::new(1);
+        let mut builder = CsrBuilder::default();
+        let mut weights = vec![0.0f32; TERMS as usize];
+        for row in 0..2_000 {
+            weights.fill(0.0);
+            for word in 0..60 {
+                // Zipf's law, and weights that are smaller where terms are frequent; some words of one of fifty subjects.
+                let rank = match word % 3 {
+                    0 => f64::from(100 + 40 * (row % 50)) + 40.0 * random.unit(),
+                    _ => libm::pow(f64::from(TERMS), random.unit()),
+                };
+                weights[rank as usize - 1] = libm::log1p(rank) as f32;
+            }
+            let length = weights.iter().map(|weight| weight * weight).sum::<f32>().sqrt();
+            let row = (0..TERMS).zip(weights.iter().map(|weight| weight / length));
+            builder.push_row(row.filter(|&(_, weight)| weight > 0.0));
+        }
+        let training = Arc::new(builder.build(TERMS as usize));
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        let engine = Inverted::with_block_rows(Arc::clone(&training), threads, 500).unwrap();
+        let index = engine.unsigned.as_ref().unwrap();
+        let request = Request::new(&*training, NonZeroUsize::new(10).unwrap());
+        let mut none = None;
+        let queries = request.queries((engine.rows, training.cols()), &mut none).unwrap();
+        let engine = Engine { index, training: training.view(), queries: &queries };
+        let (mut work, mut helped) = (Work::default(), 0);
+        for number in 0..200 {
+            let state = State::new(index, &queries, number);
+            let bounded = engine.by_bounds(&state, stride(500), &mut work).unwrap();
+            helped += usize::from(bounded.is_some());
+            let all = engine.all_rows(&state, &mut work);
+            assert!(bounded.is_none_or(|bounded| bounded == all), "query {number}");
+        }
+        assert!(helped > 150, "{helped} of 200");
     }
 }

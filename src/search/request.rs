@@ -159,7 +159,12 @@ impl Queries<'_> {
 
 /// Whether all weights are finite.
 pub(super) fn all_finite(weights: &[f32], threads: &Threads) -> bool {
+    const PIECE: usize = 1 << 16;
     // Without an early exit inside a piece, many weights are checked at a time.
     let finite = |piece: &[f32]| piece.iter().fold(true, |all, weight| all & weight.is_finite());
-    threads.run(|| weights.par_chunks(1 << 16).all(finite))
+    match weights.len() {
+        // A way to another thread and back takes longer.
+        ..=PIECE => finite(weights),
+        _ => threads.run(|| weights.par_chunks(PIECE).all(finite)),
+    }
 }

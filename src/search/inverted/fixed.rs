@@ -31,6 +31,8 @@ pub(super) trait Fixed: Copy + Ord + Default + Debug + Send + Sync + 'static {
         factors: &[(usize, Self)],
         sums: &mut [Self],
     );
+    fn add_bounds(sums: &mut [Self], lengths: &[Self], factor: Self);
+    fn count_bounds(sums: &[Self], lengths: &[Self], factor: Self, least: Self) -> usize;
     fn group_maxima(sums: &[Self], maxima: &mut [Self]);
     fn count_at_least(values: &[Self], least: Self) -> usize;
     fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize));
@@ -93,6 +95,14 @@ macro_rules! fixed {
                 kernels::$number::dense_products(strips, columns, factors, sums);
             }
 
+            fn add_bounds(sums: &mut [Self], lengths: &[Self], factor: Self) {
+                kernels::$number::add_bounds(sums, lengths, factor);
+            }
+
+            fn count_bounds(sums: &[Self], lengths: &[Self], factor: Self, least: Self) -> usize {
+                kernels::$number::count_bounds(sums, lengths, factor, least)
+            }
+
             fn group_maxima(sums: &[Self], maxima: &mut [Self]) {
                 kernels::$number::group_maxima(sums, maxima);
             }
@@ -116,7 +126,7 @@ fixed!(i16, i32, 16_382.0, true);
 #[derive(Debug)]
 pub(super) struct Range {
     /// The largest Euclidean length of a row.
-    length: f64,
+    pub(super) length: f64,
     /// The largest absolute weight of each term.
     pub(super) largest: Vec<f32>,
     /// In how many rows each term is.
@@ -186,6 +196,8 @@ pub(super) struct Scaled<T> {
     pub(super) tail: usize,
     /// Rows whose sum is less by this much than that of `k` others are not among the nearest `k`.
     pub(super) band: f64,
+    /// What the similarity 1 becomes.
+    pub(super) scale: f64,
 }
 
 impl<T: Fixed> Scaled<T> {
@@ -207,7 +219,7 @@ impl<T: Fixed> Scaled<T> {
             count += 1;
         }
         if count == 0 {
-            return Some(Self { factors: Vec::new(), tail: 0, band: 0.0 });
+            return Some(Self { factors: Vec::new(), tail: 0, band: 0.0, scale: 0.0 });
         }
         let largest_sum = (squares.sqrt() * range.length).min(most) * (1.0 + 1e-9);
         let products = count.min(range.longest_row) as f64;
@@ -217,13 +229,12 @@ impl<T: Fixed> Scaled<T> {
         }
         // What the similarity 1 becomes, and how much of that a product loses with its lower half.
         let scale = room / largest_sum;
-        let factor_scale = scale * 65_536.0 / T::MAX;
         let mut factors = vec![(0, T::default()); count];
         let (mut tail, mut head, mut band, mut widest) = (0, count, 0.0, 0f64);
         for (term, weight, largest) in common() {
-            let exact = weight * f64::from(largest) * factor_scale;
+            let exact = exact_factor::<T>(scale, weight, largest);
             let factor = T::nearest(exact);
-            let rounding = (exact - factor.value()).abs() + (factor.value().abs() + 1.0) / 65_536.0;
+            let rounding = rounding(exact, factor);
             band += 1.0 + 2.0 * rounding;
             widest = widest.max(1.0 + 2.0 * rounding);
             if is_head(term) {
@@ -237,11 +248,26 @@ impl<T: Fixed> Scaled<T> {
         // A row has so many of them; in a batch, one row may have terms with 1 more and another terms without.
         let of_products = (widest + 1.0) * products;
         // Similarities are rounded to f32 twice, and all this to f64.
-        Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1 })
+        Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })
+    }
+
+    /// How far the products of a term's factor are off, but for rounding them down.
+    pub(super) fn rounding(&self, range: &Range, (term, factor): (u32, T), weight: f64) -> f64 {
+        rounding(exact_factor::<T>(self.scale, weight, range.largest[term as usize]), factor)
     }
 
     /// The least sum of a row that may be among the nearest, if `threshold` is at most the k-th largest sum.
     pub(super) fn cut(&self, threshold: T) -> T {
         T::nearest((threshold.value() - self.band).floor())
     }
+}
+
+/// What the training weights of a term are multiplied with, before it is rounded.
+fn exact_factor<T: Fixed>(scale: f64, weight: f64, largest: f32) -> f64 {
+    weight * f64::from(largest) * (scale * 65_536.0 / T::MAX)
+}
+
+/// How far a product may be off, because its factor and the training weight are rounded.
+fn rounding<T: Fixed>(exact: f64, factor: T) -> f64 {
+    (exact - factor.value()).abs() + (factor.value().abs() + 1.0) / 65_536.0
 }

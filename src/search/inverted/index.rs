@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::Work;
+use super::bounds::SHARES;
 use super::fixed::{Fixed, Range};
 use super::kernels::{self, Head, LANES, WINDOW};
 use crate::matrix::{CsrView, row};
@@ -31,6 +32,8 @@ pub(super) struct Index<T> {
     pub(super) columns: usize,
     /// The first so many columns of the head are stored for all rows, too.
     pub(super) dense: usize,
+    /// From which numbers of rows on the parts of terms may be bounded instead of added; none if weights are negative.
+    pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
     /// Buffers of threads that are done.
     pub(super) spare: Mutex<Vec<Work<T>>>,
@@ -48,6 +51,8 @@ pub(super) struct Block<T> {
     head: HeadRows,
     /// See [`Fixed::dense_products`].
     strips: Vec<[T; LANES]>,
+    /// The rows' lengths in the terms of each level, as shares of the longest row's, rounded up.
+    lengths: Vec<Vec<T>>,
 }
 
 impl<T: Fixed> Index<T> {
@@ -67,9 +72,12 @@ impl<T: Fixed> Index<T> {
         let least = training.rows() as f64 * DENSE_SHARE;
         let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= least);
         let dense = dense.min(DENSE_TERMS);
-        let block = |cut: &[usize]| Block::new(training, &range, (&column, dense), cut[0]..cut[1]);
-        let blocks = cuts.par_windows(2).map(block).collect();
-        Self { range, column, columns, dense, blocks, spare: Mutex::default() }
+        let levels = levels::<T>(training.rows());
+        let block = |cut: &[usize]| {
+            Block::new(training, &range, ((&column, dense), &levels), cut[0]..cut[1])
+        };
+        let blocks: Vec<Block<T>> = cuts.par_windows(2).map(block).collect();
+        Self { range, column, columns, dense, levels, blocks, spare: Mutex::default() }
     }
 
     /// The buffers of a thread.
@@ -87,6 +95,15 @@ impl<T: Fixed> Index<T> {
     pub(super) fn column(&self, term: u32) -> Option<usize> {
         Some(self.column[term as usize]).filter(|&column| column != NONE).map(usize::from)
     }
+}
+
+/// See [`Index::levels`].
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "row numbers")]
+fn levels<T: Fixed>(rows: usize) -> Vec<u32> {
+    if T::SIGNED {
+        return Vec::new();
+    }
+    SHARES.iter().map(|&share| (share * rows as f64).ceil() as u32).collect()
 }
 
 /// See [`Head`].
@@ -141,7 +158,7 @@ impl<T: Fixed> Block<T> {
     fn new(
         training: &CsrView<'_>,
         range: &Range,
-        (column, dense): (&[u16], usize),
+        ((column, dense), levels): ((&[u16], usize), &[u32]),
         rows: Span<usize>,
     ) -> Self {
         let mut offsets = vec![0u32; training.cols() + 1];
@@ -171,7 +188,14 @@ impl<T: Fixed> Block<T> {
                 }
             }
         }
-        Self { first_row: narrow(rows.start), rows: rows.len(), offsets, postings, head, strips }
+        let lengths = levels.iter().map(|&least| lengths(training, range, least, rows.clone()));
+        let (first_row, lengths) = (narrow(rows.start), lengths.collect());
+        Self { first_row, rows: rows.len(), offsets, postings, head, strips, lengths }
+    }
+
+    /// The rows' lengths in the terms from a level on, as shares of the longest row's: 1 is a little less than the largest number.
+    pub(super) fn lengths(&self, level: usize) -> &[T] {
+        &self.lengths[level]
     }
 
     /// Sets the sums of each query to the products of the head.
@@ -220,6 +244,25 @@ impl<T: Fixed> Block<T> {
             }
         }
     }
+}
+
+/// The lengths of rows in terms that at least so many rows contain.
+fn lengths<T: Fixed>(
+    training: &CsrView<'_>,
+    range: &Range,
+    least: u32,
+    rows: Span<usize>,
+) -> Vec<T> {
+    let length = |index: usize| {
+        let (terms, weights) = row(training, index);
+        let all = terms.iter().zip(weights);
+        let frequent = all.filter(|&(&term, _)| range.frequencies[term as usize] >= least);
+        let squares: f64 = frequent.map(|(_, &weight)| f64::from(weight).powi(2)).sum();
+        let share = if range.length > 0.0 { squares.sqrt() / range.length } else { 0.0 };
+        // A little more, for what `f64` rounds.
+        T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
+    };
+    rows.map(length).collect()
 }
 
 /// The postings of a term in a block, and the factor of its weights.

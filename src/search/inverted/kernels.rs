@@ -243,6 +243,49 @@ macro_rules! kernels {
                 }
             }
 
+            /// Adds the product of each row's length and a factor, rounded up, to its sum, which is at most the largest number.
+            #[multiversion(targets(
+                "x86_64+avx512f+avx512bw+avx512vl",
+                "x86_64+avx2",
+                "aarch64+neon"
+            ))]
+            pub(in super::super) fn add_bounds(
+                sums: &mut [$number],
+                lengths: &[$number],
+                factor: $number,
+            ) {
+                for (sum, &length) in sums.iter_mut().zip(lengths) {
+                    let product = ($wide::from(length) * $wide::from(factor) >> 16) as $number;
+                    *sum = sum.saturating_add(product).saturating_add(1);
+                }
+            }
+
+            /// How many sums would be at least `least` after [`add_bounds`].
+            #[multiversion(targets(
+                "x86_64+avx512f+avx512bw+avx512vl",
+                "x86_64+avx2",
+                "aarch64+neon"
+            ))]
+            pub(in super::super) fn count_bounds(
+                sums: &[$number],
+                lengths: &[$number],
+                factor: $number,
+                least: $number,
+            ) -> usize {
+                let mut all = 0;
+                for (sums, lengths) in sums.chunks(1 << 15).zip(lengths.chunks(1 << 15)) {
+                    // As wide as the values, and no overflow in a chunk.
+                    let mut count = 0u16;
+                    for (&sum, &length) in sums.iter().zip(lengths) {
+                        let product = ($wide::from(length) * $wide::from(factor) >> 16) as $number;
+                        let bound = sum.saturating_add(product).saturating_add(1);
+                        count += u16::from(bound >= least);
+                    }
+                    all += usize::from(count);
+                }
+                all
+            }
+
             /// `maxima[g]` = the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
             #[multiversion(targets(
                 "x86_64+avx512f+avx512bw+avx512vl",

@@ -41,7 +41,7 @@ pub use held_out::{HeldOut, HeldOutDocument, learn_votes, learned_votes};
 pub(crate) use learned_terms::learned_terms;
 pub use neighbors::{Exclusion, LeaveOneOut, NearDuplicates, near_limit, nearest, reach, window};
 pub use prototypes::{FoldRows, HeldOutPrototypes, try_prototypes};
-pub use report::{TuningReport, TuningSummary};
+pub use report::{Expected, TuningReport, TuningSummary};
 pub use thresholds::{FOLDS, LabelScores, thresholds};
 
 use grid_search::GridSearch;

@@ -337,6 +337,7 @@ fn curves_of_k() {
             objective: Objective::MicroF1,
             figures: Figures::default(),
             intervals: None,
+            with_near_duplicates: None,
             nested: false,
             documents: 1,
             near_duplicates_above: None,

@@ -10,7 +10,7 @@ use classify::dense::{DenseSpec, Metric};
 use classify::model::{InputSpec, Model};
 use classify::outcomes::Intervals;
 use classify::printable::printable;
-use classify::tune::TuningSummary;
+use classify::tune::{Figures, TuningSummary};
 
 use super::failure::Failure;
 use super::opening::Opening;
@@ -225,10 +225,16 @@ fn tuned(tuning: &TuningSummary) -> String {
     } else {
         "; terms knew the labels of left-out documents, so the figures are too good"
     };
+    let with = tuning.with_near_duplicates.map_or(String::new(), |with| {
+        let Figures { micro_f1, macro_f1, accuracy, .. } = with.figures;
+        format!(
+            "; if new documents have near-duplicates as often: micro F1 {micro_f1:.4}, macro F1 {macro_f1:.4}, accuracy {accuracy:.4}"
+        )
+    });
     let by_ranks = figures.by_ranks.map_or(String::new(), |value| format!(" {value:.4}"));
     format!(
         "for {}{by_ranks}; leave-one-out on {documents} documents: micro F1 {:.4}{}, macro F1 {:.4}{}, accuracy \
-         {:.4}{}{good}",
+         {:.4}{}{with}{good}",
         objective.name(),
         figures.micro_f1,
         ends(|intervals| intervals.micro_f1),

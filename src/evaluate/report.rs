@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::{Comparison, Evaluation, Intervals, LabelResult, Prf};
 use crate::printable::printable;
 use crate::tfidf::Weighting;
-use crate::tune::TuningSummary;
+use crate::tune::{Expected, Figures, TuningSummary};
 
 /// The largest confusion matrix that is shown; beyond, the most confused pairs are.
 const MATRIX_LABELS: usize = 12;
@@ -126,18 +126,23 @@ fn headline(evaluation: &Evaluation) -> Vec<(&'static str, String)> {
         let interval = interval(|i| i.accuracy);
         lines.push(("subset accuracy", figure(evaluation.subset_accuracy) + &interval));
     }
-    if let Some(TuningSummary { figures, intervals: Some(intervals), nested: true, .. }) =
-        &evaluation.tuning
-    {
+    if let Some(tuning @ TuningSummary { nested: true, .. }) = &evaluation.tuning {
         let part = |name: &str, value: f64, [low, high]: [f64; 2]| {
             format!("{name} {} [{low:.4}, {high:.4}]", figure(value))
         };
-        let first = match evaluation.accuracy {
-            Some(_) => part("accuracy", figures.accuracy, intervals.accuracy),
-            None => part("micro F1", figures.micro_f1, intervals.micro_f1),
+        let mut add = |name, figures: Figures, intervals: Option<Intervals>, rest| {
+            let Some(intervals) = intervals else { return };
+            let first = match evaluation.accuracy {
+                Some(_) => part("accuracy", figures.accuracy, intervals.accuracy),
+                None => part("micro F1", figures.micro_f1, intervals.micro_f1),
+            };
+            let second = part("macro F1", figures.macro_f1, intervals.macro_f1);
+            lines.push((name, format!("{first}, {second} {rest}")));
         };
-        let rest = part("macro F1", figures.macro_f1, intervals.macro_f1);
-        lines.push(("expected", format!("{first}, {rest} by left-out training documents")));
+        add("expected", tuning.figures, tuning.intervals, "by left-out training documents");
+        if let Some(Expected { figures, intervals }) = tuning.with_near_duplicates {
+            add("", figures, intervals, "if new documents have near-duplicates as often");
+        }
     }
     if let Some(error) = evaluation.calibration_error {
         lines.push(("calibration", format!("{error:.4} expected error of probabilities")));

@@ -18,10 +18,10 @@ use crate::search::{Engines, QueryRows, Search, SearchError};
 use crate::tfidf::Weighting;
 use crate::threads::Threads;
 use crate::tune::{
-    ByDocument, Candidate, Counted, Exclusion, FOLDS, Features, FoldRows, Foreign, Free, Grid,
-    HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step, Trial,
-    Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate, drawn,
-    foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
+    ByDocument, Candidate, Counted, Exclusion, Expected, FOLDS, Features, FoldRows, Foreign, Free,
+    Grid, HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step,
+    Trial, Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate,
+    drawn, foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
     try_prototypes, tune_votes, window,
 };
 use crate::vote::{LearnedVotes, PrototypeLearning, TrainingLabels, Vote};
@@ -440,11 +440,10 @@ impl Trainer {
         let told = again.as_ref().unwrap_or(&held_out);
         let calibration = calibrate(told, labels, unknown).learned_from(rows.len() as u64);
         let decisions = held_out.decisions_by_fold();
-        let expected = |told: &HeldOut<'_>| told.expected(&decisions, &labels, tuning.objective);
-        let expected = (!by_batch).then(|| expected(told));
-        let figures = expected.as_ref().map_or(figures, |(figures, _)| *figures);
-        let intervals =
-            expected.and_then(|(_, all)| threads.run(|| all.intervals(labels.sizes.len(), 0)));
+        let expected =
+            |told: &HeldOut<'_>| told.expected(&decisions, &labels, tuning.objective, threads);
+        let by_batch = by_batch.then_some(Expected { figures, intervals: None });
+        let Expected { figures, intervals } = by_batch.unwrap_or_else(|| expected(&held_out));
         let limit = |target| abstention(told, &decisions, labels, target, unknown);
         let limit = options.target_error.map(limit);
         if let Some(limit) = &limit {
@@ -487,6 +486,7 @@ impl Trainer {
             learning,
             figures,
             intervals,
+            with_near_duplicates: again.as_ref().map(expected),
             nested: training.nested,
             trials: tuned.trials,
         };

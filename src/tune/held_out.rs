@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::grid_search::{Ballots, GridSearch, VoteLearning};
 use super::neighbors::LeaveOneOut;
 use super::thresholds::FOLDS;
-use super::{Candidate, Figures, Grid, HeldOutPrototypes, Objective, Trial, Tuned};
+use super::{Candidate, Expected, Figures, Grid, HeldOutPrototypes, Objective, Trial, Tuned};
 use crate::decide::{Decision, decide};
 use crate::outcomes::Outcomes;
 use crate::threads::Threads;
@@ -106,7 +106,8 @@ impl<'a> HeldOut<'a> {
         decisions: &[Decision; FOLDS],
         among: &TrainingLabels<'_>,
         objective: Objective,
-    ) -> (Figures, Outcomes) {
+        threads: &Threads,
+    ) -> Expected {
         let mut last: BTreeMap<u32, HeldOutDocument<'_>> = BTreeMap::new();
         for document in self.documents() {
             last.insert(document.row, document);
@@ -127,7 +128,8 @@ impl<'a> HeldOut<'a> {
             accuracy: of_all.accuracy,
             by_ranks: first.map(|_| by_ranks / outcomes.len().max(1) as f64),
         };
-        (figures, outcomes)
+        let intervals = threads.run(|| outcomes.intervals(among.sizes.len(), 0));
+        Expected { figures, intervals }
     }
 
     /// The documents. If there are very many labels, not all left-out documents, but evenly spaced

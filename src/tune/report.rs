@@ -36,17 +36,29 @@ pub struct TuningReport {
     /// How its votes were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// What to expect of new documents: its figures without a window, and with near-duplicates as neighbors, if documents have
-    /// them. Settings are compared without either, as `trials`.
+    /// What to expect of new documents: its figures without a window.
     pub figures: Figures,
     /// Their 95 % intervals, by resampling the left-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
+    /// What to expect of documents that have near-duplicates as often as these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_near_duplicates: Option<Expected>,
     /// Whether terms that are selected or weighted by labels were told without the labels of the
     /// documents that were judged. If not, figures are too good.
     pub nested: bool,
     /// All settings that were tried.
     pub trials: Vec<Trial>,
+}
+
+/// Figures to expect of new documents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// The figures.
+    pub figures: Figures,
+    /// Their 95 % intervals, by resampling the left-out documents.
+    pub intervals: Option<Intervals>,
 }
 
 /// A summary of tuning.
@@ -60,6 +72,9 @@ pub struct TuningSummary {
     /// Their 95 % intervals (since version 4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
+    /// What to expect of documents that have near-duplicates as often as those of training (since version 9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_near_duplicates: Option<Expected>,
     /// Whether everything that labels tell was told without the documents that were judged (since version
     /// 4). If not, figures may be too good.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -83,6 +98,7 @@ impl TuningReport {
             objective: self.objective,
             figures: self.figures,
             intervals: self.intervals,
+            with_near_duplicates: self.with_near_duplicates,
             nested: self.nested,
             documents: self.documents,
             near_duplicates_above: self.near_duplicates_above,

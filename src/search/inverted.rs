@@ -462,19 +462,14 @@ impl<'a, T: Fixed> Engine<'a, T> {
         sums.resize(sums.len().max(stride), T::default());
         state.threshold = T::default();
         state.candidates.clear();
-        rare.clear();
-        dense.clear();
-        for &(term, factor) in state.scaled.iter().flat_map(|scaled| &scaled.factors) {
-            match self.index.dense_column(term) {
-                Some(column) => dense.push((column, factor)),
-                None => rare.push((term, factor)),
-            }
-        }
+        let factors = state.scaled.as_ref().map_or(&[][..], |scaled| &scaled.factors);
+        self.index.split(factors, rare, dense);
         for block in &self.index.blocks {
             self.queries.stop.check()?;
             let sums = &mut sums[..block.rows];
             block.lists(rare, lists);
-            block.set_dense(self.index.dense, dense, sums);
+            sums.fill(T::default());
+            block.add_dense(self.index.dense, dense, sums);
             block.add(lists, sums);
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
             state.collect(block, sums, (maxima, scores));

@@ -23,7 +23,9 @@ use crate::search::{Neighbor, SearchError};
 pub(super) const SHARES: [f64; 5] = [0.02, 0.04, 0.08, 0.15, 0.3];
 /// Scoring a row takes as long as adding so many postings.
 const POSTINGS_PER_ROW: usize = 128;
-/// And a stage without any.
+/// So many rows of a column are added in the time of a posting.
+const ROWS_PER_POSTING: usize = 16;
+/// A stage without postings takes as long as so many.
 const POSTINGS_PER_STAGE: usize = 2048;
 
 /// The stages in which a query's terms are added, the rarest first.
@@ -31,8 +33,8 @@ const POSTINGS_PER_STAGE: usize = 2048;
 struct Plan<T> {
     /// The terms by stage, and what their weights are multiplied with.
     factors: Vec<(u32, T)>,
-    /// In the last one, only the terms of the largest share are left out.
-    stages: [Stage<T>; SHARES.len()],
+    /// The last one is that of all terms.
+    stages: [Stage<T>; SHARES.len() + 1],
     /// What the similarity 1 becomes.
     scale: f64,
 }
@@ -48,7 +50,7 @@ struct Stage<T> {
     above: f64,
     /// What the rows' lengths in the other terms are multiplied with.
     length: T,
-    /// The postings of the next stage's terms.
+    /// What adding the next stage's terms to all rows takes, in postings.
     next: usize,
 }
 
@@ -64,8 +66,8 @@ impl<T: Fixed> Plan<T> {
         let stage_of = |term: u32| index.levels.partition_point(|&least| least <= frequency(term));
         let mut factors = scaled.factors.clone();
         factors.sort_unstable_by_key(|&(term, _)| (frequency(term), term));
-        let mut stages = [Stage { below: 0.1, above: 0.1, ..Stage::default() }; SHARES.len()];
-        let mut squares = [0.0; SHARES.len()];
+        let mut stages = [Stage { below: 0.1, above: 0.1, ..Stage::default() }; SHARES.len() + 1];
+        let mut squares = [0.0; SHARES.len() + 1];
         for &(term, factor) in &factors {
             let (first, weight) = (stage_of(term), f64::from(exact.weight(term)));
             let rounding = scaled.rounding(range, (term, factor), weight);
@@ -76,7 +78,10 @@ impl<T: Fixed> Plan<T> {
             }
             squares[..first].iter_mut().for_each(|sum| *sum += weight * weight);
             if let Some(before) = first.checked_sub(1) {
-                stages[before].next += frequency(term) as usize;
+                stages[before].next += match index.dense_column(term) {
+                    Some(_) => index.rows() / ROWS_PER_POSTING,
+                    None => frequency(term) as usize,
+                };
             }
         }
         for (stage, squares) in stages.iter_mut().zip(squares) {
@@ -155,7 +160,7 @@ impl<T: Fixed> Engine<'_, T> {
         work: &mut Work<T>,
         best: &mut Best,
     ) -> Result<bool, SearchError> {
-        let Work { sums, lists, maxima, exact, candidates, seen, .. } = work;
+        let Work { sums, rare, dense, lists, maxima, exact, candidates, seen, .. } = work;
         sums.resize(sums.len().max(stride), T::default());
         let blocks = self.index.blocks.len();
         // All but the first few blocks are like the one before.
@@ -167,7 +172,9 @@ impl<T: Fixed> Engine<'_, T> {
             sums.fill(T::default());
             let mut added = None;
             let bound = loop {
-                block.lists(plan.terms(added, at), lists);
+                self.index.split(plan.terms(added, at), rare, dense);
+                block.lists(rare, lists);
+                block.add_dense(self.index.dense, dense, sums);
                 block.add(lists, sums);
                 added = Some(at);
                 self.queries.allow.clear_denied(state.number, block.first_row, sums);
@@ -183,23 +190,25 @@ impl<T: Fixed> Engine<'_, T> {
                     }
                 }
                 let bound = (best.least - reached.below).floor();
+                let Some(lengths) = block.lengths(at) else {
+                    if bound < 1.0 {
+                        // Any row may be in the result.
+                        return Ok(false);
+                    }
+                    break bound;
+                };
                 if bound >= 1.0 {
-                    let lengths = block.lengths(at);
                     let count = T::count_bounds(sums, lengths, reached.length, T::nearest(bound));
                     // Those wanted have to be scored anyway.
                     let more = count.saturating_sub(best.wanted);
                     if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
+                        T::add_bounds(sums, lengths, reached.length);
                         break bound;
                     }
                 }
                 at += 1;
-                if reached.terms == plan.factors.len() || at == SHARES.len() {
-                    // Any row may be in the result, or all postings are needed: there is a faster way to add them.
-                    return Ok(false);
-                }
             };
             let reached = &plan.stages[at];
-            T::add_bounds(sums, block.lengths(at), reached.length);
             candidates.clear();
             T::at_least(sums, T::nearest(bound), |local| {
                 candidates.push((sums[local], row_number(block, local)));

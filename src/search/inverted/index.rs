@@ -80,6 +80,11 @@ impl<T: Fixed> Index<T> {
         Self { range, column, columns, dense, levels, blocks, spare: Mutex::default() }
     }
 
+    /// The number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.blocks.iter().map(|block| block.rows).sum()
+    }
+
     /// The buffers of a thread.
     pub(super) fn spare(&self) -> Work<T> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -89,6 +94,23 @@ impl<T: Fixed> Index<T> {
     /// The column of a term whose weights are stored for all rows.
     pub(super) fn dense_column(&self, term: u32) -> Option<usize> {
         self.column(term).filter(|&column| column < self.dense)
+    }
+
+    /// Splits terms into those of which there are postings alone, and those of which there are columns of all rows' weights, too.
+    pub(super) fn split(
+        &self,
+        factors: &[(u32, T)],
+        rare: &mut Vec<(u32, T)>,
+        dense: &mut Vec<(usize, T)>,
+    ) {
+        rare.clear();
+        dense.clear();
+        for &(term, factor) in factors {
+            match self.dense_column(term) {
+                Some(column) => dense.push((column, factor)),
+                None => rare.push((term, factor)),
+            }
+        }
     }
 
     /// The column of a term of the head.
@@ -194,8 +216,9 @@ impl<T: Fixed> Block<T> {
     }
 
     /// The rows' lengths in the terms from a level on, as shares of the longest row's: 1 is a little less than the largest number.
-    pub(super) fn lengths(&self, level: usize) -> &[T] {
-        &self.lengths[level]
+    /// Above the last level there are no terms.
+    pub(super) fn lengths(&self, level: usize) -> Option<&[T]> {
+        self.lengths.get(level).map(Vec::as_slice)
     }
 
     /// Sets the sums of each query to the products of the head.
@@ -203,11 +226,9 @@ impl<T: Fixed> Block<T> {
         T::head_products(self.head.view(), factors, sums, stride);
     }
 
-    /// Sets the sums of a query to the products of some columns, and 1 for each weight that is not 0.
-    pub(super) fn set_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
-        if factors.is_empty() {
-            sums.fill(T::default());
-        } else {
+    /// Adds the products of some columns to the sums of a query, and 1 for each weight that is not 0.
+    pub(super) fn add_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
+        if !factors.is_empty() {
             T::dense_products(&self.strips, columns, factors, sums);
         }
     }

@@ -134,7 +134,7 @@ macro_rules! kernels {
                 windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
             }
 
-            /// Sets the sums of rows to the products of the columns that a query has, and 1 for each weight that is not 0. A strip is
+            /// Adds the products of the columns that a query has to the sums of rows, and 1 for each weight that is not 0. A strip is
             /// `LANES` rows: their weights in column 0, in column 1, …
             pub(in super::super) fn dense_products(
                 strips: &[[$number; LANES]],
@@ -171,6 +171,7 @@ macro_rules! kernels {
             ) {
                 for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
                     let mut lanes = [0 as $number; LANES];
+                    lanes[..sums.len()].copy_from_slice(sums);
                     for &(column, factor) in factors {
                         for (lane, &weight) in lanes.iter_mut().zip(&strip[column]) {
                             let product =
@@ -197,7 +198,9 @@ macro_rules! kernels {
                 };
                 let (zero, one) = (_mm256_set1_epi16(0), _mm256_set1_epi16(1));
                 for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
-                    let mut lanes = [zero; LANES / 16];
+                    let mut lanes = [0 as $number; LANES];
+                    lanes[..sums.len()].copy_from_slice(sums);
+                    let mut lanes: [__m256i; LANES / 16] = bytemuck::cast(lanes);
                     for &(column, factor) in factors {
                         let factor = _mm256_set1_epi16(bytemuck::cast(factor));
                         let weights: [__m256i; LANES / 16] = bytemuck::cast(strip[column]);
@@ -226,9 +229,11 @@ macro_rules! kernels {
                     __m512i, _mm512_add_epi16, _mm512_mask_add_epi16, _mm512_set1_epi16,
                     _mm512_test_epi16_mask, $multiply_avx512,
                 };
-                let (zero, one) = (_mm512_set1_epi16(0), _mm512_set1_epi16(1));
+                let one = _mm512_set1_epi16(1);
                 for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
-                    let mut lanes = [zero; LANES / 32];
+                    let mut lanes = [0 as $number; LANES];
+                    lanes[..sums.len()].copy_from_slice(sums);
+                    let mut lanes: [__m512i; LANES / 32] = bytemuck::cast(lanes);
                     for &(column, factor) in factors {
                         let factor = _mm512_set1_epi16(bytemuck::cast(factor));
                         let weights: [__m512i; LANES / 32] = bytemuck::cast(strip[column]);
@@ -626,19 +631,25 @@ mod tests {
                     let lanes = [[999; LANES], [0; LANES], [60_000; LANES]];
                     let (sum, signed_sum) = expected(&own, &lanes, 0);
                     let some = own.iter().filter(|&&entry| weight_of(entry) != 0).count() as u16;
-                    assert_eq!(sums[row], sum.wrapping_add(some), "row {row} of {rows}");
-                    assert_eq!(signed_sums[row], signed_sum.wrapping_add(some as i16), "row {row}");
+                    assert_eq!(sums[row], sum.wrapping_add(some + 7), "row {row} of {rows}");
+                    assert_eq!(
+                        signed_sums[row],
+                        signed_sum.wrapping_add((some + 7) as i16),
+                        "row {row}"
+                    );
                 }
             };
             let (mut sums, mut signed_sums) = (vec![7; rows], vec![7; rows]);
             u16::dense_products(&strips, COLUMNS, &factors, &mut sums);
             i16::dense_products(&signed, COLUMNS, &signed_factors, &mut signed_sums);
             check(&sums, &signed_sums);
+            (sums, signed_sums) = (vec![7; rows], vec![7; rows]);
             u16::dense_portable(&strips, COLUMNS, &factors, &mut sums);
             i16::dense_portable(&signed, COLUMNS, &signed_factors, &mut signed_sums);
             check(&sums, &signed_sums);
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
+                (sums, signed_sums) = (vec![7; rows], vec![7; rows]);
                 #[expect(unsafe_code, reason = "a function for processors with AVX2")]
                 // SAFETY: checked.
                 unsafe {

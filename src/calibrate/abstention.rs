@@ -103,7 +103,7 @@ impl ConfidenceLimit {
     /// use classify::calibrate::{Answer, ConfidenceLimit};
     ///
     /// // Every answer with a confidence below a half is wrong.
-    /// let answers: Vec<Answer> = (0..2_000)
+    /// let answers: Vec<Answer> = (0..2_000u32)
     ///     .map(|at| {
     ///         let confidence = f64::from(at) / 2_000.0;
     ///         Answer { confidence, given: 1, right: u32::from(confidence >= 0.5), cluster: at.into() }

@@ -4,10 +4,10 @@
 
 For each corpus of corpora/README.md and each split (its training and test files together, 30 % held out by a seed,
 at most 6,000 documents): `evaluate --tune=votes --chi2-power 0.25`, with an abstention target. Printed for each
-corpus: the mean of the expected figure (on left-out training documents, with near-duplicates as the test documents have them)
-less the test figure, accuracy of one label and micro F1 of several; how often the difference is within what both intervals allow; and for each target error how
-often the error of the answered documents exceeds it, with the mean coverage. AUROC: how well right and wrong answers
-are told apart by the confidence and by the score. Needs zstandard, and for Reuters-21578 what benches/linear.py needs.
+corpus: the mean of the expected figure (on left-out training documents, with near-duplicates as the test documents have
+them) less the test figure, accuracy of one label and micro F1 of several; how often the difference is within what both
+intervals allow; and for each target error how often the error of the answered documents exceeds it, with the mean
+coverage. AUROC: how well right and wrong answers are told apart by the confidence and by the score. Needs zstandard, and for Reuters-21578 what benches/linear.py needs.
 """
 
 import argparse

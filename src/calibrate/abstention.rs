@@ -397,4 +397,17 @@ mod tests {
         }
         assert!((sums.design_effect(None) - 8.0).abs() < 1e-9);
     }
+
+    /// Where nothing is wrong yet, the design effect of all answers counts, but never more than the clusters' sizes.
+    #[test]
+    fn nothing_wrong_in_clusters() {
+        let mut sums = Sums::default();
+        for at in 0..80 {
+            sums.add(&Answer { confidence: 1.0, given: 1, right: 1, cluster: at / 4 });
+        }
+        let effects = [None, Some(1.5), Some(9.0)].map(|of_all| sums.design_effect(of_all));
+        for (effect, expected) in effects.into_iter().zip([4.0, 1.5, 4.0]) {
+            assert!((effect - expected).abs() < 1e-12, "{effect}");
+        }
+    }
 }

@@ -158,7 +158,7 @@ impl Inverted {
         let batch = batch_size(count, self.threads.count());
         let engine = Engine { index, training: self.training.view(), queries };
         if count <= batch {
-            // A way to another thread and back takes as long as a query.
+            // Switching threads and back takes as long as a query.
             let mut lent = Lent { spare: &index.spare, work: index.spare() };
             let fell_back = engine.batch(0, batch, found.slots(), &mut lent.work)?;
             return Ok(Report { fast: count as u64 - fell_back, fell_back });

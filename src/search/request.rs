@@ -163,7 +163,7 @@ pub(super) fn all_finite(weights: &[f32], threads: &Threads) -> bool {
     // Without an early exit inside a piece, many weights are checked at a time.
     let finite = |piece: &[f32]| piece.iter().fold(true, |all, weight| all & weight.is_finite());
     match weights.len() {
-        // A way to another thread and back takes longer.
+        // Switching threads and back takes longer.
         ..=PIECE => finite(weights),
         _ => threads.run(|| weights.par_chunks(PIECE).all(finite)),
     }

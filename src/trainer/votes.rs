@@ -442,8 +442,8 @@ impl Trainer {
         let decisions = held_out.decisions_by_fold();
         let expected =
             |told: &HeldOut<'_>| told.expected(&decisions, &labels, tuning.objective, threads);
-        let by_batch = by_batch.then_some(Expected { figures, intervals: None });
-        let Expected { figures, intervals } = by_batch.unwrap_or_else(|| expected(&held_out));
+        let of_batch = by_batch.then_some(Expected { figures, intervals: None });
+        let Expected { figures, intervals } = of_batch.unwrap_or_else(|| expected(&held_out));
         let limit = |target| abstention(told, &decisions, labels, target, unknown);
         let limit = options.target_error.map(limit);
         if let Some(limit) = &limit {

@@ -36,7 +36,7 @@ pub struct TuningReport {
     /// How its votes were learned, if they were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<VoteLearning>,
-    /// What to expect of new documents: its figures without a window.
+    /// What to expect of new documents without near-duplicates: its figures without a window.
     pub figures: Figures,
     /// Their 95 % intervals, by resampling the left-out documents.
     #[serde(skip_serializing_if = "Option::is_none")]

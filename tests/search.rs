@@ -552,17 +552,24 @@ fn batches_of_a_language() {
     agree_fast(&training, &matrix(&some[..1].to_vec(), TERMS as usize), 30).unwrap();
 }
 
+/// Rows that share most of their words with the others of their subject: without near rows, other ways than bounds would be taken.
+fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
+    let (subjects, rows) = (language(5, subjects, terms), language(6, count, terms));
+    let with_subject = |(at, row): (usize, &Vec<(u32, f32)>)| {
+        let subject = subjects[at % subjects.len()].iter();
+        let own = subject.filter(|(term, _)| !term.is_multiple_of(3));
+        let all = own.chain(&row[..row.len() / 3]).copied();
+        all.collect::<BTreeMap<_, _>>().into_iter().collect()
+    };
+    rows.iter().enumerate().map(with_subject).collect()
+}
+
 /// The same, one query at a time, of rows of one length and of others; all rows may be neighbors, or all but one's own, or few.
 #[test]
 fn queries_of_a_language_one_at_a_time() {
     const TERMS: u32 = 20_000;
-    // Ten rows of each subject: without bounds that rows reach, other ways would be taken.
-    let (subjects, more) = (language(5, 300, TERMS), language(6, 3_000, TERMS));
-    let with = |subject: usize, row: &[(u32, f32)]| -> Vec<(u32, f32)> {
-        let own = subjects[subject].iter().filter(|(term, _)| !term.is_multiple_of(3));
-        own.chain(&row[..row.len() / 3]).copied().collect::<BTreeMap<_, _>>().into_iter().collect()
-    };
-    let mut rows: Rows = more.iter().enumerate().map(|(at, row)| with(at % 300, row)).collect();
+    let few = RowSet::from_fn(3_000, |row| row % 50 < 3);
+    let mut rows = rows_of_subjects(300, 3_000, TERMS);
     for unit in [true, false] {
         for (at, row) in (0u16..).zip(&mut rows) {
             let length = row.iter().map(|(_, weight)| weight * weight).sum::<f32>().sqrt();
@@ -572,7 +579,7 @@ fn queries_of_a_language_one_at_a_time() {
             }
         }
         let training = matrix(&rows, TERMS as usize);
-        let (exhaustive, few) = (oracle(&training), RowSet::from_fn(3_000, |row| row % 50 < 3));
+        let exhaustive = oracle(&training);
         for block_rows in [700, 4_000] {
             let engine = inverted(&training, block_rows, 1);
             for (own, k) in (0u32..60).zip([1, 10, 100, 1_000].into_iter().cycle()) {
@@ -586,6 +593,26 @@ fn queries_of_a_language_one_at_a_time() {
                     assert_eq!(answer(&engine, &request).0, expected, "query {own}, k = {k}");
                 }
             }
+        }
+    }
+}
+
+/// Batches where there are many blocks: these are answered by bounds.
+#[test]
+fn batches_of_a_language_by_bounds() {
+    const TERMS: u32 = 5_000;
+    let rows = rows_of_subjects(300, 6_000, TERMS);
+    let queries = matrix(&rows[..200].to_vec(), TERMS as usize);
+    let training = matrix(&rows, TERMS as usize);
+    let (exhaustive, few) = (oracle(&training), RowSet::from_fn(6_000, |row| row % 50 < 3));
+    let not_own: Vec<RowRange> = (0..200).map(RowRange::one).collect();
+    let all = Allow::all();
+    for allow in [all, all.except_range(&not_own), all.only(&few)] {
+        for (block_rows, k) in [(120, 10), (120, 50), (300, 20), (750, 1)] {
+            let request = Request::new(&*queries, NonZeroUsize::new(k).unwrap()).among(allow);
+            let expected = answer(&exhaustive, &request).0;
+            let found = answer(&inverted(&training, block_rows, 1), &request).0;
+            assert_eq!(found, expected, "k = {k}, blocks of {block_rows} rows");
         }
     }
 }

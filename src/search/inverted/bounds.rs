@@ -1,4 +1,4 @@
-//! A few queries: without the frequent terms, whose part of a similarity is bounded.
+//! Queries without their frequent terms, whose part of a similarity is bounded.
 //!
 //! Most postings of a query are those of its frequent terms, and these say the least. So the postings of the rare ones are added, and
 //! the part of the frequent ones is at most the product of the query's length in these terms and the row's (Cauchy–Schwarz). A column
@@ -11,6 +11,7 @@
 //! rows whose bounds reach it are scored, those with the largest first, until no bound reaches the k-th best similarity found so far.
 //! Exact similarities need no band of their own: only Σ r, and 0.1 for numbers rounded to `f32` and `f64`.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::exact::{AHEAD, Exact, prefetch};
@@ -20,19 +21,29 @@ use super::{Engine, LEAST_GROUPS, MOST_GROUPS, State, Work, nth_largest};
 use crate::search::{Neighbor, SearchError};
 
 /// A term may be frequent from these shares of the rows on.
-pub(super) const SHARES: [f64; 5] = [0.02, 0.04, 0.08, 0.15, 0.3];
+pub(super) const SHARES: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
 /// Scoring a row takes as long as adding so many postings.
-const POSTINGS_PER_ROW: usize = 128;
+const POSTINGS_PER_ROW: usize = 256;
 /// So many rows of a column are added in the time of a posting.
 const ROWS_PER_POSTING: usize = 16;
 /// A stage without postings takes as long as so many.
 const POSTINGS_PER_STAGE: usize = 2048;
+
+/// A block in which a query needs a later stage costs about as much as it does in a batch.
+const CHEAP_STAGES: usize = 2;
+/// If there is more than one such block among so many, a batch gives a query up.
+const LATE: usize = 8;
+
+/// Factors of terms that have postings only, and of the others.
+type Halves<'a, T> = (&'a [(u32, T)], &'a [(u32, T)]);
 
 /// The stages in which a query's terms are added, the rarest first.
 #[derive(Debug)]
 struct Plan<T> {
     /// The terms by stage, and what their weights are multiplied with.
     factors: Vec<(u32, T)>,
+    /// So many have postings only, and no column of all rows' weights.
+    rare: usize,
     /// The last one is that of all terms.
     stages: [Stage<T>; SHARES.len() + 1],
     /// What the similarity 1 becomes.
@@ -65,7 +76,8 @@ impl<T: Fixed> Plan<T> {
         let frequency = |term: u32| range.frequencies[term as usize];
         let stage_of = |term: u32| index.levels.partition_point(|&least| least <= frequency(term));
         let mut factors = scaled.factors.clone();
-        factors.sort_unstable_by_key(|&(term, _)| (frequency(term), term));
+        factors.sort_unstable_by_key(|&(term, _)| (frequency(term), Reverse(term)));
+        let rare = factors.partition_point(|&(term, _)| index.dense_column(term).is_none());
         let mut stages = [Stage { below: 0.1, above: 0.1, ..Stage::default() }; SHARES.len() + 1];
         let mut squares = [0.0; SHARES.len() + 1];
         for &(term, factor) in &factors {
@@ -92,13 +104,15 @@ impl<T: Fixed> Plan<T> {
             }
             stage.length = T::nearest(exact);
         }
-        (stages[0].terms > 0).then_some(Self { factors, stages, scale: scaled.scale })
+        (stages[0].terms > 0).then_some(Self { factors, rare, stages, scale: scaled.scale })
     }
 
-    /// The terms that are added for a stage, beside those of the ones before `from`.
-    fn terms(&self, from: Option<usize>, to: usize) -> &[(u32, T)] {
+    /// The terms that are added for a stage, beside those of the ones before `from`: those that have postings only, and the others.
+    fn terms(&self, from: Option<usize>, to: usize) -> Halves<'_, T> {
         let start = from.map_or(0, |stage| self.stages[stage].terms);
-        &self.factors[start..self.stages[to].terms]
+        let end = self.stages[to].terms;
+        let rare = self.rare.clamp(start, end);
+        (&self.factors[start..rare], &self.factors[rare..end])
     }
 }
 
@@ -129,107 +143,161 @@ impl Best {
     }
 }
 
+/// A query on its way through the blocks.
+#[derive(Debug)]
+struct Course<T> {
+    /// Its place among the states.
+    place: usize,
+    plan: Plan<T>,
+    best: Best,
+    /// The stage to begin with: all but the first few blocks are like the one before.
+    at: usize,
+    /// In so many blocks it was not cheap.
+    late: usize,
+    /// Bounds do not help.
+    is_lost: bool,
+}
+
 impl<T: Fixed> Engine<'_, T> {
-    /// The neighbors of a query; `None` if bounds do not help.
+    /// The neighbors of queries; `None` for those that bounds do not help, or less than being in a batch would.
     pub(super) fn by_bounds(
         &self,
-        state: &State<'_, T>,
+        states: &[State<'_, T>],
+        is_batch: bool,
         stride: usize,
         work: &mut Work<T>,
-    ) -> Result<Option<Vec<Neighbor>>, SearchError> {
-        let wanted = state.wanted.min(self.training.rows());
-        work.exact.set(state.query, self.training.cols());
-        let found = match Plan::new(self.index, state, &work.exact) {
-            Some(plan) => {
+    ) -> Result<Vec<Option<Vec<Neighbor>>>, SearchError> {
+        let (columns, blocks) = (self.training.cols(), &self.index.blocks);
+        let mut courses = Vec::with_capacity(states.len());
+        for (place, state) in states.iter().enumerate() {
+            work.exact.set(state.query, columns);
+            if let Some(plan) = Plan::new(self.index, state, &work.exact) {
+                let wanted = state.wanted.min(self.training.rows());
                 let rows = BinaryHeap::with_capacity(wanted + 1);
-                let mut best = Best { rows, wanted, least: 0.0 };
-                let found = self.add_in_stages((state, &plan), stride, work, &mut best);
-                found.map(|found| found.then(|| best.rows.into_sorted_vec()))
+                let best = Best { rows, wanted, least: 0.0 };
+                courses.push(Course { place, plan, best, at: 0, late: 0, is_lost: false });
             }
-            None => Ok(None),
-        };
-        work.exact.clear(state.query);
-        found
+            work.exact.clear(state.query);
+        }
+        work.sums.resize(work.sums.len().max(stride), T::default());
+        // The place and the stage whose postings are on their way into the cache.
+        let mut coming = None;
+        for (number, block) in blocks.iter().enumerate() {
+            for this in 0..courses.len() {
+                self.queries.stop.check()?;
+                let Course { place, plan, at, .. } = &courses[this];
+                if coming != Some((*place, *at)) {
+                    block.lists(plan.terms(None, *at).0, &mut work.next);
+                }
+                std::mem::swap(&mut work.lists, &mut work.next);
+                let then = match courses.get(this + 1) {
+                    Some(course) => Some((block, course)),
+                    None => blocks.get(number + 1).zip(courses.first()),
+                };
+                coming = then.map(|(block, Course { place, plan, at, .. })| {
+                    block.lists(plan.terms(None, *at).0, &mut work.next);
+                    (*place, *at)
+                });
+                let state = &states[*place];
+                work.exact.set(state.query, columns);
+                self.add_in_stages((state, block, number), &mut courses[this], work);
+                work.exact.clear(state.query);
+            }
+            courses.retain(|course| {
+                !(course.is_lost || is_batch && course.late > blocks.len() / LATE)
+            });
+        }
+        let mut found: Vec<_> = states.iter().map(|_| None).collect();
+        for course in courses {
+            found[course.place] = Some(course.best.rows.into_sorted_vec());
+        }
+        Ok(found)
     }
 
-    /// Collects the best rows; `false` if bounds do not help.
+    /// Collects the best rows of a block. The postings of the first stage are on their way.
     fn add_in_stages(
         &self,
-        (state, plan): (&State<'_, T>, &Plan<T>),
-        stride: usize,
+        (state, block, number): (&State<'_, T>, &Block<T>, usize),
+        Course { plan, best, at, late, is_lost, .. }: &mut Course<T>,
         work: &mut Work<T>,
-        best: &mut Best,
-    ) -> Result<bool, SearchError> {
-        let Work { sums, rare, dense, lists, maxima, exact, candidates, seen, .. } = work;
-        sums.resize(sums.len().max(stride), T::default());
+    ) {
+        let Work { sums, dense, lists, maxima, exact, candidates, seen, marks, .. } = work;
         let blocks = self.index.blocks.len();
-        // All but the first few blocks are like the one before.
-        let mut at = 0;
-        for block in &self.index.blocks {
-            self.queries.stop.check()?;
-            let sums = &mut sums[..block.rows];
-            seen.clear();
-            sums.fill(T::default());
-            let mut added = None;
-            let bound = loop {
-                self.index.split(plan.terms(added, at), rare, dense);
+        let sums = &mut sums[..block.rows];
+        seen.clear();
+        sums.fill(T::default());
+        candidates.clear();
+        let mut added = None;
+        loop {
+            let (rare, frequent) = plan.terms(added, *at);
+            if added.is_some() {
                 block.lists(rare, lists);
-                block.add_dense(self.index.dense, dense, sums);
-                block.add(lists, sums);
-                added = Some(at);
-                self.queries.allow.clear_denied(state.number, block.first_row, sums);
-                let reached = &plan.stages[at];
-                if !best.is_full() {
-                    let groups = best.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
-                    maxima.resize(groups, T::default());
-                    T::group_maxima(sums, maxima);
-                    let threshold = nth_largest(maxima, best.wanted);
-                    best.least = best.least.max(threshold.value() - reached.above);
-                    if threshold >= T::ONE {
-                        self.score_first((block, sums, threshold), exact, seen, best, plan.scale);
-                    }
-                }
-                let bound = (best.least - reached.below).floor();
-                let Some(lengths) = block.lengths(at) else {
-                    if bound < 1.0 {
-                        // Any row may be in the result.
-                        return Ok(false);
-                    }
-                    break bound;
-                };
-                if bound >= 1.0 {
-                    let count = T::count_bounds(sums, lengths, reached.length, T::nearest(bound));
-                    // Those wanted have to be scored anyway.
-                    let more = count.saturating_sub(best.wanted);
-                    if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
-                        T::add_bounds(sums, lengths, reached.length);
-                        break bound;
-                    }
-                }
-                at += 1;
-            };
-            let reached = &plan.stages[at];
-            candidates.clear();
-            T::at_least(sums, T::nearest(bound), |local| {
-                candidates.push((sums[local], row_number(block, local)));
-            });
-            candidates.sort_unstable_by(|a, b| b.cmp(a));
-            candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
-            for (place, &(sum, row)) in candidates.iter().enumerate() {
-                if sum.value() < (best.least - reached.below).floor() {
-                    break;
-                }
-                if let Some(&(_, later)) = candidates.get(place + AHEAD) {
-                    prefetch(&self.training, later);
-                }
-                if self.queries.allow.allows(state.number, row) && seen.binary_search(&row).is_err()
-                {
-                    best.push(exact.score(&self.training, row), plan.scale);
+            }
+            dense.clear();
+            dense.extend(
+                frequent
+                    .iter()
+                    .filter_map(|&(term, factor)| Some((self.index.dense_column(term)?, factor))),
+            );
+            block.add_dense(self.index.dense, dense, sums);
+            block.add(lists, sums);
+            added = Some(*at);
+            self.queries.allow.clear_denied(state.number, block.first_row, sums);
+            let reached = &plan.stages[*at];
+            if !best.is_full() {
+                let groups = best.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
+                maxima.resize(groups, T::default());
+                T::group_maxima(sums, maxima);
+                let threshold = nth_largest(maxima, best.wanted);
+                best.least = best.least.max(threshold.value() - reached.above);
+                if threshold >= T::ONE {
+                    self.score_first((block, sums, threshold), exact, seen, best, plan.scale);
                 }
             }
-            at = at.saturating_sub(1);
+            let bound = (best.least - reached.below).floor();
+            let Some(lengths) = block.lengths(*at) else {
+                if bound < 1.0 {
+                    // Any row may be in the result.
+                    *is_lost = true;
+                    return;
+                }
+                T::at_least(sums, T::nearest(bound), |local| {
+                    candidates.push((sums[local], row_number(block, local)));
+                });
+                break;
+            };
+            if bound >= 1.0 {
+                let (lengths, bound) = ((lengths, reached.length), T::nearest(bound));
+                let count = T::mark_bounds(sums, lengths, bound, marks);
+                // If blocks are alike, so many of its rows are among the best so far: they have to be scored anyway.
+                let more = count.saturating_sub(best.wanted / (number + 1));
+                if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
+                    candidates.extend(marked(marks).map(|local| {
+                        let bound = sums[local].bound(lengths.0[local], lengths.1);
+                        (bound, row_number(block, local))
+                    }));
+                    break;
+                }
+            }
+            *at += 1;
         }
-        Ok(true)
+        let reached = &plan.stages[*at];
+        candidates.sort_unstable_by(|a, b| b.cmp(a));
+        candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
+        for (place, &(sum, row)) in candidates.iter().enumerate() {
+            if sum.value() < (best.least - reached.below).floor() {
+                break;
+            }
+            if let Some(&(_, later)) = candidates.get(place + AHEAD) {
+                prefetch(&self.training, later);
+            }
+            if self.queries.allow.allows(state.number, row) && seen.binary_search(&row).is_err() {
+                best.push(exact.score(&self.training, row), plan.scale);
+            }
+        }
+        *late += usize::from(*at > CHEAP_STAGES);
+        // To begin with too few terms costs less than with too many.
+        *at = if number == 0 { *at / 2 } else { at.saturating_sub(1) };
     }
 
     /// Scores the rows of a block with the largest sums, about as many as are wanted.
@@ -253,6 +321,13 @@ impl<T: Fixed> Engine<'_, T> {
             best.push(exact.score(&self.training, row), scale);
         }
     }
+}
+
+/// The places of the bits that are set.
+fn marked(marks: &[u64]) -> impl Iterator<Item = usize> {
+    marks.iter().enumerate().filter(|&(_, &mask)| mask != 0).flat_map(|(number, &mask)| {
+        (0..64).filter(move |bit| mask >> bit & 1 == 1).map(move |bit| 64 * number + bit)
+    })
 }
 
 fn row_number<T>(block: &Block<T>, local: usize) -> u32 {

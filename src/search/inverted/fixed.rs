@@ -31,8 +31,13 @@ pub(super) trait Fixed: Copy + Ord + Default + Debug + Send + Sync + 'static {
         factors: &[(usize, Self)],
         sums: &mut [Self],
     );
-    fn add_bounds(sums: &mut [Self], lengths: &[Self], factor: Self);
-    fn count_bounds(sums: &[Self], lengths: &[Self], factor: Self, least: Self) -> usize;
+    fn bound(self, length: Self, factor: Self) -> Self;
+    fn mark_bounds(
+        sums: &[Self],
+        lengths: (&[Self], Self),
+        least: Self,
+        marks: &mut Vec<u64>,
+    ) -> usize;
     fn group_maxima(sums: &[Self], maxima: &mut [Self]);
     fn count_at_least(values: &[Self], least: Self) -> usize;
     fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize));
@@ -95,12 +100,17 @@ macro_rules! fixed {
                 kernels::$number::dense_products(strips, columns, factors, sums);
             }
 
-            fn add_bounds(sums: &mut [Self], lengths: &[Self], factor: Self) {
-                kernels::$number::add_bounds(sums, lengths, factor);
+            fn bound(self, length: Self, factor: Self) -> Self {
+                kernels::$number::bound(self, length, factor)
             }
 
-            fn count_bounds(sums: &[Self], lengths: &[Self], factor: Self, least: Self) -> usize {
-                kernels::$number::count_bounds(sums, lengths, factor, least)
+            fn mark_bounds(
+                sums: &[Self],
+                lengths: (&[Self], Self),
+                least: Self,
+                marks: &mut Vec<u64>,
+            ) -> usize {
+                kernels::$number::mark_bounds(sums, lengths, least, marks)
             }
 
             fn group_maxima(sums: &[Self], maxima: &mut [Self]) {

@@ -29,7 +29,7 @@ pub(super) struct Head<'a> {
 }
 
 macro_rules! kernels {
-    ($number:ident, $wide:ident, $multiply_avx2:ident, $multiply_avx512:ident, $at_least_avx512:ident) => {
+    ($number:ident, $wide:ident, $multiply_avx2:ident, $multiply_avx512:ident, $at_least_avx512:ident, $add_avx512:ident) => {
         pub(super) mod $number {
             use super::*;
 
@@ -248,47 +248,103 @@ macro_rules! kernels {
                 }
             }
 
-            /// Adds the product of each row's length and a factor, rounded up, to its sum, which is at most the largest number.
-            #[multiversion(targets(
-                "x86_64+avx512f+avx512bw+avx512vl",
-                "x86_64+avx2",
-                "aarch64+neon"
-            ))]
-            pub(in super::super) fn add_bounds(
-                sums: &mut [$number],
-                lengths: &[$number],
+            /// A row's sum and the product of its length and a factor, rounded up; at most the largest number.
+            #[inline(always)]
+            pub(in super::super) fn bound(
+                sum: $number,
+                length: $number,
                 factor: $number,
+            ) -> $number {
+                let product = ($wide::from(length) * $wide::from(factor) >> 16) as $number;
+                sum.saturating_add(product).saturating_add(1)
+            }
+
+            /// Sets a bit of `marks` for each row whose [`bound`] is at least `least`. Returns how many there are.
+            pub(in super::super) fn mark_bounds(
+                sums: &[$number],
+                (lengths, factor): (&[$number], $number),
+                least: $number,
+                marks: &mut Vec<u64>,
+            ) -> usize {
+                let whole = sums.len() / MASKED * MASKED;
+                let ((sums, last), (lengths, last_lengths)) =
+                    (sums.split_at(whole), lengths.split_at(whole));
+                marks.clear();
+                mark_whole(sums, (lengths, factor), least, marks);
+                if !last.is_empty() {
+                    // A bound is above 0.
+                    let mut bounds = [0; MASKED];
+                    for ((to, &sum), &length) in bounds.iter_mut().zip(last).zip(last_lengths) {
+                        *to = bound(sum, length, factor);
+                    }
+                    marks.push(mask_portable(&bounds, least.max(1)));
+                }
+                marks.iter().map(|mask| mask.count_ones() as usize).sum()
+            }
+
+            /// The same, of whole masks.
+            fn mark_whole(
+                sums: &[$number],
+                (lengths, factor): (&[$number], $number),
+                least: $number,
+                marks: &mut Vec<u64>,
             ) {
-                for (sum, &length) in sums.iter_mut().zip(lengths) {
-                    let product = ($wide::from(length) * $wide::from(factor) >> 16) as $number;
-                    *sum = sum.saturating_add(product).saturating_add(1);
+                #[cfg(target_arch = "x86_64")]
+                if is_x86_feature_detected!("avx512bw") {
+                    #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
+                    // SAFETY: checked.
+                    unsafe {
+                        return mark_avx512(sums, (lengths, factor), least, marks);
+                    }
+                }
+                mark_portable(sums, (lengths, factor), least, marks);
+            }
+
+            #[multiversion(targets("x86_64+avx2", "aarch64+neon"))]
+            pub(super) fn mark_portable(
+                sums: &[$number],
+                (lengths, factor): (&[$number], $number),
+                least: $number,
+                marks: &mut Vec<u64>,
+            ) {
+                let (sums, lengths) =
+                    (sums.as_chunks::<MASKED>().0, lengths.as_chunks::<MASKED>().0);
+                for (sums, lengths) in sums.iter().zip(lengths) {
+                    let mut bounds = [0; MASKED];
+                    for ((to, &sum), &length) in bounds.iter_mut().zip(sums).zip(lengths) {
+                        *to = bound(sum, length, factor);
+                    }
+                    marks.push(mask_portable(&bounds, least));
                 }
             }
 
-            /// How many sums would be at least `least` after [`add_bounds`].
-            #[multiversion(targets(
-                "x86_64+avx512f+avx512bw+avx512vl",
-                "x86_64+avx2",
-                "aarch64+neon"
-            ))]
-            pub(in super::super) fn count_bounds(
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw")]
+            fn mark_avx512(
                 sums: &[$number],
-                lengths: &[$number],
-                factor: $number,
+                (lengths, factor): (&[$number], $number),
                 least: $number,
-            ) -> usize {
-                let mut all = 0;
-                for (sums, lengths) in sums.chunks(1 << 15).zip(lengths.chunks(1 << 15)) {
-                    // As wide as the values, and no overflow in a chunk.
-                    let mut count = 0u16;
-                    for (&sum, &length) in sums.iter().zip(lengths) {
-                        let product = ($wide::from(length) * $wide::from(factor) >> 16) as $number;
-                        let bound = sum.saturating_add(product).saturating_add(1);
-                        count += u16::from(bound >= least);
-                    }
-                    all += usize::from(count);
-                }
-                all
+                marks: &mut Vec<u64>,
+            ) {
+                use std::arch::x86_64::{
+                    __m512i, _mm512_set1_epi16, $add_avx512, $at_least_avx512, $multiply_avx512,
+                };
+                let (factor, least) = (
+                    _mm512_set1_epi16(bytemuck::cast(factor)),
+                    _mm512_set1_epi16(bytemuck::cast(least)),
+                );
+                let one = _mm512_set1_epi16(1);
+                let mask = |sums: __m512i, lengths: __m512i| {
+                    let more = $add_avx512(sums, $multiply_avx512(lengths, factor));
+                    u64::from($at_least_avx512($add_avx512(more, one), least))
+                };
+                let (sums, lengths) =
+                    (sums.as_chunks::<MASKED>().0, lengths.as_chunks::<MASKED>().0);
+                marks.extend(sums.iter().zip(lengths).map(|(sums, lengths)| {
+                    let sums: [__m512i; 2] = bytemuck::cast(*sums);
+                    let lengths: [__m512i; 2] = bytemuck::cast(*lengths);
+                    mask(sums[0], lengths[0]) | mask(sums[1], lengths[1]) << 32
+                }));
             }
 
             /// `maxima[g]` = the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
@@ -398,8 +454,22 @@ macro_rules! kernels {
     };
 }
 
-kernels!(u16, u32, _mm256_mulhi_epu16, _mm512_mulhi_epu16, _mm512_cmpge_epu16_mask);
-kernels!(i16, i32, _mm256_mulhi_epi16, _mm512_mulhi_epi16, _mm512_cmpge_epi16_mask);
+kernels!(
+    u16,
+    u32,
+    _mm256_mulhi_epu16,
+    _mm512_mulhi_epu16,
+    _mm512_cmpge_epu16_mask,
+    _mm512_adds_epu16
+);
+kernels!(
+    i16,
+    i32,
+    _mm256_mulhi_epi16,
+    _mm512_mulhi_epi16,
+    _mm512_cmpge_epi16_mask,
+    _mm512_adds_epi16
+);
 
 /// The column of an entry of the head.
 #[inline(always)]
@@ -517,181 +587,4 @@ fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        reason = "bits, and small numbers"
-    )]
-
-    use super::*;
-
-    #[test]
-    fn rows_become_columns() {
-        let rows: [[u16; TILE]; TILE] =
-            std::array::from_fn(|row| std::array::from_fn(|column| (10 * row + column) as u16));
-        for (column, own) in transposed(rows).into_iter().enumerate() {
-            assert_eq!(own, rows.map(|row| row[column]));
-        }
-    }
-
-    /// What `head_products` should give for a row and a lane.
-    fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
-        let (mut sum, mut signed_sum) = (0u16, 0i16);
-        for &entry in entries {
-            let (weight, factor) = (weight_of(entry), factors[column_of(entry)][lane]);
-            sum = sum.wrapping_add(((u32::from(weight) * u32::from(factor)) >> 16) as u16);
-            let product = i32::from(weight as i16) * i32::from(factor as i16);
-            signed_sum = signed_sum.wrapping_add((product >> 16) as i16);
-        }
-        (sum, signed_sum)
-    }
-
-    #[test]
-    fn sums_of_products_on_every_processor() {
-        // Three columns; row r has r % 4 entries, and stands at the mirrored place of its window.
-        for rows in [0usize, 1, 7, 63, 64, 65, 200] {
-            let (mut starts, mut entries, mut order) = (vec![0u32], Vec::new(), Vec::new());
-            for row in 0..rows {
-                let window = row / WINDOW * WINDOW;
-                order.push((WINDOW.min(rows - window) - 1 - row % WINDOW) as u8);
-                entries.extend(
-                    (0..row as u32 % 4).map(|at| (at % 3) << 16 | (65_000 - 297 * row as u32)),
-                );
-                starts.push(entries.len() as u32);
-            }
-            let factor = |column: usize, lane: usize| (64_321 - 900 * lane + 7 * column) as u16;
-            let factors: Vec<[u16; LANES]> =
-                (0..3).map(|column| std::array::from_fn(|lane| factor(column, lane))).collect();
-            let signed: Vec<[i16; LANES]> =
-                factors.iter().map(|lanes| lanes.map(|factor| factor as i16)).collect();
-            let head = Head { order: &order, starts: &starts, entries: &entries };
-            let stride = rows.next_multiple_of(WINDOW) + 32;
-            let check = |sums: &[u16], signed_sums: &[i16]| {
-                for (at, own) in starts.windows(2).enumerate() {
-                    let row = at / WINDOW * WINDOW + usize::from(order[at]);
-                    for lane in 0..LANES {
-                        let place = lane * stride + row;
-                        let own = &entries[own[0] as usize..own[1] as usize];
-                        let found = (sums[place], signed_sums[place]);
-                        assert_eq!(found, expected(own, &factors, lane), "row {row} of {rows}");
-                    }
-                }
-            };
-            let (mut sums, mut signed_sums) = (vec![7; LANES * stride], vec![7; LANES * stride]);
-            u16::head_products(head, &factors, &mut sums, stride);
-            i16::head_products(head, &signed, &mut signed_sums, stride);
-            check(&sums, &signed_sums);
-            u16::head_portable(head, &factors, &mut sums, stride);
-            i16::head_portable(head, &signed, &mut signed_sums, stride);
-            check(&sums, &signed_sums);
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
-                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-                // SAFETY: checked.
-                unsafe {
-                    u16::head_avx2(head, &factors, &mut sums, stride);
-                }
-                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-                // SAFETY: checked.
-                unsafe {
-                    i16::head_avx2(head, &signed, &mut signed_sums, stride);
-                }
-                check(&sums, &signed_sums);
-            }
-        }
-    }
-
-    #[test]
-    fn dense_columns_on_every_processor() {
-        const COLUMNS: usize = 3;
-        for rows in [0usize, 1, 64, 65, 200] {
-            let weight = |row: usize, column: usize| {
-                if (row + column).is_multiple_of(3) {
-                    0
-                } else {
-                    (65_000 - 297 * row + column) as u16
-                }
-            };
-            let strip = |at: usize| {
-                let (first, column) = (at / COLUMNS * LANES, at % COLUMNS);
-                std::array::from_fn(|lane| {
-                    if first + lane < rows { weight(first + lane, column) } else { 0 }
-                })
-            };
-            let strips: Vec<[u16; LANES]> =
-                (0..rows.div_ceil(LANES) * COLUMNS).map(strip).collect();
-            let signed: Vec<[i16; LANES]> = bytemuck::cast_slice(&strips).to_vec();
-            let factors = [(2, 60_000u16), (0, 999)];
-            let signed_factors = factors.map(|(column, factor)| (column, factor as i16));
-            let check = |sums: &[u16], signed_sums: &[i16]| {
-                for row in 0..rows {
-                    let own = factors
-                        .map(|(column, _)| (column as u32) << 16 | u32::from(weight(row, column)));
-                    let lanes = [[999; LANES], [0; LANES], [60_000; LANES]];
-                    let (sum, signed_sum) = expected(&own, &lanes, 0);
-                    let some = own.iter().filter(|&&entry| weight_of(entry) != 0).count() as u16;
-                    assert_eq!(sums[row], sum.wrapping_add(some + 7), "row {row} of {rows}");
-                    assert_eq!(
-                        signed_sums[row],
-                        signed_sum.wrapping_add((some + 7) as i16),
-                        "row {row}"
-                    );
-                }
-            };
-            let (mut sums, mut signed_sums) = (vec![7; rows], vec![7; rows]);
-            u16::dense_products(&strips, COLUMNS, &factors, &mut sums);
-            i16::dense_products(&signed, COLUMNS, &signed_factors, &mut signed_sums);
-            check(&sums, &signed_sums);
-            (sums, signed_sums) = (vec![7; rows], vec![7; rows]);
-            u16::dense_portable(&strips, COLUMNS, &factors, &mut sums);
-            i16::dense_portable(&signed, COLUMNS, &signed_factors, &mut signed_sums);
-            check(&sums, &signed_sums);
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
-                (sums, signed_sums) = (vec![7; rows], vec![7; rows]);
-                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-                // SAFETY: checked.
-                unsafe {
-                    u16::dense_avx2(&strips, COLUMNS, &factors, &mut sums);
-                }
-                #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-                // SAFETY: checked.
-                unsafe {
-                    i16::dense_avx2(&signed, COLUMNS, &signed_factors, &mut signed_sums);
-                }
-                check(&sums, &signed_sums);
-            }
-        }
-    }
-
-    #[test]
-    fn maxima_and_counts() {
-        let values: Vec<u16> = (0..100_000u32).map(|i| (i * 40_503 % 65_536) as u16).collect();
-        let mut maxima = [0; 48];
-        u16::group_maxima(&values, &mut maxima);
-        for (group, &max) in maxima.iter().enumerate() {
-            assert_eq!(Some(max), values.iter().skip(group).step_by(48).copied().max());
-        }
-        for least in [0, 1, 30_000, 65_535] {
-            let expected = values.iter().filter(|&&value| value >= least).count();
-            assert_eq!(u16::count_at_least(&values, least), expected);
-        }
-        i16::group_maxima(&[-5, 3, -1], &mut [1; 2]);
-        for (values, least) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
-            let mut found = Vec::new();
-            u16::at_least(values, least, |at| found.push(at));
-            let expected: Vec<_> = (0..values.len()).filter(|&at| values[at] >= least).collect();
-            assert_eq!(found, expected);
-        }
-        let (many, mut found) = ([-3i16, 4, 5].repeat(40), 0);
-        i16::at_least(&many, 4, |_| found += 1);
-        assert_eq!(found, 80);
-        for least in [0, 30_000] {
-            let sums: &[u16; MASKED] = values[..MASKED].try_into().unwrap();
-            let mask = u16::mask_portable(sums, least);
-            assert!((0..MASKED).all(|at| (mask >> at & 1 == 1) == (sums[at] >= least)));
-        }
-        assert_eq!(i16::count_at_least(&[-5, 3, -1, -1], -1), 3);
-    }
-}
+mod tests;

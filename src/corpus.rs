@@ -42,7 +42,7 @@ pub use vectors_beside::VectorsBeside;
 
 use crate::printable::printable;
 use crate::threads::Threads;
-use source::{Lines, Source};
+use source::{Ends, Lines, Source};
 pub(crate) use source::{open_bytes, read_error};
 
 /// One document: its content and what the corpus says about it.
@@ -323,8 +323,7 @@ pub struct ReadOptions {
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
-    /// The threads that parse files with a record a line (JSONL, fastText, plain, svmlight, LYRL2004 vectors), CSV and TSV. `None`: the thread
-    /// that reads. The documents and errors are the same. Streams that are no files are parsed by the thread that reads, as they come.
+    /// The threads that read and parse: blocks of a file, files of a folder, and several files beside each other. `None`: the thread that asks. The documents and errors are the same. Streams that are no files are parsed by the thread that reads, as they come.
     pub threads: Option<Threads>,
 }
 
@@ -357,6 +356,9 @@ impl Record {
     }
 }
 
+/// The records of a file or of a label tree.
+type Opened = Result<(Format, Records), CorpusError>;
+
 /// Called with the name and the format of each file that is opened.
 pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 
@@ -375,6 +377,8 @@ pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 /// ```
 pub struct Corpus {
     waiting: VecDeque<PathBuf>,
+    /// The next files, whose first blocks are on their way.
+    ahead: VecDeque<(PathBuf, Opened)>,
     current: Option<Records>,
     options: Arc<ReadOptions>,
     on_open: Option<OnOpen>,
@@ -415,12 +419,14 @@ impl Corpus {
             }
         }
         let options = Arc::new(options);
-        Ok(Self { waiting, current: None, options, on_open: None, read: 0, failed: false })
+        let ahead = VecDeque::new();
+        Ok(Self { waiting, ahead, current: None, options, on_open: None, read: 0, failed: false })
     }
 
-    /// The files, and the folders of one folder a label, that are still to be opened, in order.
+    /// The files, and the folders of one folder a label, that are still to be read, in order.
     pub fn waiting(&self) -> impl Iterator<Item = &Path> {
-        self.waiting.iter().map(PathBuf::as_path)
+        let ahead = self.ahead.iter().map(|(path, _)| path);
+        ahead.chain(&self.waiting).map(PathBuf::as_path)
     }
 
     /// A corpus of bytes in memory; messages call it `name`.
@@ -435,9 +441,9 @@ impl Corpus {
         let options = Arc::new(options);
         let source = Source::from_reader(name, Box::new(std::io::Cursor::new(bytes)), &options)?;
         let (_, records) = read_source(source, &options)?;
-        let waiting = VecDeque::new();
+        let (waiting, ahead) = (VecDeque::new(), VecDeque::new());
         let current = Some(records);
-        Ok(Self { waiting, current, options, on_open: None, read: 0, failed: false })
+        Ok(Self { waiting, ahead, current, options, on_open: None, read: 0, failed: false })
     }
 
     /// Calls `on_open` for each file that is opened from now on.
@@ -447,16 +453,29 @@ impl Corpus {
         self
     }
 
-    fn open_next(&mut self, path: &Path) -> Result<Records, CorpusError> {
-        let (format, records) = if path.as_os_str() != "-" && path.is_dir() {
-            (Format::Folders, one_by_one(folders::read(path, &self.options)?, &self.options))
-        } else {
-            read_source(Source::open(path, &self.options)?, &self.options)?
-        };
-        if let Some(on_open) = &mut self.on_open {
-            on_open(&path.to_string_lossy(), format);
+    /// Opens the next file, and those after it if several threads read.
+    fn open_next(&mut self) -> Option<Result<Records, CorpusError>> {
+        if self.ahead.is_empty() {
+            let path = self.waiting.pop_front()?;
+            let opened = open_path(&path, &self.options);
+            self.ahead.push_back((path, opened));
         }
-        Ok(records)
+        let (path, opened) = self.ahead.pop_front()?;
+        let threads = self.options.threads.as_ref().map_or(1, Threads::count);
+        while opened.is_ok()
+            && self.ahead.len() + 1 < threads.min(MOST_OPEN)
+            && let Some(next) =
+                self.waiting.pop_front_if(|path| path.as_os_str() != "-" && path.is_file())
+        {
+            let opened = open_path(&next, &self.options);
+            self.ahead.push_back((next, opened));
+        }
+        Some(opened.map(|(format, records)| {
+            if let Some(on_open) = &mut self.on_open {
+                on_open(&path.to_string_lossy(), format);
+            }
+            records
+        }))
     }
 
     fn advance(&mut self) -> Option<Result<Record, CorpusError>> {
@@ -467,8 +486,7 @@ impl Corpus {
                     None => self.current = None,
                 }
             }
-            let path = self.waiting.pop_front()?;
-            match self.open_next(&path) {
+            match self.open_next()? {
                 Ok(records) => self.current = Some(records),
                 Err(error) => return Some(Err(error)),
             }
@@ -515,6 +533,9 @@ impl Iterator for Corpus {
     }
 }
 
+/// The most files that are read beside each other.
+const MOST_OPEN: usize = 4;
+
 /// So many labels are faster compared with each other than hashed.
 const FEW_LABELS: usize = 16;
 
@@ -544,10 +565,14 @@ fn finish(mut document: Document) -> Result<Document, CorpusError> {
     Ok(document)
 }
 
-fn read_source(
-    mut source: Source,
-    options: &Arc<ReadOptions>,
-) -> Result<(Format, Records), CorpusError> {
+fn open_path(path: &Path, options: &Arc<ReadOptions>) -> Result<(Format, Records), CorpusError> {
+    if path.as_os_str() != "-" && path.is_dir() {
+        return Ok((Format::Folders, folders::read(path, options)?));
+    }
+    read_source(Source::open(path, options)?, options)
+}
+
+fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> Opened {
     let format = match options.format {
         Some(format) => format,
         None => detect::format(&mut source, options)?,
@@ -556,38 +581,45 @@ fn read_source(
         source = source.decoded(encoding_rs::WINDOWS_1252, options.on_bad_utf8);
     }
     let records: Records = match format {
-        Format::Jsonl => of_lines(source, options, |lines, options| {
+        Format::Jsonl => in_blocks(source, options, Ends::Lines, |lines, options| {
             Ok(jsonl::Jsonl::new(lines, Arc::clone(options)))
         })?,
-        Format::FastText => {
-            of_lines(source, options, |lines, options| Ok(fasttext::FastText::new(lines, options)))?
-        }
-        Format::Plain => {
-            of_lines(source, options, |lines, options| plain::Plain::new(lines, options))?
-        }
-        Format::Svmlight => {
-            of_lines(source, options, |lines, options| Ok(svmlight::Svmlight::new(lines, options)))?
-        }
-        Format::Lyrl2004Vectors => {
-            of_lines(source, options, |lines, options| lyrl2004::Vectors::new(lines, options))?
-        }
+        Format::FastText => in_blocks(source, options, Ends::Lines, |lines, options| {
+            Ok(fasttext::FastText::new(lines, options))
+        })?,
+        Format::Plain => in_blocks(source, options, Ends::Lines, |lines, options| {
+            plain::Plain::new(lines, options)
+        })?,
+        Format::Svmlight => in_blocks(source, options, Ends::Lines, |lines, options| {
+            Ok(svmlight::Svmlight::new(lines, options))
+        })?,
+        Format::Lyrl2004Vectors => in_blocks(source, options, Ends::Lines, |lines, options| {
+            lyrl2004::Vectors::new(lines, options)
+        })?,
         Format::Csv => delimited::read(source, options, None)?,
         Format::Tsv => delimited::read(source, options, Some(b'\t'))?,
         Format::Reuters => {
-            one_by_one(reuters::Reuters::new(source.lines(), Arc::clone(options)), options)
+            let ends = Ends::Between(reuters::story_records);
+            in_blocks(source, options, ends, |lines, options| {
+                Ok(reuters::Reuters::new(lines, Arc::clone(options)))
+            })?
         }
         Format::Lyrl2004Tokens => {
-            one_by_one(lyrl2004::Tokens::new(source.lines(), options)?, options)
+            let ends = Ends::Between(lyrl2004::token_records);
+            in_blocks(source, options, ends, |lines, options| {
+                lyrl2004::Tokens::new(lines, options)
+            })?
         }
         Format::Folders => return Err(Problem::NotAFolder.at(&source.place())),
     };
     Ok((format, records))
 }
 
-/// The records of a format with a record a line.
-fn of_lines<R>(
+/// The records of a format that can be cut into blocks.
+fn in_blocks<R>(
     source: Source,
     options: &Arc<ReadOptions>,
+    ends: Ends,
     open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
 ) -> Result<Records, CorpusError>
 where
@@ -595,7 +627,7 @@ where
 {
     match threads_for(&source, options) {
         Some(threads) => {
-            let cutter = source.blocks(None);
+            let cutter = source.blocks(ends);
             Ok(Box::new(blocks::InBlocks::new(cutter, open, options, threads)?))
         }
         None => Ok(one_by_one(open(source.lines(), options)?, options)),

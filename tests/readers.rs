@@ -230,8 +230,12 @@ fn several_files_are_one_corpus() {
 
 /// Documents up to the first error, and the error.
 fn outcome(path: &Path, options: &ReadOptions) -> (Vec<Document>, Option<String>) {
+    outcome_of(&[path.to_owned()], options)
+}
+
+fn outcome_of(paths: &[PathBuf], options: &ReadOptions) -> (Vec<Document>, Option<String>) {
     let mut documents = Vec::new();
-    for document in Corpus::open(&[path.to_owned()], options.clone()).expect("a file") {
+    for document in Corpus::open(paths, options.clone()).expect("files") {
         match document {
             Ok(document) => documents.push(document),
             Err(error) => return (documents, Some(format!("{error} {error:?}"))),
@@ -265,6 +269,18 @@ fn threads_read_what_one_reads() {
             Format::Csv if n.is_multiple_of(3) => format!("{n},\"{text}\n, \"\"{text}\"\"\",a"),
             Format::Csv => format!("{n},5\" {text}\",\"b\"\"\n\""),
             Format::Tsv => format!("{n}\t\"{text}\n\"\tb"),
+            // Some texts have a line that begins like an id.
+            Format::Lyrl2004Tokens if n.is_multiple_of(9) => {
+                format!(".I d{n}\r\n.W\n.I \n{text}\n")
+            }
+            Format::Lyrl2004Tokens => format!(".I d{n}\n.W\n{text}\n{text}é"),
+            // Some stories begin within another, or stand on a line.
+            Format::Reuters if n.is_multiple_of(9) => {
+                format!("<REUTERS NEWID=\"{n}\"><TOPICS><D>a</D></TOPICS>{text}</REUTERS>")
+            }
+            Format::Reuters => format!(
+                "<REUTERS NEWID=\"{n}\">\n<REUTERS>\n<TEXT><BODY>{text}\n</BODY></TEXT>\r\n</REUTERS>"
+            ),
             _ => format!("{n}  3:0.25 {}:0.125", 7 + n % 90),
         }
     };
@@ -279,8 +295,11 @@ fn threads_read_what_one_reads() {
         Format::Lyrl2004Vectors,
         Format::Csv,
         Format::Tsv,
+        Format::Lyrl2004Tokens,
+        Format::Reuters,
     ] {
-        let is_plain = matches!(format, Format::Plain | Format::Lyrl2004Vectors);
+        let is_plain =
+            matches!(format, Format::Plain | Format::Lyrl2004Vectors | Format::Lyrl2004Tokens);
         let end = |n: usize| if n.is_multiple_of(5) { "\r\n" } else { "\n" };
         let header = match format {
             Format::Csv => "id,text,label\r\n",
@@ -288,7 +307,9 @@ fn threads_read_what_one_reads() {
             _ => "",
         };
         let mut text: String = (0..40_000).map(|n| line(format, n) + end(n)).collect();
-        text.insert_str(text.find('\n').unwrap() + 1, "\n\n");
+        if format != Format::Lyrl2004Tokens {
+            text.insert_str(text.find('\n').unwrap() + 1, "\n\n");
+        }
         text.insert_str(0, header);
         let bytes = text.into_bytes();
         let middle = bytes.len() * 2 / 3;
@@ -301,6 +322,8 @@ fn threads_read_what_one_reads() {
             b"".to_vec(),
             with(b"\xe9 1:1\n"),
             with(b"[1, 2\n"),
+            with(b".I a\n.I b\n"),
+            with(b"</REUTERS>\n"),
             with(b"x,\"never closed\n"),
             with(b"x,\"closed\n\",two,many\n"),
             with(&[b"x ".repeat(400_000), b"\n".to_vec()].concat()),
@@ -329,6 +352,62 @@ fn threads_read_what_one_reads() {
         }
     }
     assert!(read > 1_000_000, "{read}");
+}
+
+/// The files of a folder are read side by side, and so are several files, compressed or not.
+#[test]
+fn threads_read_several_files_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tree, files) = (folder.path().join("tree"), folder.path().join("files"));
+    std::fs::create_dir(&files).unwrap();
+    for label in ["a", "b", "c"] {
+        std::fs::create_dir_all(tree.join(label)).unwrap();
+        for number in 0..70 {
+            let text = format!("{label} {}", "word ".repeat(number));
+            std::fs::write(tree.join(label).join(format!("{number:02}.txt")), text).unwrap();
+        }
+    }
+    let mut paths = vec![tree.clone()];
+    for number in 0..9u32 {
+        let line = |n| format!("{{\"text\": \"file {number} {n}\", \"label\": \"x\"}}\n");
+        let lines: String = (0..1_000 * number).map(line).collect();
+        let is_gz = number % 2 == 0;
+        let path = files.join(format!("{number}.jsonl{}", if is_gz { ".gz" } else { "" }));
+        std::fs::write(&path, if is_gz { gz_of(lines.as_bytes()) } else { lines.into_bytes() })
+            .unwrap();
+        paths.push(path);
+    }
+    let labels = LabelUse::Optional;
+    let check = |expected: usize, fails: bool| {
+        let one = outcome_of(&paths, &ReadOptions { labels, ..default() });
+        assert_eq!((one.0.len(), one.1.is_some()), (expected, fails));
+        for count in [2, 5] {
+            let threads = Some(Threads::new(count.try_into().unwrap()).unwrap());
+            let opened = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let several =
+                outcome_of(&paths, &ReadOptions { labels, threads: threads.clone(), ..default() });
+            assert!(one == several, "{count} threads: {:?} {:?}", one.1, several.1);
+            let names = Arc::clone(&opened);
+            let on_open = move |name: &str, _| names.lock().unwrap().push(name.to_owned());
+            let corpus =
+                Corpus::open(&paths, ReadOptions { labels, threads, ..default() }).unwrap();
+            let read = corpus.on_open(Box::new(on_open)).flatten().count();
+            assert_eq!(read, expected);
+            let opened = opened.lock().unwrap();
+            assert!(opened.iter().zip(&paths).all(|(name, path)| *name == path.to_string_lossy()));
+        }
+    };
+    let all = 210 + 36_000;
+    check(all, false);
+    // A file that is no text, one that is damaged, and one that is no longer there.
+    std::fs::write(tree.join("b").join("33.txt"), b"\xff\xfe\x00").unwrap();
+    check(70 + 33, true);
+    std::fs::write(tree.join("b").join("33.txt"), b"text").unwrap();
+    let last = files.join("7.jsonl");
+    let whole = std::fs::read_to_string(&last).unwrap();
+    let half: Vec<&str> = whole.lines().take(3_500).chain(["["]).collect();
+    std::fs::write(&last, half.join("\n")).unwrap();
+    check(210 + 21_000 + 3_500, true);
 }
 
 /// Errors name the line where the record begins, whatever ends the lines.

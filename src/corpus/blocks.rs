@@ -1,9 +1,10 @@
-//! Files with a record a line, parsed by several threads: blocks of whole lines, delivered in order.
+//! Files and folders parsed by several threads: blocks of whole records, or of files, delivered in order.
 //!
 //! A thread of its own reads the next blocks while the others parse these, and those parsed before
 //! are consumed.
 
 use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,10 @@ use crate::threads::Threads;
 
 /// Blocks that each thread gets at a time.
 const BLOCKS_OF_THREAD: usize = 2;
+/// Files that are a block.
+const FILES_OF_BLOCK: usize = 16;
+/// Rounds of blocks that may wait: of the file that is consumed, or of one of those after it.
+const ROUNDS_WAITING: usize = 1;
 
 type Parsed = Vec<Result<Record, CorpusError>>;
 
@@ -33,34 +38,66 @@ pub(super) struct InBlocks {
 impl InBlocks {
     /// The records of blocks; `open` makes a reader of each.
     pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>>>(
-        cutter: Cutter,
+        mut cutter: Cutter,
         open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
         options: &Arc<ReadOptions>,
         threads: &Threads,
     ) -> Result<Self, CorpusError> {
         // What is wrong with the options shows without a line.
         let _ = open(cutter.no_lines(), options)?;
-        let (options, threads) = (Arc::clone(options), threads.clone());
-        // No round waits beside the one that is consumed and the one that is parsed.
-        let (sender, rounds) = sync_channel(0);
+        let options = Arc::clone(options);
         let nothing = cutter.no_lines();
-        let reading = thread::Builder::new().name("parse".to_owned()).spawn(move || {
-            let parse = |lines: Lines| parse(open(lines, &options), &options);
-            parse_all(cutter, parse, &threads, &sender);
-        });
-        let reading = reading.map_err(|error| nothing.error(error))?;
+        let count = threads.count();
+        let next = move || next_blocks(&mut cutter, count);
+        let parse = move |lines: Lines| parse(open(lines, &options), &options);
+        Self::start(next, parse, threads).map_err(|error| nothing.error(error))
+    }
+
+    /// The records of files, which `read` reads.
+    pub(super) fn of_files(
+        files: Vec<PathBuf>,
+        read: impl Fn(&Path) -> Result<Document, CorpusError> + Send + Sync + 'static,
+        options: &Arc<ReadOptions>,
+        threads: &Threads,
+    ) -> std::io::Result<Self> {
+        let options = Arc::clone(options);
+        let count = BLOCKS_OF_THREAD * threads.count();
+        let mut files = files.into_iter();
+        let next = move || {
+            let block = |_| files.by_ref().take(FILES_OF_BLOCK).collect();
+            let blocks: Vec<Vec<PathBuf>> = (0..count).map(block).collect();
+            let is_last = files.len() == 0;
+            (blocks, is_last.then_some(Ok(())))
+        };
+        let parse =
+            move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
+        Self::start(next, parse, threads)
+    }
+
+    /// Starts the thread that reads.
+    fn start<B: Send + 'static>(
+        next: impl FnMut() -> Blocks<B> + Send + 'static,
+        parse: impl Fn(B) -> Parsed + Send + Sync + 'static,
+        threads: &Threads,
+    ) -> std::io::Result<Self> {
+        let threads = threads.clone();
+        // Few rounds wait beside the one that is consumed and the one that is parsed.
+        let (sender, rounds) = sync_channel(ROUNDS_WAITING);
+        let reading = thread::Builder::new()
+            .name("parse".to_owned())
+            .spawn(move || parse_all(next, parse, &threads, &sender))?;
         let (round, block) = (Vec::new().into_iter(), Vec::new().into_iter());
         Ok(Self { rounds, round, block, reading: Some(reading) })
     }
 }
 
 /// Some blocks, and why there are no more, if there are none: the end, or an error.
-type Blocks = (Vec<Lines>, Option<Result<(), CorpusError>>);
+type Blocks<B> = (Vec<B>, Option<Result<(), CorpusError>>);
 
-fn next_blocks(cutter: &mut Cutter, threads: &Threads) -> Blocks {
+fn next_blocks(cutter: &mut Cutter, threads: usize) -> Blocks<Lines> {
     let mut blocks = Vec::new();
     // Blocks of long lines are larger, so there are fewer of them.
-    let most = (BLOCKS_OF_THREAD * threads.count() * BLOCK) as u64;
+    let most = (BLOCKS_OF_THREAD * threads * BLOCK) as u64;
     let start = cutter.offset();
     while cutter.offset() - start < most {
         match cutter.next_block() {
@@ -91,20 +128,20 @@ fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     records
 }
 
-/// Reads and parses a file, until its end or until nobody receives any more.
-fn parse_all(
-    mut cutter: Cutter,
-    parse: impl Fn(Lines) -> Parsed + Sync,
+/// Reads and parses blocks, until their end or until nobody receives any more.
+fn parse_all<B: Send>(
+    mut next_blocks: impl FnMut() -> Blocks<B> + Send,
+    parse: impl Fn(B) -> Parsed + Sync,
     threads: &Threads,
     sender: &SyncSender<Vec<Parsed>>,
 ) {
-    let (mut blocks, mut end) = next_blocks(&mut cutter, threads);
+    let (mut blocks, mut end) = next_blocks();
     loop {
         let now = std::mem::take(&mut blocks);
         let parse_now = || now.into_par_iter().map(&parse).collect();
         let is_last = end.is_some();
-        let next = || if is_last { Blocks::default() } else { next_blocks(&mut cutter, threads) };
-        let (mut parsed, next): (Vec<Parsed>, Blocks) =
+        let next = || if is_last { (Vec::new(), None) } else { next_blocks() };
+        let (mut parsed, next): (Vec<Parsed>, Blocks<B>) =
             threads.run(|| rayon::join(parse_now, next));
         // A failure comes after the records before.
         parsed.extend(end.and_then(Result::err).map(|error| vec![Err(error)]));

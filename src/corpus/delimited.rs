@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::blocks::InBlocks;
 use super::jsonl::{LABEL_FIELDS, split};
 use super::peeked::Bytes;
-use super::source::{Lines, Quotes, Source, read_error, utf8};
+use super::source::{Ends, Lines, Quotes, Source, read_error, utf8};
 use super::{
     Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions, Records,
     one_by_one, threads_for,
@@ -34,7 +34,7 @@ pub(super) fn read(
         records.read_header()?;
         return Ok(one_by_one(records, options));
     };
-    let mut cutter = source.blocks(Some(Quotes::new(delimiter, 1)));
+    let mut cutter = source.blocks(Ends::Quoted(Quotes::new(delimiter, 1)));
     let first = cutter.next_block()?.unwrap_or_else(|| cutter.no_lines());
     let mut first = Delimited::of_lines(first, delimiter, options);
     first.read_header()?;

@@ -6,9 +6,11 @@ use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::blocks::InBlocks;
 use super::source::{Source, io_error};
 use super::{
-    Content, CorpusError, Document, Format, LabelUse, Place, Problem, ReadOptions, detect,
+    Content, CorpusError, Document, Format, LabelUse, Place, Problem, ReadOptions, Records, detect,
+    one_by_one,
 };
 
 /// An entry of a folder, links followed.
@@ -104,16 +106,19 @@ fn recognized(path: &Path) -> Result<bool, CorpusError> {
 
 /// The documents of a folder of label folders. The label is the name of the top folder, the
 /// identifier the path below the root.
-pub(super) fn read(
-    root: &Path,
-    options: &Arc<ReadOptions>,
-) -> Result<impl Iterator<Item = Result<Document, CorpusError>> + Send + use<>, CorpusError> {
+pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, CorpusError> {
     let mut files = Vec::new();
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
-    let root = root.to_owned();
-    let options = Arc::clone(options);
-    Ok(files.into_iter().map(move |path| document(&root, &path, &options)))
+    let (of, own) = (root.to_owned(), Arc::clone(options));
+    let document = move |path: &Path| document(&of, path, &own);
+    Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
+        Some(threads) => Box::new(
+            InBlocks::of_files(files, document, options, threads)
+                .map_err(|error| io_error(root, error))?,
+        ),
+        None => one_by_one(files.into_iter().map(move |path| document(&path)), options),
+    })
 }
 
 /// The files in a folder and in those below it. `ancestors` are the folder and those that it was

@@ -4,7 +4,7 @@
 //! vector files hold one line `id  column:value …`. Labels come from a qrels file
 //! ([`super::Qrels`]).
 
-use super::source::Lines;
+use super::source::{End, Lines};
 use super::{Content, CorpusError, Document, LabelUse, Place, Problem, ReadOptions};
 
 fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError> {
@@ -118,6 +118,13 @@ impl Iterator for Tokens {
     fn next(&mut self) -> Option<Self::Item> {
         self.read().transpose()
     }
+}
+
+/// Where a token file can be cut: before a line with an id. After another one it would be an error, which is not for a cut to change.
+pub(super) fn token_records(before: &[u8], line: &[u8]) -> Option<End> {
+    let is_id =
+        |line: &[u8]| line.starts_with(b".I ") && id_line(&String::from_utf8_lossy(line)).is_some();
+    (is_id(line) && !is_id(before)).then_some(End::BeforeSecond)
 }
 
 fn id_line(line: &str) -> Option<&str> {

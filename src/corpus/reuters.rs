@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::source::Lines;
+use super::source::{End, Lines};
 use super::{Content, CorpusError, Document, Problem, ReadOptions};
 
 /// A side of the ModApte split: training stories are those with `LEWISSPLIT="TRAIN"` and
@@ -81,6 +81,19 @@ impl Reuters {
             }));
         }
     }
+}
+
+/// Where a file can be cut: a story ends with the line that has its end.
+pub(super) fn story_records(_: &[u8], line: &[u8]) -> Option<End> {
+    let mut rest = line;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'<') {
+        rest = &rest[at..];
+        if rest.starts_with(END.as_bytes()) {
+            return Some(End::AfterSecond);
+        }
+        rest = &rest[1..];
+    }
+    None
 }
 
 impl Iterator for Reuters {

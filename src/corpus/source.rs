@@ -175,13 +175,13 @@ impl Source {
         self.is_file
     }
 
-    /// The same in blocks of whole lines, or of whole records that may have quoted line ends.
-    pub(super) fn blocks(self, quotes: Option<Quotes>) -> Cutter {
+    /// The same in blocks of whole records.
+    pub(super) fn blocks(self, ends: Ends) -> Cutter {
         let Self { name, bytes, offset, on_bad_utf8, max_record, .. } = self;
         Cutter {
             name,
             bytes,
-            quotes,
+            ends,
             line: 0,
             offset,
             on_bad_utf8,
@@ -302,12 +302,29 @@ impl Lines {
     }
 }
 
-/// Cuts a source into blocks of whole lines.
+/// Where records end.
+pub(super) enum Ends {
+    /// With every line.
+    Lines,
+    /// With the line ends that are not quoted; where the text is within a record.
+    Quoted(Quotes),
+    /// Where this says so of two whole lines, one after the other: between them, or after the second. The first line of a block has an
+    /// empty line before it.
+    Between(fn(&[u8], &[u8]) -> Option<End>),
+}
+
+/// Where a record ends, of two lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    BeforeSecond,
+    AfterSecond,
+}
+
+/// Cuts a source into blocks of whole records.
 pub(super) struct Cutter {
     name: Arc<str>,
     bytes: Peeked,
-    /// Where the text is within a record of quoted fields; `None`: a record is a line.
-    quotes: Option<Quotes>,
+    ends: Ends,
     /// The lines before the next block.
     line: u64,
     offset: u64,
@@ -332,7 +349,7 @@ impl Cutter {
         // The end of the last whole record of the block.
         let mut whole = 0;
         while !self.ended {
-            if self.quotes.is_some() || block.len() >= BLOCK {
+            if matches!(self.ends, Ends::Quoted(_)) || block.len() >= BLOCK {
                 whole = self.last_end(&block, searched).unwrap_or(whole);
                 searched = block.len();
             }
@@ -355,6 +372,15 @@ impl Cutter {
                     self.ended = length == 0;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(self.ends, Ends::Between(_)) => {
+                    // Only who parses the lines can tell which problem comes first.
+                    self.ended = true;
+                    let failing = BufReader::new(Failing(Some(error)));
+                    let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing));
+                    let bytes = Limited::new(bytes, "a record", self.max_record);
+                    let lines = Lines { bytes, line: self.line, ..self.no_lines() };
+                    return Ok(Some(lines));
+                }
                 Err(error) => {
                     self.ended = true;
                     // The whole records before are delivered first.
@@ -377,9 +403,10 @@ impl Cutter {
     /// The end of the last whole record that ends at `searched` or after.
     fn last_end(&mut self, block: &[u8], searched: usize) -> Option<usize> {
         let new = &block[searched..];
-        let end = match &mut self.quotes {
-            Some(quotes) => quotes.last_end(new, |_| ()),
-            None => new.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1),
+        let end = match &mut self.ends {
+            Ends::Quoted(quotes) => quotes.last_end(new, |_| ()),
+            Ends::Lines => last_line_end(new),
+            Ends::Between(end) => return last_end_between(block, searched, *end),
         };
         end.map(|end| searched + end)
     }
@@ -413,6 +440,44 @@ impl Cutter {
             buffer: Vec::new(),
         }
     }
+}
+
+/// Fails, then ends.
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+/// The place after the last line feed.
+fn last_line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1)
+}
+
+/// The last place at which a record ends, if a line that ends at `searched` or after says so.
+fn last_end_between(
+    block: &[u8],
+    searched: usize,
+    end: fn(&[u8], &[u8]) -> Option<End>,
+) -> Option<usize> {
+    let line_before = |at: usize| last_line_end(&block[..at.saturating_sub(1)]).unwrap_or(0);
+    let (mut at, mut last) = (last_line_end(&block[..searched]).unwrap_or(0), None);
+    let mut before = &block[line_before(at)..at];
+    for line in block[at..].split_inclusive(|&byte| byte == b'\n') {
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        match end(before, line) {
+            Some(End::BeforeSecond) if at > 0 => last = Some(at),
+            Some(End::AfterSecond) => last = Some(at + line.len()),
+            _ => {}
+        }
+        at += line.len();
+        before = line;
+    }
+    last
 }
 
 fn limited(block: Vec<u8>, max_record: u64) -> Limited<Bytes> {

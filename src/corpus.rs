@@ -323,7 +323,8 @@ pub struct ReadOptions {
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
-    /// The threads that read and parse: blocks of a file, files of a folder, and several files beside each other. `None`: the thread that asks. The documents and errors are the same. Streams that are no files are parsed by the thread that reads, as they come.
+    /// The threads that read and parse: blocks of a file, files of a folder, and several files side by side. `None`: the thread that asks for
+    /// documents. The documents and errors are the same. Streams that are no files are parsed by the thread that asks, as they come.
     pub threads: Option<Threads>,
 }
 
@@ -565,7 +566,7 @@ fn finish(mut document: Document) -> Result<Document, CorpusError> {
     Ok(document)
 }
 
-fn open_path(path: &Path, options: &Arc<ReadOptions>) -> Result<(Format, Records), CorpusError> {
+fn open_path(path: &Path, options: &Arc<ReadOptions>) -> Opened {
     if path.as_os_str() != "-" && path.is_dir() {
         return Ok((Format::Folders, folders::read(path, options)?));
     }

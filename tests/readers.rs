@@ -363,7 +363,9 @@ fn threads_read_several_files_in_order() {
     for label in ["a", "b", "c"] {
         std::fs::create_dir_all(tree.join(label)).unwrap();
         for number in 0..70 {
-            let text = format!("{label} {}", "word ".repeat(number));
+            // Some are as long as a block of files, and longer.
+            let words = if number % 30 == 7 { 70_000 * (1 + number / 30) } else { number };
+            let text = format!("{label} {}", "word ".repeat(words));
             std::fs::write(tree.join(label).join(format!("{number:02}.txt")), text).unwrap();
         }
     }

@@ -17,7 +17,7 @@ use crate::threads::Threads;
 
 /// Blocks that each thread gets at a time.
 const BLOCKS_OF_THREAD: usize = 2;
-/// Files that are a block.
+/// The most files of a block.
 const FILES_OF_BLOCK: usize = 16;
 /// Rounds of blocks that may wait: of the file that is consumed, or of one of those after it.
 const ROUNDS_WAITING: usize = 1;
@@ -62,12 +62,16 @@ impl InBlocks {
     ) -> std::io::Result<Self> {
         let options = Arc::clone(options);
         let count = BLOCKS_OF_THREAD * threads.count();
-        let mut files = files.into_iter();
+        let mut files = files.into_iter().peekable();
         let next = move || {
-            let block = |_| files.by_ref().take(FILES_OF_BLOCK).collect();
-            let blocks: Vec<Vec<PathBuf>> = (0..count).map(block).collect();
-            let is_last = files.len() == 0;
-            (blocks, is_last.then_some(Ok(())))
+            let mut blocks = Vec::new();
+            let mut bytes = 0;
+            while blocks.len() < count && bytes < count * BLOCK && files.peek().is_some() {
+                let (block, size) = next_files(&mut files);
+                blocks.push(block);
+                bytes = bytes.saturating_add(size);
+            }
+            (blocks, files.peek().is_none().then_some(Ok(())))
         };
         let parse =
             move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
@@ -107,6 +111,21 @@ fn next_blocks(cutter: &mut Cutter, threads: usize) -> Blocks<Lines> {
         }
     }
     (blocks, None)
+}
+
+/// A block of files, and how long they are: a file at least, and no more than are needed for [`BLOCK`] bytes.
+fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize) {
+    let (mut block, mut bytes) = (Vec::new(), 0);
+    while block.len() < FILES_OF_BLOCK
+        && bytes < BLOCK
+        && let Some(path) = files.next()
+    {
+        // What cannot be read says so when it is opened.
+        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        bytes = bytes.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        block.push(path);
+    }
+    (block, bytes)
 }
 
 fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(

@@ -110,8 +110,8 @@ pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, C
     let mut files = Vec::new();
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
-    let (of, own) = (root.to_owned(), Arc::clone(options));
-    let document = move |path: &Path| document(&of, path, &own);
+    let (folder, shared) = (root.to_owned(), Arc::clone(options));
+    let document = move |path: &Path| document(&folder, path, &shared);
     Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
         Some(threads) => Box::new(
             InBlocks::of_files(files, document, options, threads)

@@ -29,9 +29,9 @@ const ROWS_PER_POSTING: usize = 16;
 /// A stage without postings takes as long as so many.
 const POSTINGS_PER_STAGE: usize = 2048;
 
-/// A block in which a query needs a later stage costs about as much as it does in a batch.
+/// Up to this stage, a block costs a query of a batch less than the head does.
 const CHEAP_STAGES: usize = 2;
-/// If there is more than one such block among so many, a batch gives a query up.
+/// A query of a batch that needs a later stage in more than one of so many blocks is answered by the head.
 const LATE: usize = 8;
 
 /// Factors of terms that have postings only, and of the others.

@@ -136,3 +136,19 @@ fn id_line(line: &str) -> Option<&str> {
 fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().take(40).collect::<String>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_files_are_cut_before_ids() {
+        let cut = |before: &str, line: &str| token_records(before.as_bytes(), line.as_bytes());
+        assert_eq!(cut("text\n", ".I 7\n"), Some(End::BeforeSecond));
+        assert_eq!(cut("\n", ".I 7\r\n"), Some(End::BeforeSecond));
+        // No id, no beginning of a line, and a line that the reader refuses.
+        for (before, line) in [("text\n", ".I \n"), ("text\n", " .I 7\n"), (".I 6\n", ".I 7\n")] {
+            assert_eq!(cut(before, line), None, "{before}{line}");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::folds::drawn;
 use super::neighbors::{Exclusion, LeaveOneOut};
-use crate::matrix::{Csr, CsrView, row};
+use crate::matrix::{Csr, CsrView, dot, row};
 use crate::search::{Engines, SearchError};
 use crate::threads::Threads;
 use crate::vote::TrainingLabels;
@@ -157,9 +157,14 @@ impl<'r> Units<'r> {
 
     /// The terms of a row with their values.
     fn of(&self, index: u32) -> impl Iterator<Item = (usize, f32)> {
+        let (terms, values) = self.row(index);
+        terms.iter().map(|&term| term as usize).zip(values.iter().copied())
+    }
+
+    fn row(&self, index: u32) -> (&[u32], &[f32]) {
         let bounds = self.rows.indptr().outer_inds_sz(index as usize);
         let (terms, _) = row(self.rows, index as usize);
-        terms.iter().map(|&term| term as usize).zip(self.values[bounds].iter().copied())
+        (terms, &self.values[bounds])
     }
 
     /// The derivative of the loss of some documents by the logarithm of each term's factor.
@@ -175,8 +180,8 @@ impl<'r> Units<'r> {
             self.of(*row).for_each(|(term, value)| spread[term] = value);
             votes.clear();
             votes.extend(neighbors.iter().map(|&(other, _)| {
-                let similarity: f32 = self.of(other).map(|(term, x)| x * spread[term]).sum();
-                (similarity, 0.0)
+                let (terms, values) = self.row(other);
+                (dot(terms, values, &spread), 0.0)
             }));
             let most = votes.iter().map(|&(similarity, _)| similarity).fold(0.0, f32::max);
             let (mut total, mut right) = (0.0, 0.0);

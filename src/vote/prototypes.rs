@@ -1,6 +1,6 @@
 //! Prototypes: what the terms of a document say about its labels, whatever its neighbors are.
 
-use crate::matrix::{Array, CsrView, row};
+use crate::matrix::{Array, CsrView, dot, row};
 use crate::random::Random;
 use crate::threads::Threads;
 use crate::vote::{LabelScore, TrainingLabels};
@@ -75,9 +75,10 @@ impl Prototypes {
             rows.then(a_labels.cmp(b_labels)).then(weights[0].total_cmp(&weights[1]))
         });
         let labels = u32::try_from(among.sizes.len()).expect("fewer than 2^32 labels");
+        let teachers = Teachers::new(rows, teachers);
         let planes: Vec<Option<Plane>> = threads.run(|| {
             let plane = |label| {
-                let machine = Machine::new(rows, among, &teachers, label, learning.cost)?;
+                let machine = Machine::new(&teachers, among, label, learning.cost)?;
                 Some(machine.plane())
             };
             (0..labels).into_par_iter().map(plane).collect()
@@ -314,10 +315,43 @@ struct Plane {
     constant: f32,
 }
 
+/// The documents that teach, one after the other.
+struct Teachers {
+    /// Their numbers among all rows.
+    numbers: Vec<u32>,
+    /// The entries of teacher `i` are `starts[i]..starts[i + 1]`.
+    starts: Vec<usize>,
+    terms: Vec<u32>,
+    values: Vec<f32>,
+    /// The square of the length of each, with 1 for the constant.
+    squares: Vec<f32>,
+    /// The number of terms of all rows.
+    cols: usize,
+}
+
+impl Teachers {
+    fn new(rows: &CsrView<'_>, numbers: Vec<u32>) -> Self {
+        let (mut starts, mut squares) = (vec![0], Vec::new());
+        let (mut of_terms, mut of_values) = (Vec::new(), Vec::new());
+        for &number in &numbers {
+            let (terms, values) = row(rows, number as usize);
+            of_terms.extend_from_slice(terms);
+            of_values.extend_from_slice(values);
+            starts.push(of_terms.len());
+            squares.push(1.0 + values.iter().map(|value| value * value).sum::<f32>());
+        }
+        Self { numbers, starts, terms: of_terms, values: of_values, squares, cols: rows.cols() }
+    }
+
+    fn of(&self, at: usize) -> (&[u32], &[f32]) {
+        let bounds = self.starts[at]..self.starts[at + 1];
+        (&self.terms[bounds.clone()], &self.values[bounds])
+    }
+}
+
 /// The support vector machine of a label.
-struct Machine<'r> {
-    rows: &'r CsrView<'r>,
-    teachers: &'r [u32],
+struct Machine<'t> {
+    teachers: &'t Teachers,
     /// Of each teacher: 1 with the label, −1 without.
     sides: Vec<f32>,
     /// 1 / (2 C) of each teacher, by its weight.
@@ -325,35 +359,31 @@ struct Machine<'r> {
     label: u32,
 }
 
-impl<'r> Machine<'r> {
+impl<'t> Machine<'t> {
     /// `None` if all teachers are on one side.
     fn new(
-        rows: &'r CsrView<'r>,
+        teachers: &'t Teachers,
         among: &TrainingLabels<'_>,
-        teachers: &'r [u32],
         label: u32,
         cost: f32,
     ) -> Option<Self> {
         let side = |&row: &u32| {
             if among.labels(row).binary_search(&label).is_ok() { 1.0 } else { -1.0 }
         };
-        let sides: Vec<f32> = teachers.iter().map(side).collect();
+        let sides: Vec<f32> = teachers.numbers.iter().map(side).collect();
         let diagonal = |&row: &u32| 0.5 / (cost * among.weights[row as usize]);
-        let diagonal = teachers.iter().map(diagonal).collect();
+        let diagonal = teachers.numbers.iter().map(diagonal).collect();
         let both = sides.contains(&1.0) && sides.contains(&-1.0);
-        both.then_some(Self { rows, teachers, sides, diagonal, label })
+        both.then_some(Self { teachers, sides, diagonal, label })
     }
 
     /// The weights of terms that are not nearly 0, and the constant.
     fn plane(&self) -> Plane {
-        let of = |at: usize| row(self.rows, self.teachers[at] as usize);
-        let mut weights = vec![0.0f32; self.rows.cols()];
+        let squares = &self.teachers.squares;
+        let mut weights = vec![0.0f32; self.teachers.cols];
         let mut constant = 0.0f32;
-        let mut alphas = vec![0.0f32; self.teachers.len()];
-        let squares: Vec<f32> = (0..self.teachers.len())
-            .map(|at| 1.0 + of(at).1.iter().map(|value| value * value).sum::<f32>())
-            .collect();
-        let mut active: Vec<usize> = (0..self.teachers.len()).collect();
+        let mut alphas = vec![0.0f32; squares.len()];
+        let mut active: Vec<usize> = (0..squares.len()).collect();
         let mut open = active.len();
         let mut random = Random::new(u64::from(self.label));
         let mut most_before = f32::INFINITY;
@@ -365,12 +395,8 @@ impl<'r> Machine<'r> {
             let mut next = 0;
             while next < open {
                 let at = active[next];
-                let (terms, values) = of(at);
-                let sum: f32 = terms
-                    .iter()
-                    .zip(values)
-                    .map(|(&term, value)| weights[term as usize] * value)
-                    .sum();
+                let (terms, values) = self.teachers.of(at);
+                let sum = dot(terms, values, &weights);
                 let (side, diagonal) = (self.sides[at], self.diagonal[at]);
                 let slope = side * (sum + constant) - 1.0 + alphas[at] * diagonal;
                 if alphas[at] <= 0.0 && slope > most_before {

@@ -39,8 +39,10 @@ use crate::tune::{FeatureError, TuningReport};
 
 mod dense;
 mod event;
+mod excluded;
 mod options;
 mod reweigh;
+mod training_rows;
 mod tuned;
 mod votes;
 

@@ -9,7 +9,7 @@
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use classify::corpus::{Content, Document, Place};
@@ -22,7 +22,7 @@ use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
 use classify::tfidf::Weighting;
 use classify::threads::Threads;
 use classify::trainer::{
-    FreeFeatures, NearDuplicateLimit, TrainOptions, Trained, Trainer, TuneOptions, TuneScope,
+    Event, FreeFeatures, NearDuplicateLimit, TrainOptions, Trained, Trainer, TuneOptions, TuneScope,
 };
 use classify::tune::{
     Candidate, Exclusion, FOLDS, Figures, Grid, HeldOut, LabelScores, LeaveOneOut, NearDuplicates,
@@ -326,6 +326,49 @@ fn expected_figures_count_near_duplicates() {
     assert!(with.figures.accuracy > 0.99, "{with:?}");
     let [low, high] = with.intervals.unwrap().accuracy;
     assert!((low..=high).contains(&with.figures.accuracy));
+}
+
+/// Documents of a group are right or wrong together: the bound of the error counts groups, not documents.
+#[test]
+fn groups_widen_the_bound_of_the_error() {
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let bound = |grouped: bool| {
+        let mut random = Random::new(3);
+        // 60 groups of 10. The labels of 3 groups are wrong.
+        let one = |number: usize| {
+            let (group, label) = (number / 10, number / 10 % 2);
+            let text = format!("of{label} word{} term{}", random.below(50), random.below(50));
+            let given = if group % 20 == 0 { 1 - label } else { label };
+            let made = document(number, Content::Text(text), vec![format!("label{given}")]);
+            Document { group: grouped.then(|| group.to_string()), weight: 1.0, ..made }
+        };
+        let documents: Vec<Document> = (0..600).map(one).collect();
+        let tuning = TuneOptions {
+            scope: TuneScope::Votes,
+            near_duplicates: NearDuplicateLimit::Off,
+            time_order: Some(false),
+            ..TuneOptions::default()
+        };
+        let k = NonZeroUsize::new(30);
+        let target_error = Some(0.4);
+        let options =
+            TrainOptions { k, target_error, tuning: Some(tuning), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let found = Mutex::new(None);
+        let on_event = |event: Event<'_>| {
+            if let Event::Abstention(limit) = event {
+                *found.lock().unwrap() = Some(*limit);
+            }
+        };
+        trainer.train(&mut documents.into_iter().map(Ok), "made", &on_event).unwrap();
+        found.into_inner().unwrap().unwrap()
+    };
+    let (alone, together) = (bound(false), bound(true));
+    for limit in [alone, together] {
+        assert!(limit.coverage > 0.99 && (limit.error - 0.05).abs() < 0.01, "{limit:?}");
+    }
+    assert!(alone.error_bound < 0.09, "{alone:?}");
+    assert!(together.error_bound > 0.11, "{together:?}");
 }
 
 /// Documents are left out with those around them only if the order is that of time.

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::dense::{DenseSource, GivenVectors, Terms};
+use super::excluded::Excluded;
 use super::reweigh::kept_documents;
-use super::votes::{ByFold, Excluded, Learnt, TrainingRows, View};
+use super::training_rows::{ByFold, TrainingRows, View};
+use super::votes::Learnt;
 use super::{Documents, Event, OnEvent, TrainError, Trained, Trainer, TuneOptions, TuneScope, at};
 use crate::analyze::AnalyzerSpec;
 use crate::calibrate::Abstention;

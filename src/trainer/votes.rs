@@ -2,231 +2,22 @@
 //! search.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
-use super::{
-    Event, FreeFeatures, NearDuplicateLimit, OnEvent, TrainError, Trainer, TuneOptions, TuneScope,
-    tuned::cut,
-};
+use super::excluded::{Excluded, left_out};
+use super::training_rows::TrainingRows;
+use super::tuned::cut;
+use super::{Event, FreeFeatures, OnEvent, TrainError, Trainer, TuneOptions, TuneScope};
 use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
-use crate::dense::{DensePart, Vectors};
-use crate::matrix::Csr;
 use crate::model::{InputSpec, TrainSettings};
-use crate::search::{Engines, QueryRows, Search, SearchError};
-use crate::tfidf::Weighting;
-use crate::threads::Threads;
+use crate::search::SearchError;
 use crate::tune::{
-    ByDocument, Candidate, Counted, Exclusion, Expected, FOLDS, Features, FoldRows, Foreign, Free,
-    Grid, HeldOut, HeldOutPrototypes, LeaveOneOut, LeaveOutSearch, NearDuplicates, Rules, Step,
-    Trial, Tuned, TuningReport, VoteLearning, Weighted, WithoutLabels, abstention, calibrate,
-    drawn, foreign_limit, hashes, learn_votes, learned_votes, near_limit, nearest, reach, revote,
-    try_prototypes, tune_votes, window,
+    ByDocument, Candidate, Exclusion, Expected, Free, Grid, HeldOut, HeldOutPrototypes,
+    LeaveOneOut, Rules, Step, Trial, Tuned, TuningReport, VoteLearning, abstention, calibrate,
+    foreign_limit, learn_votes, learned_votes, revote, try_prototypes, tune_votes,
 };
 use crate::vote::{LearnedVotes, PrototypeLearning, TrainingLabels, Vote};
-
-/// An engine over training rows, and the rows as queries.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct View<'a> {
-    pub(super) engine: &'a dyn Search,
-    pub(super) queries: QueryRows<'a>,
-}
-
-/// Counted documents, to be searched with the terms that each fold's other documents tell.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ByFold<'a> {
-    pub(super) counted: &'a Counted,
-    pub(super) features: &'a Features,
-    pub(super) engines: &'a Engines,
-}
-
-/// Training rows to be searched among themselves: by terms, by dense vectors, or both.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TrainingRows<'a> {
-    pub(super) terms: Option<View<'a>>,
-    /// The rows to be searched by terms if they depend on the fold.
-    pub(super) by_fold: Option<ByFold<'a>>,
-    pub(super) vectors: Option<View<'a>>,
-    /// The share of the neighbors by vectors in the votes, if it is fixed.
-    pub(super) share: Option<f64>,
-    pub(super) labels: TrainingLabels<'a>,
-    /// Rows of terms of length 1 that do not depend on the fold, if there are no dense vectors.
-    pub(super) unit_rows: Option<&'a Arc<Csr>>,
-    /// Whether the rows do not depend on the labels of documents that are left out.
-    pub(super) nested: bool,
-}
-
-impl<'a> TrainingRows<'a> {
-    /// Rows to be searched by terms alone.
-    pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
-        Self {
-            terms: None,
-            by_fold: Some(by_fold),
-            vectors: None,
-            share: None,
-            labels,
-            unit_rows: None,
-            nested: true,
-        }
-    }
-
-    /// The leave-one-out neighbors of some rows, with a share of those by vectors.
-    fn leave_one_out(
-        &self,
-        rows: &[u32],
-        k: NonZeroUsize,
-        exclusion: Exclusion<'_>,
-        share: f64,
-        progress: &dyn Fn(u64),
-    ) -> Result<LeaveOneOut, SearchError> {
-        if let Some(ByFold { counted, features, engines }) = self.by_fold {
-            let search = LeaveOutSearch { k, exclusion, engines, as_new: true, progress };
-            return counted.left_out(features, rows, 0..FOLDS, &search);
-        }
-        self.views_left_out(rows, k, exclusion, share, progress)
-    }
-
-    /// What prototypes learned without each fold say about some rows that are left out; `None` if there are only
-    /// dense vectors, or too many labels.
-    fn prototypes(
-        &self,
-        found: &LeaveOneOut,
-        several: bool,
-        exclusion: Exclusion<'_>,
-        threads: &Threads,
-    ) -> Result<Option<HeldOutPrototypes>, SearchError> {
-        let labels = &self.labels;
-        let kind = (several, exclusion.in_time_order);
-        if let Some(ByFold { counted, features, engines }) = self.by_fold {
-            let weighting = features.weighting;
-            if !weighting.is_cosine() || !weighting.is_symmetric() {
-                return Ok(None);
-            }
-            let rows_of = |fold| counted.fold_rows(features, fold, exclusion, engines);
-            return HeldOutPrototypes::learn(found, labels, kind, rows_of, threads);
-        }
-        let Some(rows) = self.unit_rows else { return Ok(None) };
-        let rows_of = |_| {
-            let (documents, queries) = (Arc::clone(rows), Arc::clone(rows));
-            Ok(FoldRows { documents, queries })
-        };
-        HeldOutPrototypes::learn(found, labels, kind, rows_of, threads)
-    }
-
-    fn searches_both(&self) -> bool {
-        self.terms.is_some() && self.vectors.is_some()
-    }
-
-    /// The same left-out documents, and those that have near-duplicates once more, with them: new documents may have
-    /// near-duplicates, too. `None` if none has.
-    fn with_near_duplicates(
-        &self,
-        found: &LeaveOneOut,
-        k: NonZeroUsize,
-        excluded: &Excluded,
-    ) -> Result<Option<LeaveOneOut>, SearchError> {
-        let rows: Vec<u32> =
-            found.rows().iter().copied().filter(|&row| !excluded.near.of(row).is_empty()).collect();
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let exclusion = Exclusion { near: None, ..excluded.always() };
-        let again = self.leave_one_out(&rows, k, exclusion, found.dense_share, &|_| ())?;
-        Ok(Some(found.clone().and_again(&again)))
-    }
-
-    /// The same of some rows, by the engines.
-    fn views_left_out(
-        &self,
-        rows: &[u32],
-        k: NonZeroUsize,
-        exclusion: Exclusion<'_>,
-        share: f64,
-        progress: &dyn Fn(u64),
-    ) -> Result<LeaveOneOut, SearchError> {
-        let search = |View { engine, queries }: View<'_>| {
-            LeaveOneOut::search(engine, queries, rows, k, exclusion, progress)
-        };
-        let terms = self.terms.filter(|_| self.vectors.is_none() || share < 1.0).map(search);
-        let vectors = self.vectors.filter(|_| self.terms.is_none() || share > 0.0).map(search);
-        Ok(match (terms.transpose()?, vectors.transpose()?) {
-            (Some(terms), Some(vectors)) => LeaveOneOut::mixed(terms, vectors, share),
-            (Some(found), None) | (None, Some(found)) => found,
-            (None, None) => LeaveOneOut::default(),
-        })
-    }
-}
-
-impl TrainingRows<'_> {
-    /// For each fold of labels, its documents and their neighbors among those of other labels. `unknown`
-    /// returns the share of a document's terms that would be unknown if it were left out; of rows that depend
-    /// on the fold, it is counted anew.
-    fn without_labels(
-        &self,
-        k: NonZeroUsize,
-        exclusion: Exclusion<'_>,
-        share: f64,
-        unknown: &dyn Fn(u32) -> f64,
-        (prototypes, threads): (Option<PrototypeLearning>, &Threads),
-    ) -> Result<Vec<Foreign>, SearchError> {
-        let without = WithoutLabels::by_fold(&self.labels);
-        without
-            .iter()
-            .map(|without| {
-                if without.foreign.is_empty() {
-                    return Ok(Foreign::default());
-                }
-                if let Some(ByFold { counted, features, engines }) = self.by_fold {
-                    let without = (without, prototypes);
-                    return counted.without_labels(features, without, k, exclusion, engines);
-                }
-                let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
-                let rows = &without.foreign;
-                let found = self.views_left_out(rows, k, exclusion, share, &|_| ())?;
-                let unknown = rows.iter().map(|&row| unknown(row)).collect();
-                let margins = prototypes.zip(self.unit_rows).map(|(learning, rows)| {
-                    without.margins((rows, rows), &self.labels, learning, threads)
-                });
-                let margins = margins.unwrap_or_default();
-                Ok(Foreign { rows: without.rows.clone(), found, unknown, margins })
-            })
-            .collect()
-    }
-}
-
-/// Engines over training rows while a model is tuned.
-#[derive(Debug)]
-pub(super) struct Prepared<'a> {
-    weighted: &'a Weighted,
-    part: Option<&'a DensePart>,
-    terms: Option<Arc<dyn Search>>,
-    vectors: Option<Arc<dyn Search>>,
-    /// The dense vectors as queries, if those of documents are others.
-    queries: Option<Vectors>,
-    /// Whether the rows do not depend on labels.
-    nested: bool,
-}
-
-impl Prepared<'_> {
-    /// The rows to be searched.
-    pub(super) fn rows<'b>(
-        &'b self,
-        labels: TrainingLabels<'b>,
-        share: Option<f64>,
-    ) -> TrainingRows<'b> {
-        let terms = self.terms.as_deref().map(|engine| {
-            let queries = (&**self.weighted.queries()).into();
-            View { engine, queries }
-        });
-        let vectors = self.vectors.as_deref().zip(self.part).map(|(engine, part)| {
-            let queries = self.queries.as_ref().unwrap_or(part.vectors());
-            View { engine, queries: queries.view().into() }
-        });
-        let nested = self.nested;
-        TrainingRows { terms, by_fold: None, vectors, share, labels, unit_rows: None, nested }
-    }
-}
 
 /// The shares of the neighbors by vectors that tuning tries.
 const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
@@ -249,93 +40,6 @@ pub(super) struct Learnt {
 /// Learned votes are taken if they improve the objective by at least this much; less may be chance.
 const GAIN: f64 = 0.001;
 
-/// Documents that are not neighbors of each other while tuning.
-#[derive(Debug, Default)]
-pub(super) struct Excluded {
-    pub(super) above: Option<f32>,
-    pub(super) near: NearDuplicates,
-    /// Documents left out before and after each document when settings are compared.
-    pub(super) window: u32,
-    /// The group of each document; empty if there are no groups.
-    pub(super) groups: Vec<u32>,
-    /// The hash of each document, by which samples are drawn and folds are dealt.
-    pub(super) hashes: Vec<u64>,
-}
-
-/// The number of documents that tell whether there are near-duplicates.
-const MOST_FOR_LIMIT: usize = 4_000;
-/// About the number of documents that tell whether the order is that of time.
-const MOST_FOR_WINDOW: usize = 4_000;
-
-/// The documents that are left out to choose k, vote and decision.
-fn left_out(tuning: &TuneOptions, hashes: &[u64]) -> Vec<u32> {
-    match tuning.scope {
-        TuneScope::Quick => drawn(hashes, tuning.sample),
-        TuneScope::Votes | TuneScope::All => (0u32..).take(hashes.len()).collect(),
-    }
-}
-
-impl Excluded {
-    pub(super) fn find(
-        training: &TrainingRows<'_>,
-        cosine: bool,
-        tuning: &TuneOptions,
-        groups: Vec<u32>,
-        on_event: OnEvent<'_>,
-    ) -> Result<Self, SearchError> {
-        // Texts tell near-duplicates better than their dense vectors, most of which are similar.
-        let view = training.terms.or(training.vectors);
-        let quick = tuning.scope == TuneScope::Quick;
-        let say = |event: Event<'_>| {
-            if !quick {
-                on_event(event);
-            }
-        };
-        let hashes =
-            view.map_or(Vec::new(), |View { queries, .. }| hashes(queries, &training.labels));
-        let above = match (tuning.near_duplicates, training.terms) {
-            (NearDuplicateLimit::Above(limit), _) => Some(limit),
-            (NearDuplicateLimit::Found, Some(View { engine, queries })) if cosine => {
-                let most = if quick { tuning.sample } else { MOST_FOR_LIMIT };
-                near_limit(engine, queries, &drawn(&hashes, most))?
-            }
-            (NearDuplicateLimit::Found | NearDuplicateLimit::Off, _) => None,
-        };
-        let mut excluded = Self { above, groups, hashes, ..Self::default() };
-        if let (Some(limit), Some(view)) = (above, view) {
-            let rows = left_out(tuning, &excluded.hashes);
-            excluded.near = NearDuplicates::search(view.engine, view.queries, &rows, limit)?;
-            let documents = excluded.near.documents();
-            say(Event::NearDuplicates { documents, above: limit });
-        }
-        excluded.window = match (tuning.time_order, view) {
-            (Some(true), _) => reach(training.labels.weights.len()),
-            (None, Some(view)) => {
-                let most = if quick { tuning.sample / 2 } else { MOST_FOR_WINDOW };
-                let nearest = nearest(view.engine, view.queries, excluded.always(), most)?;
-                window(&training.labels, &nearest)
-            }
-            (Some(false), _) | (None, None) => 0,
-        };
-        if excluded.window > 0 {
-            say(Event::Window(excluded.window));
-        }
-        Ok(excluded)
-    }
-
-    /// What is excluded when settings are compared.
-    pub(super) fn exclusion(&self) -> Exclusion<'_> {
-        Exclusion { window: self.window, ..self.always() }
-    }
-
-    /// What is excluded when thresholds are learned.
-    fn always(&self) -> Exclusion<'_> {
-        let in_time_order = self.window > 0;
-        let (near, groups, hashes) = (Some(&self.near), &*self.groups, &*self.hashes);
-        Exclusion { near, groups, window: 0, in_time_order, only: None, hashes }
-    }
-}
-
 impl FreeFeatures {
     /// Which features of a corpus may be changed.
     pub(super) fn for_corpus(self, input: &InputSpec, counts: &Counts) -> Free {
@@ -356,27 +60,6 @@ impl FreeFeatures {
 }
 
 impl Trainer {
-    /// The engines that the options need.
-    pub(super) fn prepared<'a>(
-        &self,
-        weighted: &'a Weighted,
-        weighting: Weighting,
-        part: Option<&'a DensePart>,
-        nested: bool,
-    ) -> Result<Prepared<'a>, SearchError> {
-        let by_terms = self.options.dense.as_ref().is_none_or(|dense| dense.with_terms);
-        let terms = by_terms.then(|| self.engines.engine(weighted.documents())).transpose()?;
-        let vectors = part.map(|part| self.engines.dense(part));
-        let projection = part.and_then(DensePart::projection);
-        let queries = projection.filter(|_| !weighting.is_symmetric()).map(|projection| {
-            let rows = weighted.queries().view();
-            let values = projection.project_all(&rows, self.engines.threads());
-            Vectors::new(projection.dimension(), values)
-        });
-        let (vectors, queries) = (vectors.transpose()?, queries.transpose()?);
-        Ok(Prepared { weighted, part, terms, vectors, queries, nested })
-    }
-
     /// The best k, vote and decision by a single leave-one-out search. `unknown`
     /// returns the share of a document's terms that would be unknown if it were left out.
     #[expect(clippy::too_many_arguments, reason = "each is a different thing, used once")]
@@ -417,7 +100,7 @@ impl Trainer {
         };
         let threads = self.engines.threads();
         let (mut tuned, mut learning) = self.best(&found, labels, &grid, quick);
-        let prototypes = if quick || options.vote.is_some() || rule == Some(Rule::Pcut) {
+        let mut prototypes = if quick || options.vote.is_some() || rule == Some(Rule::Pcut) {
             None
         } else {
             let exclusion = excluded.exclusion();
@@ -428,14 +111,21 @@ impl Trainer {
             // Thresholds are learned from all neighbors of a document.
             found = search(k, excluded.always(), found.dense_share)?;
         }
+        let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
+        let again =
+            if by_batch { None } else { training.with_near_duplicates(&found, k, excluded)? };
+        if let (Some(prototypes), Some(again)) = (&mut prototypes, &again)
+            && tuned.best.vote.prototypes > 0.0
+        {
+            let exclusion = excluded.exclusion();
+            training.teach_again(prototypes, (&found, again), several, exclusion, threads)?;
+        }
         let best = (tuned.best, prototypes.as_ref());
         let held_out = HeldOut::new(&found, labels, best, learning, threads);
         let (decision, figures) = held_out.decision();
         let learned =
             learning.and_then(|how| learned_votes(&found, labels, &tuned.best, how, threads));
-        let by_batch = matches!(tuned.best.decision, Candidate::Proportional { .. });
-        let again =
-            if by_batch { None } else { training.with_near_duplicates(&found, k, excluded)? };
+        let again = again.map(|again| found.clone().and_again(&again));
         let again = again.as_ref().map(|all| HeldOut::new(all, labels, best, learning, threads));
         let told = again.as_ref().unwrap_or(&held_out);
         let calibration = calibrate(told, labels, unknown).learned_from(rows.len() as u64);
@@ -451,24 +141,9 @@ impl Trainer {
         }
         let abstention = limit.map(Abstention::Confidence);
         let prototypes = prototypes.filter(|_| tuned.best.vote.prototypes > 0.0);
-        let foreign = match options.foreign {
-            None => None,
-            Some(target) => {
-                let share = found.dense_share;
-                // New documents have no neighbors of their own time.
-                let learning = (prototypes.as_ref().map(HeldOutPrototypes::learning), threads);
-                let exclusion = excluded.exclusion();
-                let without = training.without_labels(k, exclusion, share, unknown, learning)?;
-                let as_new = (excluded.window > 0)
-                    .then(|| search(k.saturating_add(1), excluded.exclusion(), share))
-                    .transpose()?;
-                let known = as_new.as_ref().unwrap_or(&found);
-                let margins = |row| prototypes.as_ref().and_then(|found| found.highest(row));
-                let by = ByDocument { unknown, margins: &margins };
-                let learnt = foreign_limit(known, &without, k, &labels, target, &by);
-                Some(learnt.ok_or(TrainError::NoForeignDocuments)?)
-            }
-        };
+        let unknown_and_prototypes = (unknown, prototypes.as_ref());
+        let foreign =
+            self.foreign(training, (&found, k), excluded, unknown_and_prototypes, on_event)?;
         if let Some((limit, _)) = &foreign {
             on_event(Event::Foreign(limit));
         }
@@ -493,6 +168,34 @@ impl Trainer {
         on_event(Event::Tuned(&report));
         let prototypes = prototypes.map(|found| found.learning());
         Ok(Learnt { decision, report, calibration, abstention, foreign, learned, prototypes })
+    }
+
+    /// When documents are refused as foreign, if the options ask for that: learned from the `found` neighbors of
+    /// documents, decided by `k` of them, and from those of documents whose labels are left out.
+    fn foreign(
+        &self,
+        training: &TrainingRows<'_>,
+        (found, k): (&LeaveOneOut, NonZeroUsize),
+        excluded: &Excluded,
+        (unknown, prototypes): (&dyn Fn(u32) -> f64, Option<&HeldOutPrototypes>),
+        on_event: OnEvent<'_>,
+    ) -> Result<Option<(ForeignLimit, Strangeness)>, TrainError> {
+        let Some(target) = self.options.foreign else { return Ok(None) };
+        let share = found.dense_share;
+        let learning = (prototypes.map(HeldOutPrototypes::learning), self.engines.threads());
+        // New documents have no neighbors of their own time.
+        let exclusion = excluded.exclusion();
+        let without = training.without_labels(k, exclusion, share, unknown, learning)?;
+        let left_out = |documents| on_event(Event::LeftOut(documents));
+        let longest = k.saturating_add(1);
+        let as_new = (excluded.window > 0)
+            .then(|| training.leave_one_out(found.rows(), longest, exclusion, share, &left_out))
+            .transpose()?;
+        let margins = |row| prototypes.and_then(|found| found.highest(row));
+        let by = ByDocument { unknown, margins: &margins };
+        let known = as_new.as_ref().unwrap_or(found);
+        let learnt = foreign_limit(known, &without, k, &training.labels, target, &by);
+        learnt.map(Some).ok_or(TrainError::NoForeignDocuments)
     }
 
     /// A grid with the k and vote of the options, if they are set.

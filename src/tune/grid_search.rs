@@ -438,12 +438,13 @@ impl<'a> GridSearch<'a> {
     ) {
         for document in 0..self.sample.len() {
             let (row, _) = self.get(document);
+            let asked = (row, self.is_again(document));
             for slot in self.slots_of(document) {
                 if scores[slot] <= 0.0 {
                     continue;
                 }
                 let votes = scores[slot] * self.factor(factors, slot);
-                scores[slot] = joined(votes, prototypes.of(row, self.labels[slot]), share);
+                scores[slot] = joined(votes, prototypes.of(asked, self.labels[slot]), share);
             }
         }
     }

@@ -278,6 +278,14 @@ impl LeaveOneOut {
         folds(among, &self.kin, FOLDS * parts)
     }
 
+    /// The same with each of some folds cut into `parts` by the kin of these documents.
+    pub(super) fn parts_within(&self, folds: &[u8], parts: usize) -> Vec<u8> {
+        let part = |row: usize| self.kin.get(row).map_or(0, |kin| kin % parts as u64);
+        let number = |(row, &fold)| u64::from(fold) + FOLDS as u64 * part(row);
+        let number = |of| u8::try_from(number(of)).expect("few parts");
+        folds.iter().enumerate().map(number).collect()
+    }
+
     /// The number of documents that were left out.
     pub fn len(&self) -> usize {
         self.rows.len()

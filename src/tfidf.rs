@@ -33,6 +33,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::threads::Threads;
 
+mod recover;
+
 /// The number of rows that a thread weights at a time.
 const PIECE: usize = 1_024;
 /// The start of a piece in the arrays, the ends of its rows, their terms and their values.
@@ -354,6 +356,14 @@ impl Weighting {
         self.document == self.query
     }
 
+    /// Whether weights by one of the schemes have the factors of terms.
+    fn has_idf(&self, scheme: Scheme) -> bool {
+        // Without any idf, a term's weight is its factors by χ² and by learning.
+        let without_idf = self.document.df == Df::None && self.query.df == Df::None;
+        let by_chi2 = self.document.df == Df::None && self.chi2_power > 0.0;
+        scheme.df != Df::None || without_idf || by_chi2
+    }
+
     /// Replaces the counts of a row by weights, in place, and moves nonzero ones to the front;
     /// returns how many there are. `weights` is a scratch buffer.
     pub(crate) fn weigh(
@@ -389,10 +399,7 @@ impl Weighting {
                 weights.extend(counts().map(|count| count * (self.k1 + 1.0) / (count + k)));
             }
         }
-        // Without any idf, a term's weight is its factors by χ² and by learning.
-        let without_idf = self.document.df == Df::None && self.query.df == Df::None;
-        let by_chi2 = self.document.df == Df::None && self.chi2_power > 0.0;
-        if scheme.df != Df::None || without_idf || by_chi2 {
+        if self.has_idf(scheme) {
             for (weight, &mut term) in weights.iter_mut().zip(&mut *ids) {
                 *weight *= terms.idf[term as usize];
             }

@@ -17,6 +17,8 @@ use crate::classifier::{Classifier, DocumentVectors, Searchers};
 use crate::corpus::{Document, Problem};
 use crate::counts::{Counts, Fields, Input};
 use crate::decide::Decision;
+use crate::dense::{DensePart, Vectors};
+use crate::matrix::Csr;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
@@ -24,6 +26,12 @@ use crate::tune::{
     Counted, Exclusion, Features, Free, Grid, Step, TrialSetup, Trials, TuningReport, Weighted,
     drawn, learned_terms, tune_features,
 };
+
+/// The documents of a model as queries.
+struct Queries {
+    rows: Csr,
+    dense: Option<Vectors>,
+}
 
 /// Counted documents whose features are chosen.
 struct Chosen {
@@ -47,8 +55,8 @@ impl Trainer {
     /// of the options.
     ///
     /// # Errors
-    /// If the model weights queries differently from documents and keeps no texts, the options conflict, or the
-    /// search fails.
+    /// If the model weights queries differently from documents, and neither its rows tell the counts nor does it keep the
+    /// texts, the options conflict, or the search fails.
     ///
     /// # Panics
     /// Never: nobody else has the model.
@@ -117,9 +125,18 @@ impl Trainer {
         Ok(Trained { model, tuning: Some(report), stages })
     }
 
-    /// The documents of a model as queries, made of the texts that it keeps.
-    fn queries(&self, model: &Arc<Model>) -> Result<DocumentVectors, TrainError> {
+    /// The documents of a model as queries, made of its rows if these tell the counts, or of the texts that it keeps.
+    fn queries(&self, model: &Arc<Model>) -> Result<Queries, TrainError> {
         let settings = model.settings();
+        let threads = self.engines.threads();
+        if let Some(rows) = settings.weighting.queries_of(model.rows(), model.term_weights()) {
+            let projection = model.dense().and_then(DensePart::projection);
+            let dense = projection.map(|projection| {
+                let values = projection.project_all(&rows.view(), threads);
+                Vectors::new(projection.dimension(), values)
+            });
+            return Ok(Queries { rows, dense: dense.transpose().map_err(SearchError::from)? });
+        }
         if !model.keeps_texts() || !settings.fields.columns().is_empty() {
             let weighting = settings.weighting.to_string();
             return Err(TrainError::NotSymmetric { weighting });
@@ -132,9 +149,9 @@ impl Trainer {
             }
         }
         let searchers = Searchers::default();
-        let classifier =
-            Classifier::with_searchers(Arc::clone(model), searchers, self.engines.threads());
-        Ok(classifier.vectorize(&documents)?)
+        let classifier = Classifier::with_searchers(Arc::clone(model), searchers, threads);
+        let DocumentVectors { rows, dense, .. } = classifier.vectorize(&documents)?;
+        Ok(Queries { rows, dense })
     }
 
     /// The share of the neighbors by dense vectors of an existing model, and whether tuning may change it.

@@ -22,6 +22,7 @@ use crate::matrix::Csr;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
+use crate::tfidf::Weighting;
 use crate::tune::{
     Counted, Exclusion, Features, Free, Grid, Step, TrialSetup, Trials, TuningReport, Weighted,
     drawn, learned_terms, tune_features,
@@ -431,8 +432,14 @@ impl Trainer {
         tuning: &TuneOptions,
         on_event: OnEvent<'_>,
     ) -> Result<Excluded, SearchError> {
+        // Only cosines tell near-duplicates.
+        let weighting = match start.weighting {
+            weighting if weighting.is_cosine() => weighting,
+            weighting if weighting == weighting.of_weights() => Weighting::default().of_weights(),
+            _ => Weighting::default(),
+        };
         // Terms weighted by labels make documents with the same label nearly equal.
-        let weighting = start.weighting.with_chi2_power(0.0).unwrap_or(start.weighting);
+        let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
         let plain = Weighted::new(counts, &start.fields, weighting, self.engines.threads());
         let engine = self.engines.engine(plain.documents())?;
         let sizes = counts.label_sizes();
@@ -447,9 +454,8 @@ impl Trainer {
             unit_rows: None,
             nested: true,
         };
-        let cosine = start.weighting.is_cosine();
         let groups = counts.groups().to_vec();
-        Excluded::find(&training, cosine, tuning, groups, on_event)
+        Excluded::find(&training, true, tuning, groups, on_event)
     }
 }
 

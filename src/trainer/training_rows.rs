@@ -48,7 +48,20 @@ pub(super) struct TrainingRows<'a> {
 }
 
 impl<'a> TrainingRows<'a> {
-    /// Rows to be searched by terms alone.
+    /// Rows to be searched by terms alone, which do not depend on the fold.
+    pub(super) fn by_terms(view: View<'a>, labels: TrainingLabels<'a>) -> Self {
+        Self {
+            terms: Some(view),
+            by_fold: None,
+            vectors: None,
+            share: None,
+            labels,
+            unit_rows: None,
+            nested: true,
+        }
+    }
+
+    /// Rows to be searched by terms alone, with the terms that the other folds tell.
     pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
         Self {
             terms: None,

@@ -18,20 +18,23 @@ use crate::corpus::{Document, Problem};
 use crate::counts::{Counts, Fields, Input};
 use crate::decide::Decision;
 use crate::dense::{DensePart, Vectors};
-use crate::matrix::Csr;
+use crate::matrix::{Csr, csr};
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
-use crate::tfidf::Weighting;
+use crate::tfidf::{Side, TermWeights, Weighting};
 use crate::tune::{
     Counted, Exclusion, Features, Free, Grid, Step, TrialSetup, Trials, TuningReport, Weighted,
     drawn, learned_terms, tune_features,
 };
+use crate::vote::TrainingLabels;
 
 /// The documents of a model as queries.
 struct Queries {
     rows: Csr,
     dense: Option<Vectors>,
+    /// Unit rows of the documents, if the counts are known.
+    unit_rows: Option<Arc<Csr>>,
 }
 
 /// Counted documents whose features are chosen.
@@ -108,7 +111,10 @@ impl Trainer {
         let cosine = settings.weighting.is_cosine()
             && settings.weighting.chi2_power() <= 0.0
             && !model.learned_terms();
-        let excluded = Excluded::find(&training, cosine, &tuning, Vec::new(), on_event)?;
+        let excluded = match asked.as_ref().and_then(|asked| asked.unit_rows.as_ref()) {
+            Some(rows) => self.unlike(rows, model.training_labels(), &tuning, on_event)?,
+            None => Excluded::find(&training, cosine, &tuning, Vec::new(), on_event)?,
+        };
         // The model does not record how many terms were dropped, so unknown terms tell nothing.
         let unknown = |_: u32| 0.0;
         let learnt =
@@ -130,17 +136,33 @@ impl Trainer {
     fn queries(&self, model: &Arc<Model>) -> Result<Queries, TrainError> {
         let settings = model.settings();
         let threads = self.engines.threads();
-        if let Some(rows) = settings.weighting.queries_of(model.rows(), model.term_weights()) {
+        let weighting = settings.weighting;
+        if let Some(counts) = weighting.counts_of(model.rows(), model.term_weights(), threads) {
+            let weigh = |weighting: Weighting, side, terms: TermWeights<'_>| {
+                let mut rows = counts.clone();
+                weighting.weigh_rows(side, &mut rows, terms, threads);
+                let columns = model.vocabulary().len();
+                csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order")
+            };
+            let rows = weigh(weighting, Side::Query, model.term_weights());
             let projection = model.dense().and_then(DensePart::projection);
             let dense = projection.map(|projection| {
                 let values = projection.project_all(&rows.view(), threads);
                 Vectors::new(projection.dimension(), values)
             });
-            return Ok(Queries { rows, dense: dense.transpose().map_err(SearchError::from)? });
+            let dense = dense.transpose().map_err(SearchError::from)?;
+            let frequencies = model.vocabulary().document_frequencies();
+            let documents = u32::try_from(rows.rows()).unwrap_or(u32::MAX);
+            let documents = frequencies.iter().copied().fold(documents, u32::max);
+            let unit = Weighting::default();
+            let idf = |&df: &u32| unit.idf(df, documents.into());
+            let idf: Vec<f64> = frequencies.iter().map(idf).collect();
+            let terms = TermWeights { idf: &idf, ..model.term_weights() };
+            let unit_rows = Some(Arc::new(weigh(unit, Side::Document, terms)));
+            return Ok(Queries { rows, dense, unit_rows });
         }
         if !model.keeps_texts() || !settings.fields.columns().is_empty() {
-            let weighting = settings.weighting.to_string();
-            return Err(TrainError::NotSymmetric { weighting });
+            return Err(TrainError::NotSymmetric { weighting: weighting.to_string() });
         }
         let mut documents: Vec<Document> = kept_documents(model).collect();
         // Vectors that documents brought along are searched as they are.
@@ -152,7 +174,21 @@ impl Trainer {
         let searchers = Searchers::default();
         let classifier = Classifier::with_searchers(Arc::clone(model), searchers, threads);
         let DocumentVectors { rows, dense, .. } = classifier.vectorize(&documents)?;
-        Ok(Queries { rows, dense })
+        Ok(Queries { rows, dense, unit_rows: None })
+    }
+
+    /// What is excluded among documents without groups, by their unit rows.
+    fn unlike(
+        &self,
+        rows: &Arc<Csr>,
+        labels: TrainingLabels<'_>,
+        tuning: &TuneOptions,
+        on_event: OnEvent<'_>,
+    ) -> Result<Excluded, SearchError> {
+        let engine = self.engines.engine(rows)?;
+        let view = View { engine: &*engine, queries: (&**rows).into() };
+        let training = TrainingRows::by_terms(view, labels);
+        Excluded::find(&training, true, tuning, Vec::new(), on_event)
     }
 
     /// The share of the neighbors by dense vectors of an existing model, and whether tuning may change it.
@@ -445,15 +481,7 @@ impl Trainer {
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
         let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
-        let training = TrainingRows {
-            terms: Some(view),
-            by_fold: None,
-            vectors: None,
-            share: None,
-            labels,
-            unit_rows: None,
-            nested: true,
-        };
+        let training = TrainingRows::by_terms(view, labels);
         let groups = counts.groups().to_vec();
         Excluded::find(&training, true, tuning, groups, on_event)
     }

@@ -310,14 +310,12 @@ fn expected_figures_count_near_duplicates() {
         }
     }
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
-    let tuning = TuneOptions {
-        scope: TuneScope::Votes,
-        near_duplicates: NearDuplicateLimit::Above(0.5),
-        ..TuneOptions::default()
-    };
     let k = Some(NonZeroUsize::MIN);
     // The limit is one of cosines, also if the model has other similarities.
-    for weighting in ["ltc", "bm25"] {
+    let (found, given) = (NearDuplicateLimit::Found, NearDuplicateLimit::Above(0.5));
+    for (weighting, near_duplicates) in [("ltc", given), ("bm25", given), ("bm25", found)] {
+        let scope = TuneScope::Votes;
+        let tuning = TuneOptions { scope, near_duplicates, ..TuneOptions::default() };
         let weighting = weighting.parse().unwrap();
         let options =
             TrainOptions { k, weighting, tuning: Some(tuning), ..TrainOptions::default() };

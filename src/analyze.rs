@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 mod accents;
 mod ascii;
 mod segment;
+mod term;
 mod terms;
 mod words;
 
+pub(crate) use term::{PREFIX, Prefix, Term};
 pub(crate) use terms::{Dictionary, TermCounter};
 pub use words::Stemmer;
 

@@ -3,14 +3,15 @@
 //! Text terms are numbered in byte order of their UTF-8, feature columns in numerical order: a
 //! corpus gives the same ids regardless of the number of threads.
 
-use std::hash::BuildHasher;
-
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-
-use crate::analyze::Dictionary;
+use crate::analyze::{Dictionary, Term};
 use crate::matrix::Array;
 use crate::strings::Strings;
+
+mod interner;
+mod table;
+
+pub(crate) use interner::Interner;
+use table::TermTable;
 
 /// The terms of a model.
 #[derive(Debug, Clone)]
@@ -129,9 +130,13 @@ impl Vocabulary {
 
     /// The id of a text term.
     pub fn id(&self, term: &str) -> Option<u32> {
+        self.id_of(term.into())
+    }
+
+    fn id_of(&self, term: Term<'_>) -> Option<u32> {
         match &self.lookup {
             Lookup::Terms(table) => table.find(term, |id| self.terms.bytes(id as usize)),
-            Lookup::Columns(_) => self.column_id(term.parse().ok()?),
+            Lookup::Columns(_) => self.column_id(term.text().parse().ok()?),
         }
     }
 
@@ -154,125 +159,8 @@ impl Vocabulary {
 }
 
 impl Dictionary for &Vocabulary {
-    fn id(&mut self, term: &str) -> Option<u32> {
-        Vocabulary::id(self, term)
-    }
-}
-
-/// A hash table from terms to ids. The terms are stored elsewhere: the table holds only their first
-/// sixteen bytes and their lengths, which decide nearly all lookups.
-#[derive(Debug, Clone, Default)]
-struct TermTable {
-    table: HashTable<Entry>,
-    hasher: RandomState,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    prefix: u128,
-    length: u32,
-    id: u32,
-}
-
-const PREFIX: usize = 16;
-
-/// The first sixteen bytes of a term, padded with zeros. Read as two halves that may overlap,
-/// because copying so few bytes would cost a function call.
-fn prefix(term: &[u8]) -> u128 {
-    fn halves<const N: usize>(term: &[u8], number: impl Fn([u8; N]) -> u128) -> Option<u128> {
-        let (first, last) = (*term.first_chunk()?, *term.last_chunk()?);
-        Some(number(first) | number(last) << (8 * (term.len() - N)))
-    }
-    if let Some(&chunk) = term.first_chunk() {
-        return u128::from_le_bytes(chunk);
-    }
-    halves(term, |half| u128::from(u64::from_le_bytes(half)))
-        .or_else(|| halves(term, |half| u128::from(u32::from_le_bytes(half))))
-        .or_else(|| halves(term, |half| u128::from(u16::from_le_bytes(half))))
-        .unwrap_or_else(|| term.first().map_or(0, |&byte| byte.into()))
-}
-
-impl TermTable {
-    fn of(terms: &Strings) -> Self {
-        let mut table = Self::default();
-        table.table.reserve(terms.len(), |_| 0);
-        for (id, term) in (0..).zip(terms.iter()) {
-            table.insert(term, id, |id| terms.bytes(id as usize));
-        }
-        table
-    }
-
-    fn find<'a>(&self, term: &str, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
-        let term = term.as_bytes();
-        let prefix = prefix(term);
-        let hash = hash(&self.hasher, prefix, term.len(), || term);
-        let same = |entry: &Entry| {
-            entry.prefix == prefix
-                && entry.length as usize == term.len()
-                && (term.len() <= PREFIX || bytes(entry.id)[PREFIX..] == term[PREFIX..])
-        };
-        self.table.find(hash, same).map(|entry| entry.id)
-    }
-
-    /// Adds a term that is not in the table yet.
-    fn insert<'a>(&mut self, term: &str, id: u32, bytes: impl Fn(u32) -> &'a [u8]) {
-        let term = term.as_bytes();
-        let length = u32::try_from(term.len()).expect("terms of less than 4 GiB");
-        let entry = Entry { prefix: prefix(term), length, id };
-        let hasher = &self.hasher;
-        let hash_of =
-            |entry: &Entry| hash(hasher, entry.prefix, entry.length as usize, || bytes(entry.id));
-        // The new term may not be stored with the others yet.
-        let own = hash(hasher, entry.prefix, term.len(), || term);
-        self.table.insert_unique(own, entry, hash_of);
-    }
-}
-
-/// The hash of a term. Usually the prefix is the complete term, and faster to hash than bytes.
-fn hash<'a>(
-    hasher: &RandomState,
-    prefix: u128,
-    length: usize,
-    bytes: impl FnOnce() -> &'a [u8],
-) -> u64 {
-    if length <= PREFIX { hasher.hash_one(prefix) } else { hasher.hash_one(bytes()) }
-}
-
-/// Terms numbered in the order of their first occurrence.
-#[derive(Debug, Default)]
-pub(crate) struct Interner {
-    table: TermTable,
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl Interner {
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    pub(crate) fn term(&self, id: u32) -> &str {
-        &self.text[bounds(&self.ends, id)]
-    }
-}
-
-/// The range of term `id` in an interner's text.
-fn bounds(ends: &[usize], id: u32) -> std::ops::Range<usize> {
-    let id = id as usize;
-    if id == 0 { 0..ends[0] } else { ends[id - 1]..ends[id] }
-}
-
-impl Dictionary for Interner {
-    fn id(&mut self, term: &str) -> Option<u32> {
-        let Self { table, text, ends } = self;
-        if let Some(id) = table.find(term, |id| &text.as_bytes()[bounds(ends, id)]) {
-            return Some(id);
-        }
-        let id = u32::try_from(ends.len()).ok()?;
-        text.push_str(term);
-        ends.push(text.len());
-        table.insert(term, id, |id| &text.as_bytes()[bounds(ends, id)]);
-        Some(id)
+    fn id(&mut self, term: Term<'_>) -> Option<u32> {
+        self.id_of(term)
     }
 }
 
@@ -291,17 +179,6 @@ mod tests {
                 assert_eq!(found.id(column), id, "{column} in {columns:?}");
             }
             assert_eq!(found.id(40), None);
-        }
-    }
-
-    #[test]
-    fn prefixes() {
-        let term = b"abcdefghijklmnopqrstuvwxyz";
-        for length in 0..=term.len() {
-            let mut padded = [0; PREFIX];
-            let shown = length.min(PREFIX);
-            padded[..shown].copy_from_slice(&term[..shown]);
-            assert_eq!(prefix(&term[..length]), u128::from_le_bytes(padded), "{length} bytes");
         }
     }
 }

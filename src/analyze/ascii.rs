@@ -2,6 +2,8 @@
 //! word begins or ends wherever the bits change. This avoids a branch per byte, which a processor
 //! would mispredict at both ends of each word.
 
+use super::Term;
+
 /// The number of bytes examined together, one bit each.
 const BLOCK: usize = 64;
 
@@ -28,7 +30,7 @@ fn class(byte: u8) -> u8 {
 
 /// Calls `word` with each word of ASCII text, by the rules WB5–WB13b: the others concern combining
 /// marks and other scripts. A word must hold a letter or a digit.
-pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
+pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
     let bytes = text.as_bytes();
     let joins = |at: usize| {
         let Some(&[before, here, after]) = bytes.get(at - 1..=at + 1) else { return false };
@@ -51,8 +53,9 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
             }
             joined
         },
-        &mut |found: &'a str| {
-            if !found.starts_with('_') || found.bytes().any(|byte| byte != b'_') {
+        &mut |found: Term<'a>| {
+            let bytes = found.bytes();
+            if bytes[0] != b'_' || bytes.iter().any(|&byte| byte != b'_') {
                 word(found);
             }
         },
@@ -60,7 +63,7 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
 }
 
 /// Calls `word` with each run of letters, digits and `_`.
-pub(super) fn word_character_runs<'a>(text: &'a str, word: &mut impl FnMut(&'a str)) {
+pub(super) fn word_character_runs<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
     runs(text, |block, _, _| bits(block, is_word_byte), word);
 }
 
@@ -73,7 +76,7 @@ fn is_word_byte(byte: u8) -> bool {
 fn runs<'a>(
     text: &'a str,
     members: impl Fn(&[u8; BLOCK], usize, u64) -> u64,
-    word: &mut impl FnMut(&'a str),
+    word: &mut impl FnMut(Term<'a>),
 ) {
     let (blocks, rest) = text.as_bytes().as_chunks::<BLOCK>();
     let mut last = [0; BLOCK];
@@ -85,21 +88,21 @@ fn runs<'a>(
         let inside = members(block, offset, carry);
         let mut changes = inside ^ (inside << 1 | carry);
         if carry == 1 && changes != 0 {
-            word(&text[start..offset + changes.trailing_zeros() as usize]);
+            word(Term::within(text, start, offset + changes.trailing_zeros() as usize));
             changes &= changes - 1;
         }
         while changes != 0 {
             start = offset + changes.trailing_zeros() as usize;
             changes &= changes - 1;
             if changes != 0 {
-                word(&text[start..offset + changes.trailing_zeros() as usize]);
+                word(Term::within(text, start, offset + changes.trailing_zeros() as usize));
                 changes &= changes - 1;
             }
         }
         carry = inside >> (BLOCK - 1);
     }
     if carry == 1 {
-        word(&text[start..]);
+        word(Term::within(text, start, text.len()));
     }
 }
 

@@ -11,7 +11,11 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{AnalyzerSpec, Case, Normalization, Words, ascii};
+use super::{AnalyzerSpec, Case, Normalization, PREFIX, Term, Words, ascii};
+
+/// Blanks that follow a text, so that sixteen bytes follow the start of each word.
+const ROOM: &str = "                ";
+const _: () = assert!(ROOM.len() == PREFIX);
 
 /// Buffers to use again for the next text.
 #[derive(Debug, Default)]
@@ -25,7 +29,7 @@ pub(super) fn words(
     spec: &AnalyzerSpec,
     text: &str,
     buffers: &mut Buffers,
-    word: &mut impl FnMut(&str),
+    word: &mut impl FnMut(Term<'_>),
 ) {
     let mut rest = text;
     loop {
@@ -48,7 +52,7 @@ pub(super) fn words(
 }
 
 /// The same words without the fast path.
-pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(&str)) {
+pub(super) fn words_slowly(spec: &AnalyzerSpec, text: &str, word: &mut impl FnMut(Term<'_>)) {
     unicode_words(spec, text, &mut String::new(), word);
 }
 
@@ -57,20 +61,28 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn ascii_words(spec: &AnalyzerSpec, text: &str, lowered: &mut String, word: &mut impl FnMut(&str)) {
-    let text = match spec.case {
-        Case::Keep => text,
-        Case::Fold | Case::Lower => {
-            lowered.clear();
-            lowered.push_str(text);
-            lowered.make_ascii_lowercase();
-            lowered
-        }
-    };
+fn ascii_words(
+    spec: &AnalyzerSpec,
+    text: &str,
+    lowered: &mut String,
+    word: &mut impl FnMut(Term<'_>),
+) {
+    lowered.clear();
+    lowered.push_str(text);
+    if spec.case != Case::Keep {
+        lowered.make_ascii_lowercase();
+    }
     match spec.words {
-        Words::Unicode => ascii::uax29_words(text, word),
-        Words::WordCharacters => ascii::word_character_runs(text, word),
-        Words::Whitespace => text.split_whitespace().for_each(word),
+        Words::Unicode | Words::WordCharacters => {
+            // Blanks end no word that is not ended by the end of the text.
+            lowered.push_str(ROOM);
+            if spec.words == Words::Unicode {
+                ascii::uax29_words(lowered, word);
+            } else {
+                ascii::word_character_runs(lowered, word);
+            }
+        }
+        Words::Whitespace => lowered.split_whitespace().for_each(|found| word(found.into())),
     }
 }
 
@@ -97,15 +109,16 @@ fn unicode_words(
     spec: &AnalyzerSpec,
     text: &str,
     folded: &mut String,
-    word: &mut impl FnMut(&str),
+    word: &mut impl FnMut(Term<'_>),
 ) {
     fold(spec, text, folded);
     match spec.words {
         Words::Unicode => uax29_with_bigrams(folded, word),
         Words::WordCharacters => {
-            folded.split(|c: char| !is_word_character(c)).filter(|w| !w.is_empty()).for_each(word);
+            let runs = folded.split(|c: char| !is_word_character(c)).filter(|run| !run.is_empty());
+            runs.for_each(|run| word(run.into()));
         }
-        Words::Whitespace => folded.split_whitespace().for_each(word),
+        Words::Whitespace => folded.split_whitespace().for_each(|found| word(found.into())),
     }
 }
 
@@ -117,7 +130,7 @@ fn is_word_character(c: char) -> bool {
 
 /// UAX #29 words. Adjacent CJK words are joined and given as overlapping bigrams of characters; a
 /// single character is given as it is.
-fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(&str)) {
+fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(Term<'_>)) {
     let mut run = 0..0;
     for (at, with_blank) in text.unicode_word_indices() {
         // A stray mark is joined to the blank before it (WB4), but the blank is not part of a word.
@@ -125,7 +138,7 @@ fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(&str)) {
         let start = at + with_blank.len() - found.len();
         if !found.chars().all(is_cjk) {
             bigrams(&text[std::mem::take(&mut run)], word);
-            word(found);
+            word(found.into());
         } else if run.end == start && !run.is_empty() {
             run.end += found.len();
         } else {
@@ -136,18 +149,18 @@ fn uax29_with_bigrams(text: &str, word: &mut impl FnMut(&str)) {
     bigrams(&text[run], word);
 }
 
-fn bigrams(run: &str, word: &mut impl FnMut(&str)) {
+fn bigrams(run: &str, word: &mut impl FnMut(Term<'_>)) {
     let mut last = None;
     let mut pairs = 0;
     for (at, c) in run.char_indices() {
         if let Some(start) = last {
-            word(&run[start..at + c.len_utf8()]);
+            word(Term::within(run, start, at + c.len_utf8()));
             pairs += 1;
         }
         last = Some(at);
     }
     if pairs == 0 && !run.is_empty() {
-        word(run);
+        word(run.into());
     }
 }
 
@@ -172,8 +185,8 @@ mod tests {
 
     fn both(spec: &AnalyzerSpec, text: &str) -> (Vec<String>, Vec<String>) {
         let (mut fast, mut slow) = (Vec::new(), Vec::new());
-        words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.to_owned()));
-        words_slowly(spec, text, &mut |word| slow.push(word.to_owned()));
+        words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.text().to_owned()));
+        words_slowly(spec, text, &mut |word| slow.push(word.text().to_owned()));
         (fast, slow)
     }
 

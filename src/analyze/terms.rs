@@ -1,17 +1,12 @@
 //! Finished words → term ids: looks up words, word n-grams and character n-grams in a dictionary.
 
-use std::collections::HashMap;
-use std::hash::BuildHasher;
-
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-
-use super::{Analyzer, CharScope, NgramRange, segment};
+use super::{Analyzer, CharScope, NgramRange, Term, segment};
+use crate::vocabulary::Interner;
 
 /// Maps terms to ids.
 pub(crate) trait Dictionary {
     /// The id of `term`, or `None` if it has none.
-    fn id(&mut self, term: &str) -> Option<u32>;
+    fn id(&mut self, term: Term<'_>) -> Option<u32>;
 }
 
 /// The first character of a term that is a character n-gram.
@@ -64,10 +59,10 @@ impl TermCounter {
         if unigrams {
             let cache = &mut self.cache;
             segment::words(spec, text, &mut self.buffers, &mut |word| {
-                let outcome = cache.get_or_insert(word, || match analyzer.finish(word) {
+                let outcome = cache.get_or_insert(word, || match analyzer.finish(word.text()) {
                     None => Outcome::Dropped,
                     Some(finished) => {
-                        dictionary.id(&finished).map_or(Outcome::Unknown, Outcome::Term)
+                        dictionary.id((&*finished).into()).map_or(Outcome::Unknown, Outcome::Term)
                     }
                 });
                 match outcome {
@@ -82,12 +77,14 @@ impl TermCounter {
         self.ends.clear();
         let (finished, ends) = (&mut self.finished, &mut self.ends);
         segment::words(spec, text, &mut self.buffers, &mut |word| {
-            if let Some(word) = analyzer.finish(word) {
+            if let Some(word) = analyzer.finish(word.text()) {
                 finished.push_str(&word);
                 ends.push(finished.len());
             }
         });
-        ngrams(analyzer, finished, ends, &mut self.term, &mut |term| match dictionary.id(term) {
+        ngrams(analyzer, finished, ends, &mut self.term, &mut |term| match dictionary
+            .id(term.into())
+        {
             Some(id) => ids.push(id),
             None => unknown += 1,
         });
@@ -148,16 +145,16 @@ fn char_ngrams(text: &str, range: NgramRange, buffer: &mut String, term: &mut im
 }
 
 pub(super) fn strings(analyzer: &Analyzer, text: &str) -> Vec<String> {
-    let mut names = Names::default();
+    let mut names = Interner::default();
     let mut ids = Vec::new();
     TermCounter::default().ids(analyzer, text, &mut names, &mut ids);
-    ids.into_iter().map(|id| names.terms[id as usize].clone()).collect()
+    ids.into_iter().map(|id| names.term(id).to_owned()).collect()
 }
 
 pub(super) fn strings_slowly(analyzer: &Analyzer, text: &str) -> Vec<String> {
     let (mut words, mut ends) = (String::new(), Vec::new());
     segment::words_slowly(analyzer.spec(), text, &mut |word| {
-        if let Some(word) = analyzer.finish(word) {
+        if let Some(word) = analyzer.finish(word.text()) {
             words.push_str(&word);
             ends.push(words.len());
         }
@@ -167,55 +164,24 @@ pub(super) fn strings_slowly(analyzer: &Analyzer, text: &str) -> Vec<String> {
     terms
 }
 
-/// A dictionary that gives every new term an id.
-#[derive(Default)]
-struct Names {
-    terms: Vec<String>,
-    ids: HashMap<String, u32>,
-}
-
-impl Dictionary for Names {
-    fn id(&mut self, term: &str) -> Option<u32> {
-        if let Some(&id) = self.ids.get(term) {
-            return Some(id);
-        }
-        let id = u32::try_from(self.terms.len()).ok()?;
-        self.terms.push(term.to_owned());
-        self.ids.insert(term.to_owned(), id);
-        Some(id)
-    }
-}
-
-/// Words, in one string, and their outcomes.
+/// Words and their outcomes.
 #[derive(Debug, Default)]
 struct WordCache {
-    table: HashTable<(u32, u32, Outcome)>,
-    text: String,
-    hasher: RandomState,
+    words: Interner,
+    /// The outcome of each word, by its number.
+    outcomes: Vec<Outcome>,
 }
 
 impl WordCache {
-    fn get_or_insert(&mut self, word: &str, outcome: impl FnOnce() -> Outcome) -> Outcome {
-        let Self { table, text, hasher } = self;
-        let hash = hasher.hash_one(word.as_bytes());
-        let at = |start: u32, length: u32| start as usize..start as usize + length as usize;
-        if let Some(&(.., outcome)) =
-            table.find(hash, |&(start, length, _)| &text[at(start, length)] == word)
-        {
-            return outcome;
+    fn get_or_insert(&mut self, word: Term<'_>, outcome: impl FnOnce() -> Outcome) -> Outcome {
+        if self.words.bytes() > CACHE_BYTES {
+            self.words.clear();
+            self.outcomes.clear();
         }
-        let outcome = outcome();
-        if text.len() + word.len() > CACHE_BYTES {
-            table.clear();
-            text.clear();
+        let number = self.words.id(word).expect("few words") as usize;
+        if number == self.outcomes.len() {
+            self.outcomes.push(outcome());
         }
-        let (start, length) = (u32::try_from(text.len()), u32::try_from(word.len()));
-        if let (Ok(start), Ok(length)) = (start, length) {
-            text.push_str(word);
-            table.insert_unique(hash, (start, length, outcome), |&(start, length, _)| {
-                hasher.hash_one(text[at(start, length)].as_bytes())
-            });
-        }
-        outcome
+        self.outcomes[number]
     }
 }

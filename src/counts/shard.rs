@@ -26,9 +26,34 @@ pub(super) struct Shard<'a> {
 struct Rows {
     /// The end of each row in `terms` and `counts`.
     ends: Vec<usize>,
+    /// As [`Merged::lengths`].
+    lengths: Vec<f32>,
     terms: Vec<u32>,
     /// For each field, the counts of `terms`.
     counts: Vec<Vec<f32>>,
+}
+
+impl Rows {
+    /// Adds the terms `ids` of a field to the row that begins at entry `first`.
+    fn tally(&mut self, first: usize, ids: &[u32], field: usize, terms_met: &mut [TermMet]) {
+        for &term in ids {
+            let met = &mut terms_met[term as usize];
+            // The entry belongs to this row if it lies after the row's first entry and has this
+            // term; otherwise it belongs to an earlier row, or there is none.
+            #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+            let mut entry = first + met.entry.wrapping_sub(first as u32) as usize;
+            if self.terms.get(entry) != Some(&term) {
+                entry = self.terms.len();
+                met.document_frequency += 1;
+                #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+                let entry = entry as u32;
+                met.entry = entry;
+                self.terms.push(term);
+                self.counts.iter_mut().for_each(|counts| counts.push(0.0));
+            }
+            self.counts[field][entry] += 1.0;
+        }
+    }
 }
 
 /// Where a shard has met a term.
@@ -84,10 +109,9 @@ impl<'a> Shard<'a> {
     /// Counts documents as the shard's next piece.
     pub(super) fn count(&mut self, documents: &[Document]) -> Result<(), CorpusError> {
         let counts = vec![Vec::new(); self.fields];
-        let mut rows = Rows { ends: Vec::new(), terms: Vec::new(), counts };
+        let mut rows = Rows { ends: Vec::new(), lengths: Vec::new(), terms: Vec::new(), counts };
         for document in documents {
             self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
-            rows.ends.push(rows.terms.len());
         }
         self.pieces.push(rows);
         Ok(())
@@ -95,6 +119,7 @@ impl<'a> Shard<'a> {
 
     fn count_one(&mut self, document: &Document, rows: &mut Rows) -> Result<(), Problem> {
         let first = rows.terms.len();
+        let mut length = 0;
         match (&mut self.counter, &document.content) {
             (Counter::Nothing, _) => {}
             (
@@ -106,24 +131,8 @@ impl<'a> Shard<'a> {
                     ids.clear();
                     counter.ids(analyzer, text, interner, ids);
                     self.terms_met.resize(interner.len(), TermMet::default());
-                    for &mut term in &mut *ids {
-                        let met = &mut self.terms_met[term as usize];
-                        // The entry belongs to this document if it lies after the document's first
-                        // entry and has this term; otherwise it belongs to an earlier document, or
-                        // there is none.
-                        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-                        let mut entry = first + met.entry.wrapping_sub(first as u32) as usize;
-                        if rows.terms.get(entry) != Some(&term) {
-                            entry = rows.terms.len();
-                            met.document_frequency += 1;
-                            #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-                            let entry = entry as u32;
-                            met.entry = entry;
-                            rows.terms.push(term);
-                            rows.counts.iter_mut().for_each(|counts| counts.push(0.0));
-                        }
-                        rows.counts[field as usize][entry] += 1.0;
-                    }
+                    rows.tally(first, ids, field as usize, &mut self.terms_met);
+                    length += ids.len();
                 }
             }
             (Counter::Features { columns, counts }, Content::Features(features)) => {
@@ -142,6 +151,7 @@ impl<'a> Shard<'a> {
                     self.terms_met[term as usize].document_frequency += 1;
                     rows.terms.push(term);
                     rows.counts[0].push(value);
+                    length += 1;
                 }
             }
             (Counter::Text { .. }, Content::Features(_)) => {
@@ -157,6 +167,8 @@ impl<'a> Shard<'a> {
                 });
             }
         }
+        rows.ends.push(rows.terms.len());
+        rows.lengths.push(length as f32);
         Ok(())
     }
 
@@ -254,7 +266,7 @@ pub(super) fn merge(
         moves.push((numbers, rows, target));
     }
     threads.run(|| {
-        moves.into_par_iter().for_each(|(numbers, rows, target)| target.fill(&rows, numbers, kind));
+        moves.into_par_iter().for_each(|(numbers, rows, target)| target.fill(&rows, numbers));
     });
     merged
 }
@@ -271,17 +283,13 @@ struct Target<'a> {
 
 impl Target<'_> {
     /// Writes rows with the vocabulary's numbers, in increasing order in every row.
-    fn fill(mut self, rows: &Rows, numbers: &[u32], kind: TermKind) {
+    fn fill(mut self, rows: &Rows, numbers: &[u32]) {
+        self.lengths.copy_from_slice(&rows.lengths);
         let mut row: Vec<u64> = Vec::new();
         let (mut start, mut filled) = (0, 0);
         for (index, &end) in rows.ends.iter().enumerate() {
             let entries = start..end;
             start = end;
-            let length = |counts: &Vec<f32>| counts[entries.clone()].iter().sum::<f32>();
-            self.lengths[index] = match kind {
-                TermKind::Text => rows.counts.iter().map(length).sum(),
-                TermKind::Columns => entries.len() as f32,
-            };
             row.clear();
             // Packing a term and its position into one integer sorts faster than pairs.
             row.extend((0u32..).zip(&rows.terms[entries.clone()]).filter_map(|(at, &term)| {

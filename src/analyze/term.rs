@@ -1,0 +1,101 @@
+//! A term with what decides nearly all comparisons of terms.
+
+/// The number of bytes in [`Term::prefix`].
+pub(crate) const PREFIX: usize = 16;
+
+/// A word or n-gram, and its first sixteen bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Term<'a> {
+    text: &'a str,
+    prefix: Prefix,
+}
+
+/// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the lowest.
+pub(crate) type Prefix = [u64; 2];
+
+/// A number as two: written and read by halves, since a processor waits where it reads as one what it has
+/// just written as two.
+#[expect(clippy::cast_possible_truncation, reason = "the lower and the upper half")]
+fn halves(number: u128) -> Prefix {
+    [number as u64, (number >> 64) as u64]
+}
+
+impl<'a> Term<'a> {
+    /// The part `start..end` of `text`. Where sixteen bytes follow `start`, the prefix is read without a
+    /// branch on the length, which a processor would mispredict for each word.
+    #[inline]
+    pub(crate) fn within(text: &'a str, start: usize, end: usize) -> Self {
+        let term = &text[start..end];
+        let prefix = text.as_bytes()[start..].first_chunk().map_or_else(
+            || prefix(term.as_bytes()),
+            |&chunk| u128::from_le_bytes(chunk) & MASKS[term.len().min(PREFIX)],
+        );
+        Self { text: term, prefix: halves(prefix) }
+    }
+
+    pub(crate) fn text(self) -> &'a str {
+        self.text
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.text.as_bytes()
+    }
+
+    pub(crate) fn prefix(self) -> Prefix {
+        self.prefix
+    }
+}
+
+impl<'a> From<&'a str> for Term<'a> {
+    fn from(text: &'a str) -> Self {
+        Self { text, prefix: halves(prefix(text.as_bytes())) }
+    }
+}
+
+/// For each number of bytes, ones in as many of the lowest bytes.
+const MASKS: [u128; PREFIX + 1] = {
+    let mut masks = [u128::MAX; PREFIX + 1];
+    let mut length = 0;
+    while length < PREFIX {
+        masks[length] = (1 << (8 * length)) - 1;
+        length += 1;
+    }
+    masks
+};
+
+/// The first sixteen bytes of a term, padded with zeros. Read as two parts that may overlap,
+/// because copying so few bytes would cost a function call.
+fn prefix(term: &[u8]) -> u128 {
+    fn parts<const N: usize>(term: &[u8], number: impl Fn([u8; N]) -> u128) -> Option<u128> {
+        let (first, last) = (*term.first_chunk()?, *term.last_chunk()?);
+        Some(number(first) | number(last) << (8 * (term.len() - N)))
+    }
+    if let Some(&chunk) = term.first_chunk() {
+        return u128::from_le_bytes(chunk);
+    }
+    parts(term, |part| u128::from(u64::from_le_bytes(part)))
+        .or_else(|| parts(term, |part| u128::from(u32::from_le_bytes(part))))
+        .or_else(|| parts(term, |part| u128::from(u16::from_le_bytes(part))))
+        .unwrap_or_else(|| term.first().map_or(0, |&byte| byte.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes() {
+        let text = "abcdefghijklmnopqrstuvwxyz and more than sixteen bytes";
+        for start in [0, 3, text.len() - 20] {
+            for end in start..text.len() {
+                let term = &text.as_bytes()[start..end];
+                let mut padded = [0; PREFIX];
+                let shown = term.len().min(PREFIX);
+                padded[..shown].copy_from_slice(&term[..shown]);
+                let expected = halves(u128::from_le_bytes(padded));
+                assert_eq!(Term::from(&text[start..end]).prefix(), expected, "{start}..{end}");
+                assert_eq!(Term::within(text, start, end).prefix(), expected, "{start}..{end}");
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Terms numbered in the order of their first occurrence.
+
+use std::ops::Range;
+
+use super::table::TermTable;
+use crate::analyze::{Dictionary, Term};
+
+/// Terms numbered in the order of their first occurrence.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    table: TermTable,
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Interner {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(crate) fn term(&self, id: u32) -> &str {
+        &self.text[bounds(&self.ends, id)]
+    }
+
+    /// The number of bytes of all terms.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.table.clear();
+        self.text.clear();
+        self.ends.clear();
+    }
+}
+
+/// The range of term `id` in an interner's text.
+fn bounds(ends: &[usize], id: u32) -> Range<usize> {
+    let id = id as usize;
+    if id == 0 { 0..ends[0] } else { ends[id - 1]..ends[id] }
+}
+
+impl Dictionary for Interner {
+    #[inline]
+    fn id(&mut self, term: Term<'_>) -> Option<u32> {
+        let Self { table, text, ends } = self;
+        if let Some(id) = table.find(term, |id| &text.as_bytes()[bounds(ends, id)]) {
+            return Some(id);
+        }
+        u32::try_from(ends.len()).ok()?;
+        text.push_str(term.text());
+        ends.push(text.len());
+        Some(table.insert(term, |id| &text.as_bytes()[bounds(ends, id)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Terms around the lengths where the table changes its ways: 16 and 255 bytes; zeros, which pad
+        /// prefixes, are bytes of terms, too.
+        #[test]
+        fn numbers_terms_as_they_occur(
+            terms in prop::collection::vec(("[a\0]{0,3}", prop::sample::select(vec![0, 13, 15, 16, 250, 253, 300])), 0..60)
+        ) {
+            let (mut interner, mut expected) = (Interner::default(), HashMap::new());
+            for round in 0..2 {
+                for (end, length) in &terms {
+                    let term = format!("{}{end}", "x".repeat(*length));
+                    let next = u32::try_from(expected.len()).unwrap();
+                    let id = *expected.entry(term.clone()).or_insert(next);
+                    prop_assert_eq!(interner.id(term.as_str().into()), Some(id), "round {}", round);
+                    prop_assert_eq!(interner.term(id), term);
+                }
+            }
+            prop_assert_eq!(interner.len(), expected.len());
+            interner.clear();
+            prop_assert_eq!((interner.len(), interner.bytes()), (0, 0));
+            prop_assert_eq!(interner.id("a".into()), Some(0));
+        }
+    }
+}

@@ -13,10 +13,9 @@
 //! out of memory, the parts become smaller; if it fails, the CPU takes over. Both emit `tracing`
 //! warnings.
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::thread::ScopedJoinHandle;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use gpu_runtime::{Device, GpuError, Pinned, Pool};
 use rayon::prelude::*;
@@ -37,7 +36,7 @@ mod several;
 mod tile;
 
 use batch::{room, share};
-use lane::Lane;
+use lane::{Lane, Sent};
 use launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels, WARP};
 use part::{Needs, Part};
 pub use several::SeveralGpus;
@@ -45,7 +44,7 @@ pub use several::SeveralGpus;
 /// Queries sent to the GPU together, so that copies of some overlap with the search of others.
 const CHUNK: usize = 32_768;
 /// The number of batches in flight.
-const LANES: usize = 3;
+const LANES: usize = 4;
 /// Queries of the dense engines on the GPU at a time.
 const DENSE_CHUNK: usize = 8_192;
 /// The maximum number of entries of a chunk of queries.
@@ -471,73 +470,48 @@ impl Cuda {
             queries.check_finite(&self.threads)?;
             return Ok(Report { fast: count, fell_back: 0 });
         }
-        let chunks = self.chunks(part, budget, queries, k);
-        let lanes = chunks.len().min(LANES);
-        let mut rest = places;
-        let mut work = Vec::new();
-        for chunk in chunks {
-            let (now, later) = rest.split_at(chunk.len());
-            work.push((chunk, now));
-            rest = later;
-        }
-        // The next piece of work is the last in the list.
-        work.reverse();
-        let work = Mutex::new(work);
-        let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let fell_back = AtomicU64::new(0);
-        let drive = || -> Result<(), Failed> {
-            let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
-            while let Some((chunk, mut found)) = next() {
-                queries.stop.check()?;
-                let open = self.search_chunk(part, &mut lane, queries, chunk, k, &mut found)?;
-                fell_back.fetch_add(open as u64, Ordering::Relaxed);
-            }
-            self.lanes.put(lane);
-            Ok(())
-        };
-        if lanes <= 1 {
-            drive()?;
-        } else {
-            std::thread::scope(|scope| {
-                let driven: Vec<_> = (0..lanes)
-                    .map(|number| {
-                        let builder = std::thread::Builder::new().name(format!("lane-{number}"));
-                        builder.spawn_scoped(scope, drive)
-                    })
-                    .collect();
-                let ended = |thread: std::io::Result<ScopedJoinHandle<'_, Result<(), Failed>>>| {
-                    match thread.map(ScopedJoinHandle::join) {
-                        Ok(Ok(outcome)) => outcome,
-                        Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                        // Other lanes take over the work; if there are none, this thread does it
-                        // below.
-                        Err(_) => Ok(()),
-                    }
-                };
-                // Wait for all; the first failure is returned.
-                driven.into_iter().map(ended).fold(Ok(()), Result::and)
-            })?;
-            drive()?;
-        }
-        let fell_back = fell_back.into_inner();
+        let mut chunks = self.chunks(part, budget, queries, k).into_iter();
+        let mut rest = Some(places);
+        let fell_back = self.drive(part, queries, k, || {
+            let chunk = chunks.next()?;
+            let (now, later) = rest.take()?.split_at(chunk.len());
+            rest = Some(later);
+            Some((chunk, now))
+        })?;
         Ok(Report { fast: count - fell_back, fell_back })
     }
 
-    /// Sends, searches and fetches one batch. Several lanes do so concurrently, so that some
-    /// batches are searched while others are copied. Returns how many queries fell back.
-    fn search_chunk(
+    /// Searches the batches that `next` gives; some are searched while others are copied. One thread does it: it is
+    /// always ahead of the GPU, and leaves the other threads to the copies. Returns how many queries fell back.
+    fn drive<'a>(
         &self,
         part: &Part,
-        lane: &mut Lane,
         queries: &Queries<'_>,
-        chunk: Range<usize>,
         k: usize,
-        found: &mut Slots<'_>,
-    ) -> Result<usize, Failed> {
-        let sent = self.threads.run(|| lane.send(queries, chunk))?;
-        self.enqueue(part, lane, &sent, k)?;
-        lane.fetch(sent.count, k, self.is_fused(part, k), found.direct(k))?;
-        Ok(self.finish(part, lane, &sent, k, found)?)
+        mut next: impl FnMut() -> Option<(Range<usize>, Slots<'a>)>,
+    ) -> Result<u64, Failed> {
+        // A lane that is dropped waits.
+        let mut in_flight: VecDeque<(Lane, Sent, Slots<'a>)> = VecDeque::new();
+        let mut fell_back = 0;
+        let mut finish = |(mut lane, sent, mut found): (Lane, Sent, Slots<'a>)| {
+            fell_back += self.finish(part, &mut lane, &sent, k, &mut found)? as u64;
+            Ok::<Lane, GpuError>(lane)
+        };
+        while let Some((chunk, mut found)) = next() {
+            queries.stop.check()?;
+            let earliest = if in_flight.len() == LANES { in_flight.pop_front() } else { None };
+            let mut lane = match earliest {
+                Some(batch) => finish(batch)?,
+                None => self.lanes.take(|| Lane::new(&self.device))?,
+            };
+            let sent = lane.send(queries, chunk, &self.threads)?;
+            self.enqueue_with_copies(part, &mut lane, &sent, k, found.direct(k))?;
+            in_flight.push_back((lane, sent, found));
+        }
+        while let Some(batch) = in_flight.pop_front() {
+            self.lanes.put(finish(batch)?);
+        }
+        Ok(fell_back)
     }
 
     /// How many queries to process together: as many as the memory allows.

@@ -213,13 +213,16 @@ impl<'a> Slots<'a> {
     }
 
     /// Sets the number of neighbors in slots that were written directly.
-    pub(super) fn set_counts(&mut self, from: &[u32], sorted: bool) {
+    pub(super) fn set_counts(&mut self, from: &[u32]) {
         self.counts.copy_from_slice(from);
-        if !sorted {
-            let places = self.neighbors.par_chunks_mut(self.stride.max(1));
-            let lists = places.zip(from).map(|(places, &count)| &mut places[..count as usize]);
-            lists.for_each(<[Neighbor]>::sort_unstable);
-        }
+    }
+
+    /// The same for neighbors that are not sorted yet. Call it on the thread pool that should do the work.
+    pub(super) fn set_counts_and_sort(&mut self, from: &[u32]) {
+        self.set_counts(from);
+        let places = self.neighbors.par_chunks_mut(self.stride.max(1));
+        let lists = places.zip(from).map(|(places, &count)| &mut places[..count as usize]);
+        lists.for_each(<[Neighbor]>::sort_unstable);
     }
 
     /// Sets the neighbors of all queries: those of query `q` are the first `counts[q]` of
@@ -286,7 +289,11 @@ mod tests {
             // Only memory of an engine is written to directly.
             assert!(slots.direct(3).is_none());
             slots.neighbors.copy_from_slice(&found);
-            slots.set_counts(&counts, sorted);
+            if sorted {
+                slots.set_counts(&counts);
+            } else {
+                slots.set_counts_and_sort(&counts);
+            }
             assert_eq!(rows_of(&lists), [first.to_vec(), vec![4], vec![]]);
         }
     }

@@ -6,7 +6,8 @@ use gpu_runtime::GpuError;
 use super::lane::{Lane, Sent};
 use super::launch::{
     self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_MEDIUM_THREADS,
-    FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedShape, SELECT_SORTED, Which,
+    FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedShape, Outputs, SELECT_SORTED,
+    Which,
 };
 use super::part::{self, Part};
 use super::{
@@ -53,7 +54,37 @@ impl Cuda {
         }
     }
 
-    /// Enqueues the search of the sent queries on the lane's stream.
+    /// Whether one launch answers a batch, so that it can write to the host's memory itself.
+    fn is_one_launch(&self, part: &Part, count: usize, k: usize) -> bool {
+        let [tile] = part.tiles.as_slice() else { return false };
+        self.is_fused(part, k) && self.one_block(tile, count, k).is_some()
+    }
+
+    /// Enqueues the search of the sent queries on the lane's stream and the copies of what is found, to
+    /// `places` or to the lane's own memory. Does not wait.
+    pub(super) fn enqueue_with_copies(
+        &self,
+        part: &Part,
+        lane: &mut Lane,
+        sent: &Sent,
+        k: usize,
+        places: Option<&mut [u64]>,
+    ) -> Result<(), GpuError> {
+        let count = sent.count;
+        if !self.is_one_launch(part, count, k) {
+            self.enqueue(part, lane, sent, k)?;
+            return lane.fetch(count, k, self.is_fused(part, k), places);
+        }
+        let places = match places {
+            Some(places) => places,
+            None => lane.host_found.get(count * k)?,
+        };
+        let (counts, status) = (lane.host_counts.get(count)?, lane.host_status.get(count)?);
+        let outputs = Outputs::on_host(places, counts, status);
+        self.enqueue_fused(part, lane, count, k, Some(outputs))
+    }
+
+    /// Enqueues the search of the sent queries on the lane's stream; what is found stays on the GPU.
     pub(super) fn enqueue(
         &self,
         part: &Part,
@@ -66,7 +97,7 @@ impl Cuda {
         lane.found.get(&device, &stream, count * k)?;
         lane.counts.get(&device, &stream, count)?;
         if self.is_fused(part, k) {
-            return self.enqueue_fused(part, lane, count, k);
+            return self.enqueue_fused(part, lane, count, k, None);
         }
         let batch = match self.options.engine {
             CudaEngine::Grid { documents, .. } => documents as usize,
@@ -87,16 +118,17 @@ impl Cuda {
         (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
     }
 
+    /// `outputs`: where a batch of one launch writes, if not to the lane's buffers.
     fn enqueue_fused(
         &self,
         part: &Part,
         lane: &mut Lane,
         count: usize,
         k: usize,
+        outputs: Option<Outputs>,
     ) -> Result<(), GpuError> {
         let (device, stream) = (self.device.clone(), lane.stream.clone());
         let failed = device.doing("launching a kernel").failed();
-        lane.status.get(&device, &stream, count)?;
         let info = device.info();
         let rows = lane.queries();
         let allow = lane.allow();
@@ -123,24 +155,24 @@ impl Cuda {
             let tasks = tasks.min(lane.entries * tile.cuts.most);
             let entries = count * (room(k) as usize - k);
             let Lane { found, counts, status, .. } = lane;
-            let mut place = Found {
-                keys: found.get(&device, &stream, count * k)?,
-                at: 0,
-                counts: counts.get(&device, &stream, count)?,
-            };
-            let status = status.get(&device, &stream, count)?;
             let launched = if let Some(threads) = one_block {
-                launch::fused_small(
-                    &self.kernels,
-                    &stream,
-                    &tile.rows,
-                    &rows,
-                    allow,
-                    (shape, threads),
-                    &mut place,
-                    status,
-                )
+                let outputs = match outputs {
+                    Some(outputs) => outputs,
+                    None => Outputs::on_device(
+                        &stream,
+                        found.get(&device, &stream, count * k)?,
+                        counts.get(&device, &stream, count)?,
+                        status.get(&device, &stream, count)?,
+                    ),
+                };
+                let with = (shape, threads);
+                launch::fused_small(&self.kernels, &stream, &tile.rows, &rows, allow, with, outputs)
             } else {
+                let mut place = Found {
+                    keys: found.get(&device, &stream, count * k)?,
+                    at: 0,
+                    counts: counts.get(&device, &stream, count)?,
+                };
                 let mut between = Between {
                     records: lane.records.get(&device, &stream, count)?,
                     tasks: lane.tasks.get(&device, &stream, tasks)?,
@@ -157,7 +189,7 @@ impl Cuda {
                     shape,
                     &mut between,
                     &mut place,
-                    status,
+                    status.get(&device, &stream, count)?,
                 )
             };
             launched.map_err(&failed)?;
@@ -295,8 +327,10 @@ impl Cuda {
         let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
         let sorted = fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
-        if found.direct(k).is_some() {
-            self.threads.run(|| found.set_counts(counts, sorted));
+        if found.direct(k).is_some() && sorted {
+            found.set_counts(counts);
+        } else if found.direct(k).is_some() {
+            self.threads.run(|| found.set_counts_and_sort(counts));
         } else {
             let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
             self.threads.run(|| found.fill(all, k, counts, sorted));
@@ -346,7 +380,7 @@ impl Cuda {
         let count = queries.rows.rows();
         let k = queries.k.min(part.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
-        let sent = self.threads.run(|| lane.send(&queries, 0..count))?;
+        let sent = lane.send(&queries, 0..count, &self.threads)?;
         let (start, end) = (self.device.timer()?, self.device.timer()?);
         let failed = self.device.doing("measuring").failed();
         let mut seconds = Vec::new();

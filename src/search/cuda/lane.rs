@@ -11,6 +11,7 @@ use super::launch::{AllowRows, QueryRows};
 use crate::matrix::row;
 use crate::search::allow::Parts;
 use crate::search::{Allow, Queries, SearchError};
+use crate::threads::Threads;
 
 /// Queries that have been sent to the GPU.
 #[derive(Debug)]
@@ -59,10 +60,20 @@ impl<T: DeviceRepr> Growing<T> {
     }
 }
 
-/// Where the parts of a filter lie in the lane's buffer, as word offsets.
+/// Where the parts of the queries lie in the lane's buffers, as offsets in words of four bytes. The rows'
+/// bounds are the first part; the filter is the last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Layout {
+    vals: usize,
+    cols: usize,
+    /// Whether columns are of 16 bits.
+    narrow: bool,
+    filter: FilterParts,
+}
+
+/// Where the parts of a filter lie.
 #[derive(Debug, Clone, Copy, Default)]
 struct FilterParts {
-    words: usize,
     only: Option<usize>,
     ranges: Option<usize>,
     bounds: Option<usize>,
@@ -76,17 +87,10 @@ struct FilterParts {
 pub(super) struct Lane {
     pub(super) device: Device,
     pub(super) stream: Arc<CudaStream>,
-    host_ptr: Pinned<u32>,
-    host_cols: Pinned<u8>,
-    host_vals: Pinned<f32>,
-    host_filter: Pinned<u32>,
-    ptr: Growing<u32>,
-    cols: Growing<u8>,
-    vals: Growing<f32>,
-    filter: Growing<u32>,
-    /// Where the parts of the filter lie in it.
-    filter_parts: FilterParts,
-    narrow: bool,
+    /// The queries and their filter, which are copied as a whole.
+    host: Pinned<u32>,
+    sent: Growing<u32>,
+    layout: Layout,
     pub(super) found: Growing<u64>,
     pub(super) counts: Growing<u32>,
     pub(super) status: Growing<u32>,
@@ -110,16 +114,9 @@ impl Lane {
         Ok(Self {
             device: device.clone(),
             stream: device.stream()?,
-            host_ptr: Pinned::new(device),
-            host_cols: Pinned::new(device),
-            host_vals: Pinned::new(device),
-            host_filter: Pinned::new(device),
-            ptr: Growing::new(),
-            cols: Growing::new(),
-            vals: Growing::new(),
-            filter: Growing::new(),
-            filter_parts: FilterParts::default(),
-            narrow: false,
+            host: Pinned::new(device),
+            sent: Growing::new(),
+            layout: Layout::default(),
             found: Growing::new(),
             counts: Growing::new(),
             status: Growing::new(),
@@ -143,8 +140,7 @@ impl Lane {
         self.stream.synchronize().map_err(self.device.doing("searching").failed())
     }
 
-    /// Sends the queries of `range` to the GPU. The stream must be idle. Call it on the thread pool
-    /// that should copy.
+    /// Sends the queries of `range` to the GPU. The stream must be idle.
     ///
     /// # Errors
     /// If a weight is not finite, or the GPU fails.
@@ -152,8 +148,8 @@ impl Lane {
         &mut self,
         queries: &Queries<'_>,
         range: Range<usize>,
+        threads: &Threads,
     ) -> Result<Sent, Failed> {
-        const PIECE: usize = 16_384;
         let count = range.len();
         let indptr = queries.rows.indptr();
         // A slice of a matrix keeps the row pointers of the whole.
@@ -161,90 +157,64 @@ impl Lane {
         let indptr = &indptr.raw_storage()[range.start..=range.end];
         let start = usize::try_from(indptr[0] - base).expect("in memory");
         let nonzeros = usize::try_from(indptr[count] - indptr[0]).expect("in memory");
-        let ptr = self.host_ptr.get(count + 1)?;
-        for (to, &from) in ptr.iter_mut().zip(indptr) {
+        let (_, indices, data) = queries.rows.into_raw_storage();
+        let (indices, data) = (&indices[start..start + nonzeros], &data[start..start + nonzeros]);
+
+        let narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
+        let cols_words = if narrow { nonzeros.div_ceil(2) } else { nonzeros };
+        let vals = (count + 1).next_multiple_of(ALIGNED);
+        let cols = (vals + nonzeros).next_multiple_of(ALIGNED);
+        let filter_at = (cols + cols_words).next_multiple_of(ALIGNED);
+        let (filter, parts) = packed(&queries.allow.slice(range.clone()), filter_at);
+        self.layout = Layout { vals, cols, narrow, filter: parts };
+        let words = filter_at + filter.len();
+
+        let host = self.host.get(words)?;
+        let (host_ptr, host) = host.split_at_mut(vals);
+        let (host_vals, host) = host.split_at_mut(cols - vals);
+        let (host_cols, host_filter) = host.split_at_mut(filter_at - cols);
+        for (to, &from) in host_ptr.iter_mut().zip(indptr) {
             #[expect(clippy::cast_possible_truncation, reason = "chunks are below 2^32 entries")]
             let narrow = (from - indptr[0]) as u32;
             *to = narrow;
         }
-        let longest = ptr.windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0) as usize;
-        self.narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
-        let width = if self.narrow { 2 } else { 4 };
-        let (_, indices, data) = queries.rows.into_raw_storage();
-        let (indices, data) = (&indices[start..start + nonzeros], &data[start..start + nonzeros]);
-        // One pass over the weights copies and checks them.
-        let looked = self
-            .host_vals
-            .get(nonzeros)?
-            .par_chunks_mut(PIECE)
-            .zip(data.par_chunks(PIECE))
-            .map(|(to, from)| {
-                to.copy_from_slice(from);
-                from.iter().fold((true, false), |(finite, negative), weight| {
-                    (finite && weight.is_finite(), negative || *weight < 0.0)
-                })
-            })
-            .reduce(|| (true, false), |a, b| (a.0 & b.0, a.1 | b.1));
-        let (finite, any_negative) = looked;
-        if !finite {
+        let longest = host_ptr[..=count].windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0);
+        host_filter.copy_from_slice(&filter);
+        let host_vals: &mut [f32] = bytemuck::cast_slice_mut(host_vals);
+        // Waking other threads takes longer than so small a copy.
+        let looked = if nonzeros <= 2 * PIECE {
+            copy_piece(((host_vals, data), (host_cols, indices)), narrow)
+        } else {
+            let words = if narrow { PIECE / 2 } else { PIECE };
+            let vals = host_vals.par_chunks_mut(PIECE).zip(data.par_chunks(PIECE));
+            let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(PIECE));
+            let pieces = vals.zip(cols).map(|piece| copy_piece(piece, narrow));
+            threads.run(|| pieces.reduce(Looked::default, Looked::and))
+        };
+        if looked.not_finite {
             return Err(SearchError::NotFinite { what: "query" }.into());
         }
-        let cols = self.host_cols.get(nonzeros * width)?;
-        cols.par_chunks_mut(PIECE * width).zip(indices.par_chunks(PIECE)).for_each(|(to, from)| {
-            if width == 2 {
-                for (to, &from) in to.as_chunks_mut::<2>().0.iter_mut().zip(from) {
-                    #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
-                    let narrow = from as u16;
-                    *to = narrow.to_ne_bytes();
-                }
-            } else {
-                to.copy_from_slice(bytemuck::cast_slice(from));
-            }
-        });
         let is_negative =
             |&query: &usize| row(&queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
         let negative =
-            if any_negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
-        self.pack_filter(&queries.allow.slice(range))?;
+            if looked.negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
-        self.copy(count, nonzeros, width)?;
-        Ok(Sent { count, longest, negative })
-    }
-
-    fn copy(&mut self, count: usize, nonzeros: usize, width: usize) -> Result<(), GpuError> {
-        let (device, stream) = (&self.device, &self.stream);
-        let failed = device.doing("copying queries to it").failed();
-        let to = self.ptr.get(device, stream, count + 1)?;
-        stream.memcpy_htod(&*self.host_ptr.get(count + 1)?, to).map_err(&failed)?;
-        let to = self.cols.get(device, stream, nonzeros * width)?;
-        let to_vals = self.vals.get(device, stream, nonzeros)?;
-        if nonzeros > 0 {
-            stream.memcpy_htod(&*self.host_cols.get(nonzeros * width)?, to).map_err(&failed)?;
-            stream.memcpy_htod(&*self.host_vals.get(nonzeros)?, to_vals).map_err(&failed)?;
-        }
-        let filter = self.filter_parts.words;
-        if filter > 0 {
-            let to = self.filter.get(device, stream, filter)?;
-            stream.memcpy_htod(&*self.host_filter.get(filter)?, to).map_err(&failed)?;
-        }
-        Ok(())
+        let failed = self.device.doing("copying queries to it").failed();
+        let to = self.sent.get(&self.device, &self.stream, words)?;
+        self.stream.memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
+        Ok(Sent { count, longest: longest as usize, negative })
     }
 
     /// The queries sent last.
     pub(super) fn queries(&self) -> QueryRows {
-        let (ptr, cols, vals) = (self.ptr.made(), self.cols.made(), self.vals.made());
-        QueryRows::new(&self.stream, ptr, cols, vals, self.narrow)
+        let Layout { vals, cols, narrow, .. } = self.layout;
+        QueryRows::new(&self.stream, self.sent.made(), (vals, cols), narrow)
     }
 
     /// Which rows may be their neighbors.
     pub(super) fn allow(&self) -> AllowRows {
-        let FilterParts { words, only, ranges, bounds, lists, of_rows, of_queries } =
-            self.filter_parts;
-        if words == 0 {
-            return AllowRows::all();
-        }
-        let filter = self.filter.made();
-        let at = |word: Option<usize>| AllowRows::pointer(&self.stream, filter, word);
+        let FilterParts { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
+        let at = |word| AllowRows::pointer(&self.stream, self.sent.made(), word);
         AllowRows {
             only: at(only),
             ranges: at(ranges),
@@ -253,41 +223,6 @@ impl Lane {
             of_rows: at(of_rows),
             of_queries: at(of_queries),
         }
-    }
-
-    /// Packs the filter of the queries into one buffer, which is copied as a whole.
-    fn pack_filter(&mut self, allow: &Allow<'_>) -> Result<(), GpuError> {
-        let Parts { only, ranges, lists, groups } = allow.parts();
-        let mut packed: Vec<u32> = Vec::new();
-        let mut put = |words: &[u32]| {
-            // Pairs and 64-bit numbers are read from here, so they start at multiples of eight
-            // bytes.
-            packed.resize(packed.len().next_multiple_of(2), 0);
-            packed.extend_from_slice(words);
-            packed.len() - words.len()
-        };
-        let mut parts = FilterParts {
-            only: only.map(|only| put(only.words())),
-            ranges: ranges.map(|ranges| put(bytemuck::cast_slice(ranges))),
-            ..FilterParts::default()
-        };
-        if let Some(lists) = lists {
-            let (mut bounds, mut rows) = (vec![0u64], Vec::new());
-            for query in 0..lists.len() {
-                rows.extend_from_slice(lists.of(query));
-                bounds.push(rows.len() as u64);
-            }
-            parts.bounds = Some(put(bytemuck::cast_slice(&bounds)));
-            parts.lists = Some(put(&rows));
-        }
-        if let Some((of_rows, of_queries)) = groups {
-            parts.of_rows = Some(put(of_rows));
-            parts.of_queries = Some(put(of_queries));
-        }
-        parts.words = packed.len();
-        self.host_filter.get(packed.len())?.copy_from_slice(&packed);
-        self.filter_parts = parts;
-        Ok(())
     }
 
     /// Sends a list of query numbers.
@@ -333,4 +268,79 @@ impl Drop for Lane {
         // A GPU that has failed copies nothing more.
         let _ = self.stream.synchronize();
     }
+}
+
+/// The number of words at whose multiples the parts of the queries begin.
+const ALIGNED: usize = 4;
+
+/// The entries that a thread copies at a time: an even number.
+const PIECE: usize = 16_384;
+
+/// What was seen while weights were copied.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looked {
+    not_finite: bool,
+    negative: bool,
+}
+
+impl Looked {
+    fn and(self, other: Self) -> Self {
+        Self {
+            not_finite: self.not_finite | other.not_finite,
+            negative: self.negative | other.negative,
+        }
+    }
+}
+
+/// Where weights go and come from, and columns.
+type Piece<'a> = ((&'a mut [f32], &'a [f32]), (&'a mut [u32], &'a [u32]));
+
+/// Copies a piece of the queries, and looks at its weights on the way.
+fn copy_piece(((to_vals, vals), (to_cols, cols)): Piece<'_>, narrow: bool) -> Looked {
+    to_vals[..vals.len()].copy_from_slice(vals);
+    if narrow {
+        let to_cols: &mut [u16] = bytemuck::cast_slice_mut(to_cols);
+        for (to, &from) in to_cols.iter_mut().zip(cols) {
+            #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
+            let column = from as u16;
+            *to = column;
+        }
+    } else {
+        to_cols[..cols.len()].copy_from_slice(cols);
+    }
+    let look = |looked: Looked, weight: &f32| {
+        looked.and(Looked { not_finite: !weight.is_finite(), negative: *weight < 0.0 })
+    };
+    vals.iter().fold(Looked::default(), look)
+}
+
+/// A filter in one buffer, and its parts, as if the buffer began at word `start`, a multiple of two.
+fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
+    let Parts { only, ranges, lists, groups } = allow.parts();
+    let mut packed: Vec<u32> = Vec::new();
+    let mut put = |words: &[u32]| {
+        // Pairs and 64-bit numbers are read from here, so they start at multiples of eight bytes.
+        packed.resize(packed.len().next_multiple_of(2), 0);
+        packed.extend_from_slice(words);
+        start + packed.len() - words.len()
+    };
+    let mut parts = FilterParts {
+        only: only.map(|only| put(only.words())),
+        ranges: ranges.map(|ranges| put(bytemuck::cast_slice(ranges))),
+        ..FilterParts::default()
+    };
+    if let Some(lists) = lists {
+        let (mut bounds, mut rows) = (vec![0u64], Vec::new());
+        for query in 0..lists.len() {
+            rows.extend_from_slice(lists.of(query));
+            bounds.push(rows.len() as u64);
+        }
+        parts.bounds = Some(put(bytemuck::cast_slice(&bounds)));
+        parts.lists = Some(put(&rows));
+    }
+    if let Some((of_rows, of_queries)) = groups {
+        parts.of_rows = Some(put(of_rows));
+        parts.of_queries = Some(put(of_queries));
+    }
+    (packed, parts)
 }

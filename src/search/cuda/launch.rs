@@ -104,20 +104,17 @@ pub(super) struct QueryRows {
 unsafe impl DeviceRepr for QueryRows {}
 
 impl QueryRows {
-    /// `cols` holds 16-bit columns if `narrow` is set, otherwise 32-bit columns.
+    /// The rows in a buffer: their bounds, from word `vals` on their weights, and from word `cols` on their
+    /// columns, 16-bit if `narrow` is set, otherwise 32-bit.
     pub(super) fn new(
         stream: &CudaStream,
-        ptr: &CudaSlice<u32>,
-        cols: &CudaSlice<u8>,
-        vals: &CudaSlice<f32>,
+        words: &CudaSlice<u32>,
+        (vals, cols): (usize, usize),
         narrow: bool,
     ) -> Self {
-        Self {
-            ptr: ptr.device_ptr(stream).0,
-            cols: cols.device_ptr(stream).0,
-            vals: vals.device_ptr(stream).0,
-            narrow: u32::from(narrow),
-        }
+        let start = words.device_ptr(stream).0;
+        let at = |word: usize| start + 4 * word as u64;
+        Self { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
     }
 }
 
@@ -143,11 +140,6 @@ pub(super) struct AllowRows {
 unsafe impl DeviceRepr for AllowRows {}
 
 impl AllowRows {
-    /// Allows every row.
-    pub(super) fn all() -> Self {
-        Self { only: 0, ranges: 0, bounds: 0, lists: 0, of_rows: 0, of_queries: 0 }
-    }
-
     fn is_all(&self) -> bool {
         self.only == 0 && self.ranges == 0 && self.bounds == 0 && self.of_rows == 0
     }
@@ -585,8 +577,44 @@ pub(super) fn fused(
     }
 }
 
-/// `fused_small`, `fused_medium`: the same in one kernel, with one block of `threads` per query.
-#[expect(clippy::too_many_arguments, reason = "the kernel's")]
+/// Where `fused_small` writes, as addresses: in memory of the GPU, or in pinned memory of the host, which costs less
+/// than copies where there are few queries.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outputs {
+    /// `k` neighbors per query.
+    pub(super) keys: u64,
+    pub(super) counts: u64,
+    pub(super) status: u64,
+}
+
+impl Outputs {
+    /// Buffers of the GPU.
+    pub(super) fn on_device(
+        stream: &CudaStream,
+        keys: &CudaSlice<u64>,
+        counts: &CudaSlice<u32>,
+        status: &CudaSlice<u32>,
+    ) -> Self {
+        Self {
+            keys: keys.device_ptr(stream).0,
+            counts: counts.device_ptr(stream).0,
+            status: status.device_ptr(stream).0,
+        }
+    }
+
+    /// Pinned memory. The caller waits for the stream before it reads or frees it.
+    pub(super) fn on_host(keys: &mut [u64], counts: &mut [u32], status: &mut [u32]) -> Self {
+        // One address space: the GPU reaches pinned memory at the host's addresses.
+        Self {
+            keys: keys.as_mut_ptr() as u64,
+            counts: counts.as_mut_ptr() as u64,
+            status: status.as_mut_ptr() as u64,
+        }
+    }
+}
+
+/// `fused_small`, `fused_medium`: the same in one kernel, with one block of `threads` per query. The places of
+/// `outputs` must be large enough for the shape.
 pub(super) fn fused_small(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
@@ -594,8 +622,7 @@ pub(super) fn fused_small(
     queries: &QueryRows,
     allow: AllowRows,
     (shape, threads): (FusedShape, u32),
-    found: &mut Found<'_>,
-    status: &mut CudaSlice<u32>,
+    outputs: Outputs,
 ) -> Launched {
     let FusedShape { count, k, room, .. } = shape;
     let kernel = match (threads, allow.is_all()) {
@@ -615,7 +642,7 @@ pub(super) fn fused_small(
         launch.value(&allow);
     }
     launch.value(&k).value(&rank).value(&room).value(&fresh).value(&last);
-    launch.pointer(&mut *found.keys).pointer(&mut *found.counts).pointer(&mut *status);
+    launch.value(&outputs.keys).value(&outputs.counts).value(&outputs.status);
     let bytes = fused_small_bytes(tile.rows, room);
     let config = config((count, 1), threads, bytes);
     #[expect(unsafe_code, reason = "the launcher of `fused_small`")]

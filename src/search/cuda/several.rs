@@ -141,29 +141,19 @@ impl SeveralGpus {
         let drive = |number: usize, loaded: &Loaded| -> Result<(), (usize, Failed)> {
             let engine = &self.engines[number];
             let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
-            let with = |error: Failed| (number, error);
-            let lane = engine.lanes.take(|| super::Lane::new(&engine.device));
-            let mut lane = lane.map_err(|error| with(error.into()))?;
-            while let Some((chunk, mut places)) = next() {
-                queries.stop.check().map_err(|error| with(error.into()))?;
-                let open = engine
-                    .search_chunk(part, &mut lane, queries, chunk, k, &mut places)
-                    .map_err(with)?;
-                fell_back.fetch_add(open as u64, Ordering::Relaxed);
-            }
-            engine.lanes.put(lane);
+            let own = engine.drive(part, queries, k, next).map_err(|error| (number, error))?;
+            fell_back.fetch_add(own, Ordering::Relaxed);
             Ok(())
         };
         std::thread::scope(|scope| {
-            let lanes = loaded.iter().flat_map(|(number, loaded)| {
-                (0..LANES).map(move |_| (*number, Arc::clone(loaded)))
-            });
             let drive = &drive;
-            let driven: Vec<_> =
-                lanes.map(|(number, loaded)| scope.spawn(move || drive(number, &loaded))).collect();
+            let driven: Vec<_> = loaded
+                .iter()
+                .map(|(number, loaded)| scope.spawn(move || drive(*number, loaded)))
+                .collect();
             let ended = driven
                 .into_iter()
-                .map(|lane| lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                .map(|gpu| gpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             // Wait for all; the first failure is returned.
             ended.fold(Ok(()), Result::and)
         })?;

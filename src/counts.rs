@@ -1,20 +1,18 @@
 //! Training documents → term counts: a vocabulary, and a row of counts per document.
 //!
-//! Documents are read in batches. While the next batch is read, the current one is analyzed in as
-//! many pieces as there are threads. Each piece goes to its own shard, which numbers terms in the
-//! order of their first occurrence. Finally, the terms of all shards are sorted and renumbered, so
-//! that the result does not depend on the threads or pieces.
+//! Documents are read in pieces, and whichever thread is free counts the next piece in its own shard, which
+//! numbers terms in the order of their first occurrence. Finally, the terms of all shards are sorted and
+//! renumbered, so that the result does not depend on the threads or pieces.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
 use std::str::FromStr;
-use std::thread;
-use std::time::Instant;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
-use rayon::prelude::*;
 
 use crate::analyze::Analyzer;
 use crate::corpus::{Content, CorpusError, Document};
@@ -35,9 +33,11 @@ use shard::{Merged, Shard, merge};
 pub(crate) use statistics::Whole;
 pub use statistics::{CorpusStatistics, TermFrequency};
 
-/// Bytes of text (and number of documents) analyzed together.
-const BATCH_BYTES: usize = 1 << 22;
-const BATCH_DOCUMENTS: usize = 8_192;
+/// Bytes of text (and number of documents) in a piece.
+const PIECE_BYTES: usize = 1 << 18;
+const PIECE_DOCUMENTS: usize = 1_024;
+/// Pieces for each thread that are counted or wait for it.
+const PIECES_OF_THREAD: usize = 3;
 
 /// A limit on the document frequency: a number of documents, or a share of them.
 ///
@@ -215,57 +215,56 @@ impl Counts {
         threads: &Threads,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Self, CorpusError> {
-        let mut shards: Vec<Shard<'_>> = (0..threads.count()).map(|_| Shard::new(input)).collect();
+        let counting = Mutex::new(Counting::new((0..threads.count()).map(|_| Shard::new(input))));
         let mut headers =
             Headers { texts: keep_text.then(StringsBuilder::default), ..Headers::default() };
-        let (mut reading, mut analyzing) =
-            (Stage::empty("train: read"), Stage::empty("train: count"));
+        let mut reading = Stage::empty("train: read");
         let begin = Instant::now();
-        let mut read_batch = || {
-            let start = Instant::now();
-            let batch = read_batch(documents);
-            reading.add(batch.as_ref().map_or(0, Vec::len) as u64, start);
-            batch
-        };
-        let mut batch = read_batch()?;
-        while !batch.is_empty() {
-            let size = batch.len().div_ceil(shards.len());
-            let count = || {
+        let most = PIECES_OF_THREAD * threads.count();
+        // Reading can wait for the threads, so it is done by none of them.
+        let read = threads.scope(|scope| {
+            let (done, pieces_done) = channel();
+            for number in 0.. {
+                if number >= most {
+                    pieces_done.recv().expect("`done` lives until the end");
+                }
+                if lock(&counting).failed.is_some() {
+                    break;
+                }
                 let start = Instant::now();
-                // Every shard gets a piece, though the last ones may be empty.
-                let piece = |index: usize| {
-                    let start = (index * size).min(batch.len());
-                    &batch[start..(start + size).min(batch.len())]
-                };
-                let counted: Vec<Result<(), CorpusError>> = shards
-                    .par_iter_mut()
-                    .enumerate()
-                    .map(|(index, shard)| shard.count(piece(index)))
-                    .collect();
-                analyzing.add(batch.len() as u64, start);
-                counted
-            };
-            let keep_headers = || batch.iter().for_each(|document| headers.push(document));
-            // Reading can wait for the threads, so it is done by none of them.
-            let (next, (counted, ())) = thread::scope(|scope| {
-                let reader = thread::Builder::new().name("read".to_owned());
-                let reading = reader.spawn_scoped(scope, &mut read_batch);
-                let counted = threads.run(|| rayon::join(count, keep_headers));
-                let next = reading
-                    .map(|reading| reading.join().unwrap_or_else(|panic| resume_unwind(panic)));
-                (next, counted)
-            });
-            // Without another thread it is done now.
-            let next = next.unwrap_or_else(|_| read_batch());
-            counted.into_iter().collect::<Result<(), CorpusError>>()?;
-            // Freeing many small allocations takes a while.
-            threads.run(|| batch.into_par_iter().for_each(drop));
-            progress(headers.weights.len() as u64);
-            batch = next?;
+                let piece = read_piece(documents);
+                reading.add(piece.as_ref().map_or(0, Vec::len) as u64, start);
+                let piece = piece?;
+                if piece.is_empty() {
+                    break;
+                }
+                piece.iter().for_each(|document| headers.push(document));
+                progress(headers.weights.len() as u64);
+                let (counting, done) = (&counting, Done(done.clone()));
+                scope.spawn(move |_| {
+                    let mut shard = lock(counting).begin();
+                    let counted = shard.count(number, &piece);
+                    lock(counting).end(shard, counted.map_err(|error| (number, error)));
+                    drop((piece, done));
+                });
+            }
+            Ok(())
+        });
+        let Counting { shards, busy, failed, .. } =
+            counting.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What failed in a piece comes before what failed in reading.
+        match failed {
+            Some((_, error)) => return Err(error),
+            None => read?,
         }
         let bytes: u64 = shards.iter().map(Shard::bytes).sum();
-        analyzing.bytes = Some(bytes).filter(|&bytes| bytes > 0);
         let seconds = begin.elapsed().as_secs_f64();
+        let analyzing = Stage {
+            seconds: busy.as_secs_f64(),
+            documents: reading.documents,
+            bytes: Some(bytes).filter(|&bytes| bytes > 0),
+            ..Stage::empty("train: count")
+        };
         let start = Instant::now();
         let merged = merge(shards, headers.weights.len(), limits, threads);
         let merging = Stage::since("train: merge the counts", reading.documents, start);
@@ -542,19 +541,74 @@ fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
     of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
 }
 
-fn read_batch(
+/// The shards that no thread uses at the moment, and what is known of the others.
+struct Counting<'a> {
+    shards: Vec<Shard<'a>>,
+    /// The number of shards in use, since when, and how long there were any before.
+    in_use: usize,
+    since: Instant,
+    busy: Duration,
+    /// The first piece with an error.
+    failed: Option<(usize, CorpusError)>,
+}
+
+impl<'a> Counting<'a> {
+    fn new(shards: impl Iterator<Item = Shard<'a>>) -> Self {
+        let (since, busy) = (Instant::now(), Duration::ZERO);
+        Self { shards: shards.collect(), in_use: 0, since, busy, failed: None }
+    }
+
+    /// A shard for a thread.
+    fn begin(&mut self) -> Shard<'a> {
+        if self.in_use == 0 {
+            self.since = Instant::now();
+        }
+        self.in_use += 1;
+        self.shards.pop().expect("a shard for each thread")
+    }
+
+    /// Takes it back.
+    fn end(&mut self, shard: Shard<'a>, counted: Result<(), (usize, CorpusError)>) {
+        self.shards.push(shard);
+        self.in_use -= 1;
+        if self.in_use == 0 {
+            self.busy += self.since.elapsed();
+        }
+        if let Err((number, error)) = counted
+            && self.failed.as_ref().is_none_or(|&(first, _)| number < first)
+        {
+            self.failed = Some((number, error));
+        }
+    }
+}
+
+/// Says that a piece was counted when it is dropped, also after a panic.
+struct Done(Sender<()>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        // Nobody waits for the last pieces.
+        let _ = self.0.send(());
+    }
+}
+
+fn lock<'m, 'a>(counting: &'m Mutex<Counting<'a>>) -> MutexGuard<'m, Counting<'a>> {
+    counting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read_piece(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
 ) -> Result<Vec<Document>, CorpusError> {
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    while bytes < BATCH_BYTES && batch.len() < BATCH_DOCUMENTS {
+    let (mut piece, mut bytes) = (Vec::new(), 0);
+    while bytes < PIECE_BYTES && piece.len() < PIECE_DOCUMENTS {
         let Some(document) = documents.next().transpose()? else { break };
         bytes += match &document.content {
             Content::Features(features) => features.len() * 8,
             text => text.text_bytes(),
         };
-        batch.push(document);
+        piece.push(document);
     }
-    Ok(batch)
+    Ok(piece)
 }
 
 /// The data of a corpus's documents other than their terms.

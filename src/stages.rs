@@ -13,7 +13,7 @@ pub struct Stage {
     pub name: String,
     /// The seconds in which the stage was at work, by the clock.
     pub seconds: f64,
-    /// The number of documents processed.
+    /// The number of documents processed; 0 if the stage processes none.
     pub documents: u64,
     /// The bytes of text processed, if the stage processes text.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,11 +62,14 @@ impl Stage {
     }
 }
 
-/// One line: the name, seconds, documents/s, MB/s and the share of the time at work.
+/// One line: the name, seconds, documents/s, MB/s and the share of the time at work, as far as they are known.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, seconds, .. } = self;
-        write!(f, "{name}: {seconds:.3} s, {:.0} documents/s", self.rate())?;
+        write!(f, "{name}: {seconds:.3} s")?;
+        if self.documents > 0 {
+            write!(f, ", {:.0} documents/s", self.rate())?;
+        }
         if let Some(megabytes) = self.megabytes() {
             write!(f, ", {megabytes:.0} MB/s")?;
         }
@@ -90,6 +93,7 @@ mod tests {
             stage.to_string(),
             "read: 0.500 s, 2000 documents/s, 8 MB/s, busy 25 % of the time"
         );
+        assert_eq!(Stage { seconds: 0.25, ..Stage::empty("start") }.to_string(), "start: 0.250 s");
         assert_eq!(Stage::empty("none").rate().to_bits(), 0f64.to_bits());
         assert_eq!(Stage::empty("none").beside(0.0).busy, Some(1.0));
     }

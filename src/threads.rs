@@ -35,6 +35,12 @@ impl Threads {
         self.0.current_num_threads()
     }
 
+    /// Runs `work` on the calling thread, which must be none of these; what it spawns runs on these threads, and
+    /// has ended when this returns.
+    pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&rayon::Scope<'scope>) -> R) -> R {
+        self.0.in_place_scope(work)
+    }
+
     /// Runs `work` on these threads; parallel iterators in it use them too.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.0.install(work)

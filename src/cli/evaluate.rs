@@ -121,7 +121,8 @@ impl Evaluate {
         let printed = files.report()?;
         let mut stages = Stages::default();
         // Report a missing GPU before reading anything.
-        let engines = self.searching.engines(threads, talk)?;
+        let engines =
+            stages.time("start the search device", 0, || self.searching.engines(threads, talk))?;
         let (model, test) = self.model_and_test(&engines, seed, talk, &mut stages, &mut table)?;
         let set = match self.subset {
             Some(most) => test.set.first(most),
@@ -198,7 +199,7 @@ impl Evaluate {
             let [folder] = self.paths.as_slice() else {
                 return Err(Failure::Usage("--preset NAME takes one folder".into()));
             };
-            let mut sides = preset.open(folder, &options)?;
+            let mut sides = stages.time("open the corpus", 0, || preset.open(folder, &options))?;
             talk.say(&format!("{}: {}", preset.name(), sides.note));
             // LYRL2004 columns are identifiers: any number is valid.
             let first_column = Some(0);

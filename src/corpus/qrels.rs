@@ -1,21 +1,22 @@
 //! Relevance judgments: lines `label id 1` that assign labels to document identifiers.
 
-use std::collections::HashMap as Map;
 use std::path::Path;
-
-use foldhash::fast::RandomState;
 
 use super::source::Source;
 use super::{CorpusError, Problem, ReadOptions};
+use crate::analyze::Dictionary;
+use crate::vocabulary::Interner;
 
 /// Labels by document identifier, as in `rcv1-v2.topics.qrels`.
 #[derive(Debug, Default)]
 pub struct Qrels {
     names: Vec<String>,
-    labels: HashMap<String, Vec<u32>>,
+    ids: Interner,
+    /// The labels of the document with number `d` among the identifiers, in the order of the file, are
+    /// `labels[starts[d]..starts[d + 1]]`.
+    starts: Vec<usize>,
+    labels: Vec<u32>,
 }
-
-type HashMap<K, V> = Map<K, V, RandomState>;
 
 impl Qrels {
     /// Reads a qrels file, which may be compressed.
@@ -45,8 +46,12 @@ impl Qrels {
 
     fn parse(source: Source) -> Result<Self, CorpusError> {
         let mut lines = source.limited().lines();
-        let mut ids: HashMap<String, u32> = HashMap::default();
-        let mut qrels = Self::default();
+        let (mut names, mut ids) = (Interner::default(), Interner::default());
+        // Numbers of a document and of its label. A document's judgments are usually neighbors.
+        let mut judged: Vec<(u32, u32)> = Vec::new();
+        let number = |strings: &mut Interner, string: &str| {
+            strings.id(string.into()).expect("the size of a file of qrels is limited")
+        };
         while let Some(line) = lines.next()? {
             let mut items = line.split_ascii_whitespace();
             let Some(name) = items.next() else { continue };
@@ -59,26 +64,34 @@ impl Qrels {
             if judgment == "0" {
                 continue;
             }
-            let label = if let Some(&label) = ids.get(name) {
-                label
-            } else {
-                let label = u32::try_from(qrels.names.len())
-                    .expect("the size of a file of qrels is limited");
-                ids.insert(name.to_owned(), label);
-                qrels.names.push(name.to_owned());
-                label
+            let document = match judged.last() {
+                Some(&(last, _)) if ids.term(last) == id => last,
+                _ => number(&mut ids, id),
             };
-            match qrels.labels.get_mut(id) {
-                Some(labels) => labels.push(label),
-                None => drop(qrels.labels.insert(id.to_owned(), vec![label])),
-            }
+            judged.push((document, number(&mut names, name)));
         }
-        Ok(qrels)
+        let mut starts = vec![0; ids.len() + 1];
+        for &(document, _) in &judged {
+            starts[document as usize + 1] += 1;
+        }
+        for document in 1..starts.len() {
+            starts[document] += starts[document - 1];
+        }
+        let (mut next, mut labels) = (starts.clone(), vec![0; judged.len()]);
+        for (document, label) in judged {
+            let place = &mut next[document as usize];
+            labels[*place] = label;
+            *place += 1;
+        }
+        let names = (0..).take(names.len()).map(|name| names.term(name).to_owned()).collect();
+        Ok(Self { names, ids, starts, labels })
     }
 
     /// The labels of the document `id`; none if the file does not mention it.
     pub fn labels(&self, id: &str) -> Vec<String> {
-        let labels = self.labels.get(id).map_or(&[][..], Vec::as_slice);
+        let Some(document) = self.ids.find(id) else { return Vec::new() };
+        let document = document as usize;
+        let labels = &self.labels[self.starts[document]..self.starts[document + 1]];
         labels.iter().map(|&label| self.names[label as usize].clone()).collect()
     }
 

@@ -16,8 +16,8 @@ pub(super) struct Shard<'a> {
     counter: Counter<'a>,
     /// Indexed by the shard's own term numbers.
     terms_met: Vec<TermMet>,
-    /// The rows of each piece of a batch, in order.
-    pieces: Vec<Rows>,
+    /// The rows of each piece that it counted, with the number of the piece in the corpus.
+    pieces: Vec<(usize, Rows)>,
     fields: usize,
     bytes: u64,
 }
@@ -106,14 +106,18 @@ impl<'a> Shard<'a> {
         self.bytes
     }
 
-    /// Counts documents as the shard's next piece.
-    pub(super) fn count(&mut self, documents: &[Document]) -> Result<(), CorpusError> {
+    /// Counts the documents of piece `number`.
+    pub(super) fn count(
+        &mut self,
+        number: usize,
+        documents: &[Document],
+    ) -> Result<(), CorpusError> {
         let counts = vec![Vec::new(); self.fields];
         let mut rows = Rows { ends: Vec::new(), lengths: Vec::new(), terms: Vec::new(), counts };
         for document in documents {
             self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
         }
-        self.pieces.push(rows);
+        self.pieces.push((number, rows));
         Ok(())
     }
 
@@ -210,9 +214,8 @@ pub(super) struct Merged {
 /// A term that is not in the vocabulary.
 const DROPPED: u32 = u32::MAX;
 
-/// Merges the shards. Each has a piece of every batch, maybe an empty one: the order of the documents
-/// is that of the batches, then of the shards. The pieces are renumbered and moved on all threads;
-/// each is freed as soon as it has been moved.
+/// Merges the shards: the documents in the order of the pieces. These are renumbered and moved on all
+/// threads; each is freed as soon as it has been moved.
 pub(super) fn merge(
     mut shards: Vec<Shard<'_>>,
     documents: usize,
@@ -223,17 +226,14 @@ pub(super) fn merge(
     let kind = if text { TermKind::Text } else { TermKind::Columns };
     let (vocabulary, numbers) = threads.run(|| unite(&shards, kind, documents, limits));
     let fields = shards.first().map_or(1, |shard| shard.fields);
-    let batches = shards.iter().map(|shard| shard.pieces.len()).max().unwrap_or(0);
-    let mut by_shard: Vec<_> =
-        shards.iter_mut().map(|shard| std::mem::take(&mut shard.pieces).into_iter()).collect();
-    drop(shards);
-    let mut pieces = Vec::new();
-    for _ in 0..batches {
-        for (numbers, pieces_of_shard) in numbers.iter().zip(&mut by_shard) {
-            pieces.extend(pieces_of_shard.next().map(|rows| (&**numbers, rows)));
-        }
+    let mut pieces: Vec<(usize, &[u32], Rows)> = Vec::new();
+    for (shard, numbers) in shards.iter_mut().zip(&numbers) {
+        let own = std::mem::take(&mut shard.pieces).into_iter();
+        pieces.extend(own.map(|(piece, rows)| (piece, &**numbers, rows)));
     }
-    let entries = |&(numbers, ref rows): &(&[u32], Rows)| {
+    drop(shards);
+    pieces.sort_unstable_by_key(|&(piece, ..)| piece);
+    let entries = |&(_, numbers, ref rows): &(usize, &[u32], Rows)| {
         rows.terms.iter().filter(|&&term| numbers[term as usize] != DROPPED).count()
     };
     let entries: Vec<usize> = threads.run(|| pieces.par_iter().map(entries).collect());
@@ -251,7 +251,7 @@ pub(super) fn merge(
     let mut counts: Vec<&mut [f32]> = merged.counts.iter_mut().map(|c| &mut **c).collect();
     let mut start = 0;
     let mut moves = Vec::new();
-    for ((numbers, rows), entries) in pieces.into_iter().zip(entries) {
+    for ((_, numbers, rows), entries) in pieces.into_iter().zip(entries) {
         let target = Target {
             start,
             ends: ends.split_off_mut(..rows.ends.len()).expect("a row for each document"),

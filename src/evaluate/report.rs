@@ -409,7 +409,7 @@ fn stages(evaluation: &Evaluation) -> Table {
         table.add_row([
             one_line(&stage.name),
             format!("{:.3}", stage.seconds),
-            format!("{:.0}", stage.rate()),
+            if stage.documents > 0 { format!("{:.0}", stage.rate()) } else { String::new() },
             stage.megabytes().map_or(String::new(), |megabytes| format!("{megabytes:.0}")),
             stage.busy.map_or(String::new(), |busy| format!("{:.0} %", busy * 100.0)),
         ]);

@@ -18,6 +18,11 @@ impl Interner {
         self.ends.len()
     }
 
+    /// The number of a term that occurred.
+    pub(crate) fn find(&self, term: &str) -> Option<u32> {
+        self.table.find(term.into(), |id| &self.text.as_bytes()[bounds(&self.ends, id)])
+    }
+
     pub(crate) fn term(&self, id: u32) -> &str {
         &self.text[bounds(&self.ends, id)]
     }
@@ -76,7 +81,9 @@ mod tests {
                     let next = u32::try_from(expected.len()).unwrap();
                     let id = *expected.entry(term.clone()).or_insert(next);
                     prop_assert_eq!(interner.id(term.as_str().into()), Some(id), "round {}", round);
-                    prop_assert_eq!(interner.term(id), term);
+                    prop_assert_eq!(interner.term(id), &term);
+                    prop_assert_eq!(interner.find(&term), Some(id));
+                    prop_assert_eq!(interner.find(&format!("{term}b")), None);
                 }
             }
             prop_assert_eq!(interner.len(), expected.len());

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use rayon::prelude::*;
 
 use crate::analyze::Analyzer;
 use crate::corpus::{Content, CorpusError, Document};
@@ -484,18 +485,24 @@ impl Counts {
         self
     }
 
-    /// The counts as rows, with each field's counts times its boost; only of the terms in `kept`,
-    /// if given, and then only of the documents in `only`, if given; the other rows are empty.
-    pub(crate) fn rows(
-        &self,
-        boosts: &[f32],
-        kept: Option<&[bool]>,
-        only: Option<&[u32]>,
-    ) -> RawRows {
-        let Some(kept) = kept else {
-            let data = (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect();
-            return RawRows { indptr: self.indptr.clone(), indices: self.terms.clone(), data };
-        };
+    /// The counts as rows, with each field's counts times its boost.
+    pub(crate) fn rows(&self, boosts: &[f32], threads: &Threads) -> RawRows {
+        let (indices, data) = threads.run(|| {
+            rayon::join(
+                || self.terms.par_iter().copied().collect(),
+                || {
+                    (0..self.terms.len())
+                        .into_par_iter()
+                        .map(|at| self.boosted(boosts, at))
+                        .collect()
+                },
+            )
+        });
+        RawRows { indptr: self.indptr.clone(), indices, data }
+    }
+
+    /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows are empty.
+    pub(crate) fn rows_of(&self, boosts: &[f32], kept: &[bool], only: Option<&[u32]>) -> RawRows {
         let mut rows = RawRows { indptr: vec![0], indices: Vec::new(), data: Vec::new() };
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);

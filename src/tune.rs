@@ -31,7 +31,7 @@ mod grid_search;
 mod prototypes;
 mod thresholds;
 
-pub use counted::{Counted, Features, LeaveOutSearch, Weighted};
+pub use counted::{Counted, Features, Indexed, LeaveOutSearch, Weighted};
 pub use features::{FeatureError, Free, Recount, Step, TrialSetup, Trials, tune_features};
 pub use folds::{drawn, folds, hashes};
 pub(crate) use foreign::{ByDocument, foreign_limit};

@@ -666,7 +666,7 @@ fn samples_and_folds_are_those_of_any_order() {
         let among = counts.training_labels(&sizes);
         let ltc = "ltc".parse().unwrap();
         let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
-        let hashes = hashes((&**weighted.documents()).into(), &among);
+        let hashes = hashes((&**weighted.documents()).into(), &among, &threads);
         let (drawn, folds) = (drawn(&hashes, 300), folds(&among, &hashes, 5));
         assert_eq!(drawn.len(), 300);
         let mut told: Vec<_> = (0u32..)

@@ -3,6 +3,7 @@
 use super::training_rows::{TrainingRows, View};
 use super::{Event, NearDuplicateLimit, OnEvent, TuneOptions, TuneScope};
 use crate::search::SearchError;
+use crate::threads::Threads;
 use crate::tune::{Exclusion, NearDuplicates, drawn, hashes, near_limit, nearest, reach, window};
 
 /// Documents that are not neighbors of each other while tuning.
@@ -37,6 +38,7 @@ impl Excluded {
         cosine: bool,
         tuning: &TuneOptions,
         groups: Vec<u32>,
+        threads: &Threads,
         on_event: OnEvent<'_>,
     ) -> Result<Self, SearchError> {
         // Texts tell near-duplicates better than their dense vectors, most of which are similar.
@@ -47,8 +49,8 @@ impl Excluded {
                 on_event(event);
             }
         };
-        let hashes =
-            view.map_or(Vec::new(), |View { queries, .. }| hashes(queries, &training.labels));
+        let hashes = view
+            .map_or(Vec::new(), |View { queries, .. }| hashes(queries, &training.labels, threads));
         let above = match (tuning.near_duplicates, training.terms) {
             (NearDuplicateLimit::Above(limit), _) => Some(limit),
             (NearDuplicateLimit::Found, Some(View { engine, queries })) if cosine => {

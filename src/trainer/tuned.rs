@@ -24,8 +24,8 @@ use crate::search::SearchError;
 use crate::stages::Stage;
 use crate::tfidf::{Side, TermWeights, Weighting};
 use crate::tune::{
-    Counted, Exclusion, Features, Free, Grid, Step, TrialSetup, Trials, TuningReport, Weighted,
-    drawn, learned_terms, tune_features,
+    Counted, Exclusion, Features, Free, Grid, Indexed, Step, TrialSetup, Trials, TuningReport,
+    Weighted, drawn, learned_terms, tune_features,
 };
 use crate::vote::TrainingLabels;
 
@@ -113,7 +113,14 @@ impl Trainer {
             && !model.learned_terms();
         let excluded = match asked.as_ref().and_then(|asked| asked.unit_rows.as_ref()) {
             Some(rows) => self.unlike(rows, model.training_labels(), &tuning, on_event)?,
-            None => Excluded::find(&training, cosine, &tuning, Vec::new(), on_event)?,
+            None => Excluded::find(
+                &training,
+                cosine,
+                &tuning,
+                Vec::new(),
+                self.engines.threads(),
+                on_event,
+            )?,
         };
         // The model does not record how many terms were dropped, so unknown terms tell nothing.
         let unknown = |_: u32| 0.0;
@@ -188,7 +195,7 @@ impl Trainer {
         let engine = self.engines.engine(rows)?;
         let view = View { engine: &*engine, queries: (&**rows).into() };
         let training = TrainingRows::by_terms(view, labels);
-        Excluded::find(&training, true, tuning, Vec::new(), on_event)
+        Excluded::find(&training, true, tuning, Vec::new(), self.engines.threads(), on_event)
     }
 
     /// The share of the neighbors by dense vectors of an existing model, and whether tuning may change it.
@@ -269,12 +276,13 @@ impl Trainer {
         let tuning = &TuneOptions { k_max: cut(tuning.k_max, counts.documents()), ..*tuning };
         let several = self.options.decision.several(counts.has_several_labels());
         // Without terms, near-duplicates are found by the dense vectors, below.
-        let excluded = if alone {
-            Excluded::default()
+        let (excluded, indexed) = if alone {
+            (Excluded::default(), None)
         } else {
             self.excluded(&counts, &start, tuning, on_event)?
         };
         let (features, counted, steps) = if tuning.scope == TuneScope::All && !alone {
+            drop(indexed);
             let sample = drawn(&excluded.hashes, tuning.sample.max(1));
             let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
             let free = tuning.free.for_corpus(&settings.input, &counts);
@@ -293,7 +301,7 @@ impl Trainer {
             };
             tune_features(&mut trials, start, counts, free)?
         } else {
-            (start, Counted::new(counts, excluded.exclusion()), Vec::new())
+            (start, Counted::new(counts, excluded.exclusion()).with_index(indexed), Vec::new())
         };
         match (&features.analyzer, &mut settings.input) {
             (Some(analyzer), input) => *input = InputSpec::Text(analyzer.clone()),
@@ -355,13 +363,13 @@ impl Trainer {
             selection: self.options.selection,
             term_steps: 0,
         };
-        let excluded = if self.options.has_no_terms() {
-            Excluded::default()
+        let (excluded, indexed) = if self.options.has_no_terms() {
+            (Excluded::default(), None)
         } else {
             self.excluded(&counts, &features, tuning, on_event)?
         };
         let several = self.options.decision.several(counts.has_several_labels());
-        let counted = Counted::new(counts, excluded.exclusion());
+        let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
         let chosen = Chosen { counted, features, settings, excluded };
         self.with_votes(chosen, given, name, tuning, (several, Vec::new()), on_event)
     }
@@ -410,7 +418,14 @@ impl Trainer {
             let training = prepared.rows(labels, self.options.dense_share);
             if alone {
                 let groups = counts.groups().to_vec();
-                excluded = Excluded::find(&training, false, tuning, groups, on_event)?;
+                excluded = Excluded::find(
+                    &training,
+                    false,
+                    tuning,
+                    groups,
+                    self.engines.threads(),
+                    on_event,
+                )?;
             }
             let unknown = |row: u32| counts.unknown_share(row as usize);
             let learnt =
@@ -460,14 +475,14 @@ impl Trainer {
         Ok(factors.into_iter().flatten().collect())
     }
 
-    /// Near-duplicates and the window, determined with the vectors that tuning starts from.
+    /// Near-duplicates and the window, determined with the vectors that tuning starts from; and these vectors.
     fn excluded(
         &self,
         counts: &Counts,
         start: &Features,
         tuning: &TuneOptions,
         on_event: OnEvent<'_>,
-    ) -> Result<Excluded, SearchError> {
+    ) -> Result<(Excluded, Option<Indexed>), SearchError> {
         // Only cosines tell near-duplicates.
         let weighting = match start.weighting {
             weighting if weighting.is_cosine() => weighting,
@@ -476,14 +491,15 @@ impl Trainer {
         };
         // Terms weighted by labels make documents with the same label nearly equal.
         let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
-        let plain = Weighted::new(counts, &start.fields, weighting, self.engines.threads());
-        let engine = self.engines.engine(plain.documents())?;
+        let plain = Indexed::new(counts, &start.fields, weighting, &self.engines)?;
         let sizes = counts.label_sizes();
         let labels = counts.training_labels(&sizes);
-        let view = View { engine: &*engine, queries: (&**plain.queries()).into() };
+        let view = View { engine: plain.engine(), queries: (&**plain.weighted().queries()).into() };
         let training = TrainingRows::by_terms(view, labels);
         let groups = counts.groups().to_vec();
-        Excluded::find(&training, true, tuning, groups, on_event)
+        let excluded =
+            Excluded::find(&training, true, tuning, groups, self.engines.threads(), on_event)?;
+        Ok((excluded, Some(plain)))
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::analyze::AnalyzerSpec;
 use crate::counts::{Counts, Fields};
 use crate::matrix::{Csr, csr};
-use crate::search::{Engines, RowSet, SearchError};
+use crate::search::{Engines, RowSet, Search, SearchError};
 use crate::select::{Criterion, Postings, Selection, Worths};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
@@ -30,6 +30,8 @@ use super::thresholds::FOLDS;
 pub struct Weighted {
     documents: Arc<Csr>,
     queries: Option<Arc<Csr>>,
+    /// The mean length of the documents.
+    mean_length: f64,
 }
 
 /// What queries are made of, if not of the rows themselves.
@@ -41,6 +43,85 @@ struct Asked<'a> {
     rows: &'a [u32],
 }
 
+/// How counted documents become rows.
+#[derive(Clone, Copy)]
+struct Made<'a> {
+    counts: &'a Counts,
+    fields: &'a Fields,
+    weighting: Weighting,
+    /// The weights of terms.
+    weights: &'a [f64],
+    threads: &'a Threads,
+}
+
+impl Made<'_> {
+    /// Weights rows, given the mean length of the documents.
+    fn weigh(&self, side: Side, mut rows: RawRows, mean_length: f64) -> Arc<Csr> {
+        let terms = TermWeights { idf: self.weights, mean_length };
+        self.weighting.weigh_rows(side, &mut rows, terms, self.threads);
+        let columns = self.counts.vocabulary.len();
+        Arc::new(csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"))
+    }
+
+    /// Rows as queries of documents of this mean length.
+    fn queries(&self, Asked { terms, rows }: Asked<'_>, mean_length: f64) -> Arc<Csr> {
+        let rows = self.counts.rows_of(&self.fields.boosts(), terms, Some(rows));
+        self.weigh(Side::Query, rows, mean_length)
+    }
+
+    /// All documents; only their terms in `kept`, if given.
+    fn weighted(&self, kept: Option<&[bool]>, asked: Option<Asked<'_>>) -> Weighted {
+        let boosts = self.fields.boosts();
+        let rows = match kept {
+            Some(kept) => self.counts.rows_of(&boosts, kept, None),
+            None => self.counts.rows(&boosts, self.threads),
+        };
+        let mean_length = rows.mean_length();
+        let queries = match asked {
+            Some(asked) => Some(self.queries(asked, mean_length)),
+            None => (!self.weighting.is_symmetric())
+                .then(|| self.weigh(Side::Query, rows.clone(), mean_length)),
+        };
+        Weighted { documents: self.weigh(Side::Document, rows, mean_length), queries, mean_length }
+    }
+}
+
+/// Weighted documents with an engine that searches them.
+#[derive(Debug)]
+pub struct Indexed {
+    fields: Fields,
+    weighting: Weighting,
+    weighted: Weighted,
+    engine: Arc<dyn Search>,
+}
+
+impl Indexed {
+    /// Weights counted documents and indexes them.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub fn new(
+        counts: &Counts,
+        fields: &Fields,
+        weighting: Weighting,
+        engines: &Engines,
+    ) -> Result<Self, SearchError> {
+        let weighted = Weighted::new(counts, fields, weighting, engines.threads());
+        let engine = engines.engine(&weighted.documents)?;
+        Ok(Self { fields: fields.clone(), weighting, weighted, engine })
+    }
+
+    /// The rows.
+    pub fn weighted(&self) -> &Weighted {
+        &self.weighted
+    }
+
+    /// The engine over the rows.
+    pub fn engine(&self) -> &dyn Search {
+        &*self.engine
+    }
+}
+
 impl Weighted {
     /// Weights counted documents.
     ///
@@ -48,35 +129,7 @@ impl Weighted {
     /// Never: counts are valid by construction.
     pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting, threads: &Threads) -> Self {
         let weights = counts.all_term_weights(weighting, threads);
-        Self::by(counts, fields, weighting, &weights, (None, None), threads)
-    }
-
-    /// The same with the weights of terms, and only of the terms in `kept`, if given.
-    fn by(
-        counts: &Counts,
-        fields: &Fields,
-        weighting: Weighting,
-        weights: &[f64],
-        (kept, asked): (Option<&[bool]>, Option<Asked<'_>>),
-        threads: &Threads,
-    ) -> Self {
-        let columns = counts.vocabulary.len();
-        let rows = counts.rows(&fields.boosts(), kept, None);
-        let terms = TermWeights { idf: weights, mean_length: rows.mean_length() };
-        let weigh = |side, mut rows: RawRows| {
-            weighting.weigh_rows(side, &mut rows, terms, threads);
-            Arc::new(
-                csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"),
-            )
-        };
-        let queries = match asked {
-            Some(Asked { terms, rows }) => {
-                let rows = counts.rows(&fields.boosts(), Some(terms), Some(rows));
-                Some(weigh(Side::Query, rows))
-            }
-            None => (!weighting.is_symmetric()).then(|| weigh(Side::Query, rows.clone())),
-        };
-        Self { documents: weigh(Side::Document, rows), queries }
+        Made { counts, fields, weighting, weights: &weights, threads }.weighted(None, None)
     }
 
     /// The rows to search in.
@@ -168,6 +221,8 @@ pub struct Counted {
     /// and by information gain.
     worths: [[OnceLock<Worths>; FOLDS]; 2],
     taught: Mutex<Vec<Taught>>,
+    /// Rows that are already there, by some of the possible features.
+    indexed: Option<Indexed>,
 }
 
 impl Counted {
@@ -187,7 +242,15 @@ impl Counted {
             postings: OnceLock::new(),
             worths: Default::default(),
             taught: Mutex::default(),
+            indexed: None,
         }
+    }
+
+    /// The same with weighted and indexed rows of the documents, if there are any: they are used where features make
+    /// the same rows.
+    #[must_use]
+    pub fn with_index(self, indexed: Option<Indexed>) -> Self {
+        Self { indexed, ..self }
     }
 
     /// The counts.
@@ -278,9 +341,9 @@ impl Counted {
         }
         let threads = engines.threads();
         let (kept, weights) = self.told(features, left_out, threads);
-        let terms = (kept.as_deref(), None);
         let (fields, weighting) = (&features.fields, features.weighting);
-        let weighted = Weighted::by(&self.counts, fields, weighting, &weights, terms, threads);
+        let made = Made { counts: &self.counts, fields, weighting, weights: &weights, threads };
+        let weighted = made.weighted(kept.as_deref(), None);
         let rows = u32::try_from(self.folds.len()).unwrap_or(u32::MAX);
         let outside = |row: u32| usize::from(self.folds[row as usize]) != left_out;
         let outside = RowSet::from_fn(rows, outside);
@@ -317,8 +380,8 @@ impl Counted {
         let rows = self.in_folds(&all, &(left_out..left_out + 1));
         let asked = Some(Asked { terms: &terms, rows: &rows });
         let (fields, weighting) = (&features.fields, features.weighting);
-        let by = (kept.as_deref(), asked);
-        let weighted = Weighted::by(counts, fields, weighting, &weights, by, threads);
+        let made = Made { counts, fields, weighting, weights: &weights, threads };
+        let weighted = made.weighted(kept.as_deref(), asked);
         let queries = Arc::clone(weighted.queries());
         Ok(FoldRows { documents: weighted.documents, queries })
     }
@@ -390,9 +453,18 @@ impl Counted {
                 frequencies.enumerate().map(|(term, &df)| df > 1 && is_kept(term)).collect()
             });
             let asked = asked.as_deref().map(|terms| Asked { terms, rows });
-            let terms = (kept, asked);
-            let weighted = Weighted::by(counts, fields, *weighting, weights, terms, threads);
             let progress = |done| progress(before + done);
+            let made = Made { counts, fields, weighting: *weighting, weights, threads };
+            let known = self.indexed.as_ref().filter(|known| {
+                !self.is_told_by_labels(features)
+                    && (&known.fields, known.weighting) == (fields, *weighting)
+            });
+            if let Some(Indexed { weighted, engine, .. }) = known {
+                let queries = asked.map(|asked| made.queries(asked, weighted.mean_length));
+                let queries = queries.as_ref().unwrap_or(weighted.queries()).view();
+                return LeaveOneOut::search(&**engine, queries, rows, k, exclusion, &progress);
+            }
+            let weighted = made.weighted(kept, asked);
             weighted.leave_one_out(rows, k, exclusion, engines, &progress)
         };
         if !self.is_told_by_labels(features) {
@@ -440,8 +512,8 @@ impl Counted {
         let among = (&*frequencies, without.rows.count() as u64);
         let mut weights = Counts::term_weights_among(*weighting, among, told.as_ref());
         if features.term_steps > 0 {
-            let terms = (kept.as_deref(), None);
-            let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
+            let made = Made { counts, fields, weighting: *weighting, weights: &weights, threads };
+            let weighted = made.weighted(kept.as_deref(), None);
             let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
             let sizes = counts.label_sizes();
             let (among, steps) = (counts.training_labels(&sizes), [features.term_steps]);
@@ -449,8 +521,8 @@ impl Counted {
             multiply(&mut weights, &factors[0]);
         }
         let asked_rows = Asked { terms: &asked, rows: &without.foreign };
-        let terms = (kept.as_deref(), Some(asked_rows));
-        let weighted = Weighted::by(counts, fields, *weighting, &weights, terms, threads);
+        let made = Made { counts, fields, weighting: *weighting, weights: &weights, threads };
+        let weighted = made.weighted(kept.as_deref(), Some(asked_rows));
         let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
         let rows = &without.foreign;
         let found = weighted.leave_one_out(rows, k, exclusion, engines, &|_| ())?;

@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
+use rayon::prelude::*;
 
-use super::neighbors::Exclusion;
+use super::neighbors::{Exclusion, NearDuplicates};
 use crate::matrix;
 use crate::search::QueryRows;
+use crate::threads::Threads;
 use crate::vote::TrainingLabels;
 
 /// The fold of each training document, of `count` folds.
@@ -37,6 +39,7 @@ pub fn folds(among: &TrainingLabels<'_>, kin: &[u64], count: usize) -> Vec<u8> {
     // The rarest label of a document with its size; none comes last.
     let rarest = |row: u32| {
         let sized = |&label: &u32| (among.sizes[label as usize], label);
+        let row = u32::try_from(row).expect("row numbers are 32-bit");
         among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
     };
     let mut of_kin: HashMap<u64, (u32, u32), RandomState> = HashMap::default();
@@ -55,33 +58,41 @@ pub fn folds(among: &TrainingLabels<'_>, kin: &[u64], count: usize) -> Vec<u8> {
 
 /// A hash of each document by its terms, or vector, and its labels: what depends on it does not depend on
 /// the order of documents. Equal documents get different hashes.
-pub fn hashes(rows: QueryRows<'_>, among: &TrainingLabels<'_>) -> Vec<u64> {
-    let of_row = |row: u32| {
+pub fn hashes(rows: QueryRows<'_>, among: &TrainingLabels<'_>, threads: &Threads) -> Vec<u64> {
+    let of_row = |row: usize| {
         let mut hash = 0;
         let mut add = |number: u64| hash = mixed(hash ^ number);
         match &rows {
             QueryRows::Sparse(rows) => {
-                let (terms, weights) = matrix::row(rows, row as usize);
+                let (terms, weights) = matrix::row(rows, row);
                 for (&term, weight) in terms.iter().zip(weights) {
                     add(u64::from(term) << 32 | u64::from(weight.to_bits()));
                 }
             }
             QueryRows::Dense(rows) => {
-                let (dimension, at) = (rows.dimension(), row as usize * rows.dimension());
+                let (dimension, at) = (rows.dimension(), row * rows.dimension());
                 rows.values()[at..at + dimension]
                     .iter()
                     .for_each(|value| add(value.to_bits().into()));
             }
         }
+        let row = u32::try_from(row).expect("row numbers are 32-bit");
         among.labels(row).iter().for_each(|&label| add(u64::from(label) | 1 << 63));
         hash
     };
+    let hashes: Vec<u64> =
+        threads.run(|| (0..rows.rows()).into_par_iter().map(|row| of_row(row)).collect());
+    let mut sorted = hashes.clone();
+    threads.run(|| sorted.par_sort_unstable());
+    if sorted.is_sorted_by(|a, b| a < b) {
+        return hashes;
+    }
     let mut copies: HashMap<u64, u64, RandomState> = HashMap::default();
     let differing = |hash: u64| {
         let copy = copies.entry(hash).and_modify(|copy| *copy += 1).or_default();
         if *copy == 0 { hash } else { mixed(hash ^ mixed(*copy)) }
     };
-    (0u32..).take(rows.rows()).map(of_row).map(differing).collect()
+    hashes.into_iter().map(differing).collect()
 }
 
 /// At most `count` documents, drawn by their hashes, in increasing order.
@@ -120,6 +131,13 @@ const STRETCHES: usize = 40;
 pub(super) fn kin(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
     if exclusion.in_time_order && exclusion.groups.is_empty() {
         return (0..rows).map(|row| mixed((row * STRETCHES / rows) as u64)).collect();
+    }
+    let alone = |near: &NearDuplicates| near.documents() == 0;
+    if exclusion.groups.is_empty() && exclusion.near.is_none_or(alone) {
+        let hashes = exclusion.hashes;
+        return (0..rows)
+            .map(|row| hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64)))
+            .collect();
     }
     let hash = |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64));
     let sets = if exclusion.groups.is_empty() {

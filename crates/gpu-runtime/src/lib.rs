@@ -14,7 +14,7 @@
 //! ```
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 use cudarc::nvrtc::Ptx;
@@ -200,6 +200,8 @@ fn count() -> Result<usize, GpuError> {
 pub struct Device {
     context: Arc<CudaContext>,
     info: DeviceInfo,
+    /// What was loaded from compressed PTX, by its address in the program.
+    modules: Arc<Mutex<HashMap<usize, Module>>>,
 }
 
 impl Device {
@@ -221,7 +223,7 @@ impl Device {
         let doing = Doing::new(ordinal, "opening it");
         let context = CudaContext::new(ordinal).map_err(doing.failed())?;
         let info = info(&context, ordinal).map_err(doing.failed())?;
-        Ok(Self { context, info })
+        Ok(Self { context, info, modules: Arc::default() })
     }
 
     /// Opens the GPU with the most free memory among those that the kernels support.
@@ -378,15 +380,21 @@ impl Device {
         })
     }
 
-    /// The same with PTX that was compressed by gzip.
+    /// The same with PTX that was compressed by gzip. It is loaded once and kept as long as the device and its clones.
     ///
     /// # Errors
     /// If the GPU or its driver is too old, or the driver rejects the PTX.
     ///
     /// # Panics
     /// If the bytes are not compressed text: programs include them.
-    pub fn load_packed(&self, packed: &[u8]) -> Result<Module, GpuError> {
-        self.load(&unpack(packed).expect("compressed by the build script"))
+    pub fn load_packed(&self, packed: &'static [u8]) -> Result<Module, GpuError> {
+        let modules = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules().get(&packed.as_ptr().addr()) {
+            return Ok(module.clone());
+        }
+        let module = self.load(&unpack(packed).expect("compressed by the build script"))?;
+        modules().insert(packed.as_ptr().addr(), module.clone());
+        Ok(module)
     }
 
     /// Creates an event that measures time.

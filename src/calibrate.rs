@@ -6,7 +6,7 @@
 //! that should be right.
 
 use crate::matrix::Array;
-use crate::vote::{LabelScore, TrainingLabels, Voters};
+use crate::vote::{LabelScore, TrainingLabels, Voters, with_places};
 
 mod abstention;
 mod curves;
@@ -190,19 +190,21 @@ fn agreement(
     voters: Voters<'_>,
     among: &TrainingLabels<'_>,
 ) -> Vec<f64> {
-    let mut order: Vec<(u32, usize)> =
-        scores.iter().take(labels).map(|s| s.label).zip(0..).collect();
-    order.sort_unstable();
-    let mut counts = vec![0u32; order.len()];
+    let mut counts = vec![0u32; scores.len().min(labels)];
     let mut neighbors = 0u32;
-    for (_, _, neighbor) in voters.ranked() {
-        neighbors += 1;
-        for label in among.labels(neighbor.row) {
-            if let Ok(found) = order.binary_search_by_key(label, |&(label, _)| label) {
-                counts[order[found].1] += 1;
+    with_places(|places| {
+        for score in scores.iter().take(labels) {
+            places.place(score.label);
+        }
+        for (_, _, neighbor) in voters.ranked() {
+            neighbors += 1;
+            for &label in among.labels(neighbor.row) {
+                if let Some(place) = places.known(label) {
+                    counts[place] += 1;
+                }
             }
         }
-    }
+    });
     counts.into_iter().map(|count| f64::from(count) / f64::from(neighbors.max(1))).collect()
 }
 

@@ -12,10 +12,11 @@
 //! * **Hamming loss** is the share of wrong decisions among all documents × all labels.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::HashMap as Map;
 use std::sync::Arc;
 use std::time::Instant;
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::ForeignLimit;
@@ -43,6 +44,8 @@ use confidence::Confidences;
 pub use report::{compared, markdown, terminal};
 pub use run::{EvaluateError, EvaluateOptions, TestSet, evaluate};
 use summary::Tally;
+
+type HashMap<K, V> = Map<K, V, RandomState>;
 
 /// The results of one label.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -332,7 +335,7 @@ impl Evaluator {
             names,
             numbers,
             train,
-            confused: HashMap::new(),
+            confused: HashMap::default(),
             documents: DocumentCounts { train: documents, ..DocumentCounts::default() },
             documents_with_unseen: 0,
             exact: 0,

@@ -41,6 +41,11 @@ impl Threads {
         self.0.in_place_scope(work)
     }
 
+    /// Lets one of these threads do `work` at some time; nobody waits for it.
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn(work);
+    }
+
     /// Runs `work` on these threads; parallel iterators in it use them too.
     pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.0.install(work)

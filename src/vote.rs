@@ -36,10 +36,12 @@ use serde::{Deserialize, Serialize};
 use crate::search::Neighbor;
 
 mod learned;
+mod places;
 mod prototypes;
 
 pub use learned::{LearnedVotes, WorthOf};
 pub(crate) use learned::{link, shares};
+pub(crate) use places::with_places;
 pub use prototypes::Prototypes;
 pub(crate) use prototypes::{HighestMargins, PrototypeLearning, joined, link as link_prototypes};
 
@@ -398,27 +400,28 @@ pub(crate) fn vote_with(
     let lists = voters.lists();
     let best = lists.map(|(list, _)| list.first().map_or(0.0, |neighbor| neighbor.similarity));
     let mut totals = [0.0; 2];
-    // Label, order, list and value of each vote.
-    let mut cast: Vec<(u32, usize, usize, f64)> = Vec::new();
-    for (order, (list, rank, neighbor)) in voters.ranked().enumerate() {
-        let counts = weight.counts(neighbor.similarity, rank, best[list])
-            * f64::from(among.weights[neighbor.row as usize]);
-        totals[list] += counts;
-        cast.extend(among.labels(neighbor.row).iter().map(|&label| (label, order, list, counts)));
-    }
-    // A stable sort keeps a label's votes in the order of the neighbors, best first.
-    cast.sort_by_key(|&(label, ..)| label);
-    let mut scores: Vec<(LabelScore, usize)> = cast
-        .chunk_by(|a, b| a.0 == b.0)
-        .map(|votes| {
-            let label = votes[0].0;
-            let mut sums = [0.0; 2];
-            for &(_, _, list, counts) in votes {
-                sums[list] += counts;
+    // For each label that has a vote, the order of the first one, and the sums, added in the order of the neighbors.
+    let mut cast: Vec<(u32, usize, [f64; 2])> = Vec::new();
+    with_places(|places| {
+        for (order, (list, rank, neighbor)) in voters.ranked().enumerate() {
+            let counts = weight.counts(neighbor.similarity, rank, best[list])
+                * f64::from(among.weights[neighbor.row as usize]);
+            totals[list] += counts;
+            for &label in among.labels(neighbor.row) {
+                let place = places.place(label);
+                if place == cast.len() {
+                    cast.push((label, order, [0.0; 2]));
+                }
+                cast[place].2[list] += counts;
             }
+        }
+    });
+    let mut scores: Vec<(LabelScore, usize)> = cast
+        .into_iter()
+        .map(|(label, order, sums)| {
             let score = mixed(sums, totals, lists.map(|(_, share)| share));
             let score = score * factors.get(label as usize).unwrap_or(&1.0);
-            (LabelScore { label, score }, votes[0].1)
+            (LabelScore { label, score }, order)
         })
         .collect();
     scores.sort_by(|(a, a_order), (b, b_order)| {

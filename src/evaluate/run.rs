@@ -1,4 +1,4 @@
-//! A classifier on a test corpus: read, vectorize, search and vote side by side, then measure.
+//! A classifier on a test corpus: read, vectorize, search, vote and tally side by side, then measure.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -9,17 +9,18 @@ use std::time::Instant;
 
 use super::{Evaluation, Evaluator};
 use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
+    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction,
 };
 use crate::corpus::{CorpusError, Document, Place, Problem};
 use crate::search::Neighbor;
 use crate::stages::Stage;
 use crate::stream::batch_size;
+use crate::threads::Threads;
 use crate::vectors::{Labeled, StoredVectors};
 use crate::vote::Voters;
 
 /// Batches that wait between two stages.
-const QUEUE: usize = 2;
+const QUEUE: usize = 1;
 
 /// Where test documents come from.
 pub enum TestSet {
@@ -146,6 +147,13 @@ struct Searched {
     neighbors: FoundNeighbors,
 }
 
+/// A batch with predictions, and whether more neighbors are as similar as the last one that voted.
+struct Voted {
+    documents: Vec<Labeled>,
+    predictions: Vec<Prediction>,
+    tied: Vec<bool>,
+}
+
 /// Classifies test documents and measures how well that went. Each stage runs on a thread of its own, so that
 /// it waits for none but the slowest: a GPU searches while the next documents are parsed.
 ///
@@ -171,7 +179,7 @@ pub fn evaluate(
     let (to_vectorize, read) = sync_channel(QUEUE);
     // Not of the scope: a reader that waits for input must not hold up the end after a failure.
     let reading = read_batches(test, batch_size(batch.max(1), &one_more), to_vectorize)?;
-    let (made, vote) = thread::scope(|scope| {
+    let (made, tally) = thread::scope(|scope| {
         let (to_search, vectorized) = sync_channel(QUEUE);
         let (to_vote, found) = sync_channel(QUEUE);
         // Lists that were voted on are filled again.
@@ -186,30 +194,36 @@ pub fn evaluate(
                 search_batches(classifier, &one_more, (vectorized, spare), &to_vote)
             })
             .map_err(EvaluateError::Thread)?;
-        let mut vote = Stage::empty("test: vote");
-        let outcome = vote_batches(
-            classifier,
-            options,
-            (&found, &give_back),
-            (&mut evaluator, &mut vote),
-            progress,
-        );
+        let (to_tally, voted) = sync_channel(QUEUE);
+        let voting = thread::Builder::new()
+            .name("vote".to_owned())
+            .spawn_scoped(scope, move || {
+                vote_batches(classifier, options, (found, &give_back), &to_tally)
+            })
+            .map_err(EvaluateError::Thread)?;
+        let mut tally = Stage::empty("test: tally");
+        let outcome =
+            tally_batches(&voted, &mut evaluator, &mut tally, classifier.threads(), progress);
         // Threads that wait to hand something over end.
-        drop(found);
+        drop(voted);
         let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
             thread.join().map_err(|_| EvaluateError::Panicked(what))
         };
-        let made = [ended(vectorizing, "vectorizing")?, ended(searching, "searching")?];
-        outcome.map(|()| (made, vote))
+        let made = [
+            ended(vectorizing, "vectorizing")?,
+            ended(searching, "searching")?,
+            ended(voting, "voting")?,
+        ];
+        outcome.map(|()| (made, tally))
     })?;
     // Nothing came any more: the reader has ended.
     let read = reading.join().map_err(|_| EvaluateError::Panicked("reading the documents"))?;
-    if vote.documents == 0 {
+    if tally.documents == 0 {
         let place = Place { source: name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
-    let all = Stage::since("test: all of it, stages side by side", vote.documents, start);
-    let beside = [read].into_iter().chain(made).chain([vote]);
+    let all = Stage::since("test: all of it, stages side by side", tally.documents, start);
+    let beside = [read].into_iter().chain(made).chain([tally]);
     stages.extend(beside.map(|stage| stage.beside(all.seconds)));
     stages.push(all);
     let by = (options.k.get(), options.vote.to_string());
@@ -296,24 +310,46 @@ fn search_batches(
 fn vote_batches(
     classifier: &Classifier,
     options: &ClassifyOptions,
-    (found, give_back): (&Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
-    (evaluator, stage): (&mut Evaluator, &mut Stage),
+    (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
+    to_tally: &SyncSender<Result<Voted, ClassifyError>>,
+) -> Stage {
+    let mut stage = Stage::empty("test: vote");
+    for searched in found {
+        let start = Instant::now();
+        let made = searched.map(|Searched { batch, neighbors }| {
+            let predictions = classifier.predict(&batch.vectors, &neighbors, options);
+            let tied = neighbors.iter().map(|found| tied_at(options.k, found)).collect();
+            // After the last search nobody takes them any more.
+            let _ = give_back.send(neighbors);
+            stage.add(batch.documents.len() as u64, start);
+            Voted { documents: batch.documents, predictions, tied }
+        });
+        let failed = made.is_err();
+        if to_tally.send(made).is_err() || failed {
+            break;
+        }
+    }
+    stage
+}
+
+fn tally_batches(
+    voted: &Receiver<Result<Voted, ClassifyError>>,
+    evaluator: &mut Evaluator,
+    stage: &mut Stage,
+    threads: &Threads,
     progress: &dyn Fn(u64),
 ) -> Result<(), EvaluateError> {
-    for searched in found {
-        let Searched { batch, neighbors } = searched?;
+    for batch in voted {
+        let batch = batch?;
         let start = Instant::now();
-        let predictions = classifier.predict(&batch.vectors, &neighbors, options);
-        for ((document, prediction), found) in
-            batch.documents.iter().zip(&predictions).zip(neighbors.iter())
-        {
-            let tied = tied_at(options.k, found);
+        let Voted { documents, predictions, tied } = &batch;
+        for ((document, prediction), &tied) in documents.iter().zip(predictions).zip(tied) {
             evaluator.add(&document.id, &document.labels, prediction, tied);
         }
-        stage.add(batch.documents.len() as u64, start);
+        stage.add(documents.len() as u64, start);
         progress(stage.documents);
-        // After the last search nobody takes them any more.
-        let _ = give_back.send(neighbors);
+        // Freeing many small allocations takes a while.
+        threads.spawn(move || drop(batch));
     }
     Ok(())
 }

@@ -1,15 +1,17 @@
 //! `classify evaluate`
 
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::preset::{Documents, Preset};
+use classify::corpus::preset::{Documents, Preset, Sides};
 use classify::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
@@ -120,10 +122,9 @@ impl Evaluate {
         let mut table = files.optional(self.training.tune_table())?;
         let printed = files.report()?;
         let mut stages = Stages::default();
-        // Report a missing GPU before reading anything.
-        let engines =
-            stages.time("start the search device", 0, || self.searching.engines(threads, talk))?;
-        let (model, test) = self.model_and_test(&engines, seed, talk, &mut stages, &mut table)?;
+        let (engines, sides) = self.engines_and_sides(threads, talk, &mut stages)?;
+        let (model, test) =
+            self.model_and_test(&engines, sides, seed, talk, &mut stages, &mut table)?;
         let set = match self.subset {
             Some(most) => test.set.first(most),
             None => test.set,
@@ -184,22 +185,63 @@ impl Evaluate {
         }
     }
 
+    /// The options of reading on these threads.
+    fn read_options(&self, threads: &Threads) -> Result<ReadOptions, Failure> {
+        let mut options = self.reading.options(LabelUse::Required)?;
+        options.threads = Some(threads.clone());
+        self.training.analysis.fields().read_apart(&mut options);
+        Ok(options)
+    }
+
+    /// The engines, and the corpora of a preset: a GPU takes about as long to start as these to open. If it is missing,
+    /// that is told first.
+    fn engines_and_sides(
+        &self,
+        threads: &Threads,
+        talk: Talk,
+        stages: &mut Stages,
+    ) -> Result<(Engines, Option<OpenedSides>), Failure> {
+        thread::scope(|scope| {
+            let opening = self.preset.map(|PresetArgument(preset)| {
+                let open = move || self.open_preset(preset, threads);
+                thread::Builder::new().name("open".to_owned()).spawn_scoped(scope, open)
+            });
+            let engines =
+                stages.time("start the search device", 0, || self.searching.engines(threads, talk));
+            let sides = opening.zip(self.preset).map(|(opening, PresetArgument(preset))| {
+                match opening.map(ScopedJoinHandle::join) {
+                    Ok(opened) => opened.unwrap_or_else(|panic| resume_unwind(panic)),
+                    // Without another thread it is done now.
+                    Err(_) => self.open_preset(preset, threads),
+                }
+            });
+            Ok((engines?, sides))
+        })
+    }
+
+    /// The corpora of a preset, and how long that took.
+    fn open_preset(&self, preset: Preset, threads: &Threads) -> OpenedSides {
+        let [folder] = self.paths.as_slice() else {
+            return Err(Failure::Usage("--preset NAME takes one folder".into()));
+        };
+        let start = Instant::now();
+        let sides = preset.open(folder, &self.read_options(threads)?)?;
+        Ok((sides, Stage::since("open the corpus", 0, start)))
+    }
+
     fn model_and_test(
         &self,
         engines: &Engines,
+        sides: Option<OpenedSides>,
         seed: u64,
         talk: Talk,
         stages: &mut Stages,
         table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
-        let mut options = self.reading.options(LabelUse::Required)?;
-        options.threads = Some(engines.threads().clone());
-        self.training.analysis.fields().read_apart(&mut options);
-        if let Some(PresetArgument(preset)) = self.preset {
-            let [folder] = self.paths.as_slice() else {
-                return Err(Failure::Usage("--preset NAME takes one folder".into()));
-            };
-            let mut sides = stages.time("open the corpus", 0, || preset.open(folder, &options))?;
+        let mut options = self.read_options(engines.threads())?;
+        if let (Some(PresetArgument(preset)), Some(sides)) = (self.preset, sides) {
+            let (mut sides, opened) = sides?;
+            stages.0.push(opened);
             talk.say(&format!("{}: {}", preset.name(), sides.note));
             // LYRL2004 columns are identifiers: any number is valid.
             let first_column = Some(0);
@@ -315,6 +357,8 @@ fn trained(
     stages.push("train: all of it", trained.model.settings().counts.documents, start);
     Ok(trained.model)
 }
+
+type OpenedSides = Result<(Sides, Stage), Failure>;
 
 struct Test {
     set: TestSet,

@@ -1,39 +1,45 @@
 //! Files and folders parsed by several threads: blocks of whole records, or of files, delivered in order.
 //!
-//! A thread of its own reads the next blocks while the others parse these, and those parsed before
-//! are consumed.
+//! A thread of its own cuts blocks; whichever thread of the pool is free parses the next one.
 
-use std::panic::resume_unwind;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-
-use rayon::prelude::*;
 
 use super::source::{BLOCK, Cutter, Lines};
 use super::{CorpusError, Document, ReadOptions, Record};
 use crate::threads::Threads;
 
-/// Blocks that each thread gets at a time.
-const BLOCKS_OF_THREAD: usize = 2;
+/// Blocks for each thread that are parsed or wait: to be parsed, or to be consumed.
+const BLOCKS_OF_THREAD: usize = 3;
 /// The most files of a block.
 const FILES_OF_BLOCK: usize = 16;
-/// Rounds of blocks that may wait: of the file that is consumed, or of one of those after it.
-const ROUNDS_WAITING: usize = 1;
+/// The least room that a block of files takes, in bytes.
+const LEAST_ROOM: usize = 1 << 12;
 
 type Parsed = Vec<Result<Record, CorpusError>>;
 
 /// The records of a file. They must not be asked for by one of the threads that parse them, which
 /// would wait for itself.
 pub(super) struct InBlocks {
-    /// Rounds of parsed blocks.
-    rounds: Receiver<Vec<Parsed>>,
-    round: std::vec::IntoIter<Parsed>,
+    blocks: Receiver<Block>,
     block: std::vec::IntoIter<Result<Record, CorpusError>>,
-    /// The thread that reads; `None` at the end.
-    reading: Option<JoinHandle<()>>,
+    room: Arc<Room>,
+    /// The thread that cuts; `None` at the end.
+    cutting: Option<JoinHandle<()>>,
 }
+
+/// A block that is parsed now, or soon.
+struct Block {
+    bytes: usize,
+    parsed: Receiver<Result<Parsed, Box<dyn Any + Send>>>,
+}
+
+/// A block to be parsed, and its size; none at the end.
+type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 
 impl InBlocks {
     /// The records of blocks; `open` makes a reader of each.
@@ -47,8 +53,12 @@ impl InBlocks {
         let _ = open(cutter.no_lines(), options)?;
         let options = Arc::clone(options);
         let nothing = cutter.no_lines();
-        let count = threads.count();
-        let next = move || next_blocks(&mut cutter, count);
+        let next = move || {
+            let start = cutter.offset();
+            let Some(block) = cutter.next_block()? else { return Ok(None) };
+            let bytes = usize::try_from(cutter.offset() - start).unwrap_or(usize::MAX);
+            Ok(Some((block, bytes)))
+        };
         let parse = move |lines: Lines| parse(open(lines, &options), &options);
         Self::start(next, parse, threads).map_err(|error| nothing.error(error))
     }
@@ -61,56 +71,81 @@ impl InBlocks {
         threads: &Threads,
     ) -> std::io::Result<Self> {
         let options = Arc::clone(options);
-        let count = BLOCKS_OF_THREAD * threads.count();
         let mut files = files.into_iter().peekable();
         let next = move || {
-            let mut blocks = Vec::new();
-            let mut bytes = 0;
-            while blocks.len() < count && bytes < count * BLOCK && files.peek().is_some() {
-                let (block, size) = next_files(&mut files);
-                blocks.push(block);
-                bytes = bytes.saturating_add(size);
-            }
-            (blocks, files.peek().is_none().then_some(Ok(())))
+            // Files without a size take room, too.
+            let next = |files: &mut _| {
+                let (block, bytes) = next_files(files);
+                (block, bytes.max(LEAST_ROOM))
+            };
+            Ok(files.peek().is_some().then(|| next(&mut files)))
         };
         let parse =
             move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
         Self::start(next, parse, threads)
     }
 
-    /// Starts the thread that reads.
+    /// Starts the thread that cuts.
     fn start<B: Send + 'static>(
-        next: impl FnMut() -> Blocks<B> + Send + 'static,
+        next: impl FnMut() -> Cut<B> + Send + 'static,
         parse: impl Fn(B) -> Parsed + Send + Sync + 'static,
         threads: &Threads,
     ) -> std::io::Result<Self> {
         let threads = threads.clone();
-        // Few rounds wait beside the one that is consumed and the one that is parsed.
-        let (sender, rounds) = sync_channel(ROUNDS_WAITING);
-        let reading = thread::Builder::new()
-            .name("parse".to_owned())
-            .spawn(move || parse_all(next, parse, &threads, &sender))?;
-        let (round, block) = (Vec::new().into_iter(), Vec::new().into_iter());
-        Ok(Self { rounds, round, block, reading: Some(reading) })
+        let room = Arc::new(Room::new(BLOCKS_OF_THREAD * threads.count() * BLOCK));
+        let (sender, blocks) = channel();
+        let own = Arc::clone(&room);
+        let cutting = thread::Builder::new()
+            .name("cut".to_owned())
+            .spawn(move || cut_all(next, &Arc::new(parse), &threads, &own, &sender))?;
+        Ok(Self { blocks, block: Vec::new().into_iter(), room, cutting: Some(cutting) })
     }
 }
 
-/// Some blocks, and why there are no more, if there are none: the end, or an error.
-type Blocks<B> = (Vec<B>, Option<Result<(), CorpusError>>);
-
-fn next_blocks(cutter: &mut Cutter, threads: usize) -> Blocks<Lines> {
-    let mut blocks = Vec::new();
-    // Blocks of long lines are larger, so there are fewer of them.
-    let most = (BLOCKS_OF_THREAD * threads * BLOCK) as u64;
-    let start = cutter.offset();
-    while cutter.offset() - start < most {
-        match cutter.next_block() {
-            Ok(Some(block)) => blocks.push(block),
-            Ok(None) => return (blocks, Some(Ok(()))),
-            Err(error) => return (blocks, Some(Err(error))),
-        }
+impl Drop for InBlocks {
+    fn drop(&mut self) {
+        self.room.close();
     }
-    (blocks, None)
+}
+
+/// The memory for the text of blocks that are parsed or wait.
+struct Room {
+    most: usize,
+    /// Bytes in use, and whether no more will be asked for.
+    used: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Room {
+    fn new(most: usize) -> Self {
+        Self { most, used: Mutex::new((0, false)), changed: Condvar::new() }
+    }
+
+    fn used(&self) -> MutexGuard<'_, (usize, bool)> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is room for a block, or until there is no other one. Returns whether it is still wanted.
+    fn take(&self, bytes: usize) -> bool {
+        let is_full = |&mut (used, closed): &mut (usize, bool)| {
+            !closed && used > 0 && used.saturating_add(bytes) > self.most
+        };
+        let used = self.changed.wait_while(self.used(), is_full);
+        let mut used = used.unwrap_or_else(PoisonError::into_inner);
+        used.0 = used.0.saturating_add(bytes);
+        !used.1
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let mut used = self.used();
+        used.0 = used.0.saturating_sub(bytes);
+        self.changed.notify_one();
+    }
+
+    fn close(&self) {
+        self.used().1 = true;
+        self.changed.notify_one();
+    }
 }
 
 /// A block of files, and how long they are: a file at least, and no more than are needed for [`BLOCK`] bytes.
@@ -147,27 +182,35 @@ fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     records
 }
 
-/// Reads and parses blocks, until their end or until nobody receives any more.
-fn parse_all<B: Send>(
-    mut next_blocks: impl FnMut() -> Blocks<B> + Send,
-    parse: impl Fn(B) -> Parsed + Sync,
+/// Cuts blocks and has them parsed, until their end or until nobody wants any more.
+fn cut_all<B: Send + 'static>(
+    mut next: impl FnMut() -> Cut<B>,
+    parse: &Arc<impl Fn(B) -> Parsed + Send + Sync + 'static>,
     threads: &Threads,
-    sender: &SyncSender<Vec<Parsed>>,
+    room: &Room,
+    blocks: &Sender<Block>,
 ) {
-    let (mut blocks, mut end) = next_blocks();
     loop {
-        let now = std::mem::take(&mut blocks);
-        let parse_now = || now.into_par_iter().map(&parse).collect();
-        let is_last = end.is_some();
-        let next = || if is_last { (Vec::new(), None) } else { next_blocks() };
-        let (mut parsed, next): (Vec<Parsed>, Blocks<B>) =
-            threads.run(|| rayon::join(parse_now, next));
-        // A failure comes after the records before.
-        parsed.extend(end.and_then(Result::err).map(|error| vec![Err(error)]));
-        if sender.send(parsed).is_err() || is_last {
+        let (sender, parsed) = channel();
+        let (block, bytes) = match next() {
+            Ok(Some(cut)) => cut,
+            Ok(None) => return,
+            Err(error) => {
+                // A failure comes after the records before.
+                let _ = sender.send(Ok(vec![Err(error)]));
+                let _ = blocks.send(Block { bytes: 0, parsed });
+                return;
+            }
+        };
+        if !room.take(bytes) || blocks.send(Block { bytes, parsed }).is_err() {
             return;
         }
-        (blocks, end) = next;
+        let parse = Arc::clone(parse);
+        threads.spawn(move || {
+            let parsed = catch_unwind(AssertUnwindSafe(|| parse(block)));
+            // Perhaps it is not wanted any more.
+            let _ = sender.send(parsed);
+        });
     }
 }
 
@@ -179,16 +222,14 @@ impl Iterator for InBlocks {
             if let Some(record) = self.block.next() {
                 return Some(record);
             }
-            if let Some(block) = self.round.next() {
-                self.block = block.into_iter();
-                continue;
-            }
-            if let Ok(round) = self.rounds.recv() {
-                self.round = round.into_iter();
+            if let Ok(Block { bytes, parsed }) = self.blocks.recv() {
+                let parsed = parsed.recv().expect("each block is parsed");
+                self.block = parsed.unwrap_or_else(|panic| resume_unwind(panic)).into_iter();
+                self.room.give_back(bytes);
                 continue;
             }
             // The thread has ended: with the file, unless it panicked.
-            if let Some(Err(panic)) = self.reading.take().map(JoinHandle::join) {
+            if let Some(Err(panic)) = self.cutting.take().map(JoinHandle::join) {
                 resume_unwind(panic);
             }
             return None;

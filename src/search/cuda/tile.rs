@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::matrix::{CsrView, row};
 
 /// The largest weight of a posting, which represents the largest weight of its list.
@@ -48,7 +50,8 @@ fn tasks(vectors: u32) -> u32 {
 }
 
 impl TileIndex {
-    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are nonnegative.
+    /// The lists of `rows`, at most `MOST_ROWS`, whose weights are nonnegative. Call it on the thread pool that should
+    /// do the work.
     pub(super) fn new(training: &CsrView<'_>, rows: Range<usize>) -> Self {
         let terms = training.cols();
         let mut starts = vec![0u32; terms + 1];
@@ -92,17 +95,34 @@ impl TileIndex {
             most = most.max(tasks(vectors) as usize);
         }
         let mut postings = vec![0u32; end as usize * PER_LANE];
-        let mut dealer = Dealer::default();
-        for (list, places) in starts.windows(2).zip(&lists) {
-            let from = places[0] as usize * PER_LANE;
-            let places = &mut postings[from..from + places[1] as usize * PER_LANE];
-            dealer.deal(&entries[list[0] as usize..list[1] as usize], places);
-        }
+        deal_all(&entries, &starts, &lists, &mut postings);
         #[expect(clippy::cast_possible_truncation, reason = "rounded up right after")]
         let longest = (longest * (1.0 + 1e-6)) as f32;
         let cuts = Cuts { mean: weighted / (entries.len() as f64).max(1.0), most };
         Self { lists, postings, longest: longest.next_up(), cuts }
     }
+}
+
+/// Deals all lists: those of term `t` from `entries[starts[t]..starts[t + 1]]` to their vectors of `postings`.
+fn deal_all(entries: &[u32], starts: &[u32], lists: &[[u32; 4]], mut postings: &mut [u32]) {
+    /// The terms that a thread deals at a time.
+    const TERMS: usize = 256;
+    let mut pieces = Vec::new();
+    for (starts, lists) in
+        (0..lists.len()).step_by(TERMS).map(|first| &starts[first..]).zip(lists.chunks(TERMS))
+    {
+        let vectors: u32 = lists.iter().map(|list| list[1]).sum();
+        let (places, rest) = postings.split_at_mut(vectors as usize * PER_LANE);
+        pieces.push((starts, lists, places));
+        postings = rest;
+    }
+    pieces.into_par_iter().for_each_init(Dealer::default, |dealer, (starts, lists, mut places)| {
+        for (bounds, list) in starts.windows(2).zip(lists) {
+            let (own, rest) = places.split_at_mut(list[1] as usize * PER_LANE);
+            dealer.deal(&entries[bounds[0] as usize..bounds[1] as usize], own);
+            places = rest;
+        }
+    });
 }
 
 fn posting(row: u32, weight: f32, greatest: f32) -> u32 {

@@ -208,6 +208,9 @@ impl Counts {
     /// # Errors
     /// The first error of the corpus; a corpus without documents; text where features are expected
     /// or vice versa.
+    ///
+    /// # Panics
+    /// Never: the channel that is waited for lives as long.
     pub fn read(
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
         input: &Input,
@@ -239,7 +242,9 @@ impl Counts {
                 if piece.is_empty() {
                     break;
                 }
-                piece.iter().for_each(|document| headers.push(document));
+                for document in &piece {
+                    headers.push(document);
+                }
                 progress(headers.weights.len() as u64);
                 let (counting, done) = (&counting, Done(done.clone()));
                 scope.spawn(move |_| {

@@ -112,7 +112,15 @@ impl VoteWeight {
         match self {
             Self::Similarity { power } if power.to_bits() == 1f64.to_bits() => similarity,
             // Relative to the best: a power of a small similarity may underflow to 0.
-            Self::Similarity { power } => libm::pow(similarity / best, power),
+            Self::Similarity { power } => {
+                let (share, square) =
+                    (similarity / best, (similarity / best) * (similarity / best));
+                match power {
+                    2.0 => square,
+                    4.0 => square * square,
+                    power => libm::pow(share, power),
+                }
+            }
             Self::Uniform => 1.0,
             Self::Rank => 1.0 / (rank + 1) as f64,
             Self::Exp { beta } => libm::exp(beta * (similarity - best)),

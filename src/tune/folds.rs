@@ -39,7 +39,6 @@ pub fn folds(among: &TrainingLabels<'_>, kin: &[u64], count: usize) -> Vec<u8> {
     // The rarest label of a document with its size; none comes last.
     let rarest = |row: u32| {
         let sized = |&label: &u32| (among.sizes[label as usize], label);
-        let row = u32::try_from(row).expect("row numbers are 32-bit");
         among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
     };
     let mut of_kin: HashMap<u64, (u32, u32), RandomState> = HashMap::default();
@@ -58,6 +57,9 @@ pub fn folds(among: &TrainingLabels<'_>, kin: &[u64], count: usize) -> Vec<u8> {
 
 /// A hash of each document by its terms, or vector, and its labels: what depends on it does not depend on
 /// the order of documents. Equal documents get different hashes.
+///
+/// # Panics
+/// If there are 2³² rows.
 pub fn hashes(rows: QueryRows<'_>, among: &TrainingLabels<'_>, threads: &Threads) -> Vec<u64> {
     let of_row = |row: usize| {
         let mut hash = 0;
@@ -80,8 +82,7 @@ pub fn hashes(rows: QueryRows<'_>, among: &TrainingLabels<'_>, threads: &Threads
         among.labels(row).iter().for_each(|&label| add(u64::from(label) | 1 << 63));
         hash
     };
-    let hashes: Vec<u64> =
-        threads.run(|| (0..rows.rows()).into_par_iter().map(|row| of_row(row)).collect());
+    let hashes: Vec<u64> = threads.run(|| (0..rows.rows()).into_par_iter().map(of_row).collect());
     let mut sorted = hashes.clone();
     threads.run(|| sorted.par_sort_unstable());
     if sorted.is_sorted_by(|a, b| a < b) {

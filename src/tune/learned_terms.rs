@@ -25,8 +25,6 @@ const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
 const MOST: usize = 20_000;
 /// The factor of similarities before the softmax.
 const SHARPNESS: f32 = 20.0;
-/// Neighbors of less probability than this hardly change what is learned.
-const LEAST: f32 = 1e-3;
 /// The weight of the penalty on the squared logarithms of the factors, beside the mean of the losses.
 const PENALTY: f32 = 1.0 / 600.0;
 /// The rate and the decays of Adam (Kingma and Ba 2015).
@@ -197,9 +195,6 @@ impl<'r> Units<'r> {
                 let mut own = 0.0;
                 for (&(similarity, vote), &(other, alike)) in votes.iter().zip(neighbors) {
                     let slope = SHARPNESS * vote / total * (1.0 - alike / share);
-                    if vote < LEAST * total {
-                        continue;
-                    }
                     own += slope * similarity;
                     for (term, x) in self.of(other) {
                         gradient[term] += slope * x * (2.0 * spread[term] - similarity * x);

@@ -236,12 +236,8 @@ impl Counts {
                     break;
                 }
                 let start = Instant::now();
-                let piece = read_piece(documents);
-                reading.add(piece.as_ref().map_or(0, Vec::len) as u64, start);
-                let piece = piece?;
-                if piece.is_empty() {
-                    break;
-                }
+                let (piece, ended) = read_piece(documents);
+                reading.add(piece.len() as u64, start);
                 for document in &piece {
                     headers.push(document);
                 }
@@ -253,6 +249,9 @@ impl Counts {
                     lock(counting).end(shard, counted.map_err(|error| (number, error)));
                     drop((piece, done));
                 });
+                if let Some(ended) = ended {
+                    return ended;
+                }
             }
             Ok(())
         });
@@ -608,19 +607,24 @@ fn lock<'m, 'a>(counting: &'m Mutex<Counting<'a>>) -> MutexGuard<'m, Counting<'a
     counting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The next documents, and why there are no more, if there are none: the end, or an error.
 fn read_piece(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-) -> Result<Vec<Document>, CorpusError> {
+) -> (Vec<Document>, Option<Result<(), CorpusError>>) {
     let (mut piece, mut bytes) = (Vec::new(), 0);
     while bytes < PIECE_BYTES && piece.len() < PIECE_DOCUMENTS {
-        let Some(document) = documents.next().transpose()? else { break };
+        let document = match documents.next() {
+            Some(Ok(document)) => document,
+            Some(Err(error)) => return (piece, Some(Err(error))),
+            None => return (piece, Some(Ok(()))),
+        };
         bytes += match &document.content {
             Content::Features(features) => features.len() * 8,
             text => text.text_bytes(),
         };
         piece.push(document);
     }
-    Ok(piece)
+    (piece, None)
 }
 
 /// The data of a corpus's documents other than their terms.

@@ -6,7 +6,10 @@ use std::io;
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, ClassifyError, Prediction};
-use classify::corpus::{Content, Corpus, Document, Place, Problem, ReadOptions};
+use classify::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
+use classify::counts::{Counts, Fields, Input, TermLimits};
+use classify::decide::Decision;
+use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
 use classify::stream::{Answers, StreamError, classify_stream};
 use classify::threads::Threads;
@@ -50,6 +53,58 @@ fn features_out_of_order_or_not_finite_are_refused() {
     assert!(matches!(problem(vec![(1, 0.5), (1, 0.5)]), Problem::ColumnOrder { .. }));
     assert!(matches!(problem(vec![(1, f32::NAN)]), Problem::NotFinite { column: 1, .. }));
     assert!(matches!(problem(vec![(1, f32::INFINITY)]), Problem::NotFinite { .. }));
+}
+
+/// Pieces of a corpus are counted in any order: the first error of the corpus is reported, and the counts do not depend on the
+/// threads.
+#[test]
+fn pieces_are_counted_in_the_order_of_the_corpus() {
+    let at = |number: usize, content: Content| Document {
+        id: number.to_string(),
+        labels: vec![["even", "odd"][number % 2].to_owned()],
+        place: Place { source: "test".into(), line: u64::try_from(number).ok() },
+        ..document(content)
+    };
+    let text =
+        |number: usize| Content::Text(format!("word{} common word{}", number % 700, number % 97));
+    let features = || Content::Features(vec![(1, 1.0)]);
+    let read = |wrong: &[usize], unreadable: Option<usize>, threads: usize| {
+        let mut documents = (0..9_000).map(|number| match unreadable {
+            Some(end) if number == end => {
+                let place = at(number, text(number)).place;
+                Err(CorpusError { place, problem: Problem::NoDocument })
+            }
+            _ if wrong.contains(&number) => Ok(at(number, features())),
+            _ => Ok(at(number, text(number))),
+        });
+        let input = Input::new(&InputSpec::default(), &Fields::Whole);
+        let threads = Threads::new(threads.try_into().unwrap()).unwrap();
+        let limits = TermLimits::default();
+        let counts = Counts::read(&mut documents, &input, limits, false, &threads, &|_| ());
+        counts.map(|counts| {
+            let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+            let model = Model::of_counts(counts, settings, &threads);
+            let ids: Vec<String> = model.ids().iter().map(str::to_owned).collect();
+            let (indptr, terms, weights) = model.rows().view().into_raw_storage();
+            (ids, (indptr.to_vec(), terms.to_vec(), weights.to_vec()))
+        })
+    };
+    let (ids, rows) = read(&[], None, 1).unwrap();
+    assert!(ids.iter().map(|id| id.parse::<usize>().unwrap()).eq(0..9_000));
+    for threads in [2, 3, 8] {
+        let (other_ids, other_rows) = read(&[], None, threads).unwrap();
+        assert!(other_ids == ids && other_rows == rows, "{threads} threads");
+    }
+    for threads in [1, 3, 8] {
+        let line = |wrong: &[usize], unreadable| {
+            read(wrong, unreadable, threads).unwrap_err().place.line.unwrap()
+        };
+        for _ in 0..5 {
+            assert_eq!(line(&[8_000, 5_500, 6_000], None), 5_500, "{threads} threads");
+            assert_eq!(line(&[4_100], Some(4_200)), 4_100, "{threads} threads");
+            assert_eq!(line(&[4_100], Some(3_000)), 3_000, "{threads} threads");
+        }
+    }
 }
 
 #[derive(Default)]

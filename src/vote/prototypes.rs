@@ -630,6 +630,32 @@ mod tests {
         assert!(found.check(7, 3).is_err() && found.check(8, 4).is_err());
     }
 
+    /// More labels than are trained side by side, one of which all documents have.
+    #[test]
+    fn each_label_has_the_plane_of_its_own_documents() {
+        let (own, each) = (2 * u32::try_from(LANES).unwrap() + 3, 4);
+        let (mut rows, mut indptr, mut indices) = (CsrBuilder::default(), vec![0], Vec::new());
+        for number in 0..own * each {
+            rows.push_row([(number % own, 0.8), (own, 0.6)]);
+            indices.extend([number % own, own]);
+            indptr.push(indices.len() as u64);
+        }
+        let rows = rows.build(own as usize + 1);
+        let weights = vec![1.0; (own * each) as usize];
+        let sizes = vec![each; own as usize + 1];
+        let among =
+            TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
+        let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+        let found = Prototypes::learn(&rows.view(), &among, |_| true, ONE_LABEL, &threads);
+        for label in 0..own {
+            let margins = found.margins((&[label, own], &[0.8, 0.6]));
+            for other in 0..own {
+                assert_eq!(margins[other as usize] > 0.0, other == label, "{label}, {other}");
+            }
+        }
+        assert!(!found.has(own), "nothing to separate");
+    }
+
     #[test]
     fn neither_threads_nor_the_order_of_documents_matter() {
         let order: Vec<usize> = (0..30).collect();

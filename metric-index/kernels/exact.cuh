@@ -12,23 +12,39 @@ __device__ inline double join(unsigned metric, double x, double y) {
     return metric == CHEBYSHEV ? (x >= y ? x : y) : x + y;
 }
 
-// The distance of two vectors, by eight neighboring threads; each gets it. All threads of the warp take part.
-template <unsigned metric>
-__device__ inline float distance_of_eight(const float* a, const float* b, unsigned dimension) {
-    constexpr unsigned AHEAD = 32;
-    double lane = 0;
-    for (unsigned first = threadIdx.x % 8; first < dimension; first += 8 * AHEAD) {
-        float x[AHEAD], y[AHEAD];
+// The distance of two vectors, by eight neighboring threads; each gets it. All threads of the warp take part. `b` is read ahead: it may be
+// far away; `a`, of f32 or the same values as f64, had better be near.
+template <unsigned metric, typename A>
+__device__ inline float distance_of_eight(const A* a, const float* b, unsigned dimension) {
+    constexpr unsigned AHEAD = 16;
+    const unsigned own = threadIdx.x % 8, terms = (dimension + 7 - own) / 8;
+    float next[AHEAD];
+    const auto fetch = [&](unsigned first) {
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++) {
-            // Zeros beyond the end change nothing.
-            const bool is_in = first + 8 * i < dimension;
-            x[i] = is_in ? a[first + 8 * i] : 0;
-            y[i] = is_in ? b[first + 8 * i] : 0;
+            next[i] = first + i < terms ? b[own + 8 * (first + i)] : 0;
         }
+    };
+    double lane = 0;
+    unsigned first = 0;
+    fetch(0);
+    while (first + AHEAD <= terms) {
+        float now[AHEAD];
 #pragma unroll
         for (unsigned i = 0; i < AHEAD; i++) {
-            lane = join(metric, lane, term(metric, x[i], y[i]));
+            now[i] = next[i];
+        }
+        fetch(first + AHEAD);
+#pragma unroll
+        for (unsigned i = 0; i < AHEAD; i++) {
+            lane = join(metric, lane, term(metric, a[own + 8 * (first + i)], now[i]));
+        }
+        first += AHEAD;
+    }
+#pragma unroll
+    for (unsigned i = 0; i < AHEAD; i++) {
+        if (first + i < terms) {
+            lane = join(metric, lane, term(metric, a[own + 8 * (first + i)], next[i]));
         }
     }
     lane = join(metric, lane, __shfl_xor_sync(~0u, lane, 4));

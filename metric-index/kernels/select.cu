@@ -134,48 +134,53 @@ __device__ inline unsigned point_at(const Points& points, unsigned place) {
     return static_cast<unsigned>(static_cast<unsigned long long>(place) * points.step % points.count);
 }
 
-template <unsigned METRIC>
-__device__ inline void measure_by(const Points& points, const float* query, const unsigned* places, unsigned places_step,
-                                  unsigned count, unsigned long long* keys) {
+// Queries of more coordinates are read from where they are, instead of from shared memory.
+constexpr unsigned NEAR_TERMS = 4096;
+
+template <unsigned METRIC, typename A>
+__device__ inline void measure_by(const Points& points, const A* query, Candidate* candidates, unsigned count) {
     for (unsigned first = 0; first < count; first += SELECT_THREADS / 8) {
         const unsigned at = first + threadIdx.x / 8;
-        const unsigned point = at < count ? point_at(points, places[at * places_step]) : 0;
+        const unsigned point = at < count ? point_at(points, candidates[at].place) : 0;
         const float* vector = points.values + size_t(point) * points.dimension;
         const float distance = distance_of_eight<METRIC>(query, vector, points.dimension);
         __syncwarp();
         if (threadIdx.x % 8 == 0 && at < count) {
-            keys[at] = neighbor(distance, point);
+            reinterpret_cast<unsigned long long*>(candidates)[at] = neighbor(distance, point);
         }
     }
 }
 
-// The exact distances of some places from a query, by all threads of the block. Clears `sure` where one could be another f32.
-__device__ inline void measure(const Points& points, const float* query, double query_length, const unsigned* places,
-                               unsigned places_step, unsigned count, unsigned long long* keys, bool& sure) {
-    if (points.metric == ANGULAR) {
-        for (unsigned at = threadIdx.x; at < count; at += SELECT_THREADS) {
-            const unsigned point = point_at(points, places[at * places_step]);
-            const float* vector = points.values + size_t(point) * points.dimension;
-            const float distance =
-                angle(vector, points.lengths[point], query, query_length, points.dimension, sure);
-            keys[at] = neighbor(distance, point);
-        }
-        return;
-    }
+// The exact distances of some candidates from a query, in their places, by all threads of the block.
+template <typename A>
+__device__ inline void measure(const Points& points, const A* query, Candidate* candidates, unsigned count) {
     if (points.metric == EUCLIDEAN) {
-        measure_by<EUCLIDEAN>(points, query, places, places_step, count, keys);
+        measure_by<EUCLIDEAN>(points, query, candidates, count);
     } else if (points.metric == MANHATTAN) {
-        measure_by<MANHATTAN>(points, query, places, places_step, count, keys);
+        measure_by<MANHATTAN>(points, query, candidates, count);
     } else {
-        measure_by<CHEBYSHEV>(points, query, places, places_step, count, keys);
+        measure_by<CHEBYSHEV>(points, query, candidates, count);
+    }
+}
+
+// The same for angles. Clears `sure` where one could be another f32.
+__device__ inline void measure_angles(const Points& points, const float* query, double query_length, Candidate* candidates,
+                                      unsigned count, bool& sure) {
+    for (unsigned at = threadIdx.x; at < count; at += SELECT_THREADS) {
+        const unsigned point = point_at(points, candidates[at].place);
+        const float* vector = points.values + size_t(point) * points.dimension;
+        const float distance = angle(vector, points.lengths[point], query, query_length, points.dimension, sure);
+        reinterpret_cast<unsigned long long*>(candidates)[at] = neighbor(distance, point);
     }
 }
 
 // The exact distances of all candidates, in their places, as `neighbor`s. Blocks b, b + gridDim.y, ... of 32 candidates a block.
+// Shared memory: the coordinates of a query as f64, if they are at most NEAR_TERMS.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     measure_all(Points points, const float* queries, const double* query_lengths, Query* states, const unsigned* counts,
                 Candidate* candidates, unsigned room) {
     constexpr unsigned TOGETHER = SELECT_THREADS / 8;
+    extern __shared__ double near_query[];
     const unsigned query = blockIdx.x, count = counts[query];
     if (states[query].status != ANSWERED || count > room) {
         if (threadIdx.x == 0 && blockIdx.y == 0) {
@@ -183,13 +188,28 @@ extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
         }
         return;
     }
+    if (blockIdx.y * TOGETHER >= count) {
+        return;
+    }
     bool sure = true;
-    const double length = points.metric == ANGULAR ? query_lengths[query] : 0;
     const float* values = queries + size_t(query) * points.dimension;
+    const bool is_near = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
+    if (is_near) {
+        for (unsigned i = threadIdx.x; i < points.dimension; i += SELECT_THREADS) {
+            near_query[i] = values[i];
+        }
+        __syncthreads();
+    }
     for (unsigned first = blockIdx.y * TOGETHER; first < count; first += gridDim.y * TOGETHER) {
         Candidate* own = candidates + size_t(query) * room + first;
-        measure(points, values, length, &own->place, 2, min(count - first, TOGETHER),
-                reinterpret_cast<unsigned long long*>(own), sure);
+        const unsigned of_block = min(count - first, TOGETHER);
+        if (points.metric == ANGULAR) {
+            measure_angles(points, values, query_lengths[query], own, of_block, sure);
+        } else if (is_near) {
+            measure(points, near_query, own, of_block);
+        } else {
+            measure(points, values, own, of_block);
+        }
     }
     if (!sure) {
         states[query].status = UNSURE;

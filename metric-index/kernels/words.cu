@@ -64,18 +64,24 @@ __device__ void load_patterns(const WordQueries& queries, unsigned first, Patter
     __syncthreads();
 }
 
+// The first four characters of a word, if it has any.
+__device__ inline const unsigned* characters_of(const Words& words, unsigned place) {
+    return words.characters + words.starts[place / 32] + place % 32;
+}
+
+// `next`: the first four characters of the word, which are at `four`.
 template <typename Bits>
-__device__ inline unsigned edit_distance(const Words& words, unsigned place, const Bits* places, unsigned of_query) {
-    const unsigned length = words.lengths[place];
+__device__ inline unsigned edit_distance(const unsigned* four, unsigned next, unsigned length, const Bits* places, unsigned of_query) {
     if (of_query == 0) {
         return length;
     }
-    const unsigned* four = words.characters + words.starts[place / 32] + place % 32;
     Bits rises = ~Bits(0), falls = 0;
     const Bits last = Bits(1) << (of_query - 1);
     unsigned distance = of_query;
-    for (unsigned i = 0; i < length; i += 4, four += 32) {
-        unsigned codes = *four;
+    for (unsigned i = 0; i < length; i += 4) {
+        unsigned codes = next;
+        four += 32;
+        next = i + 4 < length ? *four : 0;
         for (unsigned j = 0; j < 4 && i + j < length; j++, codes >>= 8) {
             const Bits equal = places[codes & 255];
             const Bits zero = (((equal & rises) + rises) ^ rises) | equal | falls;
@@ -89,6 +95,13 @@ __device__ inline unsigned edit_distance(const Words& words, unsigned place, con
         }
     }
     return distance;
+}
+
+template <typename Bits>
+__device__ inline unsigned edit_distance(const Words& words, unsigned place, const Bits* places, unsigned of_query) {
+    const unsigned length = words.lengths[place];
+    const unsigned* four = characters_of(words, place);
+    return edit_distance(four, length > 0 ? *four : 0, length, places, of_query);
 }
 
 // The words within the radius of each query: the bits of the distance as f32, then the number. found: `room` for each query. A block
@@ -171,15 +184,21 @@ struct OneQuery {
     unsigned length, set, radius;
 };
 
-// The words within the radius of one query, a thread a word. answer: in the host's memory, how many they are, which is written last,
-// then up to `room` of them. state: two zeros, which stay.
+// The words within the radius of one query, a thread a word. answer: in the host's memory, how many they are, then up to `room` of
+// them, written in any order: the host waits for each. state: two zeros, which stay.
 template <typename Bits>
 __device__ void within_of_one(const Words& words, const OneQuery& query, unsigned* state, unsigned long long* answer, unsigned room) {
     __shared__ Bits places[CODES];
     const unsigned place = blockIdx.x * WORD_THREADS + threadIdx.x;
     bool near = false;
+    const unsigned* four = nullptr;
+    unsigned length = 0, next = 0;
     if (place < words.count) {
-        const unsigned set = words.sets[place], length = words.lengths[place];
+        const unsigned set = words.sets[place];
+        length = words.lengths[place];
+        // Before it is known whether they are needed: to wait for them takes longer than all the rest.
+        four = characters_of(words, place);
+        next = length > 0 ? *four : 0;
         const unsigned apart = length > query.length ? length - query.length : query.length - length;
         near = apart <= query.radius && __popc(set ^ query.set) <= 2 * query.radius;
     }
@@ -190,7 +209,7 @@ __device__ void within_of_one(const Words& words, const OneQuery& query, unsigne
             atomicOr(&places[query.codes[threadIdx.x]], Bits(1) << threadIdx.x);
         }
         __syncthreads();
-        const unsigned distance = near ? edit_distance(words, place, places, query.length) : ~0u;
+        const unsigned distance = near ? edit_distance(four, next, length, places, query.length) : ~0u;
         if (distance <= query.radius) {
             const unsigned to = atomicAdd(&state[0], 1);
             if (to < room) {
@@ -200,13 +219,13 @@ __device__ void within_of_one(const Words& words, const OneQuery& query, unsigne
         __syncthreads();
     }
     if (threadIdx.x == 0) {
-        // The words of this block are in the host's memory before the block counts as done.
-        __threadfence_system();
+        // The words of this block are counted before the block is.
+        __threadfence();
         if (atomicAdd(&state[1], 1) == gridDim.x - 1) {
             // The last block.
+            __threadfence();
             const unsigned count = atomicExch(&state[0], 0);
             atomicExch(&state[1], 0);
-            __threadfence_system();
             *static_cast<volatile unsigned long long*>(answer) = count;
         }
     }

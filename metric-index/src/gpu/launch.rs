@@ -337,6 +337,43 @@ pub(super) fn prepare_scan(
     }
 }
 
+/// Which filter answers some queries, and with how many blocks.
+struct Chosen<'a> {
+    filter: &'a Filter,
+    /// Whether the shared memory has room for all terms of its queries.
+    is_resident: bool,
+    shared: usize,
+    /// Blocks in x, each of other queries.
+    columns: u32,
+    /// Blocks in y, each of other places.
+    rows: u32,
+}
+
+impl Kernels {
+    fn chosen(&self, steps: u32, count: u32) -> Chosen<'_> {
+        let blocks_of = |filter: &Filter, shared: usize| {
+            (self.shared_per_multiprocessor / (shared + FILTER_STATIC_BYTES)).min(filter.blocks)
+        };
+        // Not at the cost of blocks.
+        let fits = |filter: &Filter| blocks_of(filter, filter.shared(Some(steps))) == filter.blocks;
+        let [narrower @ .., with_all, with_some] = &self.filters;
+        let narrow = narrower.iter().find(|filter| count <= filter.cols);
+        let filter = narrow.unwrap_or(if fits(with_all) { with_all } else { with_some });
+        let is_resident = fits(filter);
+        let shared = filter.shared(is_resident.then_some(steps));
+        let blocks = u32::try_from(blocks_of(filter, shared)).expect("a few");
+        let columns = count.div_ceil(filter.cols);
+        let rows = (self.multiprocessors * blocks.max(1) / columns).max(1);
+        Chosen { filter, is_resident, shared, columns, rows }
+    }
+
+    /// The places that the blocks of a filter of some queries look at in a step.
+    pub(super) fn places_together(&self, steps: u32, count: u32) -> u32 {
+        let chosen = self.chosen(steps, count);
+        chosen.rows * chosen.filter.rows
+    }
+}
+
 /// `filter_8` to `filter_128`: the candidates among some places, which begin at a multiple of [`ROWS`] if not all are candidates.
 pub(super) fn filter(
     kernels: &Kernels,
@@ -347,19 +384,7 @@ pub(super) fn filter(
     batch: &mut Batch,
 ) -> Launched {
     let steps = halves.steps;
-    let blocks_of = |filter: &Filter, shared: usize| {
-        (kernels.shared_per_multiprocessor / (shared + FILTER_STATIC_BYTES)).min(filter.blocks)
-    };
-    // Not at the cost of blocks.
-    let fits = |filter: &Filter| blocks_of(filter, filter.shared(Some(steps))) == filter.blocks;
-    let [narrower @ .., with_all, with_some] = &kernels.filters;
-    let narrow = narrower.iter().find(|filter| count <= filter.cols);
-    let filter = narrow.unwrap_or(if fits(with_all) { with_all } else { with_some });
-    let is_resident = fits(filter);
-    let shared = filter.shared(is_resident.then_some(steps));
-    let blocks = u32::try_from(blocks_of(filter, shared)).expect("a few");
-    let blocks = kernels.multiprocessors * blocks.max(1);
-    let columns = count.div_ceil(filter.cols);
+    let Chosen { filter, is_resident, shared, columns, rows } = kernels.chosen(steps, count);
     let (all, resident, mut first) = (u32::from(part.all), u32::from(is_resident), part.first);
     while first < part.end {
         let end = part.end.min(first.saturating_add(PLACES));
@@ -367,9 +392,8 @@ pub(super) fn filter(
         launch.pointer(&halves.places).pointer(&halves.squares).value(&first).value(&end);
         launch.pointer(&batch.halves).pointer(&batch.states).pointer(&mut batch.counts);
         launch.value(&count).pointer(&mut batch.candidates).value(&batch.room);
-        launch.value(&halves.steps).value(&all).value(&resident);
-        let tiles = (end - first).div_ceil(filter.rows);
-        let grid = (columns, (blocks / columns).clamp(1, tiles));
+        launch.value(&steps).value(&all).value(&resident);
+        let grid = (columns, rows.min((end - first).div_ceil(filter.rows)));
         #[expect(unsafe_code, reason = "the launcher of `filter`")]
         // SAFETY: the arguments are those of the kernel, in order and type; places are padded to `ROWS`, queries to
         // `COLS`; if all places are candidates, there are at most `room` of them; the shared memory is what `resident`
@@ -441,15 +465,19 @@ pub(super) fn measure_all(
 ) -> Launched {
     /// Blocks of a query where there are few.
     const BLOCKS: u32 = 16;
+    /// `NEAR_TERMS` of `select.cu`.
+    const NEAR_TERMS: u32 = 4096;
     let blocks = (8 * kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
     let mut launch = kernels.measure_all.launch_on(stream);
     launch.value(points).pointer(&batch.values).pointer(&batch.lengths);
     launch.pointer(&mut batch.states).pointer(&batch.counts).pointer(&mut batch.candidates);
     launch.value(&batch.room);
+    let near = if points.dimension <= NEAR_TERMS { points.dimension as usize } else { 0 };
     #[expect(unsafe_code, reason = "the launcher of `measure_all`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the batch has `count` queries.
+    // SAFETY: the arguments are those of the kernel, in order and type; the batch has `count` queries; shared memory has room
+    // for a query's coordinates.
     unsafe {
-        launch.launch(config((count, blocks), THREADS, 0))
+        launch.launch(config((count, blocks), THREADS, near * 8))
     }
 }
 

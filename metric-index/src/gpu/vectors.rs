@@ -461,10 +461,22 @@ impl VectorEngine {
     }
 
     fn nearest(&self, stream: &Arc<CudaStream>, count: u32, k: u32, batch: &mut Batch) -> Launched {
-        let first = FIRST.max(2 * k).next_multiple_of(ROWS).min(batch.room);
-        let most = (batch.room / 2 / k).max(1);
+        // As many times a little more than k candidates leave room for those that the filter's errors add.
+        let most = (batch.room / 16 * 9 / k).max(1);
         let growth = if count <= FEW { most.min(64) } else { most.min(GROWTH) };
-        let ends = parts(self.points.count, first, growth);
+        let mut first = FIRST.max(2 * k);
+        if count <= FEW {
+            // Two parts rather than three, if the first has room.
+            let of_two = self.points.count.div_ceil(growth + 1);
+            first = Some(of_two).filter(|&first| first <= batch.room).unwrap_or(0).max(first);
+        }
+        let first = first.next_multiple_of(ROWS).min(batch.room);
+        let mut ends = parts(self.points.count, first, growth);
+        if let [first, _] = &mut ends[..]
+            && count <= FEW
+        {
+            *first = self.evened(count, *first, batch.room);
+        }
         let mut start = 0;
         for (at, &end) in ends.iter().enumerate() {
             let part = Part { first: start, end, all: at == 0 };
@@ -475,6 +487,14 @@ impl VectorEngine {
         }
         launch::measure_all(&self.kernels, stream, &self.rows, count, batch)?;
         launch::order(&self.kernels, stream, (count, k), batch)
+    }
+
+    /// The first of two parts, or a little more: what the blocks would look at in a last step in which most have nothing to do.
+    fn evened(&self, count: u32, first: u32, room: u32) -> u32 {
+        let Filter::Tensor(halves) = &self.filter else { return first };
+        let together = self.kernels.places_together(halves.steps, count);
+        let rest = ((self.points.count - first) % together).next_multiple_of(ROWS);
+        Some(first + rest).filter(|&more| more <= room.min(self.points.count)).unwrap_or(first)
     }
 }
 

@@ -72,12 +72,17 @@ struct Lane {
     buffer: CudaSlice<u32>,
     /// Two zeros: the counters of a search for one query.
     state: CudaSlice<u32>,
+    /// Where its answer is written: between searches, nothing is.
+    answer: Pinned<u64>,
 }
 
 impl Lane {
     fn new(device: &Device) -> Result<Self, GpuError> {
         let (stream, doing) = (device.stream()?, device.doing("allocating memory for queries"));
+        let mut answer = Pinned::new(device);
+        answer.get(1 + LEAST_ROOM as usize)?.fill(launch::UNWRITTEN);
         Ok(Self {
+            answer,
             start: device.timer()?,
             end: device.timer()?,
             packed: Pinned::new(device),
@@ -419,19 +424,21 @@ impl WordEngine {
         let mut query =
             OneQuery { codes: [0; 64], length, set: asked.set, radius: asked.radius.min(FARTHEST) };
         query.codes[..asked.codes.len()].copy_from_slice(&asked.codes);
-        let Lane { stream, neighbors, state, .. } = lane;
-        let answer = neighbors.get(1 + LEAST_ROOM as usize)?;
+        let Lane { stream, answer, state, .. } = lane;
+        let answer = answer.get(1 + LEAST_ROOM as usize)?;
         launch::within_one(&self.kernels, stream, &self.words, &query, state, answer)
             .map_err(&failed)?;
-        launch::wait(stream, answer).map_err(&failed)?;
-        let count = u32::try_from(answer[0]).expect("not more than words");
-        if count > LEAST_ROOM || k.is_some_and(|k| (count as usize) < k) {
-            return Ok((count, None));
-        }
-        let mut near = neighbors_of(&answer[1..=count as usize]).to_vec();
-        near.sort_unstable();
-        near.truncate(k.unwrap_or(usize::MAX));
-        Ok((count, Some(near)))
+        let count = launch::wait(stream, answer).map_err(&failed)?;
+        let written = &mut answer[..=count.min(LEAST_ROOM) as usize];
+        let is_answered = count <= LEAST_ROOM && k.is_none_or(|k| count as usize >= k);
+        let near = is_answered.then(|| neighbors_of(&written[1..]).to_vec());
+        written.fill(launch::UNWRITTEN);
+        let near = near.map(|mut near| {
+            near.sort_unstable();
+            near.truncate(k.unwrap_or(usize::MAX));
+            near
+        });
+        Ok((count, near))
     }
 
     /// Asks some queries; gives how many words each has found. Those with enough and not too many are answered.

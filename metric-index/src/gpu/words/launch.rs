@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpu_runtime::{CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, GpuError, Kernel};
+use gpu_runtime::{
+    CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Kernel,
+};
 
 use super::super::launch::{Launched, SORTED, THREADS, config};
 
@@ -17,6 +19,8 @@ const FEW: u32 = 256;
 const SMALL_CHUNK: u32 = 512;
 /// For how long the answer to one query is looked for in memory before the driver is asked.
 const LOOKING: Duration = Duration::from_micros(200);
+/// What a search for one query has not written yet: no number of words, and no word.
+pub(super) const UNWRITTEN: u64 = u64::MAX;
 
 fn chunk_of(queries: &Queries) -> u32 {
     if queries.count <= FEW { SMALL_CHUNK } else { CHUNK }
@@ -206,7 +210,7 @@ pub(super) struct OneQuery {
 unsafe impl DeviceRepr for OneQuery {}
 
 /// `words_within_one_32` and `words_within_one_64`: how many words are within the radius of a query, then the first of them. They
-/// are written to pinned memory, the number last; see [`wait`].
+/// are written to pinned memory, all of which is [`UNWRITTEN`]; see [`wait`].
 pub(super) fn within_one(
     kernels: &Kernels,
     stream: &Arc<CudaStream>,
@@ -217,7 +221,6 @@ pub(super) fn within_one(
 ) -> Launched {
     assert!(state.len() >= 2 && query.length <= 64, "a lane's state, and a query that fits");
     let [short, long] = &kernels.within_one;
-    answer[0] = u64::MAX;
     // The GPU reads and writes pinned memory at the host's address.
     let here = answer.as_mut_ptr().expose_provenance() as u64;
     let room = u32::try_from(answer.len() - 1).expect("room for a few neighbors");
@@ -230,22 +233,33 @@ pub(super) fn within_one(
     }
 }
 
-/// Waits for the number of words that [`within_one`] writes. To look at the memory is faster than to ask the driver, which is
-/// asked if that takes long or the kernel fails.
-pub(super) fn wait(stream: &CudaStream, answer: &mut [u64]) -> Launched {
+/// Waits for all that [`within_one`] writes, and gives the number of words. To look at the memory is faster than to ask the driver,
+/// which is asked if that takes long or the kernel fails.
+pub(super) fn wait(stream: &CudaStream, answer: &mut [u64]) -> Result<u32, DriverError> {
     let start = Instant::now();
-    while start.elapsed() < LOOKING {
-        #[expect(unsafe_code, reason = "the GPU writes it at the same time")]
-        // SAFETY: a pointer to a value that is there; on machines with these GPUs, a value of 64 bits is written at once.
-        let count = unsafe { std::ptr::read_volatile(&raw const answer[0]) };
-        if count != u64::MAX {
-            // What was written before is seen, too.
-            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
-            return Ok(());
+    let mut is_over = false;
+    let mut written = |at: usize| {
+        loop {
+            #[expect(unsafe_code, reason = "the GPU writes it at the same time")]
+            // SAFETY: a pointer to a value that is there; on machines with these GPUs, a value of 64 bits is written at once.
+            let value = unsafe { std::ptr::read_volatile(&raw const answer[at]) };
+            if value != UNWRITTEN || is_over {
+                return Ok(value);
+            }
+            if start.elapsed() > LOOKING {
+                stream.synchronize()?;
+                is_over = true;
+            }
+            std::hint::spin_loop();
         }
-        std::hint::spin_loop();
+    };
+    let count = u32::try_from(written(0)?).expect("not more than words");
+    for at in 1..answer.len().min(1 + count as usize) {
+        written(at)?;
     }
-    stream.synchronize()
+    // What follows reads what has been seen.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+    Ok(count)
 }
 
 /// `word_distances_32` and `word_distances_64`: how many words are at each distance.

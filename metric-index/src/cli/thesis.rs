@@ -183,9 +183,12 @@ impl Thesis {
             let words = self.words.as_ref().map(|_| "words");
             let vectors = (self.vectors > 0).then_some("vectors");
             for space in words.into_iter().chain(vectors) {
-                let on_gpu = (self.device != DeviceFlag::Cpu).then_some("4.3.3");
-                let of_chapter_3 = report::figures().filter(|_| on_gpu.is_none());
-                for figure in on_gpu.into_iter().chain(of_chapter_3) {
+                let drawn: Vec<&str> = if self.device == DeviceFlag::Cpu {
+                    report::figures().collect()
+                } else {
+                    gpu::FIGURES.to_vec()
+                };
+                for figure in drawn {
                     let name = format!("{figure}-{space}.svg");
                     let output = files.open(&folder.join(&name))?;
                     figures.push((name, output));

@@ -113,7 +113,7 @@ impl Rivals<'_> {
         let expected: Vec<Vec<Neighbor>> = expected.into_iter().collect::<Result<_, _>>()?;
         told("ours: brute force, a batch", all);
         let single = NonZero::<usize>::MIN;
-        for kind in ["brute-force", "vp-tree", "kd-tree", "sss-index", "lc"] {
+        for kind in ["brute-force", "vp-tree", "kd-tree", "sss-index", "sss-index:8p", "lc"] {
             let index = kind.parse::<Kind>()?.build(points, Euclidean)?;
             let (rate, found) = rate(count, || index.nearest_many(queries, K, single));
             let found: Vec<Vec<Neighbor>> = found.into_iter().collect::<Result<_, _>>()?;

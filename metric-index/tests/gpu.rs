@@ -166,14 +166,26 @@ fn vectors_of_many_shapes() {
         assert!(report.fell_back <= report.fast / 100, "{name}: {report:?}");
     }
     for (count, dimension) in
-        [(30_000, 128), (20_000, 300), (5_000, 784), (3_000, 1), (1, 7), (129, 2)]
+        // The last has more coordinates than `measure_all` keeps near.
+        [
+            (70_000, 30),
+            (30_000, 128),
+            (20_000, 300),
+            (5_000, 784),
+            (3_000, 1),
+            (1, 7),
+            (129, 2),
+            (400, 5_000),
+        ]
     {
         let points = gaussian(count, dimension, 3);
         for (name, metric) in FORMULAS {
-            let index = brute(&points, metric);
-            let queries = gaussian(500, dimension, 4);
-            let report = compare(name, &index, &&queries, &[Question::Nearest(32)]);
-            println!("{count} x {dimension}: {report:?}");
+            for queries in [500, 9].map(|queries| gaussian(queries, dimension, 4)) {
+                let index = brute(&points, metric);
+                let questions = [Question::Nearest(32), Question::Nearest(128)];
+                let report = compare(name, &index, &&queries, &questions);
+                println!("{count} x {dimension}: {report:?}");
+            }
         }
     }
 }

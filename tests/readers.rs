@@ -650,6 +650,35 @@ fn malformed() {
 }
 
 #[test]
+fn threads_read_the_qrels_that_one_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("qrels");
+    // Several blocks. Some documents' judgments lie apart, and new labels come late.
+    let line = |n: usize| {
+        let document = if n.is_multiple_of(11) { n % 1_000 } else { n / 3 };
+        format!("L{} d{document} {}", n % 7 + n / 90_000, usize::from(!n.is_multiple_of(13)))
+    };
+    let mut lines: Vec<String> = (0..400_000).map(line).collect();
+    let threads = Threads::new(3.try_into().unwrap()).unwrap();
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let (one, several) = (Qrels::read(&path).unwrap(), Qrels::read_with(&path, &threads).unwrap());
+    assert_eq!(one.names().len(), 11);
+    assert_eq!(one.names(), several.names());
+    assert!(one.labels("d5").len() > 30, "judgments that lie apart");
+    for document in (0..140_000).map(|n| format!("d{n}")) {
+        assert_eq!(one.labels(&document), several.labels(&document), "{document}");
+    }
+    // The first mistake is told, and where it is.
+    "L1 d1".clone_into(&mut lines[300_000]);
+    "nothing".clone_into(&mut lines[350_000]);
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let (one, several) = (Qrels::read(&path), Qrels::read_with(&path, &threads));
+    let (one, several) = (one.unwrap_err().to_string(), several.unwrap_err().to_string());
+    assert_eq!(one, several);
+    assert!(one.contains("qrels:300001: `L1 d1`, expected `label id 1`"), "{one}");
+}
+
+#[test]
 fn a_quote_that_never_ends() {
     let options = ReadOptions { format: Some(Format::Csv), ..default() };
     // A single record of the right width, but its text extends to the end of the file.

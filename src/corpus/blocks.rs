@@ -20,22 +20,22 @@ const FILES_OF_BLOCK: usize = 16;
 /// The least room that a block of files takes, in bytes.
 const LEAST_ROOM: usize = 1 << 12;
 
-type Parsed = Vec<Result<Record, CorpusError>>;
+type Parsed<T> = Vec<Result<T, CorpusError>>;
 
 /// The records of a file. They must not be asked for by one of the threads that parse them, which
 /// would wait for itself.
-pub(super) struct InBlocks {
-    blocks: Receiver<Block>,
-    block: std::vec::IntoIter<Result<Record, CorpusError>>,
+pub(super) struct InBlocks<T = Record> {
+    blocks: Receiver<Block<T>>,
+    block: std::vec::IntoIter<Result<T, CorpusError>>,
     room: Arc<Room>,
     /// The thread that cuts; `None` at the end.
     cutting: Option<JoinHandle<()>>,
 }
 
 /// A block that is parsed now, or soon.
-struct Block {
+struct Block<T> {
     bytes: usize,
-    parsed: Receiver<Result<Parsed, Box<dyn Any + Send>>>,
+    parsed: Receiver<Result<Parsed<T>, Box<dyn Any + Send>>>,
 }
 
 /// A block to be parsed, and its size; none at the end.
@@ -44,7 +44,7 @@ type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 impl InBlocks {
     /// The records of blocks; `open` makes a reader of each.
     pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>>>(
-        mut cutter: Cutter,
+        cutter: Cutter,
         open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
         options: &Arc<ReadOptions>,
         threads: &Threads,
@@ -52,15 +52,7 @@ impl InBlocks {
         // What is wrong with the options shows without a line.
         let _ = open(cutter.no_lines(), options)?;
         let options = Arc::clone(options);
-        let nothing = cutter.no_lines();
-        let next = move || {
-            let start = cutter.offset();
-            let Some(block) = cutter.next_block()? else { return Ok(None) };
-            let bytes = usize::try_from(cutter.offset() - start).unwrap_or(usize::MAX);
-            Ok(Some((block, bytes)))
-        };
-        let parse = move |lines: Lines| parse(open(lines, &options), &options);
-        Self::start(next, parse, threads).map_err(|error| nothing.error(error))
+        Self::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
     }
 
     /// The records of files, which `read` reads.
@@ -84,11 +76,29 @@ impl InBlocks {
             move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
         Self::start(next, parse, threads)
     }
+}
+
+impl<T: Send + 'static> InBlocks<T> {
+    /// What `parse` makes of the lines of each block.
+    pub(super) fn of_lines(
+        mut cutter: Cutter,
+        parse: impl Fn(Lines) -> Parsed<T> + Send + Sync + 'static,
+        threads: &Threads,
+    ) -> Result<Self, CorpusError> {
+        let nothing = cutter.no_lines();
+        let next = move || {
+            let start = cutter.offset();
+            let Some(block) = cutter.next_block()? else { return Ok(None) };
+            let bytes = usize::try_from(cutter.offset() - start).unwrap_or(usize::MAX);
+            Ok(Some((block, bytes)))
+        };
+        Self::start(next, parse, threads).map_err(|error| nothing.error(error))
+    }
 
     /// Starts the thread that cuts.
     fn start<B: Send + 'static>(
         next: impl FnMut() -> Cut<B> + Send + 'static,
-        parse: impl Fn(B) -> Parsed + Send + Sync + 'static,
+        parse: impl Fn(B) -> Parsed<T> + Send + Sync + 'static,
         threads: &Threads,
     ) -> std::io::Result<Self> {
         let threads = threads.clone();
@@ -102,7 +112,7 @@ impl InBlocks {
     }
 }
 
-impl Drop for InBlocks {
+impl<T> Drop for InBlocks<T> {
     fn drop(&mut self) {
         self.room.close();
     }
@@ -166,7 +176,7 @@ fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize
 fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
     reader: Result<R, CorpusError>,
     options: &ReadOptions,
-) -> Parsed {
+) -> Parsed<Record> {
     let reader = match reader {
         Ok(reader) => reader,
         Err(error) => return vec![Err(error)],
@@ -183,12 +193,12 @@ fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
 }
 
 /// Cuts blocks and has them parsed, until their end or until nobody wants any more.
-fn cut_all<B: Send + 'static>(
+fn cut_all<B: Send + 'static, T: Send + 'static>(
     mut next: impl FnMut() -> Cut<B>,
-    parse: &Arc<impl Fn(B) -> Parsed + Send + Sync + 'static>,
+    parse: &Arc<impl Fn(B) -> Parsed<T> + Send + Sync + 'static>,
     threads: &Threads,
     room: &Room,
-    blocks: &Sender<Block>,
+    blocks: &Sender<Block<T>>,
 ) {
     loop {
         let (sender, parsed) = channel();
@@ -214,8 +224,8 @@ fn cut_all<B: Send + 'static>(
     }
 }
 
-impl Iterator for InBlocks {
-    type Item = Result<Record, CorpusError>;
+impl<T> Iterator for InBlocks<T> {
+    type Item = Result<T, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -178,7 +178,11 @@ fn lyrl2004(folder: &Path, options: &ReadOptions) -> Result<Sides, CorpusError> 
     };
     let qrels = files("rcv1-v2.topics.qrels");
     let qrels = qrels.first().ok_or_else(|| missing(folder, "rcv1-v2.topics.qrels"))?;
-    let qrels = Arc::new(Qrels::read(qrels)?);
+    let qrels = match &options.threads {
+        Some(threads) => Qrels::read_with(qrels, threads),
+        None => Qrels::read(qrels),
+    };
+    let qrels = Arc::new(qrels?);
     let (kind, format) = if files("lyrl2004_vectors_train").is_empty() {
         ("tokens", Format::Lyrl2004Tokens)
     } else {

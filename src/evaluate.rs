@@ -528,6 +528,17 @@ impl Evaluator {
         let summary = self.summary();
         let single = !self.options.decision.is_multi();
         let confusion = self.confusions();
+        // The other measures are made meanwhile.
+        let mut intervals = None;
+        let (answered, coverage, curve) = threads.scope(|scope| {
+            scope.spawn(|_| intervals = self.outcomes.intervals(self.train.len(), seed));
+            let confidences = &self.confidences;
+            (
+                confidences.answered(&self.documents),
+                confidences.coverage(),
+                confidences.curve(summary.sum.support()),
+            )
+        });
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
         let mut evaluation = Evaluation {
@@ -568,12 +579,12 @@ impl Evaluator {
             most_confused: most_confused.collect(),
             confusion: single.then_some(confusion),
             documents: self.documents,
-            intervals: threads.run(|| self.outcomes.intervals(self.train.len(), seed)),
-            answered: self.confidences.answered(&self.documents),
+            intervals,
+            answered,
             calibration_error: self.confidences.calibration_error(),
             reliability: self.confidences.reliability(),
-            coverage: self.confidences.coverage(),
-            curve: self.confidences.curve(summary.sum.support()),
+            coverage,
+            curve,
             worst_errors: self.worst,
             tuning: self.model.settings().tuning.clone(),
             foreign: self.options.foreign,

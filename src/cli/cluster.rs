@@ -111,8 +111,7 @@ impl Cluster {
 
     /// The documents, weighted.
     fn weighed(&self, threads: &Threads, talk: Talk) -> Result<Model, Failure> {
-        let mut read = self.reading.options(LabelUse::Optional)?;
-        read.threads = Some(threads.clone());
+        let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
         let fields = self.analysis.fields();
         fields.read_apart(&mut read);
         let first_column = read.first_column.unwrap_or(1);

@@ -92,8 +92,7 @@ impl Add {
             Searchers::default()
         };
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
-        let mut read = self.reading.options(LabelUse::Required)?;
-        read.threads = Some(threads.clone());
+        let mut read = self.reading.options(LabelUse::Required, Some(threads))?;
         read.ids = self.number_as.map_or(IdUse::Required, IdUse::Prefixed);
         fit(&model, share, &mut read)?;
         let progress = Progress::new(talk, "adding", &self.corpora);

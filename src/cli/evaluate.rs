@@ -187,8 +187,7 @@ impl Evaluate {
 
     /// The options of reading on these threads.
     fn read_options(&self, threads: &Threads) -> Result<ReadOptions, Failure> {
-        let mut options = self.reading.options(LabelUse::Required)?;
-        options.threads = Some(threads.clone());
+        let mut options = self.reading.options(LabelUse::Required, Some(threads))?;
         self.training.analysis.fields().read_apart(&mut options);
         Ok(options)
     }

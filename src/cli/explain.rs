@@ -83,8 +83,7 @@ impl Explain {
             if let Some(text) = &self.text {
                 Box::new(std::iter::once(Ok(given(text))))
             } else {
-                let mut read = self.reading.options(LabelUse::Optional)?;
-                read.threads = Some(threads.clone());
+                let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
                 fit(&model, options.dense_share, &mut read)?;
                 Box::new(Corpus::open(&self.corpora, read)?)
             };

@@ -104,8 +104,7 @@ impl Predict {
                 Source::Vectors(Box::new(self.opening.vectors(vectors, &model)?))
             }
             corpora => {
-                let mut read = self.reading.options(LabelUse::Optional)?;
-                read.threads = Some(threads.clone());
+                let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
                 fit(&model, options.dense_share, &mut read)?;
                 Source::Corpus(open(corpora, read, talk, &progress)?)
             }

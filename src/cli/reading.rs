@@ -11,6 +11,7 @@ use classify::corpus::{
 };
 use classify::dense::{DenseFeatures, DenseSpec};
 use classify::model::Model;
+use classify::threads::Threads;
 use classify::vectors::StoredVectors;
 
 use super::failure::Failure;
@@ -149,12 +150,17 @@ impl Reading {
         }
     }
 
-    /// The options set by the flags.
-    pub(crate) fn options(&self, labels: LabelUse) -> Result<ReadOptions, Failure> {
-        let qrels = match &self.qrels {
-            Some(path) => Some(Arc::new(Qrels::read(path)?)),
-            None => None,
+    /// The options set by the flags; what is read is read on these threads, if any.
+    pub(crate) fn options(
+        &self,
+        labels: LabelUse,
+        threads: Option<&Threads>,
+    ) -> Result<ReadOptions, Failure> {
+        let read = |path: &PathBuf| match threads {
+            Some(threads) => Qrels::read_with(path, threads),
+            None => Qrels::read(path),
         };
+        let qrels = self.qrels.as_ref().map(read).transpose()?.map(Arc::new);
         let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
         if self.vectors.iter().chain(&self.vector_ids).any(|path| is_stdin(&path)) {
             return Err(Failure::Usage("--vectors and --vector-ids name files, not -".into()));
@@ -190,7 +196,7 @@ impl Reading {
             text_only: false,
             max_record: None,
             bytes_read: None,
-            threads: None,
+            threads: threads.cloned(),
         })
     }
 }

@@ -41,7 +41,7 @@ impl Tokens {
             })?,
             None => Analyzer::new(self.analysis.spec(false)),
         };
-        let mut options = self.reading.options(LabelUse::Optional)?;
+        let mut options = self.reading.options(LabelUse::Optional, None)?;
         options.text_only = true;
         let mut out = Output::standard()?;
         for document in Corpus::open(&self.corpora, options)? {

@@ -47,8 +47,7 @@ impl Train {
         let table = files.optional(self.training.tune_table())?;
         let held = lock(&self.output)?;
         let reading = Progress::new(talk, "reading", &self.corpora);
-        let mut read = self.reading.options(LabelUse::Required)?;
-        read.threads = Some(threads.clone());
+        let mut read = self.reading.options(LabelUse::Required, Some(threads))?;
         let options = self.training.options(&read, self.keep_text)?;
         options.fields.read_apart(&mut read);
         read.text_optional = options.has_no_terms();

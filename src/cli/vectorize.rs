@@ -41,8 +41,7 @@ impl Vectorize {
         let output = files.file(&self.output, "a vectors file")?;
         let model = Arc::new(self.opening.model(&self.model)?);
         let progress = Progress::new(talk, "vectorizing", &self.corpora);
-        let mut options = self.reading.options(LabelUse::Optional)?;
-        options.threads = Some(threads.clone());
+        let mut options = self.reading.options(LabelUse::Optional, Some(threads))?;
         fit(&model, model.settings().dense_share, &mut options)?;
         let mut corpus = open(&self.corpora, options, talk, &progress)?;
         // Nothing is searched.

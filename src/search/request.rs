@@ -36,10 +36,11 @@ impl QueryRows<'_> {
     pub(crate) fn select(&self, numbers: &[u32]) -> SelectedRows {
         match self {
             Self::Sparse(rows) => {
-                let mut selected = CsrBuilder::default();
-                for &number in numbers {
-                    let (terms, weights) = row(rows, number as usize);
-                    selected.push_row(terms.iter().copied().zip(weights.iter().copied()));
+                let row = |&number: &u32| row(rows, number as usize);
+                let nonzeros = numbers.iter().map(|number| row(number).0.len()).sum();
+                let mut selected = CsrBuilder::with_capacity(numbers.len(), nonzeros);
+                for (terms, weights) in numbers.iter().map(row) {
+                    selected.push_slices(terms, weights);
                 }
                 SelectedRows::Sparse(selected.build(rows.cols()))
             }

@@ -327,8 +327,28 @@ pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
             of_label[label as usize].push(row);
         }
     }
-    // The other documents with a label of `row`, counted once per label: nearby, and all.
-    let with_its_labels = |row: u32| {
+    // Of each label, the first document that is near `row`, and the first one behind those that are: both rise with it.
+    let mut spans = vec![(0, 0); among.sizes.len()];
+    // The other documents with a label of a row, counted once per label: nearby, and all.
+    let (mut nearby, mut all) = (0, 0);
+    for row in 0..rows {
+        for &label in among.labels(row) {
+            let (own, (start, end)) = (&of_label[label as usize], &mut spans[label as usize]);
+            while own[*start] < row.saturating_sub(reach) {
+                *start += 1;
+            }
+            while *end < own.len() && own[*end] <= row.saturating_add(reach) {
+                *end += 1;
+            }
+            nearby += (*end - *start - 1) as u64;
+            all += own.len() as u64 - 1;
+        }
+    }
+    if all == 0 || nearby * 4 > all {
+        return 0;
+    }
+    // The same of one row.
+    let of_row = |row: u32| {
         let (mut nearby, mut all) = (0u64, 0u64);
         for &label in among.labels(row) {
             let rows = &of_label[label as usize];
@@ -339,21 +359,13 @@ pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
         }
         (nearby, all)
     };
-    let (mut nearby, mut all) = (0, 0);
-    for (in_window, with_label) in (0..rows).map(with_its_labels) {
-        nearby += in_window;
-        all += with_label;
-    }
-    if all == 0 || nearby * 4 > all {
-        return 0;
-    }
     let (mut found, mut expected, mut variance) = (0.0, 0.0, 0.0);
     for index in 0..nearest.len() {
         let (row, neighbors) = nearest.get(index);
         let labels = among.labels(row);
         let shares = |other: u32| among.labels(other).iter().any(|label| labels.contains(label));
         let mut ranked = neighbors.ranked().map(|(_, _, neighbor)| neighbor.row);
-        let (nearby, all) = with_its_labels(row);
+        let (nearby, all) = of_row(row);
         if let Some(other) = ranked.find(|&other| shares(other)) {
             let share = nearby as f64 / all.max(1) as f64;
             found += if row.abs_diff(other) <= reach { 1.0 } else { 0.0 };

@@ -431,13 +431,13 @@ impl WordEngine {
         let count = launch::wait(stream, answer).map_err(&failed)?;
         let written = &mut answer[..=count.min(LEAST_ROOM) as usize];
         let is_answered = count <= LEAST_ROOM && k.is_none_or(|k| count as usize >= k);
-        let near = is_answered.then(|| neighbors_of(&written[1..]).to_vec());
-        written.fill(launch::UNWRITTEN);
-        let near = near.map(|mut near| {
-            near.sort_unstable();
-            near.truncate(k.unwrap_or(usize::MAX));
-            near
+        let near = is_answered.then(|| {
+            // As numbers, which are in the order of neighbors.
+            written[1..].sort_unstable();
+            let near = neighbors_of(&written[1..]);
+            near[..near.len().min(k.unwrap_or(usize::MAX))].to_vec()
         });
+        written.fill(launch::UNWRITTEN);
         Ok((count, near))
     }
 

@@ -175,7 +175,7 @@ __device__ inline void measure_angles(const Points& points, const float* query, 
 }
 
 // The exact distances of all candidates, in their places, as `neighbor`s. Blocks b, b + gridDim.y, ... of 32 candidates a block.
-// Shared memory: the coordinates of a query as f64, if they are at most NEAR_TERMS.
+// Shared memory: the coordinates of a query as f64, if they are at most NEAR_TERMS; nothing for angles.
 extern "C" __global__ void __launch_bounds__(SELECT_THREADS)
     measure_all(Points points, const float* queries, const double* query_lengths, Query* states, const unsigned* counts,
                 Candidate* candidates, unsigned room) {

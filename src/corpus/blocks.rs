@@ -246,3 +246,31 @@ impl<T> Iterator for InBlocks<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_block_waits_for_room() {
+        let room = Arc::new(Room::new(10));
+        let take = |bytes| {
+            let (room, (sender, taken)) = (Arc::clone(&room), channel());
+            thread::spawn(move || sender.send(room.take(bytes)));
+            taken
+        };
+        let soon = Duration::from_millis(50);
+        assert!(room.take(25), "alone, a block may be larger than all room");
+        let waiting = take(5);
+        assert!(waiting.recv_timeout(soon).is_err(), "no room is left");
+        room.give_back(25);
+        assert_eq!(waiting.recv(), Ok(true));
+        assert_eq!(take(5).recv(), Ok(true), "both fit");
+        let waiting = take(1);
+        assert!(waiting.recv_timeout(soon).is_err(), "the room is full");
+        room.close();
+        assert_eq!(waiting.recv(), Ok(false), "nobody wants it any more");
+    }
+}

@@ -467,12 +467,15 @@ pub(super) fn measure_all(
     const BLOCKS: u32 = 16;
     /// `NEAR_TERMS` of `select.cu`.
     const NEAR_TERMS: u32 = 4096;
+    /// `ANGULAR` of `exact.cuh`.
+    const ANGULAR: u32 = 3;
     let blocks = (8 * kernels.multiprocessors / count.max(1)).clamp(1, BLOCKS);
     let mut launch = kernels.measure_all.launch_on(stream);
     launch.value(points).pointer(&batch.values).pointer(&batch.lengths);
     launch.pointer(&mut batch.states).pointer(&batch.counts).pointer(&mut batch.candidates);
     launch.value(&batch.room);
-    let near = if points.dimension <= NEAR_TERMS { points.dimension as usize } else { 0 };
+    let is_near = points.metric != ANGULAR && points.dimension <= NEAR_TERMS;
+    let near = if is_near { points.dimension as usize } else { 0 };
     #[expect(unsafe_code, reason = "the launcher of `measure_all`")]
     // SAFETY: the arguments are those of the kernel, in order and type; the batch has `count` queries; shared memory has room
     // for a query's coordinates.

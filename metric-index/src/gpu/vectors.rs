@@ -461,7 +461,8 @@ impl VectorEngine {
     }
 
     fn nearest(&self, stream: &Arc<CudaStream>, count: u32, k: u32, batch: &mut Batch) -> Launched {
-        // As many times a little more than k candidates leave room for those that the filter's errors add.
+        // A part that is n times as large as all before it gives about n · k candidates. They may take 9/16 of the room: the filter's
+        // errors, and chance, add some.
         let most = (batch.room / 16 * 9 / k).max(1);
         let growth = if count <= FEW { most.min(64) } else { most.min(GROWTH) };
         let mut first = FIRST.max(2 * k);
@@ -489,7 +490,8 @@ impl VectorEngine {
         launch::order(&self.kernels, stream, (count, k), batch)
     }
 
-    /// The first of two parts, or a little more: what the blocks would look at in a last step in which most have nothing to do.
+    /// The end of the first of two parts, moved a little if the blocks of the second would otherwise end with a step in which most of
+    /// them have nothing to do.
     fn evened(&self, count: u32, first: u32, room: u32) -> u32 {
         let Filter::Tensor(halves) = &self.filter else { return first };
         let together = self.kernels.places_together(halves.steps, count);

@@ -12,8 +12,8 @@ __device__ inline double join(unsigned metric, double x, double y) {
     return metric == CHEBYSHEV ? (x >= y ? x : y) : x + y;
 }
 
-// The distance of two vectors, by eight neighboring threads; each gets it. All threads of the warp take part. `b` is read ahead: it may be
-// far away; `a`, of f32 or the same values as f64, had better be near.
+// The distance of two vectors, by eight neighboring threads; each gets it. All threads of the warp take part. `b` is read before it is
+// used, since it may be in slow memory; `a`, f32 or the same values as f64, should be cached or in shared memory.
 template <unsigned metric, typename A>
 __device__ inline float distance_of_eight(const A* a, const float* b, unsigned dimension) {
     constexpr unsigned AHEAD = 16;

@@ -327,7 +327,7 @@ pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
             of_label[label as usize].push(row);
         }
     }
-    // Of each label, the first document that is near `row`, and the first one behind those that are: both rise with it.
+    // For each label, where the documents within reach of `row` begin and end in its list. Both only move forward.
     let mut spans = vec![(0, 0); among.sizes.len()];
     // The other documents with a label of a row, counted once per label: nearby, and all.
     let (mut nearby, mut all) = (0, 0);

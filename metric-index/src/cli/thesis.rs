@@ -24,7 +24,7 @@ mod report;
 #[derive(Debug, Args)]
 pub(super) struct Thesis {
     /// The experiments of chapter 4 on a GPU instead, cuda or cuda:N: range queries and nearest neighbors by the thesis's kernels and by
-    /// this program's own, and throughput against the size of batches
+    /// this program's own, sizes of clusters, numbers of pivots, and throughput against the size of batches
     #[arg(long, value_name = "WHERE", default_value = "cpu")]
     device: DeviceFlag,
     /// A file of words, one a line; some are held out and half of those changed by a letter, as queries [default:

@@ -132,6 +132,21 @@ fn parts(count: u32, first: u32, growth: u32) -> Vec<u32> {
     ends
 }
 
+/// The same for few queries, whose first part is `first` to `room`. Two parts are better than three: each takes two launches. If there
+/// are two, the second is whole steps of the blocks, which look at `together` places in each, if the first has room for the rest.
+fn few_parts(count: u32, (first, room): (u32, u32), growth: u32, together: u32) -> Vec<u32> {
+    let of_two = count.div_ceil(growth + 1).next_multiple_of(ROWS);
+    let first = if of_two <= room { first.max(of_two) } else { first };
+    let mut ends = parts(count, first, growth);
+    if let [first, _] = &mut ends[..] {
+        let rest = ((count - *first) % together).next_multiple_of(ROWS);
+        if *first + rest <= room && *first + rest < count {
+            *first += rest;
+        }
+    }
+    ends
+}
+
 impl Engine<[f32]> for VectorEngine {
     fn upload<S: Points<Point = [f32]>>(
         device: &Device,
@@ -464,20 +479,16 @@ impl VectorEngine {
         // A part that is n times as large as all before it gives about n · k candidates. They may take 9/16 of the room: the filter's
         // errors, and chance, add some.
         let most = (batch.room / 16 * 9 / k).max(1);
-        let growth = if count <= FEW { most.min(64) } else { most.min(GROWTH) };
-        let mut first = FIRST.max(2 * k);
-        if count <= FEW {
-            // Two parts rather than three, if the first has room.
-            let of_two = self.points.count.div_ceil(growth + 1);
-            first = Some(of_two).filter(|&first| first <= batch.room).unwrap_or(0).max(first);
-        }
-        let first = first.next_multiple_of(ROWS).min(batch.room);
-        let mut ends = parts(self.points.count, first, growth);
-        if let [first, _] = &mut ends[..]
-            && count <= FEW
-        {
-            *first = self.evened(count, *first, batch.room);
-        }
+        let first = FIRST.max(2 * k).next_multiple_of(ROWS).min(batch.room);
+        let ends = if count <= FEW {
+            let together = match &self.filter {
+                Filter::Tensor(halves) => self.kernels.places_together(halves.steps, count),
+                Filter::Scan { .. } => ROWS,
+            };
+            few_parts(self.points.count, (first, batch.room), most.min(64), together)
+        } else {
+            parts(self.points.count, first, most.min(GROWTH))
+        };
         let mut start = 0;
         for (at, &end) in ends.iter().enumerate() {
             let part = Part { first: start, end, all: at == 0 };
@@ -488,15 +499,6 @@ impl VectorEngine {
         }
         launch::measure_all(&self.kernels, stream, &self.rows, count, batch)?;
         launch::order(&self.kernels, stream, (count, k), batch)
-    }
-
-    /// The end of the first of two parts, moved a little if the blocks of the second would otherwise end with a step in which most of
-    /// them have nothing to do.
-    fn evened(&self, count: u32, first: u32, room: u32) -> u32 {
-        let Filter::Tensor(halves) = &self.filter else { return first };
-        let together = self.kernels.places_together(halves.steps, count);
-        let rest = ((self.points.count - first) % together).next_multiple_of(ROWS);
-        Some(first + rest).filter(|&more| more <= room.min(self.points.count)).unwrap_or(first)
     }
 }
 
@@ -612,6 +614,26 @@ mod tests {
         assert_eq!(parts(100, 2048, 8), [100]);
         assert_eq!(parts(2049, 2048, 8), [2048, 2049]);
         assert_eq!(parts(1_000_000, 2048, 8), [2048, 18_432, 165_888, 1_000_000]);
+        // 132 multiprocessors, four blocks of 64 places each.
+        let together = 132 * 4 * 64;
+        assert_eq!(few_parts(70_000, (2048, 4096), 64, together), [2432, 70_000]);
+        assert_eq!(70_000 - 2432, 2 * together - 16, "the last step is nearly full");
+        // A larger first part, so that two are enough; and where it has no room.
+        assert_eq!(few_parts(60_000, (2048, 4096), 18, together), [3200, 60_000]);
+        assert_eq!(
+            few_parts(1_000_000, (2048, 4096), 18, together),
+            [2048, 38_912, 739_328, 1_000_000]
+        );
+        for count in (1..9_000).chain((9_000..300_000).step_by(37)) {
+            for growth in [1, 9, 18, 64] {
+                let ends = few_parts(count, (2048, 4096), growth, together);
+                assert!(ends.is_sorted_by(|a, b| a < b), "{count}: {ends:?}");
+                let (last, before) = ends.split_last().unwrap();
+                assert_eq!(*last, count);
+                assert!(before.iter().all(|end| end.is_multiple_of(ROWS)), "{count}: {ends:?}");
+                assert!(ends[0] <= 4096, "all of the first part are candidates");
+            }
+        }
         let ends = parts(u32::MAX, 2048, 64);
         assert!(ends.is_sorted() && ends.last() == Some(&u32::MAX));
     }

@@ -261,16 +261,16 @@ mod tests {
             thread::spawn(move || sender.send(room.take(bytes)));
             taken
         };
-        let soon = Duration::from_millis(50);
+        let (soon, late) = (Duration::from_millis(50), Duration::from_mins(1));
         assert!(room.take(25), "alone, a block may be larger than all room");
         let waiting = take(5);
         assert!(waiting.recv_timeout(soon).is_err(), "no room is left");
         room.give_back(25);
-        assert_eq!(waiting.recv(), Ok(true));
-        assert_eq!(take(5).recv(), Ok(true), "both fit");
+        assert_eq!(waiting.recv_timeout(late), Ok(true));
+        assert_eq!(take(5).recv_timeout(late), Ok(true), "both fit");
         let waiting = take(1);
         assert!(waiting.recv_timeout(soon).is_err(), "the room is full");
         room.close();
-        assert_eq!(waiting.recv(), Ok(false), "nobody wants it any more");
+        assert_eq!(waiting.recv_timeout(late), Ok(false), "nobody wants it any more");
     }
 }

@@ -327,27 +327,15 @@ pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
             of_label[label as usize].push(row);
         }
     }
-    // For each label, where the documents within reach of `row` begin and end in its list. Both only move forward.
-    let mut spans = vec![(0, 0); among.sizes.len()];
-    // The other documents with a label of a row, counted once per label: nearby, and all.
     let (mut nearby, mut all) = (0, 0);
-    for row in 0..rows {
-        for &label in among.labels(row) {
-            let (own, (start, end)) = (&of_label[label as usize], &mut spans[label as usize]);
-            while own[*start] < row.saturating_sub(reach) {
-                *start += 1;
-            }
-            while *end < own.len() && own[*end] <= row.saturating_add(reach) {
-                *end += 1;
-            }
-            nearby += (*end - *start - 1) as u64;
-            all += own.len() as u64 - 1;
-        }
+    for rows in &of_label {
+        nearby += pairs_within(rows, reach);
+        all += (rows.len() * rows.len().saturating_sub(1)) as u64;
     }
     if all == 0 || nearby * 4 > all {
         return 0;
     }
-    // The same of one row.
+    // The other documents with a label of `row`, counted once per label: nearby, and all.
     let of_row = |row: u32| {
         let (mut nearby, mut all) = (0u64, 0u64);
         for &label in among.labels(row) {
@@ -375,6 +363,21 @@ pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     }
     let more = found > 1.5 * expected && found - expected > 4.0 * libm::sqrt(variance);
     if more { reach } else { 0 }
+}
+
+/// How many pairs of some rows, which rise, are at most `reach` apart; each pair counts twice.
+fn pairs_within(rows: &[u32], reach: u32) -> u64 {
+    let (mut start, mut end, mut pairs) = (0, 0, 0);
+    for &row in rows {
+        while rows[start] < row.saturating_sub(reach) {
+            start += 1;
+        }
+        while end < rows.len() && rows[end] <= row.saturating_add(reach) {
+            end += 1;
+        }
+        pairs += (end - start - 1) as u64;
+    }
+    pairs
 }
 
 /// The number of rows before and after a document to leave out when settings are compared, if the rows are in
@@ -466,6 +469,19 @@ mod tests {
         valley(bins.flat_map(|(bin, count)| {
             std::iter::repeat_n((f32::from(bin) + 0.5) / 20.0, count as usize)
         }))
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn pairs_are_those_of_all_that_are_near(
+            rows in proptest::collection::btree_set(0u32..60, 0..30),
+            reach in 0u32..70,
+        ) {
+            let rows: Vec<u32> = rows.into_iter().collect();
+            let near = |a: u32| rows.iter().filter(|&&b| a != b && a.abs_diff(b) <= reach).count();
+            let expected: usize = rows.iter().map(|&row| near(row)).sum();
+            proptest::prop_assert_eq!(pairs_within(&rows, reach), expected as u64);
+        }
     }
 
     #[test]

@@ -42,8 +42,13 @@ impl Peeked {
 
 impl Read for Peeked {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let length = self.fill_buf()?.len().min(out.len());
-        out[..length].copy_from_slice(&self.fill_buf()?[..length]);
+        let head = &self.head[self.taken..];
+        if head.is_empty() {
+            // A large part is not copied through the buffer.
+            return self.rest.read(out);
+        }
+        let length = head.len().min(out.len());
+        out[..length].copy_from_slice(&head[..length]);
         self.consume(length);
         Ok(length)
     }

@@ -364,14 +364,11 @@ impl Cutter {
                     break;
                 }
             }
-            match self.bytes.fill_buf() {
-                Ok(more) => {
-                    let length = more.len();
-                    block.extend_from_slice(more);
-                    self.bytes.consume(length);
-                    self.ended = length == 0;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            let room = BLOCK.saturating_sub(block.len()).max(BUFFER);
+            block.reserve(room);
+            // What was read before an error is in the block.
+            match self.bytes.by_ref().take(room as u64).read_to_end(&mut block) {
+                Ok(read) => self.ended = read < room,
                 Err(error) if matches!(self.ends, Ends::Between(_)) => {
                     // Only who parses the lines can tell which problem comes first.
                     self.ended = true;
@@ -422,8 +419,7 @@ impl Cutter {
 
     fn lines_of(&mut self, block: Vec<u8>) -> Lines {
         let (line, offset) = (self.line, self.offset);
-        #[expect(clippy::naive_bytecount, reason = "fast enough, and no crate more")]
-        let lines = block.iter().filter(|&&byte| byte == b'\n').count();
+        let lines = memchr::memchr_iter(b'\n', &block).count();
         self.line += lines as u64;
         self.offset += block.len() as u64;
         Lines { line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
@@ -453,7 +449,7 @@ impl Read for Failing {
 
 /// The place after the last line feed.
 fn last_line_end(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1)
+    memchr::memrchr(b'\n', bytes).map(|at| at + 1)
 }
 
 /// The last place at which a record ends, if a line that ends at `searched` or after says so.

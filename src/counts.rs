@@ -4,7 +4,7 @@
 //! numbers terms in the order of their first occurrence. Finally, the terms of all shards are sorted and
 //! renumbered, so that the result does not depend on the threads or pieces.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -12,7 +12,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
 use crate::analyze::Analyzer;
@@ -25,12 +24,14 @@ use crate::threads::Threads;
 use crate::vocabulary::{TermKind, Vocabulary};
 
 mod fields;
+mod headers;
 mod shard;
 mod statistics;
 
 pub use fields::Fields;
 pub(crate) use fields::tally;
-use shard::{Merged, Shard, merge};
+use headers::Headers;
+use shard::{Shard, merge};
 pub(crate) use statistics::Whole;
 pub use statistics::{CorpusStatistics, TermFrequency};
 
@@ -220,8 +221,7 @@ impl Counts {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Self, CorpusError> {
         let counting = Mutex::new(Counting::new((0..threads.count()).map(|_| Shard::new(input))));
-        let mut headers =
-            Headers { texts: keep_text.then(StringsBuilder::default), ..Headers::default() };
+        let mut headers = Headers::new(keep_text);
         let mut reading = Stage::empty("train: read");
         let begin = Instant::now();
         let most = PIECES_OF_THREAD * threads.count();
@@ -241,7 +241,7 @@ impl Counts {
                 for document in &piece {
                     headers.push(document);
                 }
-                progress(headers.weights.len() as u64);
+                progress(headers.len() as u64);
                 let (counting, done) = (&counting, Done(done.clone()));
                 scope.spawn(move |_| {
                     let mut shard = lock(counting).begin();
@@ -262,19 +262,18 @@ impl Counts {
             Some((_, error)) => return Err(error),
             None => read?,
         }
-        let bytes: u64 = shards.iter().map(Shard::bytes).sum();
         let seconds = begin.elapsed().as_secs_f64();
+        let start = Instant::now();
+        let merged = merge(shards, headers.len(), limits, threads);
+        let merging = Stage::since("train: merge the counts", reading.documents, start);
         let analyzing = Stage {
             seconds: busy.as_secs_f64(),
             documents: reading.documents,
-            bytes: Some(bytes).filter(|&bytes| bytes > 0),
+            bytes: Some(merged.bytes).filter(|&bytes| bytes > 0),
             ..Stage::empty("train: count")
         };
-        let start = Instant::now();
-        let merged = merge(shards, headers.weights.len(), limits, threads);
-        let merging = Stage::since("train: merge the counts", reading.documents, start);
         let stages = vec![reading.beside(seconds), analyzing.beside(seconds), merging];
-        Ok(Self { stages, ..headers.finish(merged, bytes) })
+        Ok(Self { stages, ..headers.finish(merged) })
     }
 
     /// The number of documents.
@@ -539,19 +538,6 @@ fn range(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
-/// The group of each document. Ungrouped documents get a unique id; empty if there are no groups.
-fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
-    if names == 0 {
-        return Vec::new();
-    }
-    let mut own = u32::try_from(names).expect("fewer than 2^32 groups");
-    let mut next = || {
-        own += 1;
-        own
-    };
-    of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
-}
-
 /// The shards that no thread uses at the moment, and what is known of the others.
 struct Counting<'a> {
     shards: Vec<Shard<'a>>,
@@ -625,103 +611,4 @@ fn read_piece(
         piece.push(document);
     }
     (piece, None)
-}
-
-/// The data of a corpus's documents other than their terms.
-struct Headers {
-    ids: StringsBuilder,
-    texts: Option<StringsBuilder>,
-    titled: bool,
-    weights: Vec<f32>,
-    groups: Vec<Option<u32>>,
-    group_names: HashMap<String, u32, RandomState>,
-    /// The start of each document's labels, and the end.
-    label_indptr: Vec<u64>,
-    /// Labels, numbered in the order of their first occurrence.
-    labels: Vec<u32>,
-    names: HashMap<String, u32, RandomState>,
-}
-
-impl Default for Headers {
-    fn default() -> Self {
-        Self {
-            ids: StringsBuilder::default(),
-            texts: None,
-            titled: false,
-            weights: Vec::new(),
-            groups: Vec::new(),
-            group_names: HashMap::default(),
-            label_indptr: vec![0],
-            labels: Vec::new(),
-            names: HashMap::default(),
-        }
-    }
-}
-
-impl Headers {
-    fn push(&mut self, document: &Document) {
-        self.ids.push(&document.id);
-        self.weights.push(document.weight);
-        self.groups.push(document.group.as_ref().map(|group| {
-            let next = u32::try_from(self.group_names.len()).expect("fewer than 2^32 groups");
-            *self.group_names.entry(group.clone()).or_insert(next)
-        }));
-        for label in &document.labels {
-            let number = self.number(label);
-            self.labels.push(number);
-        }
-        self.label_indptr.push(self.labels.len() as u64);
-        if let Content::Text(text) = &document.content {
-            self.titled = self.titled || text.contains('\n');
-        }
-        match (&mut self.texts, &document.content) {
-            (Some(texts), Content::Text(text)) => texts.push(text),
-            (Some(texts), Content::Fields(fields)) => texts.push(&fields.join("\n")),
-            _ => {}
-        }
-    }
-
-    fn number(&mut self, label: &str) -> u32 {
-        if let Some(&number) = self.names.get(label) {
-            return number;
-        }
-        let number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
-        self.names.insert(label.to_owned(), number);
-        number
-    }
-
-    fn finish(mut self, counted: Merged, bytes: u64) -> Counts {
-        let mut names: Vec<(String, u32)> = self.names.into_iter().collect();
-        names.sort_unstable();
-        let mut renumbered = vec![0; names.len()];
-        for (new, (_, old)) in (0..).zip(&names) {
-            renumbered[*old as usize] = new;
-        }
-        for label in &mut self.labels {
-            *label = renumbered[*label as usize];
-        }
-        for bounds in self.label_indptr.windows(2) {
-            #[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
-            self.labels[bounds[0] as usize..bounds[1] as usize].sort_unstable();
-        }
-        let Merged { vocabulary, indptr, terms, counts, lengths } = counted;
-        Counts {
-            vocabulary,
-            indptr,
-            terms,
-            values: counts,
-            ids: self.ids.build(),
-            label_indptr: self.label_indptr,
-            label_indices: self.labels,
-            label_names: names.into_iter().map(|(name, _)| name).collect(),
-            weights: self.weights,
-            groups: groups(&self.groups, self.group_names.len()),
-            texts: self.texts.map(StringsBuilder::build),
-            lengths,
-            bytes,
-            titled: self.titled,
-            whole: None,
-            stages: Vec::new(),
-        }
-    }
 }

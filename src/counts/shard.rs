@@ -1,12 +1,13 @@
 //! What one thread counts, and how shards are merged into one matrix.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
 
 use super::{Fields, Input, TermLimits};
-use crate::analyze::{Analyzer, TermCounter};
+use crate::analyze::{Analyzer, PREFIX, Term, TermCounter};
 use crate::corpus::{Content, CorpusError, Document, Problem, check_features};
 use crate::threads::Threads;
 use crate::vocabulary::{Interner, TermKind, Vocabulary};
@@ -20,6 +21,7 @@ pub(super) struct Shard<'a> {
     pieces: Vec<(usize, Rows)>,
     fields: usize,
     bytes: u64,
+    titled: bool,
 }
 
 /// Rows of counts, by the term numbers of a shard.
@@ -98,12 +100,7 @@ impl<'a> Shard<'a> {
             &Input::Features { counts } => Counter::Features { columns: HashMap::new(), counts },
             Input::Nothing => Counter::Nothing,
         };
-        Self { counter, terms_met: Vec::new(), pieces: Vec::new(), fields, bytes: 0 }
-    }
-
-    /// The number of bytes of text analyzed.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        Self { counter, terms_met: Vec::new(), pieces: Vec::new(), fields, bytes: 0, titled: false }
     }
 
     /// Counts the documents of piece `number`.
@@ -130,6 +127,9 @@ impl<'a> Shard<'a> {
                 Counter::Text { analyzer, fields, counter, interner, ids },
                 Content::Text(_) | Content::Fields(_),
             ) => {
+                if let Content::Text(text) = &document.content {
+                    self.titled = self.titled || memchr::memchr(b'\n', text.as_bytes()).is_some();
+                }
                 for (field, text) in fields.split(&document.content) {
                     self.bytes += text.len() as u64;
                     ids.clear();
@@ -176,17 +176,33 @@ impl<'a> Shard<'a> {
         Ok(())
     }
 
-    /// The shard's terms as sort keys with their numbers, unsorted.
-    fn keys(&self) -> Vec<(Key<'_>, u32)> {
+    /// The shard's terms, by their numbers.
+    fn names(&self) -> Names<'_> {
         match &self.counter {
-            Counter::Text { interner, .. } => (0..)
-                .take(interner.len())
-                .map(|term| (Key::Text(interner.term(term)), term))
-                .collect(),
+            Counter::Text { interner, .. } => Names::Texts(interner),
             Counter::Features { columns, .. } => {
-                columns.iter().map(|(&column, &term)| (Key::Column(column), term)).collect()
+                let mut names = vec![0; columns.len()];
+                for (&column, &term) in columns {
+                    names[term as usize] = column;
+                }
+                Names::Columns(names)
             }
-            Counter::Nothing => Vec::new(),
+            Counter::Nothing => Names::Columns(Vec::new()),
+        }
+    }
+}
+
+/// The terms of a shard.
+enum Names<'a> {
+    Texts(&'a Interner),
+    Columns(Vec<u32>),
+}
+
+impl Names<'_> {
+    fn key(&self, term: u32) -> Key<'_> {
+        match self {
+            Self::Texts(interner) => Key::text(interner.term(term)),
+            Self::Columns(names) => Key::Column(names[term as usize]),
         }
     }
 }
@@ -194,12 +210,56 @@ impl<'a> Shard<'a> {
 /// A term's position in the order of the vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
-    Text(&'a str),
+    /// The first sixteen bytes, which nearly always decide, and the term.
+    Text([u64; 2], Rest<'a>),
     Column(u32),
 }
 
-/// A term, a shard that met it, and the shard's number for it.
-type Met<'a> = (Key<'a>, usize, u32);
+impl<'a> Key<'a> {
+    fn text(term: &'a str) -> Self {
+        // The first byte is the highest, as in the order of strings.
+        Self::Text(Term::from(term).prefix().map(u64::swap_bytes), Rest(term))
+    }
+}
+
+/// A term, compared with terms that begin with the same sixteen bytes; shorter ones are padded with zeros.
+#[derive(Debug, Clone, Copy)]
+struct Rest<'a>(&'a str);
+
+impl Ord for Rest<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
+        match (one.get(PREFIX..), other.get(PREFIX..)) {
+            (Some(one), Some(other)) => one.cmp(other),
+            // One of them is the other, or begins it.
+            _ => one.len().cmp(&other.len()),
+        }
+    }
+}
+
+impl PartialOrd for Rest<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Rest<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Rest<'_> {}
+
+/// A term, and the shard that met it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Met<'a> {
+    key: Key<'a>,
+    shard: u32,
+    /// The shard's number for it.
+    term: u32,
+    document_frequency: u32,
+}
 
 pub(super) struct Merged {
     pub(super) vocabulary: Vocabulary,
@@ -209,6 +269,10 @@ pub(super) struct Merged {
     /// For each document, the number of terms with repetitions, before any were dropped; for
     /// features, the number of columns.
     pub(super) lengths: Vec<f32>,
+    /// The number of bytes of text analyzed.
+    pub(super) bytes: u64,
+    /// Whether any text has more than one line.
+    pub(super) titled: bool,
 }
 
 /// A term that is not in the vocabulary.
@@ -226,6 +290,8 @@ pub(super) fn merge(
     let kind = if text { TermKind::Text } else { TermKind::Columns };
     let (vocabulary, numbers) = threads.run(|| unite(&shards, kind, documents, limits));
     let fields = shards.first().map_or(1, |shard| shard.fields);
+    let (bytes, titled) =
+        (shards.iter().map(|shard| shard.bytes).sum(), shards.iter().any(|shard| shard.titled));
     let mut pieces: Vec<(usize, &[u32], Rows)> = Vec::new();
     for (shard, numbers) in shards.iter_mut().zip(&numbers) {
         let own = std::mem::take(&mut shard.pieces).into_iter();
@@ -233,7 +299,11 @@ pub(super) fn merge(
     }
     drop(shards);
     pieces.sort_unstable_by_key(|&(piece, ..)| piece);
+    let all_kept = numbers.iter().flatten().all(|&number| number != DROPPED);
     let entries = |&(_, numbers, ref rows): &(usize, &[u32], Rows)| {
+        if all_kept {
+            return rows.terms.len();
+        }
         rows.terms.iter().filter(|&&term| numbers[term as usize] != DROPPED).count()
     };
     let entries: Vec<usize> = threads.run(|| pieces.par_iter().map(entries).collect());
@@ -244,6 +314,8 @@ pub(super) fn merge(
         terms: vec![0; nonzeros],
         counts: vec![vec![0.0; nonzeros]; fields],
         lengths: vec![0.0; documents],
+        bytes,
+        titled,
     };
     // The place of each piece in the arrays.
     let (mut ends, mut lengths) = (&mut merged.indptr[1..], &mut *merged.lengths);
@@ -322,38 +394,44 @@ fn unite(
     documents: usize,
     limits: TermLimits,
 ) -> (Vocabulary, Vec<Vec<u32>>) {
-    let mut keys: Vec<Met<'_>> = Vec::new();
-    for (index, shard) in shards.iter().enumerate() {
-        keys.extend(shard.keys().into_iter().map(|(key, term)| (key, index, term)));
+    let names: Vec<Names<'_>> = shards.par_iter().map(Shard::names).collect();
+    let mut ends = Vec::new();
+    for shard in shards {
+        ends.push(ends.last().unwrap_or(&0) + shard.terms_met.len());
     }
-    keys.par_sort_unstable();
+    let met = |at| {
+        let shard = ends.partition_point(|&end| end <= at);
+        let term = at - if shard == 0 { 0 } else { ends[shard - 1] };
+        let TermMet { document_frequency, .. } = shards[shard].terms_met[term];
+        #[expect(clippy::cast_possible_truncation, reason = "threads, and numbers of terms")]
+        let (number, term) = (shard as u32, term as u32);
+        Met { key: names[shard].key(term), shard: number, term, document_frequency }
+    };
+    let mut all: Vec<Met<'_>> =
+        (0..ends.last().copied().unwrap_or(0)).into_par_iter().map(met).collect();
+    all.par_sort_unstable();
     // A share is a rounded number: 7 % of 100 documents are 7, not slightly more.
     let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
     let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
-    let mut kept: Vec<(&[Met<'_>], u32)> = Vec::new();
-    for same in keys.chunk_by(|a, b| a.0 == b.0) {
-        let df = same
-            .iter()
-            .map(|&(_, shard, term)| shards[shard].terms_met[term as usize].document_frequency)
-            .sum();
-        if f64::from(df) >= min && f64::from(df) <= max {
-            kept.push((same, df));
-        }
-    }
+    let same = all.par_chunk_by(|one, other| one.key == other.key);
+    let frequencies =
+        same.map(|same| (same, same.iter().map(|met| met.document_frequency).sum::<u32>()));
+    let mut kept: Vec<(&[Met<'_>], u32)> =
+        frequencies.filter(|&(_, df)| f64::from(df) >= min && f64::from(df) <= max).collect();
     if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
         kept.sort_by_key(|&(_, df)| std::cmp::Reverse(df));
         kept.truncate(most);
-        kept.sort_unstable_by_key(|(same, _)| same[0].0);
+        kept.sort_unstable_by_key(|(same, _)| same[0].key);
     }
     let mut numbers: Vec<Vec<u32>> =
         shards.iter().map(|shard| vec![DROPPED; shard.terms_met.len()]).collect();
     for (number, (same, _)) in (0..).zip(&kept) {
-        for &(_, shard, term) in *same {
-            numbers[shard][term as usize] = number;
+        for met in *same {
+            numbers[met.shard as usize][met.term as usize] = number;
         }
     }
-    let terms = kept.iter().map(|(same, _)| match same[0].0 {
-        Key::Text(term) => std::borrow::Cow::Borrowed(term),
+    let terms = kept.iter().map(|(same, _)| match same[0].key {
+        Key::Text(_, Rest(term)) => std::borrow::Cow::Borrowed(term),
         Key::Column(column) => column.to_string().into(),
     });
     let frequencies: Vec<u32> = kept.iter().map(|&(_, df)| df).collect();

@@ -11,7 +11,8 @@ mod interner;
 mod table;
 
 pub(crate) use interner::Interner;
-use table::TermTable;
+pub(crate) use table::ShortTerm;
+use table::{TermTable, batches};
 
 /// The terms of a model.
 #[derive(Debug, Clone)]
@@ -159,8 +160,24 @@ impl Vocabulary {
 }
 
 impl Dictionary for &Vocabulary {
+    #[inline]
     fn id(&mut self, term: Term<'_>) -> Option<u32> {
         self.id_of(term)
+    }
+
+    #[inline]
+    fn ids(&mut self, terms: &[ShortTerm], mut found: impl FnMut(Option<u32>)) {
+        match &self.lookup {
+            Lookup::Terms(table) => batches(terms, |batch| {
+                let hashes = table.touched(batch);
+                for (&term, &hash) in batch.iter().zip(&hashes) {
+                    found(table.find_short(hash, term));
+                }
+            }),
+            Lookup::Columns(_) => {
+                terms.iter().for_each(|term| found(term.with(|text| Vocabulary::id(self, text))))
+            }
+        }
     }
 }
 

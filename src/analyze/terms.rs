@@ -1,12 +1,15 @@
 //! Finished words → term ids: looks up words, word n-grams and character n-grams in a dictionary.
 
 use super::{Analyzer, CharScope, NgramRange, Term, segment};
-use crate::vocabulary::Interner;
+use crate::vocabulary::{Interner, ShortTerm};
 
 /// Maps terms to ids.
 pub(crate) trait Dictionary {
     /// The id of `term`, or `None` if it has none.
     fn id(&mut self, term: Term<'_>) -> Option<u32>;
+
+    /// Calls `found` with the id of each term, in their order.
+    fn ids(&mut self, terms: &[ShortTerm], found: impl FnMut(Option<u32>));
 }
 
 /// The first character of a term that is a character n-gram.
@@ -15,11 +18,16 @@ const CHAR_NGRAM: char = '~';
 /// The cache is emptied when its words exceed this many bytes: a stream may be endless.
 const CACHE_BYTES: usize = 1 << 22;
 
+/// The short words of a text that are kept before they are looked up.
+const MOST_SHORT: usize = 1 << 10;
+
 /// Turns texts into lists of term ids and caches the outcome for each word: use one counter with only
 /// one analyzer and one dictionary.
 #[derive(Debug, Default)]
 pub(crate) struct TermCounter {
     buffers: segment::Buffers,
+    /// The words of a text that are looked up together.
+    short: Vec<ShortTerm>,
     /// Folded word → the result of [`Analyzer::finish`] and the dictionary.
     cache: WordCache,
     /// The finished words of a text, if n-grams need them.
@@ -48,29 +56,52 @@ impl TermCounter {
     ) -> usize {
         let spec = analyzer.spec();
         let mut unknown = 0;
+        let short = &mut self.short;
         let unigrams = spec.word_ngrams == NgramRange::new(1, 1) && spec.char_ngrams.is_none();
         if unigrams && analyzer.finishes_nothing() {
-            segment::words(spec, text, &mut self.buffers, &mut |word| match dictionary.id(word) {
+            let mut found = |id: Option<u32>| match id {
                 Some(id) => ids.push(id),
                 None => unknown += 1,
+            };
+            short.clear();
+            segment::words(spec, text, &mut self.buffers, &mut |word| match ShortTerm::of(word) {
+                Some(word) => {
+                    short.push(word);
+                    if short.len() == MOST_SHORT {
+                        dictionary.ids(short, &mut found);
+                        short.clear();
+                    }
+                }
+                None => found(dictionary.id(word)),
             });
+            dictionary.ids(short, &mut found);
             return unknown;
         }
         if unigrams {
-            let cache = &mut self.cache;
-            segment::words(spec, text, &mut self.buffers, &mut |word| {
-                let outcome = cache.get_or_insert(word, || match analyzer.finish(word.text()) {
-                    None => Outcome::Dropped,
-                    Some(finished) => {
-                        dictionary.id((&*finished).into()).map_or(Outcome::Unknown, Outcome::Term)
-                    }
-                });
-                match outcome {
-                    Outcome::Dropped => {}
-                    Outcome::Unknown => unknown += 1,
-                    Outcome::Term(id) => ids.push(id),
+            let mut finish = |word: &str| match analyzer.finish(word) {
+                None => Outcome::Dropped,
+                Some(finished) => {
+                    dictionary.id((&*finished).into()).map_or(Outcome::Unknown, Outcome::Term)
                 }
+            };
+            let mut found = |outcome: Outcome| match outcome {
+                Outcome::Dropped => {}
+                Outcome::Unknown => unknown += 1,
+                Outcome::Term(id) => ids.push(id),
+            };
+            short.clear();
+            let cache = &mut self.cache;
+            segment::words(spec, text, &mut self.buffers, &mut |word| match ShortTerm::of(word) {
+                Some(word) => {
+                    short.push(word);
+                    if short.len() == MOST_SHORT {
+                        cache.get_or_insert_all(short, &mut finish, &mut found);
+                        short.clear();
+                    }
+                }
+                None => found(cache.get_or_insert(word, &mut finish)),
             });
+            cache.get_or_insert_all(short, &mut finish, &mut found);
             return unknown;
         }
         self.finished.clear();
@@ -170,18 +201,45 @@ struct WordCache {
     words: Interner,
     /// The outcome of each word, by its number.
     outcomes: Vec<Outcome>,
+    numbers: Vec<u32>,
 }
 
 impl WordCache {
-    fn get_or_insert(&mut self, word: Term<'_>, outcome: impl FnOnce() -> Outcome) -> Outcome {
+    fn get_or_insert(
+        &mut self,
+        word: Term<'_>,
+        outcome: &mut impl FnMut(&str) -> Outcome,
+    ) -> Outcome {
+        self.limit();
+        let number = self.words.id(word).expect("few words") as usize;
+        if number == self.outcomes.len() {
+            self.outcomes.push(outcome(word.text()));
+        }
+        self.outcomes[number]
+    }
+
+    fn get_or_insert_all(
+        &mut self,
+        words: &[ShortTerm],
+        outcome: &mut impl FnMut(&str) -> Outcome,
+        found: &mut impl FnMut(Outcome),
+    ) {
+        self.limit();
+        let Self { words: known, outcomes, numbers } = self;
+        numbers.clear();
+        known.ids(words, |number| numbers.push(number.expect("few words")));
+        for number in outcomes.len()..known.len() {
+            #[expect(clippy::cast_possible_truncation, reason = "few words")]
+            outcomes.push(outcome(known.term(number as u32)));
+        }
+        numbers.iter().for_each(|&number| found(outcomes[number as usize]));
+    }
+
+    /// Empties the cache if its words are too many.
+    fn limit(&mut self) {
         if self.words.bytes() > CACHE_BYTES {
             self.words.clear();
             self.outcomes.clear();
         }
-        let number = self.words.id(word).expect("few words") as usize;
-        if number == self.outcomes.len() {
-            self.outcomes.push(outcome());
-        }
-        self.outcomes[number]
     }
 }

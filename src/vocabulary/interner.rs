@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::table::TermTable;
+use super::table::{ShortTerm, TermTable, batches};
 use crate::analyze::{Dictionary, Term};
 
 /// Terms numbered in the order of their first occurrence.
@@ -32,6 +32,18 @@ impl Interner {
         self.text.len()
     }
 
+    /// The number of a term that has not occurred, or `None` if there are no more numbers.
+    #[cold]
+    fn insert(&mut self, term: Term<'_>) -> Option<u32> {
+        let Self { table, text, ends } = self;
+        if ends.len() >= u32::MAX as usize {
+            return None;
+        }
+        text.push_str(term.text());
+        ends.push(text.len());
+        Some(table.insert(term, |id| &text.as_bytes()[bounds(ends, id)]))
+    }
+
     pub(crate) fn clear(&mut self) {
         self.table.clear();
         self.text.clear();
@@ -48,14 +60,22 @@ fn bounds(ends: &[usize], id: u32) -> Range<usize> {
 impl Dictionary for Interner {
     #[inline]
     fn id(&mut self, term: Term<'_>) -> Option<u32> {
-        let Self { table, text, ends } = self;
+        let Self { table, text, ends } = &*self;
         if let Some(id) = table.find(term, |id| &text.as_bytes()[bounds(ends, id)]) {
             return Some(id);
         }
-        u32::try_from(ends.len()).ok()?;
-        text.push_str(term.text());
-        ends.push(text.len());
-        Some(table.insert(term, |id| &text.as_bytes()[bounds(ends, id)]))
+        self.insert(term)
+    }
+
+    #[inline]
+    fn ids(&mut self, terms: &[ShortTerm], mut found: impl FnMut(Option<u32>)) {
+        batches(terms, |batch| {
+            let hashes = self.table.touched(batch);
+            for (&term, &hash) in batch.iter().zip(&hashes) {
+                let id = self.table.find_short(hash, term);
+                found(id.or_else(|| term.with(|text| self.insert(text.into()))));
+            }
+        });
     }
 }
 
@@ -87,6 +107,25 @@ mod tests {
                 }
             }
             prop_assert_eq!(interner.len(), expected.len());
+            // The same, many at a time.
+            let (mut interner, mut expected) = (Interner::default(), HashMap::new());
+            let short: Vec<String> = terms
+                .iter()
+                .map(|(end, length)| format!("{}{end}", "x".repeat(length % 16)))
+                .filter(|term| term.len() <= 16)
+                .collect();
+            for round in 0..2 {
+                let mut found = Vec::new();
+                let batch: Vec<ShortTerm> =
+                    short.iter().map(|term| ShortTerm::of(term.as_str().into()).unwrap()).collect();
+                interner.ids(&batch, |id| found.push(id.unwrap()));
+                for (term, id) in short.iter().zip(found) {
+                    let next = u32::try_from(expected.len()).unwrap();
+                    prop_assert_eq!(id, *expected.entry(term.clone()).or_insert(next), "round {}", round);
+                    prop_assert_eq!(interner.term(id), term);
+                    prop_assert_eq!(interner.find(term), Some(id));
+                }
+            }
             interner.clear();
             prop_assert_eq!((interner.len(), interner.bytes()), (0, 0));
             prop_assert_eq!(interner.id("a".into()), Some(0));

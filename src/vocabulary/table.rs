@@ -3,40 +3,73 @@
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 
 use crate::analyze::{PREFIX, Prefix, Term};
 use crate::strings::Strings;
 
-/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere. The table has eight bytes
-/// per term, and the terms' first sixteen bytes in the order of their ids: where frequent terms have
-/// low ids, as they have when terms are numbered as they occur, few cache lines answer most lookups.
+/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has their first
+/// sixteen bytes, so that a lookup usually reads one cache line. At least a quarter of the slots are free, and a
+/// term is in the first slot that was free from its own on.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TermTable {
-    table: HashTable<Entry>,
-    prefixes: Vec<Prefix>,
+    /// A power of two, or none.
+    slots: Vec<Slot>,
+    terms: u32,
     hasher: RandomState,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Slot {
+    prefix: Prefix,
+    /// The length of the term, at most [`LONG`].
+    length: u32,
     id: u32,
-    /// Bits of the hash, and the length up to 255 in the lowest byte.
-    tag: u32,
 }
 
-/// The tag of a term with this hash and length.
-fn tag(hash: u64, length: usize) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the middle bits, and at most 255")]
-    let tag = (hash >> 16) as u32 & !0xff | length.min(0xff) as u32;
-    tag
+/// No term has this id: there are fewer.
+const FREE: Slot = Slot { prefix: [0; 2], length: 0, id: u32::MAX };
+/// Longer terms are compared by their bytes anyway.
+const LONG: usize = PREFIX + 1;
+const FEWEST_SLOTS: usize = 16;
+
+/// A term that its prefix and length tell completely, to be looked up with others.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ShortTerm {
+    prefix: Prefix,
+    length: u32,
+}
+
+impl ShortTerm {
+    /// The term, if it is short.
+    #[inline]
+    pub(crate) fn of(term: Term<'_>) -> Option<Self> {
+        let length = term.bytes().len();
+        #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
+        let length = (length <= PREFIX).then_some(length as u32)?;
+        Some(Self { prefix: term.prefix(), length })
+    }
+
+    /// Calls `work` with its text.
+    pub(crate) fn with<T>(self, work: impl FnOnce(&str) -> T) -> T {
+        let [low, high] = self.prefix;
+        let padded = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        work(std::str::from_utf8(&padded[..self.length as usize]).expect("made of a text"))
+    }
+}
+
+/// Terms whose slots are read together.
+const TOGETHER: usize = 16;
+
+/// Calls `work` with the terms, [`TOGETHER`] at a time.
+#[inline]
+pub(super) fn batches(terms: &[ShortTerm], mut work: impl FnMut(&[ShortTerm])) {
+    terms.chunks(TOGETHER).for_each(|batch| work(batch));
 }
 
 impl TermTable {
     pub(super) fn of(terms: &Strings) -> Self {
         let mut table = Self::default();
-        table.table.reserve(terms.len(), |_| 0);
-        table.prefixes.reserve(terms.len());
+        table.slots = vec![FREE; slots_for(terms.len())];
         for term in terms.iter() {
             table.insert(term.into(), |id| terms.bytes(id as usize));
         }
@@ -47,42 +80,116 @@ impl TermTable {
     #[inline]
     pub(super) fn find<'a>(&self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
         let hash = hash(&self.hasher, term.prefix(), term.bytes());
-        let tag = tag(hash, term.bytes().len());
-        let same = |entry: &Entry| {
-            entry.tag == tag
-                && self.prefixes[entry.id as usize] == term.prefix()
+        let wanted = wanted(term);
+        self.find_from(hash, |slot| {
+            slot.prefix == wanted.prefix
+                && slot.length == wanted.length
                 && (term.bytes().len() <= PREFIX
-                    || bytes(entry.id)[PREFIX..] == term.bytes()[PREFIX..])
-        };
-        self.table.find(hash, same).map(|entry| entry.id)
+                    || bytes(slot.id)[PREFIX..] == term.bytes()[PREFIX..])
+        })
     }
 
-    /// Adds a term that is not in the table yet, with the next id.
+    /// The hashes of a batch. Reads the slots where its searches begin: a processor waits for all of them
+    /// together, but for one after the other if each search is done before the next begins.
+    #[inline]
+    pub(super) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
+        let mut hashes = [0; TOGETHER];
+        let mut read = 0;
+        for (hash, term) in hashes.iter_mut().zip(batch) {
+            *hash = hash_prefix(&self.hasher, term.prefix);
+            read ^= self.slots.get(self.first_slot(*hash)).map_or(0, |slot| slot.id);
+        }
+        std::hint::black_box(read);
+        hashes
+    }
+
+    /// The id of a short term with this hash.
+    #[inline]
+    pub(super) fn find_short(&self, hash: u64, term: ShortTerm) -> Option<u32> {
+        self.find_from(hash, |slot| slot.prefix == term.prefix && slot.length == term.length)
+    }
+
+    #[inline]
+    fn find_from(&self, hash: u64, same: impl Fn(&Slot) -> bool) -> Option<u32> {
+        let mut at = self.first_slot(hash);
+        // Without slots there is none at 0.
+        let mut slot = self.slots.get(at)?;
+        while slot.id != FREE.id {
+            if same(slot) {
+                return Some(slot.id);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+            slot = &self.slots[at];
+        }
+        None
+    }
+
+    #[inline]
+    fn first_slot(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "its lowest bits")]
+        let hash = hash as usize;
+        hash & self.slots.len().wrapping_sub(1)
+    }
+
+    /// Adds a term that is not in the table yet, with the next id. `bytes` gives those of earlier terms.
     ///
     /// # Panics
-    /// If there are 2³² terms.
+    /// If there are 2³² - 1 terms.
     pub(super) fn insert<'a>(&mut self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> u32 {
-        let Self { table, prefixes, hasher } = self;
-        let id = u32::try_from(prefixes.len()).expect("fewer than 2^32 terms");
-        // The new term may not be stored with the others yet.
-        let own = hash(hasher, term.prefix(), term.bytes());
-        prefixes.push(term.prefix());
-        let entry = Entry { id, tag: tag(own, term.bytes().len()) };
-        table.insert_unique(own, entry, |entry| {
-            let prefix = prefixes[entry.id as usize];
-            if (entry.tag & 0xff) as usize <= PREFIX {
-                hash_prefix(hasher, prefix)
-            } else {
-                hash(hasher, prefix, bytes(entry.id))
-            }
-        });
+        let id = self.terms;
+        assert!(id < FREE.id, "fewer than 2^32 - 1 terms");
+        if self.slots.len() < slots_for(id as usize + 1) {
+            self.grow(bytes);
+        }
+        self.terms += 1;
+        let hash = hash(&self.hasher, term.prefix(), term.bytes());
+        self.place(hash, Slot { id, ..wanted(term) });
         id
     }
 
-    pub(super) fn clear(&mut self) {
-        self.table.clear();
-        self.prefixes.clear();
+    /// Doubles the number of slots.
+    #[cold]
+    fn grow<'a>(&mut self, bytes: impl Fn(u32) -> &'a [u8]) {
+        let more = (2 * self.slots.len()).max(FEWEST_SLOTS);
+        for slot in std::mem::replace(&mut self.slots, vec![FREE; more]) {
+            if slot.id == FREE.id {
+                continue;
+            }
+            let hash = if slot.length as usize <= PREFIX {
+                hash_prefix(&self.hasher, slot.prefix)
+            } else {
+                hash(&self.hasher, slot.prefix, bytes(slot.id))
+            };
+            self.place(hash, slot);
+        }
     }
+
+    /// Puts `new` into the first free slot.
+    fn place(&mut self, hash: u64, new: Slot) {
+        let mut at = self.first_slot(hash);
+        while self.slots[at].id != FREE.id {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = new;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.fill(FREE);
+        self.terms = 0;
+    }
+}
+
+/// The fewest slots for so many terms.
+fn slots_for(terms: usize) -> usize {
+    if terms == 0 { 0 } else { (terms + terms.div_ceil(3)).next_power_of_two().max(FEWEST_SLOTS) }
+}
+
+/// The slot of a term, without its id.
+#[inline]
+fn wanted(term: Term<'_>) -> Slot {
+    #[expect(clippy::cast_possible_truncation, reason = "at most 17")]
+    let length = term.bytes().len().min(LONG) as u32;
+    Slot { prefix: term.prefix(), length, ..FREE }
 }
 
 /// The hash of a term. Usually the prefix is the complete term, and faster to hash than bytes.

@@ -297,8 +297,9 @@ impl Lines {
                 self.buffer.pop();
             }
         }
-        let place = Place { source: Arc::clone(&self.name), line: Some(self.line) };
-        utf8(&self.buffer, self.on_bad_utf8, offset).map(Some).map_err(|problem| problem.at(&place))
+        utf8(&self.buffer, self.on_bad_utf8, offset).map(Some).map_err(|problem| {
+            problem.at(&Place { source: Arc::clone(&self.name), line: Some(self.line) })
+        })
     }
 }
 
@@ -422,7 +423,10 @@ impl Cutter {
         let lines = memchr::memchr_iter(b'\n', &block).count();
         self.line += lines as u64;
         self.offset += block.len() as u64;
-        Lines { line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
+        // A name of their own: the threads that parse blocks would wait for each other to count the
+        // places that share one.
+        let name = Arc::from(&*self.name);
+        Lines { name, line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
     }
 
     /// No line of this source.

@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 mod error;
 mod inputs;
 mod place;
+mod syncing;
 mod temporary;
 
 pub use error::{OutputError, OutputProblem};

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 
 use super::OutputProblem;
+use super::syncing::Syncing;
 
 /// The existing temporary files, to be removed if the process is ended.
 static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -49,7 +50,10 @@ fn remove(files: &[PathBuf]) {
 
 /// A file that is removed when dropped, unless it was renamed to its target.
 #[derive(Debug)]
-pub(super) struct Temporary(Option<NamedTempFile>);
+pub(super) struct Temporary {
+    file: Option<NamedTempFile>,
+    syncing: Syncing,
+}
 
 impl Temporary {
     /// A file in the folder of `target`, with the permissions of the file that it will replace.
@@ -86,7 +90,7 @@ impl Temporary {
             file
         };
         let file = builder.make_in(folder, create).map_err(failed)?;
-        let temporary = Self(Some(file));
+        let temporary = Self { file: Some(file), syncing: Syncing::default() };
         if let Some(replaced) = replaced {
             keep_permissions(temporary.file().as_file(), replaced).map_err(failed)?;
         }
@@ -94,13 +98,14 @@ impl Temporary {
     }
 
     fn file(&self) -> &NamedTempFile {
-        self.0.as_ref().expect("only `persist` and `drop` take it, and both end it")
+        self.file.as_ref().expect("only `persist` and `drop` take it, and both end it")
     }
 
     /// Syncs the file, renames it to `target` and syncs the folder.
     pub(super) fn persist(mut self, target: &Path) -> io::Result<()> {
+        std::mem::take(&mut self.syncing).finish()?;
         self.file().as_file().sync_all()?;
-        let file = self.0.take().expect("taken only once");
+        let file = self.file.take().expect("taken only once");
         let mut list = there();
         list.retain(|path| path != file.path());
         let renamed = file.persist(target);
@@ -127,7 +132,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if let Some(file) = self.0.take() {
+        if let Some(file) = self.file.take() {
             let mut list = there();
             list.retain(|path| path != file.path());
             drop(file);
@@ -137,7 +142,10 @@ impl Drop for Temporary {
 
 impl Write for Temporary {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file().as_file().write(bytes)
+        let file = self.file.as_ref().expect("only `persist` and `drop` take it, and both end it");
+        let written = file.as_file().write(bytes)?;
+        self.syncing.wrote(written, file.as_file());
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,0 +1,88 @@
+//! Syncing a file while it is written, so that the end of a long one does not wait for all of it.
+
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+/// The number of bytes after which a file is synced.
+const STEP: usize = 1 << 25;
+
+/// The bytes of a file that are not synced yet, and the thread that syncs it.
+#[derive(Debug, Default)]
+pub(super) struct Syncing {
+    unsynced: usize,
+    thread: Option<(Sender<()>, JoinHandle<io::Result<()>>)>,
+}
+
+impl Syncing {
+    /// Counts bytes that were written to the file, and has them synced if they are many.
+    pub(super) fn wrote(&mut self, bytes: usize, file: &File) {
+        self.unsynced += bytes;
+        if self.unsynced < STEP {
+            return;
+        }
+        self.unsynced = 0;
+        if self.thread.is_none() {
+            // Without a thread the file is synced at its end.
+            let Ok(file) = file.try_clone() else { return };
+            let (sender, asked) = channel();
+            let thread = thread::Builder::new().name("sync".to_owned());
+            let Ok(thread) = thread.spawn(move || sync(&file, &asked)) else { return };
+            self.thread = Some((sender, thread));
+        }
+        if let Some((sender, _)) = &self.thread {
+            // After a failure, which the end reports, nobody listens.
+            let _ = sender.send(());
+        }
+    }
+
+    /// Waits for the thread. The system tells a failure to write only once, so those of the thread count.
+    pub(super) fn finish(self) -> io::Result<()> {
+        let Some((sender, thread)) = self.thread else { return Ok(()) };
+        drop(sender);
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// Syncs the file as often as asked, but not more than once for what was asked meanwhile.
+fn sync(file: &File, asked: &Receiver<()>) -> io::Result<()> {
+    while asked.recv().is_ok() {
+        while asked.try_recv().is_ok() {}
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn long_files_are_synced_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = File::create(folder.path().join("long")).unwrap();
+        let mut syncing = Syncing::default();
+        let bytes = vec![1; STEP / 2];
+        for times in 1..=5 {
+            file.write_all(&bytes).unwrap();
+            syncing.wrote(bytes.len(), &file);
+            assert_eq!(syncing.thread.is_some(), times > 1, "short files need no thread");
+        }
+        syncing.finish().unwrap();
+        Syncing::default().finish().unwrap();
+    }
+
+    #[test]
+    fn failures_are_reported_at_the_end() {
+        // Devices cannot be synced.
+        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let mut syncing = Syncing::default();
+        syncing.wrote(STEP, &file);
+        syncing.wrote(STEP, &file);
+        assert!(syncing.finish().is_err());
+    }
+}

@@ -1,6 +1,11 @@
 //! Sparse matrices: [`sprs`] CSR over memory that is owned or mapped from a model file.
 
+use rayon::prelude::*;
+use sprs::CompressedStorage;
+
 pub use array_file::array::Array;
+
+use crate::threads::Threads;
 
 /// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are allowed).
 pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;
@@ -22,6 +27,48 @@ pub fn csr(
     let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
     let rows = indptr.len().saturating_sub(1);
     Csr::try_new((rows, columns), indptr, indices, data).map_err(|(.., error)| error.to_string())
+}
+
+/// [`csr`], checked on all threads.
+pub(crate) fn csr_on(
+    threads: &Threads,
+    columns: usize,
+    indptr: impl Into<Array<u64>>,
+    indices: impl Into<Array<u32>>,
+    data: impl Into<Array<f32>>,
+) -> Result<Csr, String> {
+    let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
+    let spans = indptr.first() == Some(&0)
+        && indptr.last() == Some(&(indices.len() as u64))
+        && indices.len() == data.len()
+        && indptr.is_sorted();
+    let in_order = |bounds: &[u64]| {
+        let row = &indices[bounds_of(bounds[0], bounds[1])];
+        row.is_sorted_by(|one, other| one < other)
+            && row.last().is_none_or(|&last| (last as usize) < columns)
+    };
+    let is_checked = |rows: &[u64]| rows.windows(2).all(in_order);
+    // Pieces of rows, each with the end of the piece before.
+    let pieces = || (0..indptr.len().div_ceil(PIECE)).into_par_iter();
+    let piece =
+        |at: usize| &indptr[(at * PIECE).saturating_sub(1)..indptr.len().min((at + 1) * PIECE)];
+    if !spans || !threads.run(|| pieces().all(|at| is_checked(piece(at)))) {
+        // Says what is wrong.
+        return csr(columns, indptr, indices, data);
+    }
+    let shape = (indptr.len() - 1, columns);
+    #[expect(unsafe_code, reason = "`sprs` checks on one thread only")]
+    // SAFETY: pointers rise from 0 to the number of entries, and the columns of each row rise and are
+    // below their number.
+    Ok(unsafe { Csr::new_unchecked(CompressedStorage::CSR, shape, indptr, indices, data) })
+}
+
+/// The number of rows that a thread checks at a time.
+const PIECE: usize = 1 << 12;
+
+#[expect(clippy::cast_possible_truncation, reason = "bounds of an array")]
+fn bounds_of(start: u64, end: u64) -> std::ops::Range<usize> {
+    start as usize..end as usize
 }
 
 /// Builds a CSR matrix row by row.

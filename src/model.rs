@@ -19,7 +19,7 @@ use crate::counts::{Counts, Fields};
 use crate::decide::{Decision, shares};
 use crate::dense::{DenseFeatures, DensePart, DenseSpec};
 use crate::hierarchy::Hierarchy;
-use crate::matrix::{Array, Csr, csr, row};
+use crate::matrix::{Array, Csr, csr_on, row};
 use crate::select::Selection;
 use crate::strings::Strings;
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
@@ -304,7 +304,8 @@ impl Model {
         }
         let mut rows = counts.take_rows(&settings.fields.boosts());
         let whole = counts.whole;
-        let mean_length = whole.map_or_else(|| rows.mean_length(), |whole| whole.mean_length);
+        let mean_length =
+            whole.map_or_else(|| rows.mean_length(threads), |whole| whole.mean_length);
         let term_weights = TermWeights { idf: &idf, mean_length };
         weighting.weigh_rows(Side::Document, &mut rows, term_weights, threads);
         rows.indices.shrink_to_fit();
@@ -315,7 +316,9 @@ impl Model {
             counts.label_indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
         let columns = counts.vocabulary.len();
         let arrays = Arrays {
-            rows: Joined::one(csr(columns, indptr, terms, data).expect("rows in column order")),
+            rows: Joined::one(
+                csr_on(threads, columns, indptr, terms, data).expect("rows in column order"),
+            ),
             vocabulary: Arc::new(counts.vocabulary),
             idf: idf.into(),
             term_factors: term_factors.map(Into::into),

@@ -37,6 +37,8 @@ mod recover;
 
 /// The number of rows that a thread weights at a time.
 const PIECE: usize = 1_024;
+/// The number of values that a thread adds up at a time.
+const PART: usize = 1 << 16;
 /// The start of a piece in the arrays, the ends of its rows, their terms and their values.
 type Piece<'a> = (u64, &'a mut [u64], &'a mut [u32], &'a mut [f32]);
 
@@ -344,8 +346,10 @@ impl Weighting {
             for bound in ends {
                 *bound += start as u64;
             }
-            rows.indices.copy_within(first..first + (end - start), start);
-            rows.data.copy_within(first..first + (end - start), start);
+            if start < first {
+                rows.indices.copy_within(first..first + (end - start), start);
+                rows.data.copy_within(first..first + (end - start), start);
+            }
         }
         rows.indices.truncate(end);
         rows.data.truncate(end);
@@ -442,8 +446,12 @@ pub(crate) struct RawRows {
 
 impl RawRows {
     /// The mean number of terms of a row, with repetitions.
-    pub(crate) fn mean_length(&self) -> f64 {
-        let total: f64 = self.data.iter().copied().map(f64::from).sum();
+    pub(crate) fn mean_length(&self, threads: &Threads) -> f64 {
+        // The parts do not depend on the threads, nor does what is rounded.
+        let parts =
+            || self.data.par_chunks(PART).map(|part| part.iter().map(|&v| f64::from(v)).sum());
+        let parts: Vec<f64> = threads.run(|| parts().collect());
+        let total: f64 = parts.iter().sum();
         let rows = self.indptr.len() - 1;
         if rows == 0 { 0.0 } else { total / rows as f64 }
     }

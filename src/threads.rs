@@ -4,6 +4,8 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 /// The threads that a stage of the pipeline may use.
 #[derive(Clone)]
 pub struct Threads(Arc<rayon::ThreadPool>);
@@ -46,9 +48,38 @@ impl Threads {
         self.0.spawn(work);
     }
 
-    /// Runs `work` on these threads; parallel iterators in it use them too.
-    pub(crate) fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    /// Runs `work` on these threads; parallel iterators in it use them too, and so does what takes no threads as an
+    /// argument, such as [`Model::save`](crate::model::Model::save).
+    ///
+    /// ```
+    /// use classify::threads::Threads;
+    ///
+    /// let threads = Threads::available()?;
+    /// assert_eq!(threads.run(|| 6 * 7), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.0.install(work)
+    }
+}
+
+/// Calls `test` with all values, on the caller's threads if it is one of [`Threads`], and tells whether every call
+/// returned true.
+pub(crate) fn all<T: Sync>(values: &[T], test: impl Fn(&[T]) -> bool + Send + Sync) -> bool {
+    const PART: usize = 1 << 14;
+    if rayon::current_thread_index().is_some() {
+        values.par_chunks(PART).all(test)
+    } else {
+        values.chunks(PART).all(test)
+    }
+}
+
+/// What `work` makes of each item, on the caller's threads if it is one of [`Threads`].
+pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
+    if rayon::current_thread_index().is_some() {
+        items.par_iter().map(work).collect()
+    } else {
+        items.iter().map(work).collect()
     }
 }
 

@@ -59,10 +59,10 @@ impl Train {
             Trainer::new(options, engines).train(&mut corpus, &name(&self.corpora), &on_event)?;
         drop(told);
         let saving = Instant::now();
-        match &held {
-            Some(held) => trained.model.save_held(output, held)?,
-            None => trained.model.save_to(output)?,
-        }
+        threads.run(|| match &held {
+            Some(held) => trained.model.save_held(output, held),
+            None => trained.model.save_to(output),
+        })?;
         let documents = trained.model.settings().counts.documents;
         let saved = Stage::since("train: write the model", documents, saving);
         talk.stages(trained.stages.iter().chain([&saved]));

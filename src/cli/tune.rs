@@ -92,10 +92,10 @@ impl Tune {
         drop(told);
         talk.stages(&trained.stages);
         let path = output.path().to_owned();
-        match &held {
-            Some(held) => trained.model.save_held(output, held)?,
-            None => trained.model.save_to(output)?,
-        }
+        threads.run(|| match &held {
+            Some(held) => trained.model.save_held(output, held),
+            None => trained.model.save_to(output),
+        })?;
         if let Some(report) = &trained.tuning {
             if let Some(table) = table {
                 write_json(table, report)?;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
+use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
 use super::{Fields, Input, TermLimits};
@@ -76,7 +77,7 @@ enum Counter<'a> {
         ids: Vec<u32>,
     },
     Features {
-        columns: HashMap<u32, u32>,
+        columns: HashMap<u32, u32, RandomState>,
         counts: bool,
     },
     /// No terms.
@@ -97,7 +98,9 @@ impl<'a> Shard<'a> {
                 interner: Interner::default(),
                 ids: Vec::new(),
             },
-            &Input::Features { counts } => Counter::Features { columns: HashMap::new(), counts },
+            &Input::Features { counts } => {
+                Counter::Features { columns: HashMap::default(), counts }
+            }
             Input::Nothing => Counter::Nothing,
         };
         Self { counter, terms_met: Vec::new(), pieces: Vec::new(), fields, bytes: 0, titled: false }

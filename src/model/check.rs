@@ -4,6 +4,7 @@ use super::error::invalid;
 use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
 use crate::calibrate::Strangeness;
 use crate::dense::DenseFeatures;
+use crate::threads;
 
 impl Model {
     /// Checks everything that the program relies on and that types do not ensure.
@@ -48,7 +49,9 @@ impl Model {
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
             return wrong(array_names::IDF, "a value is negative or not finite");
         }
-        if rows.data().iter().any(|weight| !weight.is_finite() || *weight == 0.0) {
+        // No branch for each weight: a processor tests several at once.
+        let passes = |passed, weight: &f32| passed & weight.is_finite() & (*weight != 0.0);
+        if !threads::all(rows.data(), |weights| weights.iter().fold(true, passes)) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();

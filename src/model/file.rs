@@ -19,6 +19,7 @@ use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
 use crate::dense::DensePart;
 use crate::matrix::{Array, csr};
 use crate::strings::{FILE_KEY, Strings};
+use crate::threads;
 use crate::vocabulary::{TermKind, Vocabulary};
 use crate::vote::{LearnedVotes, Prototypes};
 
@@ -95,8 +96,8 @@ impl Model {
     /// The settings with the checksums of the arrays.
     fn json(&self) -> Result<String, ModelProblem> {
         let arrays = self.arrays.list();
-        let sums = arrays.iter().map(|&(name, _, bytes)| (name.to_owned(), checksum(bytes)));
-        let checksums = sums.collect();
+        let sum = |&(name, _, bytes): &(&str, Dtype, &[u8])| (name.to_owned(), checksum(bytes));
+        let checksums = threads::map(&arrays, sum).into_iter().collect();
         let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
         let by_rank = self.arrays.calibration.as_ref().is_some_and(Calibration::is_by_rank);
         let margins = self.arrays.strangeness.as_ref().is_some_and(Strangeness::needs_margins);

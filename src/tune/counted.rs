@@ -9,9 +9,11 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use rayon::prelude::*;
+
 use crate::analyze::AnalyzerSpec;
 use crate::counts::{Counts, Fields};
-use crate::matrix::{Csr, csr};
+use crate::matrix::{Csr, csr_on};
 use crate::search::{Engines, RowSet, Search, SearchError};
 use crate::select::{Criterion, Postings, Selection, Worths};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
@@ -60,7 +62,10 @@ impl Made<'_> {
         let terms = TermWeights { idf: self.weights, mean_length };
         self.weighting.weigh_rows(side, &mut rows, terms, self.threads);
         let columns = self.counts.vocabulary.len();
-        Arc::new(csr(columns, rows.indptr, rows.indices, rows.data).expect("rows in column order"))
+        Arc::new(
+            csr_on(self.threads, columns, rows.indptr, rows.indices, rows.data)
+                .expect("rows in column order"),
+        )
     }
 
     /// Rows as queries of documents of this mean length.
@@ -76,7 +81,7 @@ impl Made<'_> {
             Some(kept) => self.counts.rows_of(&boosts, kept, None),
             None => self.counts.rows(&boosts, self.threads),
         };
-        let mean_length = rows.mean_length();
+        let mean_length = rows.mean_length(self.threads);
         let queries = match asked {
             Some(asked) => Some(self.queries(asked, mean_length)),
             None => (!self.weighting.is_symmetric())
@@ -421,7 +426,7 @@ impl Counted {
         let unknown = |(row, &fold): (usize, &u8)| {
             self.counts.unknown_share_among(row, kept.get(usize::from(fold)).map(|kept| &**kept))
         };
-        self.folds.iter().enumerate().map(unknown).collect()
+        threads.run(|| self.folds.par_iter().enumerate().map(unknown).collect())
     }
 
     /// The documents of some rows in some folds.

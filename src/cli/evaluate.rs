@@ -11,7 +11,7 @@ use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::preset::{Documents, Preset, Sides};
+use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
@@ -122,9 +122,9 @@ impl Evaluate {
         let mut table = files.optional(self.training.tune_table())?;
         let printed = files.report()?;
         let mut stages = Stages::default();
-        let (engines, sides) = self.engines_and_sides(threads, talk, &mut stages)?;
+        let (engines, opened) = self.engines_and_preset(threads, talk, &mut stages)?;
         let (model, test) =
-            self.model_and_test(&engines, sides, seed, talk, &mut stages, &mut table)?;
+            self.model_and_test(&engines, opened, seed, talk, &mut stages, &mut table)?;
         let set = match self.subset {
             Some(most) => test.set.first(most),
             None => test.set,
@@ -192,70 +192,93 @@ impl Evaluate {
         Ok(options)
     }
 
-    /// The engines, and the corpora of a preset: a GPU takes about as long to start as these to open. If it is missing,
-    /// that is told first.
-    fn engines_and_sides(
+    /// The engines, and what there is of a preset already. A GPU takes about as long to start as the corpora to open
+    /// and the model to train.
+    fn engines_and_preset(
         &self,
         threads: &Threads,
         talk: Talk,
         stages: &mut Stages,
-    ) -> Result<(Engines, Option<OpenedSides>), Failure> {
-        thread::scope(|scope| {
+    ) -> Result<(Engines, Option<OpenedPreset>), Failure> {
+        let (engines, opened) = thread::scope(|scope| {
             let opening = self.preset.map(|PresetArgument(preset)| {
-                let open = move || self.open_preset(preset, threads);
+                let open = move || self.open_preset(preset, threads, talk);
                 thread::Builder::new().name("open".to_owned()).spawn_scoped(scope, open)
             });
-            let engines =
-                stages.time("start the search device", 0, || self.searching.engines(threads, talk));
-            let sides = opening.zip(self.preset).map(|(opening, PresetArgument(preset))| {
+            let start = || self.searching.silently(threads);
+            let engines = stages.time("start the search device", 0, start);
+            let opened = opening.zip(self.preset).map(|(opening, PresetArgument(preset))| {
                 match opening.map(ScopedJoinHandle::join) {
                     Ok(opened) => opened.unwrap_or_else(|panic| resume_unwind(panic)),
                     // Without another thread it is done now.
-                    Err(_) => self.open_preset(preset, threads),
+                    Err(_) => self.open_preset(preset, threads, talk),
                 }
             });
-            Ok((engines?, sides))
-        })
+            (engines, opened)
+        });
+        // That there is no GPU is told first.
+        let engines = engines?;
+        Searching::say(&engines, talk);
+        let mut opened = opened.transpose()?;
+        if let Some(opened) = &mut opened {
+            stages.0.append(&mut opened.stages.0);
+        }
+        Ok((engines, opened))
     }
 
-    /// The corpora of a preset, and how long that took.
-    fn open_preset(&self, preset: Preset, threads: &Threads) -> OpenedSides {
+    /// Opens the corpora of a preset. Unless `--tune` needs the engines, trains too: the engine of the CPU searches the
+    /// few documents that are left out.
+    fn open_preset(
+        &self,
+        preset: Preset,
+        threads: &Threads,
+        talk: Talk,
+    ) -> Result<OpenedPreset, Failure> {
         let [folder] = self.paths.as_slice() else {
             return Err(Failure::Usage("--preset NAME takes one folder".into()));
         };
-        let start = Instant::now();
-        let sides = preset.open(folder, &self.read_options(threads)?)?;
-        Ok((sides, Stage::since("open the corpus", 0, start)))
+        let mut stages = Stages::default();
+        let options = self.read_options(threads)?;
+        let sides = stages.time("open the corpus", 0, || preset.open(folder, &options))?;
+        talk.say(&format!("{}: {}", preset.name(), sides.note));
+        let (mut train, mut model) = (sides.train, None);
+        if !self.training.tunes() {
+            let engines = self.searching.on_cpu(threads);
+            let options = self.preset_options(threads)?;
+            let train = &mut *train;
+            model = Some(trained(train, (&[], options), &engines, talk, &mut stages, &mut None)?);
+        }
+        Ok(OpenedPreset { train, test: sides.test, model, stages })
+    }
+
+    /// The options to train on a preset.
+    fn preset_options(&self, threads: &Threads) -> Result<TrainOptions, Failure> {
+        // LYRL2004 columns are identifiers: any number is valid.
+        let read = ReadOptions { first_column: Some(0), ..self.read_options(threads)? };
+        self.training.options(&read, false)
     }
 
     fn model_and_test(
         &self,
         engines: &Engines,
-        sides: Option<OpenedSides>,
+        opened: Option<OpenedPreset>,
         seed: u64,
         talk: Talk,
         stages: &mut Stages,
         table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
-        let mut options = self.read_options(engines.threads())?;
-        if let (Some(PresetArgument(preset)), Some(sides)) = (self.preset, sides) {
-            let (mut sides, opened) = sides?;
-            stages.0.push(opened);
-            talk.say(&format!("{}: {}", preset.name(), sides.note));
-            // LYRL2004 columns are identifiers: any number is valid.
-            let first_column = Some(0);
-            let read = ReadOptions { first_column, ..options };
-            let train = self.training.options(&read, false)?;
-            let model = trained(&mut *sides.train, (&[], train), engines, talk, stages, table)?;
-            return Ok((
-                model,
-                Test {
-                    set: TestSet::Documents(sides.test),
-                    paths: Vec::new(),
-                    name: name(&self.paths),
-                },
-            ));
+        if let Some(OpenedPreset { mut train, test, model, .. }) = opened {
+            let model = match model {
+                Some(model) => model,
+                None => {
+                    let options = self.preset_options(engines.threads())?;
+                    trained(&mut *train, (&[], options), engines, talk, stages, table)?
+                }
+            };
+            let (set, name) = (TestSet::Documents(test), name(&self.paths));
+            return Ok((model, Test { set, paths: Vec::new(), name }));
         }
+        let mut options = self.read_options(engines.threads())?;
         if self.train.is_empty() {
             let [path, corpora @ ..] = self.paths.as_slice() else {
                 let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
@@ -357,7 +380,13 @@ fn trained(
     Ok(trained.model)
 }
 
-type OpenedSides = Result<(Sides, Stage), Failure>;
+/// The corpora of a preset, and the model if it is trained already.
+struct OpenedPreset {
+    train: Documents,
+    test: Documents,
+    model: Option<Model>,
+    stages: Stages,
+}
 
 struct Test {
     set: TestSet,

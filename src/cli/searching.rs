@@ -34,18 +34,33 @@ impl Searching {
 
     /// Builds the engine factory and logs the choice.
     pub(crate) fn engines(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
+        let engines = self.silently(threads)?;
+        Self::say(&engines, talk);
+        Ok(engines)
+    }
+
+    /// Builds the engine factory.
+    pub(crate) fn silently(self, threads: &Threads) -> Result<Engines, Failure> {
         let engines = self.device.open(self.engine, threads).map_err(|error| match error {
             DeviceError::Conflict { engine, place, device } => Failure::Usage(format!(
                 "--engine {engine} runs on {place}, not with --device {device}"
             )),
             DeviceError::Gpu(error) => Failure::Gpu(error),
         })?;
-        let engines = engines.with_index(self.index);
+        Ok(engines.with_index(self.index))
+    }
+
+    /// Those of the CPU, which need no start.
+    pub(crate) fn on_cpu(self, threads: &Threads) -> Engines {
+        Engines::cpu(threads).with_index(self.index)
+    }
+
+    /// Logs the choice.
+    pub(crate) fn say(engines: &Engines, talk: Talk) {
         let line = format!("search: {}", engines.describe());
         // The CPU engine is the default and not worth a message.
         if talk.verbose || engines.is_gpu() {
             talk.say(&line);
         }
-        Ok(engines)
     }
 }

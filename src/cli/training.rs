@@ -353,6 +353,11 @@ impl Training {
     }
 
     /// Where to write the tuning results.
+    /// Whether `--tune` is given.
+    pub(crate) fn tunes(&self) -> bool {
+        self.tuning.tune.is_some()
+    }
+
     pub(crate) fn tune_table(&self) -> Option<&PathBuf> {
         self.tuning.flags.tune_table.as_ref()
     }

@@ -71,6 +71,33 @@ fn bounds_of(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
+/// The rows of all matrices, which have `columns` columns each.
+///
+/// # Panics
+/// If one has another number of columns, or does not begin with the first of its entries.
+pub(crate) fn stacked(matrices: &[Csr], columns: usize) -> Csr {
+    let (rows, nonzeros) =
+        matrices.iter().fold((0, 0), |(rows, all), m| (rows + m.rows(), all + m.nnz()));
+    let mut all = CsrBuilder::with_capacity(rows, nonzeros);
+    for matrix in matrices {
+        assert_eq!(matrix.cols(), columns, "as many columns as the others");
+        let (indptr, indices, data) = matrix.view().into_raw_storage();
+        let start = all.indices.len() as u64;
+        all.indices.extend_from_slice(indices);
+        all.data.extend_from_slice(data);
+        assert_eq!(indptr[0], 0, "all entries are of these rows");
+        all.indptr.extend(indptr[1..].iter().map(|end| start + end));
+    }
+    let CsrBuilder { indptr, indices, data } = all;
+    let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
+    #[expect(unsafe_code, reason = "all rows were checked with their matrices")]
+    // SAFETY: pointers rise from 0, since those of each matrix rise, to the number of entries, which is that of
+    // all; the columns of each row rise and are below the same number of columns in its matrix.
+    unsafe {
+        Csr::new_unchecked(CompressedStorage::CSR, (rows, columns), indptr, indices, data)
+    }
+}
+
 /// Builds a CSR matrix row by row.
 #[derive(Debug, Clone)]
 pub struct CsrBuilder {
@@ -150,4 +177,115 @@ pub(crate) fn row<'a>(matrix: &CsrView<'a>, row: usize) -> (&'a [u32], &'a [f32]
     // The slices must live as long as the matrix, not the view, so they are taken from its parts.
     let (_, indices, data) = (*matrix).into_raw_storage();
     (&indices[bounds.clone()], &data[bounds])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Rows of columns, in order or not.
+    fn rows() -> impl Strategy<Value = Vec<Vec<u32>>> {
+        let row = prop::collection::vec(0u32..6, 0..4);
+        let sorted = row.clone().prop_map(|mut row: Vec<u32>| {
+            row.sort_unstable();
+            row.dedup();
+            row
+        });
+        // More rows than a thread checks at a time, in order but for one at most.
+        (prop::collection::vec(sorted, 0..6), row, 0..4 * PIECE, any::<bool>()).prop_map(
+            |(rows, other, at, wrong)| {
+                let mut all: Vec<Vec<u32>> =
+                    rows.iter().cycle().take(PIECE * rows.len().min(3)).cloned().collect();
+                if wrong && !all.is_empty() {
+                    let at = at % all.len();
+                    all[at] = other;
+                }
+                all
+            },
+        )
+    }
+
+    fn parts(rows: &[Vec<u32>]) -> (Vec<u64>, Vec<u32>, Vec<f32>) {
+        let mut indptr = vec![0];
+        for row in rows {
+            indptr.push(indptr[indptr.len() - 1] + row.len() as u64);
+        }
+        let indices: Vec<u32> = rows.concat();
+        let data = (0..indices.len()).map(|at| at as f32 + 1.0).collect();
+        (indptr, indices, data)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn all_threads_check_what_one_checks(rows in rows(), columns in 4usize..7) {
+            let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+            let (indptr, indices, data) = parts(&rows);
+            let expected = csr(columns, indptr.clone(), indices.clone(), data.clone());
+            let in_order = rows.iter().all(|row| {
+                row.is_sorted_by(|a, b| a < b) && row.iter().all(|&column| (column as usize) < columns)
+            });
+            prop_assert_eq!(expected.is_ok(), in_order);
+            let found = csr_on(&threads, columns, indptr, indices, data);
+            prop_assert_eq!(found.as_ref().err(), expected.as_ref().err());
+            if let (Ok(found), Ok(expected)) = (found, expected) {
+                prop_assert_eq!(found.view(), expected.view());
+            }
+        }
+
+        #[test]
+        fn stacked_matrices_have_all_rows(pieces in prop::collection::vec(rows(), 0..4)) {
+            let in_order = |rows: &Vec<Vec<u32>>| rows.iter().all(|row| row.is_sorted_by(|a, b| a < b));
+            let pieces: Vec<Vec<Vec<u32>>> = pieces.into_iter().filter(in_order).collect();
+            let of = |rows: &[Vec<u32>]| {
+                let (indptr, indices, data) = parts(rows);
+                csr(6, indptr, indices, data).unwrap()
+            };
+            let matrices: Vec<Csr> = pieces.iter().map(|rows| of(rows)).collect();
+            let found = stacked(&matrices, 6);
+            prop_assert!(csr(6, found.indptr().raw_storage().to_vec(), found.indices().to_vec(), found.data().to_vec()).is_ok());
+            let all = pieces.concat();
+            prop_assert_eq!(found.rows(), all.len());
+            for (at, expected) in all.iter().enumerate() {
+                prop_assert_eq!(row(&found.view(), at).0, &expected[..]);
+            }
+            let values: Vec<f32> = matrices.iter().flat_map(|matrix| matrix.data().to_vec()).collect();
+            prop_assert_eq!(found.data(), &values[..]);
+        }
+    }
+
+    #[test]
+    fn no_row_is_skipped() {
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        for at in [0, PIECE - 2, PIECE - 1, PIECE, 2 * PIECE - 1, 2 * PIECE] {
+            let mut rows = vec![vec![0]; 2 * PIECE + 1];
+            rows[at] = vec![1, 0];
+            let (indptr, indices, data) = parts(&rows);
+            assert!(csr_on(&threads, 2, indptr, indices, data).is_err(), "row {at}");
+        }
+    }
+
+    #[test]
+    fn pointers_are_checked() {
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        for indptr in [
+            vec![],
+            vec![0],
+            vec![0, 2],
+            vec![1, 2],
+            vec![0, 3],
+            vec![0, 2, 1, 2],
+            vec![0, u64::MAX, 2],
+        ] {
+            let (indices, data) = (vec![0u32, 1], vec![1f32, 1.0]);
+            let found = csr_on(&threads, 2, indptr.clone(), indices, data);
+            assert_eq!(found.is_ok(), indptr == [0, 2], "{indptr:?}");
+        }
+        let (indices, data) = (vec![0u32, 1], vec![1f32]);
+        assert!(csr_on(&threads, 2, vec![0u64, 2], indices, data).is_err());
+    }
 }

@@ -11,7 +11,7 @@ use crate::corpus::{
 };
 use crate::counts::tally;
 use crate::dense::{DensePart, Vectors};
-use crate::matrix::{Csr, CsrBuilder, row};
+use crate::matrix::{Csr, CsrBuilder, stacked};
 use crate::model::{InputSpec, Settings};
 use crate::tfidf::Side;
 use crate::vocabulary::Vocabulary;
@@ -75,22 +75,19 @@ impl Classifier {
                 .map(|piece| self.vectorize_piece(piece, side))
                 .collect::<Result<_, _>>()
         })?;
-        let nonzeros = pieces.iter().map(|piece| piece.rows.nnz()).sum();
-        let mut rows = CsrBuilder::with_capacity(documents.len(), nonzeros);
+        let mut matrices = Vec::with_capacity(pieces.len());
         let mut terms = Vec::with_capacity(documents.len());
         let mut values = Vec::with_capacity(pieces.iter().map(|piece| piece.dense.len()).sum());
-        for Piece { rows: piece, terms: uses, dense } in pieces {
-            for index in 0..piece.rows() {
-                let (indices, data) = row(&piece.view(), index);
-                rows.push_row(indices.iter().copied().zip(data.iter().copied()));
-            }
+        for Piece { rows, terms: uses, dense } in pieces {
+            matrices.push(rows);
             terms.extend(uses);
             values.extend(dense);
         }
+        let rows = stacked(&matrices, self.model.vocabulary().len());
         let dense = self.model.dense().map(|dense| {
             Vectors::new(dense.vectors().dimension(), values).expect("a vector for each document")
         });
-        Ok(DocumentVectors { rows: rows.build(self.model.vocabulary().len()), terms, dense })
+        Ok(DocumentVectors { rows, terms, dense })
     }
 
     fn vectorize_piece(&self, documents: &[Document], side: Side) -> Result<Piece, CorpusError> {
@@ -99,6 +96,7 @@ impl Classifier {
         let mut rows = CsrBuilder::default();
         let mut uses = Vec::with_capacity(documents.len());
         let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut terms, mut values) = (Vec::new(), Vec::new());
         let mut room = Vec::new();
         let Settings { fields, weighting, .. } = self.model.settings();
         let mut dense = Vec::new();
@@ -115,7 +113,7 @@ impl Classifier {
                     given => given.map_err(at)?,
                 }
             }
-            let terms = match (&self.analyzer, &document.content) {
+            let used = match (&self.analyzer, &document.content) {
                 _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),
                 (Some(analyzer), Content::Text(_) | Content::Fields(_)) => {
                     fielded.clear();
@@ -142,14 +140,17 @@ impl Classifier {
                     expected: "the model was trained on features",
                 }),
             };
-            uses.push(terms.map_err(at)?);
-            let (mut terms, mut values): (Vec<u32>, Vec<f32>) = entries.drain(..).unzip();
+            uses.push(used.map_err(at)?);
+            terms.clear();
+            terms.extend(entries.iter().map(|&(term, _)| term));
+            values.clear();
+            values.extend(entries.drain(..).map(|(_, value)| value));
             let row = (&mut terms[..], &mut values[..]);
             let kept = weighting.weigh(side, row, self.model.term_weights(), &mut room);
             if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
                 projection.project((&terms[..kept], &values[..kept]), &mut dense);
             }
-            rows.push_row(terms.into_iter().zip(values).take(kept));
+            rows.push_slices(&terms[..kept], &values[..kept]);
         }
         self.spare_counters().push(counter);
         Ok(Piece { rows: rows.build(vocabulary.len()), terms: uses, dense })

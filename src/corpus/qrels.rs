@@ -72,18 +72,25 @@ impl Qrels {
         let (mut names, mut ids) = (Interner::default(), Interner::default());
         // Numbers of documents and of their labels.
         let mut judged: Vec<(u32, u32)> = Vec::new();
+        let mut numbers: Vec<u32> = Vec::new();
         for block in blocks {
             let block = block?;
             let of_names: Vec<u32> = (0..)
                 .take(block.names.len())
                 .map(|name| number(&mut names, block.names.term(name)))
                 .collect();
-            let (mut text, mut first) = (0, 0);
-            for &(text_end, end) in &block.documents {
-                let document = number(&mut ids, &block.ids[text..text_end]);
+            let mut text = 0;
+            let of_block = block.documents.iter().map(|&(end, _)| {
+                let start = std::mem::replace(&mut text, end);
+                &block.ids[start..end]
+            });
+            numbers.clear();
+            ids.ids_of(of_block, &mut numbers);
+            let mut first = 0;
+            for (&document, &(_, end)) in numbers.iter().zip(&block.documents) {
                 let labels = &block.labels[first..end];
                 judged.extend(labels.iter().map(|&label| (document, of_names[label as usize])));
-                (text, first) = (text_end, end);
+                first = end;
             }
         }
         let mut starts = vec![0; ids.len() + 1];

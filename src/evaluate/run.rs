@@ -269,7 +269,13 @@ fn vectorize_batches(
                         stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
                     }
                     let vectors = classifier.vectorize(&documents)?;
-                    (documents.into_iter().map(Labeled::from).collect::<Vec<_>>(), vectors)
+                    let apart =
+                        |Document { id, labels, content, .. }| (content, Labeled { id, labels });
+                    let (contents, documents): (Vec<_>, Vec<_>) =
+                        documents.into_iter().map(apart).unzip();
+                    // Freeing all these takes a while, for which this stage need not wait.
+                    classifier.threads().spawn(move || drop(contents));
+                    (documents, vectors)
                 }
                 Batch::Vectors(documents, vectors) => (documents, vectors),
             };

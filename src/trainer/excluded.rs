@@ -71,7 +71,7 @@ impl Excluded {
             (None, Some(view)) => {
                 let most = if quick { tuning.sample / 2 } else { MOST_FOR_WINDOW };
                 let nearest = nearest(view.engine, view.queries, excluded.always(), most)?;
-                window(&training.labels, &nearest)
+                threads.run(|| window(&training.labels, &nearest))
             }
             (Some(false), _) | (None, None) => 0,
         };

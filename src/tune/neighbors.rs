@@ -7,6 +7,7 @@ use crate::search::{
     Allow, Neighbor, NeighborLists, QueryRows, Request, RowLists, RowRange, RowSet, Search,
     SearchError,
 };
+use crate::threads;
 use crate::vote::{TrainingLabels, Voters};
 
 use super::folds::{folds, kin};
@@ -321,15 +322,17 @@ impl LeaveOneOut {
 pub fn window(among: &TrainingLabels<'_>, nearest: &LeaveOneOut) -> u32 {
     let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
     let reach = reach(among.weights.len());
-    let mut of_label: Vec<Vec<u32>> = vec![Vec::new(); among.sizes.len()];
+    let mut of_label: Vec<Vec<u32>> =
+        among.sizes.iter().map(|&size| Vec::with_capacity(size as usize)).collect();
     for row in 0..rows {
         for &label in among.labels(row) {
             of_label[label as usize].push(row);
         }
     }
     let (mut nearby, mut all) = (0, 0);
-    for rows in &of_label {
-        nearby += pairs_within(rows, reach);
+    let within = threads::map(&of_label, |rows| pairs_within(rows, reach));
+    for (rows, within) in of_label.iter().zip(within) {
+        nearby += within;
         all += (rows.len() * rows.len().saturating_sub(1)) as u64;
     }
     if all == 0 || nearby * 4 > all {

@@ -32,6 +32,32 @@ impl Interner {
         self.text.len()
     }
 
+    /// Appends the numbers of terms to `numbers`; many terms are looked up faster together.
+    ///
+    /// # Panics
+    /// If there are 2³² - 1 terms.
+    pub(crate) fn ids_of<'a>(
+        &mut self,
+        terms: impl Iterator<Item = &'a str>,
+        numbers: &mut Vec<u32>,
+    ) {
+        let mut short = Vec::new();
+        let flush = |own: &mut Self, short: &mut Vec<ShortTerm>, numbers: &mut Vec<u32>| {
+            own.ids(short, |id| numbers.push(id.expect("fewer terms")));
+            short.clear();
+        };
+        for term in terms {
+            let term = Term::from(term);
+            if let Some(term) = ShortTerm::of(term) {
+                short.push(term);
+            } else {
+                flush(self, &mut short, numbers);
+                numbers.push(self.id(term).expect("fewer terms"));
+            }
+        }
+        flush(self, &mut short, numbers);
+    }
+
     /// The number of a term that has not occurred, or `None` if there are no more numbers.
     #[cold]
     fn insert(&mut self, term: Term<'_>) -> Option<u32> {

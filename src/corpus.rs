@@ -24,6 +24,7 @@ mod holdout;
 mod jsonl;
 mod lyrl2004;
 mod magic;
+mod members;
 mod peeked;
 mod plain;
 pub mod preset;

@@ -175,7 +175,9 @@ impl Dictionary for &Vocabulary {
                 }
             }),
             Lookup::Columns(_) => {
-                terms.iter().for_each(|term| found(term.with(|text| Vocabulary::id(self, text))))
+                for term in terms {
+                    found(term.with(|text| Vocabulary::id(self, text)));
+                }
             }
         }
     }

@@ -232,7 +232,9 @@ impl WordCache {
             #[expect(clippy::cast_possible_truncation, reason = "few words")]
             outcomes.push(outcome(known.term(number as u32)));
         }
-        numbers.iter().for_each(|&number| found(outcomes[number as usize]));
+        for &number in &*numbers {
+            found(outcomes[number as usize]);
+        }
     }
 
     /// Empties the cache if its words are too many.

@@ -94,7 +94,7 @@ impl Classifier {
         let vocabulary = self.model.vocabulary();
         let mut counter = self.spare_counters().pop().unwrap_or_default();
         let mut rows = CsrBuilder::default();
-        let mut uses = Vec::with_capacity(documents.len());
+        let mut used_terms = Vec::with_capacity(documents.len());
         let (mut ids, mut fielded, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         let (mut terms, mut values) = (Vec::new(), Vec::new());
         let mut room = Vec::new();
@@ -113,7 +113,7 @@ impl Classifier {
                     given => given.map_err(at)?,
                 }
             }
-            let used = match (&self.analyzer, &document.content) {
+            let of_document = match (&self.analyzer, &document.content) {
                 _ if !self.model.has_terms() => Ok(TermUse { known: 0, unknown: 0 }),
                 (Some(analyzer), Content::Text(_) | Content::Fields(_)) => {
                     fielded.clear();
@@ -140,7 +140,7 @@ impl Classifier {
                     expected: "the model was trained on features",
                 }),
             };
-            uses.push(used.map_err(at)?);
+            used_terms.push(of_document.map_err(at)?);
             terms.clear();
             terms.extend(entries.iter().map(|&(term, _)| term));
             values.clear();
@@ -153,7 +153,7 @@ impl Classifier {
             rows.push_slices(&terms[..kept], &values[..kept]);
         }
         self.spare_counters().push(counter);
-        Ok(Piece { rows: rows.build(vocabulary.len()), terms: uses, dense })
+        Ok(Piece { rows: rows.build(vocabulary.len()), terms: used_terms, dense })
     }
 
     fn spare_counters(&self) -> MutexGuard<'_, Vec<TermCounter>> {

@@ -13,6 +13,7 @@ use super::compressed::decompressed;
 use super::peeked::{Bytes, Peeked};
 use super::{CorpusError, OnBadUtf8, Place, Problem, ReadOptions, magic};
 use crate::limits::{self, Limited, TooLong};
+use crate::threads::Threads;
 
 const BUFFER: usize = 1 << 16;
 /// The bytes of a block that one thread parses, and the rest of its last line.
@@ -49,7 +50,7 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> CorpusError {
 pub(crate) fn open_bytes(path: &Path) -> Result<Bytes, CorpusError> {
     let file = File::open(path).map_err(|error| io_error(path, error))?;
     let bytes = Box::new(BufReader::with_capacity(BUFFER, file));
-    decompressed(bytes).map_err(|error| io_error(path, error))
+    decompressed(bytes, None).map_err(|error| io_error(path, error))
 }
 
 impl Source {
@@ -62,7 +63,10 @@ impl Source {
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let file = Counted { file, bytes: options.bytes_read.clone() };
         let file = BufReader::with_capacity(BUFFER, file);
-        let source = Self::from_reader(&path.to_string_lossy(), Box::new(file), options)?;
+        // One of the threads would wait for itself.
+        let is_none_of_them = rayon::current_thread_index().is_none();
+        let threads = options.threads.as_ref().filter(|_| is_file && is_none_of_them);
+        let source = Self::read_by(&path.to_string_lossy(), Box::new(file), options, threads)?;
         Ok(Self { is_file, ..source })
     }
 
@@ -71,10 +75,20 @@ impl Source {
         bytes: Bytes,
         options: &ReadOptions,
     ) -> Result<Self, CorpusError> {
+        Self::read_by(name, bytes, options, None)
+    }
+
+    /// The same, decompressed by these threads if that is possible.
+    fn read_by(
+        name: &str,
+        bytes: Bytes,
+        options: &ReadOptions,
+        threads: Option<&Threads>,
+    ) -> Result<Self, CorpusError> {
         let name: Arc<str> = name.into();
         let failed =
             |error| Problem::Io(error).at(&Place { source: Arc::clone(&name), line: None });
-        let bytes = decompressed(bytes).map_err(failed)?;
+        let bytes = decompressed(bytes, threads).map_err(failed)?;
         let mut bytes = Peeked::new(bytes);
         if let Some(problem) = magic::refused(bytes.head_until(magic::suffices).map_err(failed)?) {
             return Err(problem.at(&Place { source: name, line: None }));
@@ -373,8 +387,7 @@ impl Cutter {
                 Err(error) if matches!(self.ends, Ends::Between(_)) => {
                     // Only who parses the lines can tell which problem comes first.
                     self.ended = true;
-                    let failing = BufReader::new(Failing(Some(error)));
-                    let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing));
+                    let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing(error)));
                     let bytes = Limited::new(bytes, "a record", self.max_record);
                     let lines = Lines { bytes, line: self.line, ..self.no_lines() };
                     return Ok(Some(lines));
@@ -442,7 +455,11 @@ impl Cutter {
     }
 }
 
-/// Fails, then ends.
+/// A stream that fails, then ends.
+pub(super) fn failing(error: io::Error) -> Bytes {
+    Box::new(BufReader::new(Failing(Some(error))))
+}
+
 struct Failing(Option<io::Error>);
 
 impl Read for Failing {

@@ -49,9 +49,9 @@ impl Model {
         if arrays.idf.iter().any(|idf| !idf.is_finite() || *idf < 0.0) {
             return wrong(array_names::IDF, "a value is negative or not finite");
         }
-        // No branch for each weight: a processor tests several at once.
-        let passes = |passed, weight: &f32| passed & weight.is_finite() & (*weight != 0.0);
-        if !threads::all(rows.data(), |weights| weights.iter().fold(true, passes)) {
+        // Counting takes no branch for each weight: a processor tests several at once.
+        let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
+        if !threads::all(rows.data(), |weights| weights.iter().filter(is_wrong).count() == 0) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();

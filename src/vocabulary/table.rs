@@ -62,14 +62,14 @@ const TOGETHER: usize = 16;
 
 /// Calls `work` with the terms, [`TOGETHER`] at a time.
 #[inline]
-pub(super) fn batches(terms: &[ShortTerm], mut work: impl FnMut(&[ShortTerm])) {
-    terms.chunks(TOGETHER).for_each(|batch| work(batch));
+pub(super) fn batches(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])) {
+    terms.chunks(TOGETHER).for_each(work);
 }
 
 impl TermTable {
     pub(super) fn of(terms: &Strings) -> Self {
-        let mut table = Self::default();
-        table.slots = vec![FREE; slots_for(terms.len())];
+        let slots = vec![FREE; slots_for(terms.len())];
+        let mut table = Self { slots, ..Self::default() };
         for term in terms.iter() {
             table.insert(term.into(), |id| terms.bytes(id as usize));
         }

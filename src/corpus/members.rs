@@ -1,0 +1,306 @@
+//! Compressed members that announce their size, decompressed beside each other: those of BGZF files, as `bgzip` writes
+//! them (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each after a skippable frame with its size.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io::{self, Cursor, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use super::compressed::{GZIP, decompressed};
+use super::peeked::{Bytes, Peeked};
+use super::source::failing;
+use crate::threads::Threads;
+
+/// The bytes that tell the size of a member.
+const HEADER: usize = 18;
+/// The beginning of the skippable frame of pzstd: its magic number and its size.
+const PZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
+/// A member of gzip without content, and a frame of zstd: what is after it is read as what is after a member.
+const NO_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const NO_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
+/// A member that announces more bytes is decompressed while it is read.
+const MOST: usize = 1 << 24;
+/// A thread decompresses members together that have so many bytes.
+const PART: usize = 1 << 17;
+/// What is longer is decompressed once more, while it is read.
+const MOST_DECOMPRESSED: usize = 1 << 25;
+/// Parts for each thread that are decompressed or wait.
+const PARTS_OF_THREAD: usize = 2;
+
+/// The announced size of the member that begins with `header`.
+fn announced(header: &[u8]) -> Option<usize> {
+    let size = if let Some(size) = header.strip_prefix(&PZSTD) {
+        PZSTD.len() + 4 + usize::try_from(u32::from_le_bytes(*size.first_chunk()?)).ok()?
+    } else if header.starts_with(&GZIP)
+        // Deflate with extra fields, the first of which is `BC` and has two bytes.
+        && (header.get(2)?, header.get(3)? & 4) == (&8, 4)
+        && header.get(12..16)? == b"BC\x02\x00"
+    {
+        usize::from(u16::from_le_bytes(*header.get(16..)?.first_chunk()?)) + 1
+    } else {
+        return None;
+    };
+    (HEADER..=MOST).contains(&size).then_some(size)
+}
+
+/// What a thread made of a part.
+enum Decompressed {
+    /// All of it, or what is before an error.
+    Whole(Vec<u8>, Option<io::Error>),
+    /// The part itself, which is long when decompressed.
+    Long(Arc<[u8]>),
+}
+
+impl Decompressed {
+    fn of(part: Arc<[u8]>) -> Self {
+        let mut whole = Vec::new();
+        let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))), None)
+            .and_then(|bytes| bytes.take(MOST_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
+        match read {
+            Ok(read) if read > MOST_DECOMPRESSED => Self::Long(part),
+            read => Self::Whole(whole, read.err()),
+        }
+    }
+}
+
+type Made = Result<Decompressed, Box<dyn Any + Send>>;
+
+/// The decompressed bytes of members. It must not be read by one of the threads that decompress, which would wait for
+/// itself.
+pub(super) struct Members {
+    compressed: Option<Peeked>,
+    /// An empty member of the same kind.
+    nothing: &'static [u8],
+    threads: Threads,
+    parts: VecDeque<Receiver<Made>>,
+    part: Bytes,
+    /// What is after the last member that announces its size.
+    rest: Option<Bytes>,
+}
+
+impl Members {
+    /// The members of a stream, if its first one announces its size; otherwise the stream as it was.
+    pub(super) fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
+        let header = bytes.head_until(|head| head.len() >= HEADER)?;
+        if announced(header).is_none() {
+            return Ok(Err(bytes));
+        }
+        let nothing: &[u8] = if header.starts_with(&GZIP) { &NO_GZIP } else { &NO_ZSTD };
+        Ok(Ok(Self {
+            compressed: Some(bytes),
+            nothing,
+            threads: threads.clone(),
+            parts: VecDeque::new(),
+            part: Box::new(io::empty()),
+            rest: None,
+        }))
+    }
+
+    /// Has the next members decompressed.
+    fn start(&mut self, mut compressed: Peeked) {
+        let mut part = Vec::new();
+        while part.len() < PART {
+            let start = part.len();
+            match self.next_member(&mut compressed, &mut part) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    // Perhaps something can be made of the beginning.
+                    let begin = Cursor::new(part.split_off(start));
+                    compressed = Peeked::new(Box::new(begin.chain(failing(error))));
+                    break;
+                }
+            }
+        }
+        if part.len() >= PART {
+            self.compressed = Some(compressed);
+        } else {
+            let rest = Box::new(Cursor::new(self.nothing).chain(compressed));
+            self.rest = Some(decompressed(rest, None).unwrap_or_else(failing));
+        }
+        if !part.is_empty() {
+            let (sender, made) = channel();
+            let part: Arc<[u8]> = part.into();
+            self.threads.spawn(move || {
+                let made = catch_unwind(AssertUnwindSafe(|| Decompressed::of(part)));
+                // Perhaps it is not wanted any more.
+                let _ = sender.send(made);
+            });
+            self.parts.push_back(made);
+        }
+    }
+
+    /// Appends the next member to `part`, if it announces its size and all of it is there.
+    fn next_member(&self, compressed: &mut Peeked, part: &mut Vec<u8>) -> io::Result<bool> {
+        let header = compressed.head_until(|head| head.len() >= HEADER)?;
+        let is_of_this_kind = header.starts_with(&self.nothing[..2]);
+        let Some(size) = announced(header).filter(|_| is_of_this_kind) else { return Ok(false) };
+        let start = part.len();
+        compressed.by_ref().take(size as u64).read_to_end(part)?;
+        if part.len() - start < size {
+            *compressed = Peeked::new(Box::new(Cursor::new(part.split_off(start))));
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// The next bytes; `None` at the end.
+    fn next(&mut self) -> io::Result<Option<Bytes>> {
+        while self.parts.len() < PARTS_OF_THREAD * self.threads.count()
+            && let Some(compressed) = self.compressed.take()
+        {
+            self.start(compressed);
+        }
+        let Some(part) = self.parts.pop_front() else { return Ok(self.rest.take()) };
+        let made = part.recv().expect("each part is decompressed");
+        Ok(Some(match made.unwrap_or_else(|panic| resume_unwind(panic)) {
+            Decompressed::Whole(bytes, None) => Box::new(Cursor::new(bytes)),
+            Decompressed::Whole(bytes, Some(error)) => {
+                Box::new(Cursor::new(bytes).chain(failing(error)))
+            }
+            Decompressed::Long(part) => decompressed(Box::new(Cursor::new(part)), None)?,
+        }))
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            let read = match self.part.read(out) {
+                Ok(0) => match self.next() {
+                    Ok(None) => Ok(0),
+                    Ok(Some(part)) => {
+                        self.part = part;
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+                read => read,
+            };
+            if read.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+                // After an error the stream has ended.
+                (self.compressed, self.rest, self.part) = (None, None, Box::new(io::empty()));
+                self.parts.clear();
+            }
+            return read;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::num::NonZeroUsize;
+
+    use flate2::{Compression, GzBuilder};
+    use proptest::prelude::*;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn bgzf(text: &[u8]) -> Vec<u8> {
+        let header = GzBuilder::new().extra(*b"BC\x02\0\0\0");
+        let mut writer = header.write(Vec::new(), Compression::fast());
+        writer.write_all(text).unwrap();
+        let mut member = writer.finish().unwrap();
+        let size = u16::try_from(member.len() - 1).unwrap();
+        member[16..18].copy_from_slice(&size.to_le_bytes());
+        member
+    }
+
+    fn pzstd(text: &[u8]) -> Vec<u8> {
+        let frame = compress_to_vec(text, CompressionLevel::Fastest);
+        let size = u32::try_from(frame.len()).unwrap().to_le_bytes();
+        [&PZSTD[..], &size, &frame].concat()
+    }
+
+    fn unannounced(text: &[u8]) -> Vec<u8> {
+        let mut writer = GzBuilder::new().write(Vec::new(), Compression::fast());
+        writer.write_all(text).unwrap();
+        writer.finish().unwrap()
+    }
+
+    /// What is read, and why no more.
+    fn read(bytes: &[u8], threads: Option<&Threads>) -> (Vec<u8>, Option<String>) {
+        let mut whole = Vec::new();
+        let bytes = Box::new(Cursor::new(bytes.to_vec()));
+        let read = decompressed(bytes, threads).and_then(|mut all| {
+            let read = all.read_to_end(&mut whole)?;
+            assert_eq!(all.read(&mut [0])?, 0, "it has ended");
+            Ok(read)
+        });
+        (whole, read.err().map(|error| error.to_string()))
+    }
+
+    /// Texts that are hard to compress, so that a few members are a part.
+    fn texts() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let text = (0..60_000usize, any::<u64>()).prop_map(|(length, seed)| {
+            let mut random = crate::random::Random::new(seed);
+            (0..length).map(|_| u8::try_from(random.below(200)).unwrap()).collect::<Vec<u8>>()
+        });
+        prop::collection::vec(text, 1..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn members_are_read_as_on_one_thread(
+            texts in texts(),
+            kind in any::<bool>(),
+            damage in 0..7,
+            at in any::<prop::sample::Index>(),
+        ) {
+            let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+            let member: fn(&[u8]) -> Vec<u8> = if kind { bgzf } else { pzstd };
+            let mut bytes: Vec<u8> = texts.iter().flat_map(|text| member(text)).collect();
+            let at = at.index(bytes.len());
+            match damage {
+                0 => bytes.truncate(at),
+                // Not in the first header, which tells what the stream is.
+                1 if at > HEADER => bytes[at] ^= 4,
+                2 => bytes.extend([0; 100]),
+                3 => bytes.extend(b"something else"),
+                4 => bytes.extend(unannounced(b"and more")),
+                5 => bytes.extend(pzstd(b"and more")),
+                _ => {}
+            }
+            let (expected, error) = read(&bytes, None);
+            let (found, other) = read(&bytes, Some(&threads));
+            prop_assert_eq!(error.is_some(), other.is_some(), "{:?} {:?}", error, other);
+            if damage != 1 {
+                prop_assert_eq!((found == expected, other), (true, error));
+            }
+            if damage > 5 {
+                prop_assert_eq!(found, texts.concat());
+            }
+        }
+    }
+
+    #[test]
+    fn long_members_are_decompressed_while_they_are_read() {
+        let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+        let text = vec![b'a'; MOST_DECOMPRESSED + 3];
+        let bytes = [pzstd(b"begin"), pzstd(&text), pzstd(b"end")].concat();
+        let (found, error) = read(&bytes, Some(&threads));
+        assert!(found == [b"begin", &text[..], b"end"].concat() && error.is_none());
+    }
+
+    #[test]
+    fn only_announced_sizes_count() {
+        assert_eq!(announced(&bgzf(b"text")), Some(bgzf(b"text").len()));
+        assert_eq!(announced(&pzstd(b"text")), Some(pzstd(b"text").len()));
+        assert_eq!(announced(&unannounced(b"text")), None);
+        for length in 0..HEADER {
+            assert_eq!(announced(&bgzf(b"text")[..length]), None);
+        }
+        assert_eq!(announced(&[&PZSTD[..], &[0xff; 10]].concat()), None, "too long");
+        assert_eq!(announced(&NO_GZIP), None);
+        assert_eq!(announced(&[NO_ZSTD, [0; 8]].concat()), None);
+        assert_eq!((read(&NO_GZIP, None), read(&NO_ZSTD, None)), Default::default());
+    }
+}

@@ -268,12 +268,11 @@ impl Evaluate {
         table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
         if let Some(OpenedPreset { mut train, test, model, .. }) = opened {
-            let model = match model {
-                Some(model) => model,
-                None => {
-                    let options = self.preset_options(engines.threads())?;
-                    trained(&mut *train, (&[], options), engines, talk, stages, table)?
-                }
+            let model = if let Some(model) = model {
+                model
+            } else {
+                let options = self.preset_options(engines.threads())?;
+                trained(&mut *train, (&[], options), engines, talk, stages, table)?
             };
             let (set, name) = (TestSet::Documents(test), name(&self.paths));
             return Ok((model, Test { set, paths: Vec::new(), name }));

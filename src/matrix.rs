@@ -1,11 +1,10 @@
 //! Sparse matrices: [`sprs`] CSR over memory that is owned or mapped from a model file.
 
-use rayon::prelude::*;
 use sprs::CompressedStorage;
 
 pub use array_file::array::Array;
 
-use crate::threads::Threads;
+use crate::threads;
 
 /// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are allowed).
 pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;
@@ -14,7 +13,8 @@ pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64
 pub type CsrView<'a> = sprs::CsMatViewI<'a, f32, u32, u64>;
 
 /// A checked CSR matrix with `columns` columns: pointers increase from 0, columns are strictly
-/// increasing in each row and below `columns`.
+/// increasing in each row and below `columns`. The rows are checked on the caller's threads, if it is one of
+/// [`Threads`](crate::threads::Threads).
 ///
 /// # Errors
 /// A description of the problem.
@@ -25,19 +25,7 @@ pub fn csr(
     data: impl Into<Array<f32>>,
 ) -> Result<Csr, String> {
     let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
-    let rows = indptr.len().saturating_sub(1);
-    Csr::try_new((rows, columns), indptr, indices, data).map_err(|(.., error)| error.to_string())
-}
-
-/// [`csr`], checked on all threads.
-pub(crate) fn csr_on(
-    threads: &Threads,
-    columns: usize,
-    indptr: impl Into<Array<u64>>,
-    indices: impl Into<Array<u32>>,
-    data: impl Into<Array<f32>>,
-) -> Result<Csr, String> {
-    let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
+    let shape = (indptr.len().saturating_sub(1), columns);
     let spans = indptr.first() == Some(&0)
         && indptr.last() == Some(&(indices.len() as u64))
         && indices.len() == data.len()
@@ -47,16 +35,15 @@ pub(crate) fn csr_on(
         row.is_sorted_by(|one, other| one < other)
             && row.last().is_none_or(|&last| (last as usize) < columns)
     };
-    let is_checked = |rows: &[u64]| rows.windows(2).all(in_order);
     // Pieces of rows, each with the end of the piece before.
-    let pieces = || (0..indptr.len().div_ceil(PIECE)).into_par_iter();
     let piece =
         |at: usize| &indptr[(at * PIECE).saturating_sub(1)..indptr.len().min((at + 1) * PIECE)];
-    if !spans || !threads.run(|| pieces().all(|at| is_checked(piece(at)))) {
-        // Says what is wrong.
-        return csr(columns, indptr, indices, data);
+    let pieces = indptr.len().div_ceil(PIECE);
+    if !spans || !threads::all(pieces, |at| piece(at).windows(2).all(in_order)) {
+        // It says what is wrong.
+        let matrix = Csr::try_new(shape, indptr, indices, data);
+        return matrix.map_err(|(.., error)| error.to_string());
     }
-    let shape = (indptr.len() - 1, columns);
     #[expect(unsafe_code, reason = "`sprs` checks on one thread only")]
     // SAFETY: pointers rise from 0 to the number of entries, and the columns of each row rise and are
     // below their number.
@@ -186,6 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::threads::Threads;
 
     /// Rows of columns, in order or not.
     fn rows() -> impl Strategy<Value = Vec<Vec<u32>>> {
@@ -222,18 +210,22 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn all_threads_check_what_one_checks(rows in rows(), columns in 4usize..7) {
+        fn what_is_in_order_is_a_matrix(rows in rows(), columns in 4usize..7) {
             let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
             let (indptr, indices, data) = parts(&rows);
-            let expected = csr(columns, indptr.clone(), indices.clone(), data.clone());
-            let in_order = rows.iter().all(|row| {
-                row.is_sorted_by(|a, b| a < b) && row.iter().all(|&column| (column as usize) < columns)
-            });
-            prop_assert_eq!(expected.is_ok(), in_order);
-            let found = csr_on(&threads, columns, indptr, indices, data);
-            prop_assert_eq!(found.as_ref().err(), expected.as_ref().err());
-            if let (Ok(found), Ok(expected)) = (found, expected) {
-                prop_assert_eq!(found.view(), expected.view());
+            // The check of `sprs`.
+            let expected = sprs::CsMatI::<f32, u32, u64>::try_new(
+                (rows.len(), columns), indptr.clone(), indices.clone(), data.clone(),
+            );
+            let expected = expected.map_err(|(.., error)| error.to_string());
+            for found in [
+                csr(columns, indptr.clone(), indices.clone(), data.clone()),
+                threads.run(|| csr(columns, indptr, indices, data)),
+            ] {
+                prop_assert_eq!(found.as_ref().err(), expected.as_ref().err());
+                if let (Ok(found), Ok(expected)) = (&found, &expected) {
+                    prop_assert_eq!(found.view(), expected.view());
+                }
             }
         }
 
@@ -265,13 +257,13 @@ mod tests {
             let mut rows = vec![vec![0]; 2 * PIECE + 1];
             rows[at] = vec![1, 0];
             let (indptr, indices, data) = parts(&rows);
-            assert!(csr_on(&threads, 2, indptr, indices, data).is_err(), "row {at}");
+            assert!(csr(2, indptr.clone(), indices.clone(), data.clone()).is_err(), "row {at}");
+            assert!(threads.run(|| csr(2, indptr, indices, data)).is_err(), "row {at}");
         }
     }
 
     #[test]
     fn pointers_are_checked() {
-        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
         for indptr in [
             vec![],
             vec![0],
@@ -282,10 +274,10 @@ mod tests {
             vec![0, u64::MAX, 2],
         ] {
             let (indices, data) = (vec![0u32, 1], vec![1f32, 1.0]);
-            let found = csr_on(&threads, 2, indptr.clone(), indices, data);
+            let found = csr(2, indptr.clone(), indices, data);
             assert_eq!(found.is_ok(), indptr == [0, 2], "{indptr:?}");
         }
         let (indices, data) = (vec![0u32, 1], vec![1f32]);
-        assert!(csr_on(&threads, 2, vec![0u64, 2], indices, data).is_err());
+        assert!(csr(2, vec![0u64, 2], indices, data).is_err());
     }
 }

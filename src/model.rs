@@ -19,7 +19,7 @@ use crate::counts::{Counts, Fields};
 use crate::decide::{Decision, shares};
 use crate::dense::{DenseFeatures, DensePart, DenseSpec};
 use crate::hierarchy::Hierarchy;
-use crate::matrix::{Array, Csr, csr_on, row};
+use crate::matrix::{Array, Csr, csr, row};
 use crate::select::Selection;
 use crate::strings::Strings;
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
@@ -315,10 +315,9 @@ impl Model {
         let unlabeled =
             counts.label_indptr.windows(2).filter(|bounds| bounds[0] == bounds[1]).count();
         let columns = counts.vocabulary.len();
+        let rows = threads.run(|| csr(columns, indptr, terms, data));
         let arrays = Arrays {
-            rows: Joined::one(
-                csr_on(threads, columns, indptr, terms, data).expect("rows in column order"),
-            ),
+            rows: Joined::one(rows.expect("rows in column order")),
             vocabulary: Arc::new(counts.vocabulary),
             idf: idf.into(),
             term_factors: term_factors.map(Into::into),

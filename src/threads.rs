@@ -63,14 +63,12 @@ impl Threads {
     }
 }
 
-/// Calls `test` with all values, on the caller's threads if it is one of [`Threads`], and tells whether every call
-/// returned true.
-pub(crate) fn all<T: Sync>(values: &[T], test: impl Fn(&[T]) -> bool + Send + Sync) -> bool {
-    const PART: usize = 1 << 14;
+/// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one of [`Threads`].
+pub(crate) fn all(count: usize, test: impl Fn(usize) -> bool + Send + Sync) -> bool {
     if rayon::current_thread_index().is_some() {
-        values.par_chunks(PART).all(test)
+        (0..count).into_par_iter().all(test)
     } else {
-        values.chunks(PART).all(test)
+        (0..count).all(test)
     }
 }
 

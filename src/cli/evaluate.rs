@@ -1,10 +1,8 @@
 //! `classify evaluate`
 
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 use array_file::output::Output;
@@ -122,9 +120,12 @@ impl Evaluate {
         let mut table = files.optional(self.training.tune_table())?;
         let printed = files.report()?;
         let mut stages = Stages::default();
-        let (engines, opened) = self.engines_and_preset(threads, talk, &mut stages)?;
+        let (engines, start, first) =
+            self.searching.beside(threads, || self.first(threads, talk))?;
+        Searching::say(&engines, talk);
+        stages.0.push(start);
         let (model, test) =
-            self.model_and_test(&engines, opened, seed, talk, &mut stages, &mut table)?;
+            self.model_and_test(&engines, first, seed, talk, &mut stages, &mut table)?;
         let set = match self.subset {
             Some(most) => test.set.first(most),
             None => test.set,
@@ -192,38 +193,26 @@ impl Evaluate {
         Ok(options)
     }
 
-    /// The engines, and what there is of a preset already. A GPU takes about as long to start as the corpora to open
-    /// and the model to train.
-    fn engines_and_preset(
-        &self,
-        threads: &Threads,
-        talk: Talk,
-        stages: &mut Stages,
-    ) -> Result<(Engines, Option<OpenedPreset>), Failure> {
-        let (engines, opened) = thread::scope(|scope| {
-            let opening = self.preset.map(|PresetArgument(preset)| {
-                let open = move || self.open_preset(preset, threads, talk);
-                thread::Builder::new().name("open".to_owned()).spawn_scoped(scope, open)
-            });
-            let start = || self.searching.silently(threads);
-            let engines = stages.time("start the search device", 0, start);
-            let opened = opening.zip(self.preset).map(|(opening, PresetArgument(preset))| {
-                match opening.map(ScopedJoinHandle::join) {
-                    Ok(opened) => opened.unwrap_or_else(|panic| resume_unwind(panic)),
-                    // Without another thread it is done now.
-                    Err(_) => self.open_preset(preset, threads, talk),
-                }
-            });
-            (engines, opened)
-        });
-        // That there is no GPU is told first.
-        let engines = engines?;
-        Searching::say(&engines, talk);
-        let mut opened = opened.transpose()?;
-        if let Some(opened) = &mut opened {
-            stages.0.append(&mut opened.stages.0);
+    /// What can be made while a GPU starts: the corpora of a preset and its model, or the model that is given.
+    fn first(&self, threads: &Threads, talk: Talk) -> Result<First, Failure> {
+        if let Some(PresetArgument(preset)) = self.preset {
+            return Ok(First::Preset(self.open_preset(preset, threads, talk)?));
         }
-        Ok((engines, opened))
+        if !self.train.is_empty() {
+            return Ok(First::Nothing);
+        }
+        let [path, corpora @ ..] = self.paths.as_slice() else {
+            let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
+            return Err(Failure::Usage(message.into()));
+        };
+        if corpora.is_empty() {
+            return Err(Failure::Usage("no test corpus after the model".into()));
+        }
+        self.training.refuse_beside_a_model()?;
+        let start = Instant::now();
+        let model = self.opening.model_on(path, threads)?;
+        let stage = Stage::since("open the model", model.rows().rows() as u64, start);
+        Ok(First::Model(Box::new(model), stage))
     }
 
     /// Opens the corpora of a preset. Unless `--tune` needs the engines, trains too: the engine of the CPU searches the
@@ -261,13 +250,14 @@ impl Evaluate {
     fn model_and_test(
         &self,
         engines: &Engines,
-        opened: Option<OpenedPreset>,
+        first: First,
         seed: u64,
         talk: Talk,
         stages: &mut Stages,
         table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
-        if let Some(OpenedPreset { mut train, test, model, .. }) = opened {
+        if let First::Preset(OpenedPreset { mut train, test, model, stages: opened }) = first {
+            stages.0.extend(opened.0);
             let model = if let Some(model) = model {
                 model
             } else {
@@ -278,18 +268,9 @@ impl Evaluate {
             return Ok((model, Test { set, paths: Vec::new(), name }));
         }
         let mut options = self.read_options(engines.threads())?;
-        if self.train.is_empty() {
-            let [path, corpora @ ..] = self.paths.as_slice() else {
-                let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
-                return Err(Failure::Usage(message.into()));
-            };
-            if corpora.is_empty() {
-                return Err(Failure::Usage("no test corpus after the model".into()));
-            }
-            self.training.refuse_beside_a_model()?;
-            let start = Instant::now();
-            let model = self.opening.model(path)?;
-            stages.push("open the model", model.rows().rows() as u64, start);
+        if let First::Model(model, opened) = first {
+            let (model, corpora) = (*model, &self.paths[1..]);
+            stages.0.push(opened);
             if let [vectors] = corpora
                 && StoredVectors::is_at(vectors)
             {
@@ -377,6 +358,13 @@ fn trained(
     stages.0.extend(trained.stages);
     stages.push("train: all of it", trained.model.settings().counts.documents, start);
     Ok(trained.model)
+}
+
+/// What was made while a GPU started.
+enum First {
+    Preset(OpenedPreset),
+    Model(Box<Model>, Stage),
+    Nothing,
 }
 
 /// The corpora of a preset, and the model if it is trained already.

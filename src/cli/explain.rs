@@ -69,7 +69,7 @@ impl Explain {
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let mut out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
-        let model = Arc::new(self.opening.model(&self.model)?);
+        let model = Arc::new(self.opening.model_on(&self.model, threads)?);
         let engines = self.searching.engines(threads, talk)?;
         self.deciding.refuse_learning()?;
         let options = self.deciding.change(&model)?;

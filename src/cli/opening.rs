@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use classify::model::{Model, ModelError};
+use classify::threads::Threads;
 use classify::vectors::{StoredVectors, VectorsError};
 
 /// How models and vectors files are opened.
@@ -17,6 +18,11 @@ pub(crate) struct Opening {
 impl Opening {
     pub(crate) fn model(self, path: &Path) -> Result<Model, ModelError> {
         if self.map { Model::map(path) } else { Model::open(path) }
+    }
+
+    /// The same, checked on these threads.
+    pub(crate) fn model_on(self, path: &Path, threads: &Threads) -> Result<Model, ModelError> {
+        threads.run(|| self.model(path))
     }
 
     pub(crate) fn vectors(self, path: &Path, model: &Model) -> Result<StoredVectors, VectorsError> {

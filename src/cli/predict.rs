@@ -91,8 +91,10 @@ impl Predict {
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
-        let model = Arc::new(self.opening.model(&self.model)?);
-        let engines = self.searching.engines(threads, talk)?;
+        let open_model = || Ok(self.opening.model_on(&self.model, threads)?);
+        let (engines, _, model) = self.searching.beside(threads, open_model)?;
+        Searching::say(&engines, talk);
+        let model = Arc::new(model);
         self.deciding.refuse_learning()?;
         let options = self.deciding.change(&model)?;
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;

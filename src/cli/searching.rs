@@ -1,7 +1,12 @@
 //! `--device` and `--engine`: where searches run, and how.
 
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Instant;
+
 use clap::Args;
 use classify::search::{DenseIndex, DeviceChoice, DeviceError, EngineKind, Engines};
+use classify::stages::Stage;
 use classify::threads::Threads;
 
 use super::failure::Failure;
@@ -48,6 +53,33 @@ impl Searching {
             DeviceError::Gpu(error) => Failure::Gpu(error),
         })?;
         Ok(engines.with_index(self.index))
+    }
+
+    /// The engines, how long they took to start, and what was opened meanwhile: a GPU takes a while. That there is
+    /// none is told first.
+    pub(crate) fn beside<T>(
+        self,
+        threads: &Threads,
+        open: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<(Engines, Stage, T), Failure> {
+        let start = || {
+            let start = Instant::now();
+            let engines = self.silently(threads);
+            (engines, Stage::since("start the search device", 0, start))
+        };
+        let (started, opened) = thread::scope(|scope| {
+            let starting =
+                thread::Builder::new().name("start".to_owned()).spawn_scoped(scope, start);
+            let opened = open();
+            let started = match starting.map(ScopedJoinHandle::join) {
+                Ok(started) => started.unwrap_or_else(|panic| resume_unwind(panic)),
+                // Without another thread it is done now.
+                Err(_) => start(),
+            };
+            (started, opened)
+        });
+        let (engines, stage) = started;
+        Ok((engines?, stage, opened?))
     }
 
     /// Those of the CPU, which need no start.

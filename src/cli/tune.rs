@@ -57,7 +57,7 @@ impl Tune {
         let table = files.optional(self.tuning.tune_table.as_ref())?;
         // What others change meanwhile would be lost.
         let held = lock(output.path())?;
-        let model = self.opening.model(&self.model)?;
+        let model = self.opening.model_on(&self.model, threads)?;
         let settings = model.settings();
         let (target_error, foreign) = self.abstain.map_or_else(
             || {

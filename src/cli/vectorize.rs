@@ -39,7 +39,7 @@ impl Vectorize {
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let output = files.file(&self.output, "a vectors file")?;
-        let model = Arc::new(self.opening.model(&self.model)?);
+        let model = Arc::new(self.opening.model_on(&self.model, threads)?);
         let progress = Progress::new(talk, "vectorizing", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional, Some(threads))?;
         fit(&model, model.settings().dense_share, &mut options)?;

@@ -6,6 +6,9 @@ use crate::calibrate::Strangeness;
 use crate::dense::DenseFeatures;
 use crate::threads;
 
+/// The number of weights that a thread tests at a time.
+const PART: usize = 1 << 14;
+
 impl Model {
     /// Checks everything that the program relies on and that types do not ensure.
     pub(super) fn check(&self) -> Result<(), ModelProblem> {
@@ -51,7 +54,10 @@ impl Model {
         }
         // Counting takes no branch for each weight: a processor tests several at once.
         let is_wrong = |weight: &&f32| !weight.is_finite() || **weight == 0.0;
-        if !threads::all(rows.data(), |weights| weights.iter().filter(is_wrong).count() == 0) {
+        let (parts, _) = rows.data().as_chunks::<PART>();
+        let rest = &rows.data()[parts.len() * PART..];
+        let passes = |weights: &[f32]| weights.iter().filter(is_wrong).count() == 0;
+        if !threads::all(parts.len(), |part| passes(&parts[part])) || !passes(rest) {
             return wrong(array_names::ROW_WEIGHTS, "a weight is 0 or not finite");
         }
         let frequencies = arrays.vocabulary.document_frequencies();

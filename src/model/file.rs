@@ -167,9 +167,10 @@ impl Model {
         }
         let label_sizes = arrays.label_sizes();
         let model = Self { settings, arrays, label_sizes };
-        for (name, _, bytes) in model.arrays.list() {
-            check_checksum(name, bytes, model.settings.checksums.get(name))?;
-        }
+        let sums = &model.settings.checksums;
+        let check =
+            |&(name, _, bytes): &(&str, Dtype, &[u8])| check_checksum(name, bytes, sums.get(name));
+        threads::map(&model.arrays.list(), check).into_iter().collect::<Result<(), _>>()?;
         model.check()?;
         Ok(model)
     }

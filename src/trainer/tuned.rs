@@ -18,7 +18,7 @@ use crate::corpus::{Document, Problem};
 use crate::counts::{Counts, Fields, Input};
 use crate::decide::Decision;
 use crate::dense::{DensePart, Vectors};
-use crate::matrix::{Csr, csr_on};
+use crate::matrix::{Csr, csr};
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::SearchError;
 use crate::stages::Stage;
@@ -149,8 +149,8 @@ impl Trainer {
                 let mut rows = counts.clone();
                 weighting.weigh_rows(side, &mut rows, terms, threads);
                 let columns = model.vocabulary().len();
-                csr_on(threads, columns, rows.indptr, rows.indices, rows.data)
-                    .expect("rows in column order")
+                let rows = threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
+                rows.expect("rows in column order")
             };
             let rows = weigh(weighting, Side::Query, model.term_weights());
             let projection = model.dense().and_then(DensePart::projection);

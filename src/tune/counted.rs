@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use crate::analyze::AnalyzerSpec;
 use crate::counts::{Counts, Fields};
-use crate::matrix::{Csr, csr_on};
+use crate::matrix::{Csr, csr};
 use crate::search::{Engines, RowSet, Search, SearchError};
 use crate::select::{Criterion, Postings, Selection, Worths};
 use crate::tfidf::{RawRows, Side, TermWeights, Weighting};
@@ -62,10 +62,8 @@ impl Made<'_> {
         let terms = TermWeights { idf: self.weights, mean_length };
         self.weighting.weigh_rows(side, &mut rows, terms, self.threads);
         let columns = self.counts.vocabulary.len();
-        Arc::new(
-            csr_on(self.threads, columns, rows.indptr, rows.indices, rows.data)
-                .expect("rows in column order"),
-        )
+        let rows = self.threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
+        Arc::new(rows.expect("rows in column order"))
     }
 
     /// Rows as queries of documents of this mean length.

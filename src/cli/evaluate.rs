@@ -196,7 +196,7 @@ impl Evaluate {
     /// What can be made while a GPU starts: the corpora of a preset and its model, or the model that is given.
     fn first(&self, threads: &Threads, talk: Talk) -> Result<First, Failure> {
         if let Some(PresetArgument(preset)) = self.preset {
-            return Ok(First::Preset(self.open_preset(preset, threads, talk)?));
+            return Ok(First::Preset(Box::new(self.open_preset(preset, threads, talk)?)));
         }
         if !self.train.is_empty() {
             return Ok(First::Nothing);
@@ -256,7 +256,8 @@ impl Evaluate {
         stages: &mut Stages,
         table: &mut Option<Output>,
     ) -> Result<(Model, Test), Failure> {
-        if let First::Preset(OpenedPreset { mut train, test, model, stages: opened }) = first {
+        if let First::Preset(preset) = first {
+            let OpenedPreset { mut train, test, model, stages: opened } = *preset;
             stages.0.extend(opened.0);
             let model = if let Some(model) = model {
                 model
@@ -362,7 +363,7 @@ fn trained(
 
 /// What was made while a GPU started.
 enum First {
-    Preset(OpenedPreset),
+    Preset(Box<OpenedPreset>),
     Model(Box<Model>, Stage),
     Nothing,
 }

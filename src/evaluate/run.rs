@@ -21,6 +21,8 @@ use crate::vote::Voters;
 
 /// Batches that wait between two stages.
 const QUEUE: usize = 1;
+/// The most documents of a batch, which take more memory than stored vectors: some batches are in all stages.
+const MOST_DOCUMENTS: usize = 8_192;
 
 /// Where test documents come from.
 pub enum TestSet {
@@ -67,7 +69,7 @@ impl TestSet {
         match self {
             Self::Documents(mut documents) => Box::new(std::iter::from_fn(move || {
                 let batch: Result<Vec<Document>, CorpusError> =
-                    documents.by_ref().take(most).collect();
+                    documents.by_ref().take(most.min(MOST_DOCUMENTS)).collect();
                 match batch {
                     Ok(batch) if batch.is_empty() => None,
                     batch => Some(batch.map(Batch::Documents)),

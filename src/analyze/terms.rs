@@ -45,7 +45,7 @@ enum Outcome {
 }
 
 impl TermCounter {
-    /// Appends the ids of the terms of `text` to `ids`, in no particular order, and returns the number
+    /// Appends the ids of the terms of `text` to `ids`, in the order of their words, and returns the number
     /// of terms without an id.
     pub(crate) fn ids(
         &mut self,
@@ -64,15 +64,15 @@ impl TermCounter {
                 None => unknown += 1,
             };
             short.clear();
-            segment::words(spec, text, &mut self.buffers, &mut |word| match ShortTerm::of(word) {
-                Some(word) => {
-                    short.push(word);
-                    if short.len() == MOST_SHORT {
-                        dictionary.ids(short, &mut found);
-                        short.clear();
-                    }
+            segment::words(spec, text, &mut self.buffers, &mut |word| {
+                let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
+                if !is_short || short.len() == MOST_SHORT {
+                    dictionary.ids(short, &mut found);
+                    short.clear();
                 }
-                None => found(dictionary.id(word)),
+                if !is_short {
+                    found(dictionary.id(word));
+                }
             });
             dictionary.ids(short, &mut found);
             return unknown;
@@ -91,15 +91,15 @@ impl TermCounter {
             };
             short.clear();
             let cache = &mut self.cache;
-            segment::words(spec, text, &mut self.buffers, &mut |word| match ShortTerm::of(word) {
-                Some(word) => {
-                    short.push(word);
-                    if short.len() == MOST_SHORT {
-                        cache.get_or_insert_all(short, &mut finish, &mut found);
-                        short.clear();
-                    }
+            segment::words(spec, text, &mut self.buffers, &mut |word| {
+                let is_short = ShortTerm::of(word).map(|word| short.push(word)).is_some();
+                if !is_short || short.len() == MOST_SHORT {
+                    cache.get_or_insert_all(short, &mut finish, &mut found);
+                    short.clear();
                 }
-                None => found(cache.get_or_insert(word, &mut finish)),
+                if !is_short {
+                    found(cache.get_or_insert(word, &mut finish));
+                }
             });
             cache.get_or_insert_all(short, &mut finish, &mut found);
             return unknown;
@@ -242,6 +242,28 @@ impl WordCache {
         if self.words.bytes() > CACHE_BYTES {
             self.words.clear();
             self.outcomes.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::AnalyzerSpec;
+
+    #[test]
+    fn terms_come_in_the_order_of_long_and_short_words() {
+        let word = |number: usize| match number % 7 {
+            0 => format!("wordslongerthansixteen{}", number % 50),
+            _ => format!("running{}", number % 40),
+        };
+        let text = (0..3 * MOST_SHORT).map(word).collect::<Vec<_>>().join(" ");
+        let short = text.replace("slongerthansixteen", "");
+        for stemmer in [None, Some("english".parse().unwrap())] {
+            let analyzer = Analyzer::new(AnalyzerSpec { stemmer, ..AnalyzerSpec::default() });
+            for text in [&text, &short] {
+                assert_eq!(analyzer.terms(text), analyzer.terms_slowly(text));
+            }
         }
     }
 }

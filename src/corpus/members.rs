@@ -17,14 +17,15 @@ use crate::threads::Threads;
 const HEADER: usize = 18;
 /// The beginning of the skippable frame of pzstd: its magic number and its size.
 const PZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
-/// A member of gzip without content, and a frame of zstd: what is after it is read as what is after a member.
+/// An empty gzip member and an empty skippable zstd frame. Put before the rest of a stream, they make it read as what follows
+/// a member.
 const NO_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NO_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
 /// A member that announces more bytes is decompressed while it is read.
 const MOST: usize = 1 << 24;
-/// A thread decompresses members together that have so many bytes.
+/// The number of bytes of members that a thread decompresses at a time.
 const PART: usize = 1 << 17;
-/// What is longer is decompressed once more, while it is read.
+/// A part that is longer when decompressed is decompressed again, while it is read.
 const MOST_DECOMPRESSED: usize = 1 << 25;
 /// Parts for each thread that are decompressed or wait.
 const PARTS_OF_THREAD: usize = 2;

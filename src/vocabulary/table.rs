@@ -57,7 +57,7 @@ impl ShortTerm {
     }
 }
 
-/// Terms whose slots are read together.
+/// The number of terms whose slots are read together.
 const TOGETHER: usize = 16;
 
 /// Calls `work` with the terms, [`TOGETHER`] at a time.
@@ -89,8 +89,8 @@ impl TermTable {
         })
     }
 
-    /// The hashes of a batch. Reads the slots where its searches begin: a processor waits for all of them
-    /// together, but for one after the other if each search is done before the next begins.
+    /// The hashes of a batch. Reads the slots where its searches begin, so that the processor waits for all of them at
+    /// once instead of for one after the other.
     #[inline]
     pub(super) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
         let mut hashes = [0; TOGETHER];

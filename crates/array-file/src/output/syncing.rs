@@ -37,7 +37,7 @@ impl Syncing {
         }
     }
 
-    /// Waits for the thread. The system tells a failure to write only once, so those of the thread count.
+    /// Waits for the thread. The system reports a failed write only once, so the thread's failure is returned.
     pub(super) fn finish(self) -> io::Result<()> {
         let Some((sender, thread)) = self.thread else { return Ok(()) };
         drop(sender);

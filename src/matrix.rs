@@ -6,6 +6,9 @@ pub use array_file::array::Array;
 
 use crate::threads;
 
+mod spread;
+pub(crate) use spread::{Common, Spread, prefetch, prefetch_row};
+
 /// Rows of term weights: 32-bit columns, 64-bit row pointers (more than 2³¹ non-zeros are allowed).
 pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64>;
 
@@ -134,25 +137,6 @@ impl CsrBuilder {
     pub fn build(self, columns: usize) -> Csr {
         csr(columns, self.indptr, self.indices, self.data).expect("rows in column order")
     }
-}
-
-/// The product of a sparse row and a dense one. Four sums in turn: one would wait for each addition.
-///
-/// # Panics
-/// If a term is beyond the end of `dense`.
-pub(crate) fn dot(terms: &[u32], values: &[f32], dense: &[f32]) -> f32 {
-    let (fours_of_terms, last_terms) = terms.as_chunks::<4>();
-    let (fours_of_values, last_values) = values.as_chunks::<4>();
-    let mut sums = [0.0f32; 4];
-    for (terms, values) in fours_of_terms.iter().zip(fours_of_values) {
-        for ((sum, &term), value) in sums.iter_mut().zip(terms).zip(values) {
-            *sum += dense[term as usize] * value;
-        }
-    }
-    for ((sum, &term), value) in sums.iter_mut().zip(last_terms).zip(last_values) {
-        *sum += dense[term as usize] * value;
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
 /// The columns and values of row `row`.

@@ -185,16 +185,6 @@ impl Range {
         }
         self
     }
-
-    /// A training weight of a term in fixed point: 0 only if it is 0.
-    pub(super) fn weight<T: Fixed>(&self, term: u32, weight: f32) -> T {
-        if weight == 0.0 {
-            return T::default();
-        }
-        let largest = self.largest[term as usize];
-        let exact = f64::from(weight) / f64::from(largest) * T::MAX;
-        T::nearest(if exact.abs() < 1.0 { exact.signum() } else { exact })
-    }
 }
 
 /// A query in fixed point.

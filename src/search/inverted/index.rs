@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use super::Work;
 use super::bounds::SHARES;
 use super::fixed::{Fixed, Range};
-use super::kernels::{self, Head, LANES, WINDOW};
-use crate::matrix::{CsrView, row};
+use super::kernels::{Head, LANES, WINDOW};
+use crate::matrix::{CsrView, prefetch, row};
 
 /// A term belongs to the head if at least this share of the rows contains it: multiplying its weights with the factors of all queries of
 /// a batch, zeros too, is then cheaper than adding its postings for the queries that contain it.
@@ -73,8 +73,14 @@ impl<T: Fixed> Index<T> {
         let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= least);
         let dense = dense.min(DENSE_TERMS);
         let levels = levels::<T>(training.rows());
+        let entries = (0..frequencies.len()).map(|term| Entries {
+            scale: T::MAX / f64::from(range.largest[term]),
+            column: column[term],
+            stage: levels.iter().map(|&least| u8::from(least <= frequencies[term])).sum(),
+        });
+        let entries: Vec<Entries> = entries.collect();
         let block = |cut: &[usize]| {
-            Block::new(training, &range, ((&column, dense), &levels), cut[0]..cut[1])
+            Block::new(training, (&entries, dense), (levels.len(), range.length), cut[0]..cut[1])
         };
         let blocks: Vec<Block<T>> = cuts.par_windows(2).map(block).collect();
         Self { range, column, columns, dense, levels, blocks, spare: Mutex::default() }
@@ -128,6 +134,28 @@ fn levels<T: Fixed>(rows: usize) -> Vec<u32> {
     SHARES.iter().map(|&share| (share * rows as f64).ceil() as u32).collect()
 }
 
+/// What becomes of the entries of a term.
+#[derive(Debug, Clone, Copy)]
+struct Entries {
+    /// What weights are multiplied with.
+    scale: f64,
+    /// The column in the head, or `NONE`.
+    column: u16,
+    /// The number of levels at which the term is frequent.
+    stage: u8,
+}
+
+impl Entries {
+    /// A training weight in fixed point: 0 only if it is 0. It is off by less than 1.
+    fn weight<T: Fixed>(&self, weight: f32) -> T {
+        if weight == 0.0 {
+            return T::default();
+        }
+        let exact = f64::from(weight) * self.scale;
+        T::nearest(if exact.abs() < 1.0 { exact.signum() } else { exact })
+    }
+}
+
 /// See [`Head`].
 #[derive(Debug)]
 struct HeadRows {
@@ -137,33 +165,17 @@ struct HeadRows {
 }
 
 impl HeadRows {
-    fn new<T: Fixed>(
-        training: &CsrView<'_>,
-        range: &Range,
-        column: &[u16],
-        rows: Span<usize>,
-    ) -> Self {
-        let of_row = |index: usize| {
-            let (terms, weights) = row(training, index);
-            let all = terms.iter().zip(weights);
-            all.filter(|&(&term, _)| column[term as usize] != NONE)
-        };
-        let (mut order, mut starts, mut entries) = (Vec::new(), vec![0], Vec::new());
-        for first in rows.clone().step_by(WINDOW) {
-            let rows = first..rows.end.min(first + WINDOW);
-            let lengths = rows.zip(0u8..).map(|(index, at)| (of_row(index).count(), at));
-            let mut window: Vec<(usize, u8)> = lengths.collect();
-            window.sort_unstable();
-            for (_, at) in window {
-                order.push(at);
-                entries.extend(of_row(first + usize::from(at)).map(|(&term, &weight)| {
-                    let weight: T = range.weight(term, weight);
-                    u32::from(column[term as usize]) << 16 | u32::from(weight.bits())
-                }));
-                starts.push(narrow(entries.len()));
-            }
+    /// Adds a window of rows, whose entries stand one after the other and end at these places.
+    fn push(&mut self, ends: &[usize], entries: &[u32]) {
+        let start = |at: u8| at.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
+        let lengths = (0u8..).zip(ends).map(|(at, &end)| (end - start(at), at));
+        let mut window: Vec<(usize, u8)> = lengths.collect();
+        window.sort_unstable();
+        for (length, at) in window {
+            self.order.push(at);
+            self.entries.extend_from_slice(&entries[start(at)..start(at) + length]);
+            self.starts.push(narrow(self.entries.len()));
         }
-        Self { order, starts, entries }
     }
 
     fn view(&self) -> Head<'_> {
@@ -179,12 +191,11 @@ fn narrow(n: usize) -> u32 {
 impl<T: Fixed> Block<T> {
     fn new(
         training: &CsrView<'_>,
-        range: &Range,
-        ((column, dense), levels): ((&[u16], usize), &[u32]),
+        (entries, dense): (&[Entries], usize),
+        (levels, longest): (usize, f64),
         rows: Span<usize>,
     ) -> Self {
         let mut offsets = vec![0u32; training.cols() + 1];
-        let head = HeadRows::new::<T>(training, range, column, rows.clone());
         for index in rows.clone() {
             for &term in row(training, index).0 {
                 offsets[term as usize + 1] += 1;
@@ -195,24 +206,57 @@ impl<T: Fixed> Block<T> {
         }
         let mut postings = vec![0u32; offsets.last().map_or(0, |&end| end as usize)];
         let mut strips = vec![[T::default(); LANES]; rows.len().div_ceil(LANES) * dense];
+        let mut lengths: Vec<Vec<T>> =
+            (0..levels).map(|_| Vec::with_capacity(rows.len())).collect();
+        let mut head = HeadRows { order: Vec::new(), starts: vec![0], entries: Vec::new() };
         let mut next = offsets.clone();
+        // The rows of a window in the head: where each ends, and its entries.
+        let (mut ends, mut in_head, mut count) = (Vec::new(), Vec::new(), 0);
         for (local, index) in (0..=u32::from(u16::MAX)).zip(rows.clone()) {
             let (terms, weights) = row(training, index);
-            for (&term, &weight) in terms.iter().zip(weights) {
-                let weight: T = range.weight(term, weight);
+            if in_head.len() < count + terms.len() + 1 {
+                in_head.resize(count + terms.len() + 1, 0);
+            }
+            // Of each number of levels; four sums in turn: one would wait for each addition.
+            let mut squares = [[0.0; SHARES.len() + 1]; 4];
+            for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
+                let of_term = &entries[term as usize];
+                let fixed: T = of_term.weight(weight);
+                squares[at % 4][usize::from(of_term.stage)] +=
+                    f64::from(weight) * f64::from(weight);
                 let next = &mut next[term as usize];
-                postings[*next as usize] = local << 16 | u32::from(weight.bits());
+                postings[*next as usize] = local << 16 | u32::from(fixed.bits());
                 *next += 1;
-                let column = usize::from(column[term as usize]);
+                // Without a branch, which could not be foreseen.
+                in_head[count] = u32::from(of_term.column) << 16 | u32::from(fixed.bits());
+                count += usize::from(of_term.column != NONE);
+                let column = usize::from(of_term.column);
                 if column < dense {
                     let local = local as usize;
-                    strips[local / LANES * dense + column][local % LANES] = weight;
+                    strips[local / LANES * dense + column][local % LANES] = fixed;
                 }
             }
+            ends.push(count);
+            if ends.len() == WINDOW || index + 1 == rows.end {
+                head.push(&ends, &in_head);
+                ends.clear();
+                count = 0;
+            }
+            let mut square = 0.0;
+            for (level, lengths) in lengths.iter_mut().enumerate().rev() {
+                square += squares.iter().map(|squares| squares[level + 1]).sum::<f64>();
+                lengths.push(share_of_length(square, longest));
+            }
         }
-        let lengths = levels.iter().map(|&least| lengths(training, range, least, rows.clone()));
-        let (first_row, lengths) = (narrow(rows.start), lengths.collect());
-        Self { first_row, rows: rows.len(), offsets, postings, head, strips, lengths }
+        Self {
+            first_row: narrow(rows.start),
+            rows: rows.len(),
+            offsets,
+            postings,
+            head,
+            strips,
+            lengths,
+        }
     }
 
     /// The rows' lengths in the terms from a level on, as shares of the longest row's: 1 is a little less than the largest number.
@@ -241,7 +285,7 @@ impl<T: Fixed> Block<T> {
             let (start, end) = (self.offsets[term], self.offsets[term + 1]);
             // A processor fetches the rest of a long list by itself.
             for line in (start..end.min(start + 512)).step_by(16) {
-                kernels::prefetch(&self.postings, line as usize);
+                prefetch(&self.postings, line as usize);
             }
             List { start, end, factor }
         }));
@@ -267,23 +311,11 @@ impl<T: Fixed> Block<T> {
     }
 }
 
-/// The lengths of rows in terms that at least so many rows contain.
-fn lengths<T: Fixed>(
-    training: &CsrView<'_>,
-    range: &Range,
-    least: u32,
-    rows: Span<usize>,
-) -> Vec<T> {
-    let length = |index: usize| {
-        let (terms, weights) = row(training, index);
-        let all = terms.iter().zip(weights);
-        let frequent = all.filter(|&(&term, _)| range.frequencies[term as usize] >= least);
-        let squares: f64 = frequent.map(|(_, &weight)| f64::from(weight).powi(2)).sum();
-        let share = if range.length > 0.0 { squares.sqrt() / range.length } else { 0.0 };
-        // A little more, for what `f64` rounds.
-        T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
-    };
-    rows.map(length).collect()
+/// A length as a share of the longest row's, by its square: see [`Block::lengths`].
+fn share_of_length<T: Fixed>(square: f64, longest: f64) -> T {
+    let share = if longest > 0.0 { square.sqrt() / longest } else { 0.0 };
+    // A little more, for what `f64` rounds.
+    T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
 }
 
 /// The postings of a term in a block, and the factor of its weights.

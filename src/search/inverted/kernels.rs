@@ -512,22 +512,6 @@ fn windows(
     }
 }
 
-/// Asks for the value at a place, if there is one, to be brought into the cache.
-#[inline(always)]
-pub(super) fn prefetch<V>(values: &[V], at: usize) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(value) = values.get(at) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(unsafe_code, reason = "takes a pointer")]
-        // SAFETY: it changes nothing but the cache.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (values, at);
-}
-
 /// Rows become columns.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]

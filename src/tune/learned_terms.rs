@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::folds::drawn;
 use super::neighbors::{Exclusion, LeaveOneOut};
-use crate::matrix::{Csr, CsrView, dot, row};
+use crate::matrix::{Common, Csr, CsrView, Spread, prefetch_row, row};
 use crate::search::{Engines, SearchError};
 use crate::threads::Threads;
 use crate::vote::TrainingLabels;
@@ -23,6 +23,10 @@ use crate::vote::TrainingLabels;
 const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
 /// The most documents that teach.
 const MOST: usize = 20_000;
+/// The lessons are dealt to so many steps in turn, if each has as many as the least: factors are as good then, and take a third of the
+/// time.
+const MOST_PARTS: usize = 3;
+const LEAST_OF_STEP: usize = 2_048;
 /// The factor of similarities before the softmax.
 const SHARPNESS: f32 = 20.0;
 /// The weight of the penalty on the squared logarithms of the factors, beside the mean of the losses.
@@ -34,6 +38,9 @@ const DECAYS: [f32; 2] = [0.9, 0.999];
 /// threads does not matter, and of gradients in memory.
 const PIECES: usize = 16;
 const GRADIENTS: usize = 1 << 26;
+
+/// Neighbors that are on their way into the cache while another is read.
+const AHEAD: usize = 4;
 
 /// A document that teaches: its neighbors, and how much their labels are its own (Jaccard), from 0 to 1.
 struct Lesson {
@@ -65,8 +72,10 @@ pub(crate) fn learned_terms(
     let queries = rows.view();
     let found = LeaveOneOut::search(&*engine, queries, &teachers, NEIGHBORS, exclusion, &|_| ())?;
     drop(engine);
-    let lessons: Vec<Lesson> =
+    let mut lessons: Vec<Lesson> =
         (0..found.len()).filter_map(|at| lesson(&found, at, among)).collect();
+    // Documents of a label have many neighbors in common, which are still in the cache.
+    lessons.sort_by_key(|lesson| (among.labels(lesson.row).first().copied(), hash(&lesson.row)));
     Ok(learn(&rows.view(), &lessons, checkpoints, engines.threads()))
 }
 
@@ -102,20 +111,22 @@ fn learn(
     }
     let common: Vec<bool> = documents.into_iter().map(|documents| documents > 1).collect();
     let mut logarithms = vec![0.0f32; terms];
-    let penalty = PENALTY * lessons.len() as f32;
+    // Each step has another part of the lessons.
+    let parts = (lessons.len() / LEAST_OF_STEP).clamp(1, MOST_PARTS);
+    let batches: Vec<Vec<&Lesson>> =
+        (0..parts).map(|part| lessons.iter().skip(part).step_by(parts).collect()).collect();
     let (mut mean, mut square) = (vec![0.0f32; terms], vec![0.0f32; terms]);
     let mut decayed = [1.0f32; 2];
-    let pieces = (GRADIENTS / terms.max(1)).clamp(1, PIECES);
-    let piece = lessons.len().div_ceil(pieces).max(1);
+    let pieces = (GRADIENTS / (2 * terms + rows.rows()).max(1)).clamp(1, PIECES);
     let mut learned = Vec::new();
-    let mut steps = 0;
+    let mut steps = 0u32;
     for &checkpoint in checkpoints {
         while steps < checkpoint {
+            let batch = &batches[steps as usize % parts];
+            let penalty = PENALTY * batch.len() as f32;
             steps += 1;
-            let gradients: Vec<Vec<f32>> = threads.run(|| {
-                let units = Units::new(rows, &factors(&logarithms));
-                lessons.par_chunks(piece).map(|lessons| units.gradient(lessons)).collect()
-            });
+            let gradients =
+                threads.run(|| Units::new(rows, &factors(&logarithms)).gradients(batch, pieces));
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
             for term in (0..terms).filter(|&term| common[term]) {
                 let sum: f32 = gradients.iter().map(|gradient| gradient[term]).sum();
@@ -155,57 +166,97 @@ impl<'r> Units<'r> {
         Self { rows, values: (0..rows.rows()).into_par_iter().flat_map_iter(of_row).collect() }
     }
 
-    /// The terms of a row with their values.
-    fn of(&self, index: u32) -> impl Iterator<Item = (usize, f32)> {
-        let (terms, values) = self.row(index);
-        terms.iter().map(|&term| term as usize).zip(values.iter().copied())
-    }
-
     fn row(&self, index: u32) -> (&[u32], &[f32]) {
         let bounds = self.rows.indptr().outer_inds_sz(index as usize);
         let (terms, _) = row(self.rows, index as usize);
         (terms, &self.values[bounds])
     }
 
-    /// The derivative of the loss of some documents by the logarithm of each term's factor.
+    /// The derivative of the loss by the logarithm of each term's factor, in parts that add up to it, at most two for
+    /// each of `pieces`.
     ///
     /// With x the rows, the derivative of the similarity s of two rows i and j by the logarithm of term t
-    /// is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²).
-    fn gradient(&self, lessons: &[Lesson]) -> Vec<f32> {
-        let mut gradient = vec![0.0f32; self.rows.cols()];
-        // The row of the document, spread out.
-        let mut spread = vec![0.0f32; self.rows.cols()];
-        let mut votes: Vec<(f32, f32)> = Vec::new();
+    /// is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the terms that both rows have; of the
+    /// others, s is added up for each row, and squares are added at the end.
+    fn gradients(&self, lessons: &[&Lesson], pieces: usize) -> Vec<Vec<f32>> {
+        let piece = lessons.len().div_ceil(pieces).max(1);
+        let slopes: Vec<Slopes> =
+            lessons.par_chunks(piece).map(|lessons| self.slopes(lessons)).collect();
+        let (mut gradients, by_row): (Vec<_>, Vec<_>) =
+            slopes.into_iter().map(|slopes| (slopes.by_term, slopes.by_row)).unzip();
+        let rows: Vec<u32> = (0u32..).take(self.rows.rows()).collect();
+        let squares = |rows: &[u32]| {
+            let mut gradient = vec![0.0f32; self.rows.cols()];
+            for &row in rows {
+                let slope: f32 = by_row.iter().map(|slopes| slopes[row as usize]).sum();
+                if slope != 0.0 {
+                    let (terms, values) = self.row(row);
+                    for (&term, &value) in terms.iter().zip(values) {
+                        gradient[term as usize] -= slope * value * value;
+                    }
+                }
+            }
+            gradient
+        };
+        gradients.par_extend(rows.par_chunks(rows.len().div_ceil(pieces).max(1)).map(squares));
+        gradients
+    }
+
+    /// What some documents add to the derivatives.
+    fn slopes(&self, lessons: &[&Lesson]) -> Slopes {
+        let columns = self.rows.cols();
+        let mut by_term = vec![0.0f32; columns];
+        let mut by_row = vec![0.0f32; self.rows.rows()];
+        let mut spread = Spread::default();
+        // The similarity and the vote of each neighbor, and the end of its terms in `common`.
+        let mut votes: Vec<(f32, f32, usize)> = Vec::new();
+        let mut common = Common::default();
         for Lesson { row, neighbors } in lessons {
-            self.of(*row).for_each(|(term, value)| spread[term] = value);
+            spread.set(self.row(*row), columns);
             votes.clear();
-            votes.extend(neighbors.iter().map(|&(other, _)| {
-                let (terms, values) = self.row(other);
-                (dot(terms, values, &spread), 0.0)
-            }));
-            let most = votes.iter().map(|&(similarity, _)| similarity).fold(0.0, f32::max);
+            let mut end = 0;
+            for (at, &(other, _)) in neighbors.iter().enumerate() {
+                if let Some(&(later, _)) = neighbors.get(at + AHEAD) {
+                    prefetch_row(self.row(later));
+                }
+                let start = end;
+                end = spread.common(self.row(other), &mut common, start);
+                votes.push((spread.product(common.of(start..end)), 0.0, end));
+            }
+            let most = votes.iter().map(|&(similarity, ..)| similarity).fold(0.0, f32::max);
             let (mut total, mut right) = (0.0, 0.0);
-            for ((similarity, vote), &(_, alike)) in votes.iter_mut().zip(neighbors) {
+            for ((similarity, vote, _), &(_, alike)) in votes.iter_mut().zip(neighbors) {
                 *vote = libm::expf(SHARPNESS * (*similarity - most));
                 total += *vote;
                 right += *vote * alike;
             }
             let share = right / total;
             if share > 0.0 {
-                let mut own = 0.0;
-                for (&(similarity, vote), &(other, alike)) in votes.iter().zip(neighbors) {
+                let (mut own, mut start) = (0.0, 0);
+                for (&(similarity, vote, end), &(other, alike)) in votes.iter().zip(neighbors) {
                     let slope = SHARPNESS * vote / total * (1.0 - alike / share);
+                    by_row[other as usize] += slope * similarity;
                     own += slope * similarity;
-                    for (term, x) in self.of(other) {
-                        gradient[term] += slope * x * (2.0 * spread[term] - similarity * x);
+                    let (terms, values) = common.of(start..end);
+                    for (&term, &value) in terms.iter().zip(values) {
+                        by_term[term as usize] += 2.0 * slope * value * spread.value(term);
                     }
+                    start = end;
                 }
-                self.of(*row).for_each(|(term, x)| gradient[term] -= own * x * x);
+                by_row[*row as usize] += own;
             }
-            self.of(*row).for_each(|(term, _)| spread[term] = 0.0);
+            spread.clear(self.row(*row));
         }
-        gradient
+        Slopes { by_term, by_row }
     }
+}
+
+/// Parts of the derivatives of the loss.
+struct Slopes {
+    /// By the logarithm of each term's factor, as far as two rows have the term.
+    by_term: Vec<f32>,
+    /// What the squares of each row's values are multiplied by, and then taken away.
+    by_row: Vec<f32>,
 }
 
 #[cfg(test)]
@@ -268,7 +319,10 @@ mod tests {
         let (rows, lessons) = made();
         let narrow: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
         let logarithms: Vec<f64> = narrow.iter().copied().map(f64::from).collect();
-        let found = Units::new(&rows.view(), &factors(&narrow)).gradient(&lessons);
+        let parts = Units::new(&rows.view(), &factors(&narrow))
+            .gradients(&lessons.iter().collect::<Vec<_>>(), 3);
+        let found: Vec<f32> =
+            (0..20).map(|term| parts.iter().map(|part| part[term]).sum()).collect();
         for term in 0..20 {
             let at = |step: f64| {
                 let mut moved = logarithms.clone();

@@ -43,7 +43,9 @@ pub use learned::{LearnedVotes, WorthOf};
 pub(crate) use learned::{link, shares};
 pub(crate) use places::with_places;
 pub use prototypes::Prototypes;
-pub(crate) use prototypes::{HighestMargins, PrototypeLearning, joined, link as link_prototypes};
+pub(crate) use prototypes::{
+    HighestMargins, PrototypeLearning, Taught, joined, link as link_prototypes,
+};
 
 /// How votes are weighted.
 ///

@@ -9,7 +9,7 @@ use crate::calibrate::line;
 use crate::matrix::{Csr, row};
 use crate::threads::Threads;
 use crate::vote::{
-    HighestMargins, PrototypeLearning, Prototypes, TrainingLabels, Vote, link_prototypes,
+    HighestMargins, PrototypeLearning, Prototypes, Taught, TrainingLabels, Vote, link_prototypes,
 };
 
 /// The rows of a fold: all as documents, and those of the fold as queries.
@@ -105,23 +105,25 @@ impl HeldOutPrototypes {
             let of_parts: Vec<Vec<u32>> = (0..parts).map(of_part).collect();
             let of_fold = of_parts.concat();
             let rows = FoldRows { documents, queries };
-            let margins = |cost: f32| {
+            let by = (fold, &*of_parts, &*part_of);
+            let judged = |cost: f32| {
                 let learning = PrototypeLearning { cost, link };
-                margins_of_parts(&rows, among, (fold, &of_parts, &part_of), learning, threads)
+                Judged::by_other_folds(&rows, among, by, learning, threads)
             };
-            let found = if fold == 0 {
+            let mut judged = if fold == 0 {
                 let of_cost = |cost| {
-                    let margins = margins(cost);
-                    let (link, loss) = linked(&margins, &of_fold, among, several);
-                    (loss, cost, link, margins)
+                    let judged = judged(cost);
+                    let (_, loss) = linked(&judged.margins, &of_fold, among, several);
+                    (loss, judged)
                 };
                 let best = COSTS.map(of_cost).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-                let (_, cost, _, margins) = best.expect("there are costs");
-                learned.learning.cost = cost;
-                margins
+                best.expect("there are costs").1
             } else {
-                margins(learned.learning.cost)
+                judged(learned.learning.cost)
             };
+            learned.learning.cost = judged.learning.cost;
+            judged.by_other_parts(&rows, among, by, threads);
+            let found = judged.margins;
             for (at, margins) in of_fold.iter().zip(found.chunks(labels)) {
                 let start = learned.places[*at as usize] as usize * labels;
                 learned.scores[start..start + labels].copy_from_slice(margins);
@@ -168,7 +170,9 @@ impl HeldOutPrototypes {
             };
             let of_parts: Vec<Vec<u32>> = (0..PARTS_AGAIN).map(of_part).collect();
             let by = (fold, &*of_parts, &*part_of);
-            let mut scores = margins_of_parts(&rows, among, by, self.learning, threads);
+            let mut judged = Judged::by_other_folds(&rows, among, by, self.learning, threads);
+            judged.by_other_parts(&rows, among, by, threads);
+            let mut scores = judged.margins;
             scores.chunks_mut(self.labels).for_each(|margins| link_prototypes(margins, link));
             let first = self.scores.len() / self.labels;
             for (place, row) in (first..).zip(of_parts.concat()) {
@@ -199,24 +203,59 @@ impl HeldOutPrototypes {
     }
 }
 
-/// The margins of the rows of a fold, part by part: by prototypes that all documents but those of the part teach. Of each
-/// document, `part_of` is the number of its fold plus [`FOLDS`] times that of its part.
-fn margins_of_parts(
-    rows: &FoldRows,
-    among: &TrainingLabels<'_>,
-    (fold, parts, part_of): (usize, &[Vec<u32>], &[u8]),
+/// The margins of the rows of a fold, part by part.
+struct Judged {
+    margins: Vec<f32>,
     learning: PrototypeLearning,
-    threads: &Threads,
-) -> Vec<f32> {
-    let (documents, queries) = (rows.documents.view(), rows.queries.view());
-    let mut found: Vec<f32> = Vec::new();
-    for (part, rows) in parts.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-        let takes = |row: u32| usize::from(part_of[row as usize]) != fold + part * FOLDS;
-        let prototypes = Prototypes::learn(&documents, among, takes, learning, threads);
+    /// How much the documents of other folds taught.
+    taught: Option<Taught>,
+}
+
+/// A fold, the documents of its parts that are judged, and of each document the number of its fold plus [`FOLDS`] times that of its
+/// part.
+type Parts<'a> = (usize, &'a [Vec<u32>], &'a [u8]);
+
+impl Judged {
+    /// By prototypes that the documents of other folds teach.
+    fn by_other_folds(
+        rows: &FoldRows,
+        among: &TrainingLabels<'_>,
+        (fold, parts, part_of): Parts<'_>,
+        learning: PrototypeLearning,
+        threads: &Threads,
+    ) -> Self {
+        let (documents, queries) = (rows.documents.view(), rows.queries.view());
+        let takes = |row: u32| usize::from(part_of[row as usize]) % FOLDS != fold;
+        let (prototypes, taught) = if parts.len() > 1 {
+            let (prototypes, taught) =
+                Prototypes::learn_and_keep(&documents, among, takes, learning, threads);
+            (prototypes, Some(taught))
+        } else {
+            (Prototypes::learn(&documents, among, takes, learning, threads), None)
+        };
         let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
-        found.extend(rows.iter().flat_map(margins));
+        Self { margins: parts.iter().flatten().flat_map(margins).collect(), learning, taught }
     }
-    found
+
+    /// By prototypes that the documents of other parts of the fold teach, too, if there are any.
+    fn by_other_parts(
+        &mut self,
+        rows: &FoldRows,
+        among: &TrainingLabels<'_>,
+        (fold, parts, part_of): Parts<'_>,
+        threads: &Threads,
+    ) {
+        let Some(taught) = &self.taught else { return };
+        let (documents, queries) = (rows.documents.view(), rows.queries.view());
+        self.margins.clear();
+        for (part, rows) in parts.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+            let takes = |row: u32| usize::from(part_of[row as usize]) != fold + part * FOLDS;
+            let prototypes =
+                Prototypes::learn_from(taught, &documents, among, takes, self.learning, threads);
+            let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
+            self.margins.extend(rows.iter().flat_map(margins));
+        }
+    }
 }
 
 /// What makes scores of the margins of documents with the least logarithmic loss, and this.

@@ -37,7 +37,7 @@ pub struct Prototypes {
 /// Weights nearer to 0 are left out.
 const LEAST: f32 = 0.005;
 /// Coordinate descent stops if no gradient is larger than this, or after so many rounds.
-const TOLERANCE: f32 = 0.1;
+const TOLERANCE: f32 = 0.2;
 const ROUNDS: usize = 100;
 
 /// How prototypes are learned.
@@ -58,6 +58,42 @@ impl Prototypes {
         learning: PrototypeLearning,
         threads: &Threads,
     ) -> Self {
+        Self::learned(rows, among, takes, (learning, None, false), threads).0
+    }
+
+    /// The same, and what [`learn_from`](Self::learn_from) begins with.
+    pub(crate) fn learn_and_keep(
+        rows: &CsrView<'_>,
+        among: &TrainingLabels<'_>,
+        takes: impl Fn(u32) -> bool,
+        learning: PrototypeLearning,
+        threads: &Threads,
+    ) -> (Self, Taught) {
+        let (prototypes, taught) =
+            Self::learned(rows, among, takes, (learning, None, true), threads);
+        (prototypes, taught.expect("it is kept"))
+    }
+
+    /// The same, beginning with what some of these documents taught at the same cost, which takes fewer rounds. The prototypes are as
+    /// near to the best as others, but not the same.
+    pub(crate) fn learn_from(
+        taught: &Taught,
+        rows: &CsrView<'_>,
+        among: &TrainingLabels<'_>,
+        takes: impl Fn(u32) -> bool,
+        learning: PrototypeLearning,
+        threads: &Threads,
+    ) -> Self {
+        Self::learned(rows, among, takes, (learning, Some(taught), false), threads).0
+    }
+
+    fn learned(
+        rows: &CsrView<'_>,
+        among: &TrainingLabels<'_>,
+        takes: impl Fn(u32) -> bool,
+        (learning, before, keep): (PrototypeLearning, Option<&Taught>, bool),
+        threads: &Threads,
+    ) -> (Self, Option<Taught>) {
         let count = u32::try_from(rows.rows()).expect("fewer than 2^32 rows");
         let mut teachers: Vec<u32> = (0..count)
             .filter(|&row| takes(row) && !among.labels(row).is_empty())
@@ -75,21 +111,31 @@ impl Prototypes {
             let weights = [a, b].map(|row| among.weights[row as usize]);
             rows.then(a_labels.cmp(b_labels)).then(weights[0].total_cmp(&weights[1]))
         });
-        let mut taught = vec![0usize; among.sizes.len()];
+        let mut sizes = vec![0usize; among.sizes.len()];
         for &label in teachers.iter().flat_map(|&row| among.labels(row)) {
-            taught[label as usize] += 1;
+            sizes[label as usize] += 1;
         }
         // There is nothing to separate where all teachers are on one side.
         let both = |&(_, &count): &(u32, &usize)| 0 < count && count < teachers.len();
-        let labels: Vec<u32> = (0u32..).zip(&taught).filter(both).map(|(label, _)| label).collect();
+        let labels: Vec<u32> = (0u32..).zip(&sizes).filter(both).map(|(label, _)| label).collect();
         let teachers = Teachers::new(rows, teachers);
-        let found: Vec<Vec<Plane>> = threads.run(|| {
-            let planes =
-                |labels: &[u32]| Machines::new(&teachers, among, labels, learning.cost).planes();
+        let found: Vec<(Vec<Plane>, Vec<Lanes>)> = threads.run(|| {
+            let planes = |labels: &[u32]| {
+                let machines = Machines::new(&teachers, among, labels, learning.cost);
+                let (planes, alphas) = machines.planes(before);
+                (planes, if keep { alphas } else { Vec::new() })
+            };
             labels.par_chunks(LANES).map(planes).collect()
         });
-        let mut planes: Vec<Option<Plane>> = taught.iter().map(|_| None).collect();
-        for (&label, plane) in labels.iter().zip(found.into_iter().flatten()) {
+        let taught = keep.then(|| {
+            let mut taught = Taught::new(rows.rows(), among.sizes.len());
+            for (labels, (_, alphas)) in labels.chunks(LANES).zip(&found) {
+                taught.set(labels, &teachers.numbers, alphas);
+            }
+            taught
+        });
+        let mut planes: Vec<Option<Plane>> = sizes.iter().map(|_| None).collect();
+        for (&label, plane) in labels.iter().zip(found.into_iter().flat_map(|(planes, _)| planes)) {
             planes[label as usize] = Some(plane);
         }
         let mut starts = vec![0u64; rows.cols() + 1];
@@ -114,13 +160,14 @@ impl Prototypes {
         let [a, b] = learning.link;
         let mut link = vec![learning.cost, a];
         link.extend((!b.is_nan()).then_some(b));
-        Self {
+        let prototypes = Self {
             starts: starts.into(),
             labels: of_label.into(),
             weights: weights.into(),
             offsets: planes.iter().map(offset).collect::<Vec<f32>>().into(),
             link: link.into(),
-        }
+        };
+        (prototypes, taught)
     }
 
     /// How they were learned.
@@ -324,6 +371,38 @@ struct Plane {
     constant: f32,
 }
 
+/// How much documents taught prototypes: the dual variable of each label and document, 0 for those that did not.
+#[derive(Debug)]
+pub(crate) struct Taught {
+    rows: usize,
+    /// By label, then by document.
+    alphas: Vec<f32>,
+}
+
+impl Taught {
+    fn new(rows: usize, labels: usize) -> Self {
+        Self { rows, alphas: vec![0.0; rows * labels] }
+    }
+
+    fn set(&mut self, labels: &[u32], teachers: &[u32], alphas: &[Lanes]) {
+        for (&row, lanes) in teachers.iter().zip(alphas) {
+            for (&label, &alpha) in labels.iter().zip(lanes) {
+                self.alphas[label as usize * self.rows + row as usize] = alpha;
+            }
+        }
+    }
+
+    /// The variables of some labels for a document.
+    fn of(&self, labels: &[u32], row: u32) -> Lanes {
+        let mut lanes = [0.0; LANES];
+        for (lane, &label) in lanes.iter_mut().zip(labels) {
+            let at = label as usize * self.rows + row as usize;
+            *lane = self.alphas.get(at).copied().unwrap_or_default();
+        }
+        lanes
+    }
+}
+
 /// The documents that teach, one after the other.
 struct Teachers {
     /// Their numbers among all rows.
@@ -401,15 +480,18 @@ impl<'t> Machines<'t> {
         }
     }
 
-    /// The plane of each label: the weights of terms that are not nearly 0, and the constant.
-    fn planes(&self) -> Vec<Plane> {
-        let (weights, constants) = descend(self);
+    /// The plane of each label, and the dual variables of each teacher. A plane has the weights of terms that are not nearly 0,
+    /// and the constant.
+    fn planes(&self, before: Option<&Taught>) -> (Vec<Plane>, Vec<Lanes>) {
+        let alphas = |&row: &u32| before.map_or([0.0; LANES], |taught| taught.of(self.labels, row));
+        let mut alphas: Vec<Lanes> = self.teachers.numbers.iter().map(alphas).collect();
+        let (weights, constants) = descend(self, &mut alphas);
         let plane = |lane: usize| {
             let of_lane = (0u32..).zip(weights.iter().map(|lanes| lanes[lane]));
             let weights = of_lane.filter(|(_, weight)| weight.abs() >= LEAST).collect();
             Plane { weights, constant: constants[lane] }
         };
-        (0..self.labels.len()).map(plane).collect()
+        ((0..self.labels.len()).map(plane).collect(), alphas)
     }
 }
 
@@ -441,14 +523,24 @@ fn sums(terms: &[u32], values: &[f32], weights: &[Lanes], constants: Lanes) -> L
     plus(even, &odd, 1.0)
 }
 
-/// Dual coordinate descent of all machines: the weights of each term, and the constants. A document that is beyond the
-/// margins of all labels is left out of the next rounds, until the others fit.
+/// Dual coordinate descent of all machines, from some values of the variables on: the weights of each term, and the constants. A
+/// document that is beyond the margins of all labels is left out of the next rounds, until the others fit.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
-fn descend(machines: &Machines<'_>) -> (Vec<Lanes>, Lanes) {
+fn descend(machines: &Machines<'_>, alphas: &mut [Lanes]) -> (Vec<Lanes>, Lanes) {
     let Machines { teachers, labels, sides, diagonal } = machines;
     let mut weights = vec![[0.0f32; LANES]; teachers.cols];
     let mut constants = [0.0f32; LANES];
-    let mut alphas = vec![[0.0f32; LANES]; sides.len()];
+    for (at, (alphas, sides)) in alphas.iter().zip(sides).enumerate() {
+        if alphas.iter().any(|&alpha| alpha > 0.0) {
+            let moved = std::array::from_fn(|lane| alphas[lane] * sides[lane]);
+            let (terms, values) = teachers.of(at);
+            for (&term, &value) in terms.iter().zip(values) {
+                let weights = &mut weights[term as usize];
+                *weights = plus(*weights, &moved, value);
+            }
+            constants = plus(constants, &moved, 1.0);
+        }
+    }
     let mut active: Vec<usize> = (0..sides.len()).collect();
     let mut open = active.len();
     let mut random = Random::new(u64::from(labels[0]));

@@ -11,25 +11,25 @@
 //! * **P@n** is the mean share of right labels among the first n of the ranking.
 //! * **Hamming loss** is the share of wrong decisions among all documents × all labels.
 
-use std::borrow::Cow;
 use std::collections::HashMap as Map;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 use crate::calibrate::ForeignLimit;
-use crate::classifier::{ClassifyOptions, Prediction, Reason};
+use crate::classifier::{ClassifyOptions, Prediction};
 use crate::decide::Decision;
 use crate::model::{Model, TuningSummary};
-use crate::search::Neighbor;
 use crate::stages::Stage;
 use crate::threads::Threads;
 
 mod compare;
 mod confidence;
 mod html;
+mod part;
 mod report;
 mod run;
 mod summary;
@@ -39,8 +39,8 @@ pub use compare::{CompareError, Comparison, Loaded, Test, compare};
 pub use confidence::{Answered, Bin, Coverage, Point};
 pub use html::html;
 
-use crate::outcomes::{LabelSet, ratio};
-use confidence::Confidences;
+use crate::outcomes::ratio;
+use part::{Counter, FIRST, Judged, Part, closed};
 pub use report::{compared, markdown, terminal};
 pub use run::{EvaluateError, EvaluateOptions, TestSet, evaluate};
 use summary::Tally;
@@ -290,220 +290,92 @@ pub struct ErrorNeighbor {
 #[derive(Debug)]
 pub struct Evaluator {
     options: ClassifyOptions,
+    /// The labels of training, then new ones.
     names: Vec<String>,
+    /// The numbers of new labels.
     numbers: HashMap<String, u32>,
     train: Vec<u64>,
     tallies: Vec<Tally>,
-    confused: HashMap<(Option<u32>, Option<u32>), u64>,
-    documents: DocumentCounts,
-    documents_with_unseen: u64,
     exact: u64,
     differences: u64,
     samples: Prf,
-    precision_at: PrecisionAt,
-    in_top_3: u64,
-    model: Arc<Model>,
-    outcomes: Outcomes,
-    confidences: Confidences,
-    per_document: Option<Vec<DocumentResult>>,
-    worst: Vec<WorstError>,
+    counter: Counter,
+    all: Part,
 }
-
-/// How many of the worst errors are kept.
-const WORST: usize = 50;
-/// How many of their neighbors are kept.
-const NEIGHBORS: usize = 5;
-
-/// A document with more pairs of a missed and a wrong label than this is not counted among the
-/// confused labels: nothing says which label was taken for which, and the pairs of documents with
-/// thousands of labels would fill the memory.
-const MOST_PAIRS: usize = 10_000;
 
 impl Evaluator {
     /// An evaluator of predictions that a model makes with these options.
     pub fn new(model: Arc<Model>, options: ClassifyOptions) -> Self {
         let names: Vec<String> = model.labels().iter().map(str::to_owned).collect();
-        let numbers = (0..).zip(&names).map(|(number, name)| (name.clone(), number)).collect();
         let train = model.label_sizes().iter().copied().map(u64::from).collect();
-        let documents = model.settings().counts.documents;
+        let counter = Counter::new(model, &options);
+        let mut all = counter.part();
+        all.documents.train = counter.model.settings().counts.documents;
         Self {
-            confidences: Confidences::new(
-                options.abstention.is_some() || options.foreign.is_some(),
-            ),
             options,
             tallies: vec![Tally::default(); names.len()],
             names,
-            numbers,
+            numbers: HashMap::default(),
             train,
-            confused: HashMap::default(),
-            documents: DocumentCounts { train: documents, ..DocumentCounts::default() },
-            documents_with_unseen: 0,
             exact: 0,
             differences: 0,
             samples: Prf::default(),
-            precision_at: PrecisionAt::default(),
-            in_top_3: 0,
-            model,
-            outcomes: Outcomes::default(),
-            per_document: None,
-            worst: Vec::new(),
+            counter,
+            all,
         }
     }
 
     /// Keeps the predictions for every document, for [`Evaluation::per_document`].
     #[must_use]
-    pub fn with_documents(self) -> Self {
-        Self { per_document: Some(Vec::new()), ..self }
+    pub fn with_documents(mut self) -> Self {
+        self.counter.keeps_documents = true;
+        self.all.per_document = Some(Vec::new());
+        self
     }
 
     /// Adds the prediction for a document with these labels. `tied_at_k`: there is a row with the
     /// similarity of the last neighbor that is not among the neighbors.
     pub fn add(&mut self, id: &str, labels: &[String], prediction: &Prediction, tied_at_k: bool) {
-        let labels = &*self.closed(labels);
-        let numbers: Vec<u32> = labels.iter().map(|label| self.number(label)).collect();
-        let first = numbers.first().copied();
-        let (expected, predicted) = (LabelSet::new(numbers), LabelSet::new(&*prediction.labels));
-        let right = predicted.iter().filter(|&label| expected.contains(label)).count();
-        let documents = &mut self.documents;
-        documents.test += 1;
-        documents.tied_at_k += u64::from(tied_at_k);
-        documents.unlabeled += u64::from(expected.is_empty());
-        match prediction.reason {
-            Some(Reason::NoKnownTerm) => documents.no_known_term += 1,
-            Some(Reason::NoNeighbor) => documents.no_neighbor += 1,
-            Some(Reason::NoLabel) => documents.no_label += 1,
-            Some(Reason::Unsure) => documents.abstained += 1,
-            Some(Reason::Foreign) => documents.foreign += 1,
-            None => {}
-        }
-        let unseen = expected.iter().any(|label| label as usize >= self.train.len());
-        self.documents_with_unseen += u64::from(unseen);
-        let missed = (expected.len() - right) as u64;
-        let wrong = (predicted.len() - right) as u64;
-        self.exact += u64::from(missed + wrong == 0);
-        self.differences += missed + wrong;
-        self.samples.add(Prf::of(right as u64, wrong, missed), 1.0);
-        for (n, sum) in [
-            (1, &mut self.precision_at.one),
-            (3, &mut self.precision_at.three),
-            (5, &mut self.precision_at.five),
-        ] {
-            let first = prediction.scores.iter().take(n);
-            *sum += first.filter(|score| expected.contains(score.label)).count() as f64 / n as f64;
-        }
-        let mut top_3 = prediction.scores.iter().take(3);
-        self.in_top_3 += u64::from(top_3.any(|score| expected.contains(score.label)));
-        for label in predicted.iter() {
-            let tally = &mut self.tallies[label as usize];
-            if expected.contains(label) { tally.tp += 1 } else { tally.fp += 1 }
-        }
-        for label in expected.without(&predicted) {
-            self.tallies[label as usize].fnn += 1;
-        }
-        if self.options.decision == Decision::Single {
-            self.confuse_single(&expected, first, prediction.labels.first().copied());
-        } else {
-            self.confuse_multi(&expected, &predicted);
-        }
-        self.outcomes.push_sets(&expected, &predicted);
-        self.confidences.add(prediction, &expected, &predicted);
-        self.remember(id, labels, &expected, &predicted, prediction);
+        self.add_part([Judged { id, labels, prediction, tied_at_k }].into_iter());
     }
 
-    /// The labels and their ancestors.
-    fn closed<'l>(&self, labels: &'l [String]) -> Cow<'l, [String]> {
-        let hierarchy = &self.model.settings().hierarchy;
-        if hierarchy.is_empty() {
-            return Cow::Borrowed(labels);
+    /// Adds documents whose labels training may not have.
+    fn add_part<'a>(&mut self, documents: impl Iterator<Item = Judged<'a>>) {
+        let mut part = self.counter.part();
+        for judged in documents {
+            let labels = closed(&self.counter.model, judged.labels).into_owned();
+            let numbers = labels.iter().map(|label| self.number(label)).collect();
+            part.add(&self.counter, &judged, numbers);
         }
-        let mut closed = labels.to_vec();
-        for label in labels {
-            let above = hierarchy.ancestors(label).into_iter();
-            closed.extend(above.map(str::to_owned));
-        }
-        closed.sort();
-        closed.dedup();
-        Cow::Owned(closed)
+        self.append(part);
     }
 
-    /// Keeps the prediction, if that was asked for, and the worst errors.
-    fn remember(
-        &mut self,
-        id: &str,
-        labels: &[String],
-        expected: &LabelSet,
-        predicted: &LabelSet,
-        prediction: &Prediction,
-    ) {
-        let wrong = prediction
-            .scores
-            .iter()
-            .find(|score| predicted.contains(score.label) && !expected.contains(score.label));
-        // Of equal ones the first is kept.
-        let worse = wrong.filter(|wrong| {
-            let last = self.worst.last();
-            self.worst.len() < WORST || last.is_none_or(|last| wrong.score > last.wrong_score)
-        });
-        if worse.is_none() && self.per_document.is_none() {
-            return;
-        }
-        let names = |numbers: &[u32]| -> Vec<String> {
-            numbers.iter().map(|&label| self.names[label as usize].clone()).collect()
-        };
-        let result = DocumentResult {
-            id: id.to_owned(),
-            labels: labels.to_vec(),
-            predicted: names(&prediction.labels),
-            score: prediction.scores.first().map(|score| score.score),
-            probability: prediction.probabilities.first().copied(),
-            confidence: prediction.confidence,
-            reason: prediction.reason.map(|reason| reason.name().to_owned()),
-        };
-        if let Some(wrong) = worse {
-            let neighbor = |neighbor: &Neighbor| ErrorNeighbor {
-                id: self.model.ids().get(neighbor.row as usize).unwrap_or_default().to_owned(),
-                similarity: neighbor.similarity,
-                labels: names(self.model.document_labels(neighbor.row)),
-            };
-            let error = WorstError {
-                document: result.clone(),
-                wrong: self.names[wrong.label as usize].clone(),
-                wrong_score: wrong.score,
-                neighbors: prediction.neighbors.iter().take(NEIGHBORS).map(neighbor).collect(),
-            };
-            let at = self.worst.partition_point(|other| other.wrong_score >= wrong.score);
-            self.worst.insert(at, error);
-            self.worst.truncate(WORST);
-        }
-        if let Some(documents) = &mut self.per_document {
-            documents.push(result);
-        }
-    }
-
-    /// Counts the document's label against the one that was predicted, right or wrong. A
-    /// document of several labels is right with any of them, and otherwise stands for its
-    /// `first` one.
-    fn confuse_single(&mut self, expected: &LabelSet, first: Option<u32>, predicted: Option<u32>) {
-        let label = predicted.filter(|&label| expected.contains(label)).or(first);
-        *self.confused.entry((label, predicted)).or_default() += 1;
-    }
-
-    /// Counts every missed label against every wrong one, up to [`MOST_PAIRS`].
-    fn confuse_multi(&mut self, expected: &LabelSet, predicted: &LabelSet) {
-        let missed: Vec<u32> = expected.without(predicted).collect();
-        let wrong: Vec<u32> = predicted.without(expected).collect();
-        if missed.len().saturating_mul(wrong.len()) > MOST_PAIRS {
-            return;
-        }
-        for &missed in &missed {
-            for &wrong in &wrong {
-                *self.confused.entry((Some(missed), Some(wrong))).or_default() += 1;
+    fn append(&mut self, part: Part) {
+        for document in 0..part.outcomes.len() {
+            let mut counts = [0u64; 3];
+            for (label, kind) in part.outcomes.of(document) {
+                counts[kind as usize] += 1;
+                let tally = &mut self.tallies[label as usize];
+                match kind {
+                    Kind::Right => tally.tp += 1,
+                    Kind::Wrong => tally.fp += 1,
+                    Kind::Missed => tally.fnn += 1,
+                }
             }
+            let [right, wrong, missed] = counts;
+            self.exact += u64::from(missed + wrong == 0);
+            self.differences += missed + wrong;
+            self.samples.add(Prf::of(right, wrong, missed), 1.0);
+        }
+        self.all.append(part);
+        if let Some(least) = self.all.least_error() {
+            self.counter.least_error.store(least.to_bits(), Ordering::Relaxed);
         }
     }
 
     fn number(&mut self, label: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(label) {
+        let known = self.counter.numbers.get(label).or_else(|| self.numbers.get(label));
+        if let Some(&number) = known {
             return number;
         }
         let number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
@@ -523,33 +395,31 @@ impl Evaluator {
         mut stages: Vec<Stage>,
     ) -> Evaluation {
         let start = Instant::now();
-        let documents = self.documents.test as f64;
-        let mean = |sum: f64| if documents > 0.0 { sum / documents } else { 0.0 };
-        let summary = self.summary();
-        let single = !self.options.decision.is_multi();
-        let confusion = self.confusions();
+        let Part { documents, confidences, outcomes, .. } = &self.all;
+        let count = documents.test as f64;
+        let mean = |sum: f64| if count > 0.0 { sum / count } else { 0.0 };
         // The other measures are made meanwhile.
         let mut intervals = None;
-        let (answered, coverage, curve) = threads.scope(|scope| {
-            scope.spawn(|_| intervals = self.outcomes.intervals(self.train.len(), seed));
-            let confidences = &self.confidences;
-            (
-                confidences.answered(&self.documents),
-                confidences.coverage(),
-                confidences.curve(summary.sum.support()),
-            )
+        let (summary, confusion, reliability, coverage, answered) = threads.scope(|scope| {
+            scope.spawn(|_| intervals = outcomes.intervals(self.train.len(), seed));
+            let coverage = threads.run(|| confidences.coverage());
+            let answered = confidences.answered(documents);
+            (self.summary(), self.confusions(), confidences.reliability(), coverage, answered)
         });
+        let single = !self.options.decision.is_multi();
         let most_confused =
             confusion.iter().filter(|pair| pair.label != pair.predicted).take(20).cloned();
+        let [one, three, five] =
+            std::array::from_fn(|at| mean(self.all.right_in_first[at] as f64 / FIRST[at] as f64));
         let mut evaluation = Evaluation {
             schema: "classify.evaluation/1",
             method: Method {
                 k,
                 vote,
-                weighting: self.model.settings().weighting.to_string(),
-                formula: self.model.settings().formula.clone(),
-                terms: self.model.settings().counts.terms,
-                vectors: self.model.dense().map(|dense| {
+                weighting: self.counter.model.settings().weighting.to_string(),
+                formula: self.counter.model.settings().formula.clone(),
+                terms: self.counter.model.settings().counts.terms,
+                vectors: self.counter.model.dense().map(|dense| {
                     let spec = dense.spec();
                     let percent = self.options.dense_share * 100.0;
                     format!(
@@ -566,33 +436,30 @@ impl Evaluator {
             macro_all: summary.macro_all,
             macro_present: summary.macro_present,
             weighted: summary.weighted,
-            samples: self.samples.divided(documents),
-            precision_at: PrecisionAt {
-                one: mean(self.precision_at.one),
-                three: mean(self.precision_at.three),
-                five: mean(self.precision_at.five),
-            },
-            top_3_accuracy: mean(self.in_top_3 as f64),
+            samples: self.samples.divided(count),
+            precision_at: PrecisionAt { one, three, five },
+            top_3_accuracy: mean(self.all.in_top_3 as f64),
             labels: summary.labels,
             levels: summary.levels,
             per_label: summary.per_label,
             most_confused: most_confused.collect(),
             confusion: single.then_some(confusion),
-            documents: self.documents,
+            documents: *documents,
             intervals,
             answered,
-            calibration_error: self.confidences.calibration_error(),
-            reliability: self.confidences.reliability(),
+            calibration_error: confidences.calibration_error(&reliability),
+            reliability,
             coverage,
-            curve,
-            worst_errors: self.worst,
-            tuning: self.model.settings().tuning.clone(),
+            curve: confidences.curve(summary.sum.support()),
+            worst_errors: self.all.worst,
+            tuning: self.counter.model.settings().tuning.clone(),
             foreign: self.options.foreign,
-            per_document: self.per_document,
+            per_document: self.all.per_document,
             stages: Vec::new(),
             peak_memory_bytes: peak_memory(),
         };
-        stages.push(Stage::since("measures, intervals", self.documents.test, start));
+        let documents = evaluation.documents.test;
+        stages.push(Stage::since("measures, intervals", documents, start));
         evaluation.stages = stages;
         evaluation
     }

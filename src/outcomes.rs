@@ -137,6 +137,13 @@ impl Outcomes {
         self.ends.push(self.decisions.len());
     }
 
+    /// Adds the decisions on later documents.
+    pub(crate) fn append(&mut self, other: &Self) {
+        let start = self.decisions.len();
+        self.decisions.extend_from_slice(&other.decisions);
+        self.ends.extend(other.ends.iter().map(|end| start + end));
+    }
+
     /// How many documents there are.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -223,6 +230,9 @@ impl Outcomes {
     }
 }
 
+/// Patterns are told apart in so many shares of their hashes, beside each other.
+const SHARES: u64 = 16;
+
 /// Documents with the same decisions. A replicate counts how often each pattern is drawn, and
 /// looks at its decisions once.
 #[derive(Debug)]
@@ -241,27 +251,54 @@ impl Patterns {
             &outcomes.decisions[start..outcomes.ends[document]]
         };
         let state = FixedState::default();
-        let hash_of = |document: u32| state.hash_one(decisions(document));
-        let mut found: HashTable<(u64, u32)> = HashTable::new();
-        let mut patterns = Self { of_document: Vec::new(), documents: Vec::new() };
-        let hashes: Vec<(u32, u64)> = (0..narrow(outcomes.len()))
-            .into_par_iter()
-            .map(|document| (document, hash_of(document)))
-            .collect();
-        for (document, hash) in hashes {
-            let same = |&(other, pattern): &(u64, u32)| {
-                other == hash
-                    && decisions(patterns.documents[pattern as usize]) == decisions(document)
-            };
-            let next = narrow(patterns.documents.len());
-            let entry = found.entry(hash, same, |&(hash, _)| hash).or_insert((hash, next));
-            let pattern = entry.get().1;
-            if pattern == next {
-                patterns.documents.push(document);
+        let documents = 0..narrow(outcomes.len());
+        let hashes: Vec<u64> =
+            documents.into_par_iter().map(|document| state.hash_one(decisions(document))).collect();
+        // The patterns of a share of the hashes: of each its first document, and of each document its pattern.
+        let of_share = |share: u64| {
+            let mut found: HashTable<(u64, u32)> = HashTable::new();
+            let (mut firsts, mut patterns) = (Vec::new(), Vec::new());
+            for (document, &hash) in (0u32..).zip(&hashes) {
+                if (hash >> 32) % SHARES != share {
+                    continue;
+                }
+                let same = |&(other, pattern): &(u64, u32)| {
+                    other == hash && decisions(firsts[pattern as usize]) == decisions(document)
+                };
+                let next = narrow(firsts.len());
+                let entry = found.entry(hash, same, |&(hash, _)| hash).or_insert((hash, next));
+                let pattern = entry.get().1;
+                if pattern == next {
+                    firsts.push(document);
+                }
+                patterns.push((document, pattern));
             }
-            patterns.of_document.push(pattern);
+            (firsts, patterns)
+        };
+        let shares: Vec<_> = (0..SHARES).into_par_iter().map(of_share).collect();
+        let mut counts: Vec<(u32, u32)> = Vec::new();
+        let mut of_document = vec![0; outcomes.len()];
+        for (firsts, patterns) in shares {
+            let before = narrow(counts.len());
+            counts.extend(firsts.into_iter().map(|first| (0, first)));
+            for (document, pattern) in patterns {
+                of_document[document as usize] = before + pattern;
+                counts[(before + pattern) as usize].0 += 1;
+            }
         }
-        patterns
+        // The most frequent ones first: they are counted in the nearest cache.
+        let mut order: Vec<u32> = (0u32..).take(counts.len()).collect();
+        order.par_sort_unstable_by_key(|&pattern| {
+            let (count, first) = counts[pattern as usize];
+            (std::cmp::Reverse(count), first)
+        });
+        let mut number = vec![0; order.len()];
+        for (new, &pattern) in (0u32..).zip(&order) {
+            number[pattern as usize] = new;
+        }
+        of_document.par_iter_mut().for_each(|pattern| *pattern = number[*pattern as usize]);
+        let documents = order.iter().map(|&pattern| counts[pattern as usize].1).collect();
+        Self { of_document, documents }
     }
 
     /// A document of each pattern, and how many of `documents` have the pattern.

@@ -1,5 +1,6 @@
 //! How confident the predictions are, and with what right: reliability, coverage, thresholds.
 
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{DocumentCounts, Prf, ratio};
@@ -111,6 +112,17 @@ impl Confidences {
         Self { may_abstain, ..Self::default() }
     }
 
+    /// Adds those of later documents.
+    pub(super) fn append(&mut self, other: Self) {
+        self.predicted.extend(other.predicted);
+        self.documents.extend(other.documents);
+        self.scores.resize(STEPS + 1, (0, 0));
+        for (sum, (right, wrong)) in self.scores.iter_mut().zip(other.scores) {
+            *sum = (sum.0 + right, sum.1 + wrong);
+        }
+        self.calibrated |= other.calibrated;
+    }
+
     /// Adds a prediction for a document: `predicted` are the labels of the prediction, `expected`
     /// those of the document.
     pub(super) fn add(
@@ -168,21 +180,21 @@ impl Confidences {
         bins.iter().enumerate().map(bin).collect()
     }
 
-    /// The mean distance between confidence and share of right labels over the bins, weighted by
-    /// their counts; `None` without calibration.
-    pub(super) fn calibration_error(&self) -> Option<f64> {
+    /// The mean distance between confidence and share of right labels over the bins of
+    /// [`reliability`](Self::reliability), weighted by their counts; `None` without calibration.
+    pub(super) fn calibration_error(&self, bins: &[Bin]) -> Option<f64> {
         if !self.calibrated {
             return None;
         }
         let distance = |bin: &Bin| bin.count as f64 * (bin.confidence - bin.right).abs();
-        let sum: f64 = self.reliability().iter().map(distance).sum();
+        let sum: f64 = bins.iter().map(distance).sum();
         Some(sum / self.predicted.len().max(1) as f64)
     }
 
     /// The 5 %, 10 %, … most confident of the documents that got labels.
     pub(super) fn coverage(&self) -> Vec<Coverage> {
         let mut documents = self.documents.clone();
-        documents.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        documents.par_sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         let mut points = Vec::new();
         let (mut at, mut predicted, mut right) = (0, 0u64, 0u64);
         for point in 1..=POINTS {
@@ -301,10 +313,11 @@ mod tests {
         let of = |bin: usize| (bins[bin].confidence, bins[bin].right);
         assert_eq!([of(0), of(5), of(7), of(9)], [(0.0, 0.0), (0.5, 0.5), (0.75, 0.0), (1.0, 1.0)]);
         assert_eq!((bins[5].from, bins[9].to), (0.5, 1.0));
-        assert_eq!(confidences.calibration_error(), None);
+        assert_eq!(confidences.calibration_error(&bins), None);
         // Confidences 1.25 and twice .75, of which half are right, and 1.0 that is wrong:
         // (|1.125 − .5| · 2 + |.75 − .5| · 2) / 4.
-        let error = collected(false, true, &ROWS).calibration_error().unwrap();
+        let confidences = collected(false, true, &ROWS);
+        let error = confidences.calibration_error(&confidences.reliability()).unwrap();
         assert!((error - 0.4375).abs() < 1e-12, "{error}");
     }
 

@@ -7,6 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
 
+use rayon::prelude::*;
+
+use super::part::{Counter, Judged, Part};
 use super::{Evaluation, Evaluator};
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction,
@@ -23,6 +26,8 @@ use crate::vote::Voters;
 const QUEUE: usize = 1;
 /// The most documents of a batch, which take more memory than stored vectors: some batches are in all stages.
 const MOST_DOCUMENTS: usize = 8_192;
+/// Documents that are counted together, beside others.
+const PART: usize = 512;
 
 /// Where test documents come from.
 pub enum TestSet {
@@ -149,11 +154,44 @@ struct Searched {
     neighbors: FoundNeighbors,
 }
 
-/// A batch with predictions, and whether more neighbors are as similar as the last one that voted.
+/// A batch with predictions.
 struct Voted {
     documents: Vec<Labeled>,
     predictions: Vec<Prediction>,
+    /// Whether more neighbors are as similar as the last one that voted.
     tied: Vec<bool>,
+    /// What is counted of each [`PART`] documents, if all their labels are known.
+    parts: Vec<Option<Part>>,
+}
+
+impl Voted {
+    fn new(documents: Vec<Labeled>, predictions: Vec<Prediction>, tied: Vec<bool>) -> Self {
+        Self { documents, predictions, tied, parts: Vec::new() }
+    }
+
+    /// Counts parts of the documents side by side.
+    fn count(&mut self, counter: &Counter) {
+        let starts = (0..self.documents.len()).into_par_iter().step_by(PART);
+        self.parts = starts.map(|start| counter.count(self.part(start))).collect();
+    }
+
+    fn add_to(&mut self, evaluator: &mut Evaluator) {
+        for (at, part) in std::mem::take(&mut self.parts).into_iter().enumerate() {
+            match part {
+                Some(part) => evaluator.append(part),
+                None => evaluator.add_part(self.part(at * PART)),
+            }
+        }
+    }
+
+    /// The [`PART`] documents from `start` on.
+    fn part(&self, start: usize) -> impl Iterator<Item = Judged<'_>> {
+        (start..self.documents.len().min(start + PART)).map(|at| {
+            let Labeled { id, labels } = &self.documents[at];
+            let (prediction, tied_at_k) = (&self.predictions[at], self.tied[at]);
+            Judged { id, labels, prediction, tied_at_k }
+        })
+    }
 }
 
 /// Classifies test documents and measures how well that went. Each stage runs on a thread of its own, so that
@@ -197,15 +235,17 @@ pub fn evaluate(
             })
             .map_err(EvaluateError::Thread)?;
         let (to_tally, voted) = sync_channel(QUEUE);
+        let of_known = evaluator.counter.clone();
         let voting = thread::Builder::new()
             .name("vote".to_owned())
             .spawn_scoped(scope, move || {
-                vote_batches(classifier, options, (found, &give_back), &to_tally)
+                let counted = (&to_tally, &of_known);
+                vote_batches(classifier, options, (found, &give_back), counted)
             })
             .map_err(EvaluateError::Thread)?;
         let mut tally = Stage::empty("test: tally");
-        let outcome =
-            tally_batches(&voted, &mut evaluator, &mut tally, classifier.threads(), progress);
+        let threads = classifier.threads();
+        let outcome = tally_batches(&voted, &mut evaluator, &mut tally, threads, progress);
         // Threads that wait to hand something over end.
         drop(voted);
         let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
@@ -319,18 +359,24 @@ fn vote_batches(
     classifier: &Classifier,
     options: &ClassifyOptions,
     (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
-    to_tally: &SyncSender<Result<Voted, ClassifyError>>,
+    (to_tally, counter): (&SyncSender<Result<Voted, ClassifyError>>, &Counter),
 ) -> Stage {
     let mut stage = Stage::empty("test: vote");
     for searched in found {
         let start = Instant::now();
         let made = searched.map(|Searched { batch, neighbors }| {
-            let predictions = classifier.predict(&batch.vectors, &neighbors, options);
             let tied = neighbors.iter().map(|found| tied_at(options.k, found)).collect();
+            // Predictions are counted while they are in the cache.
+            let voted = classifier.threads().run(|| {
+                let predictions = classifier.predict(&batch.vectors, &neighbors, options);
+                let mut voted = Voted::new(batch.documents, predictions, tied);
+                voted.count(counter);
+                voted
+            });
             // After the last search nobody takes them any more.
             let _ = give_back.send(neighbors);
-            stage.add(batch.documents.len() as u64, start);
-            Voted { documents: batch.documents, predictions, tied }
+            stage.add(voted.documents.len() as u64, start);
+            voted
         });
         let failed = made.is_err();
         if to_tally.send(made).is_err() || failed {
@@ -348,13 +394,10 @@ fn tally_batches(
     progress: &dyn Fn(u64),
 ) -> Result<(), EvaluateError> {
     for batch in voted {
-        let batch = batch?;
+        let mut batch = batch?;
         let start = Instant::now();
-        let Voted { documents, predictions, tied } = &batch;
-        for ((document, prediction), &tied) in documents.iter().zip(predictions).zip(tied) {
-            evaluator.add(&document.id, &document.labels, prediction, tied);
-        }
-        stage.add(documents.len() as u64, start);
+        batch.add_to(evaluator);
+        stage.add(batch.documents.len() as u64, start);
         progress(stage.documents);
         // Freeing many small allocations takes a while.
         threads.spawn(move || drop(batch));
@@ -370,4 +413,78 @@ fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
             .is_some_and(|next| next.similarity.to_bits() == list[k - 1].similarity.to_bits())
     };
     voters.lists().iter().any(|(list, _)| tied(list))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classifier::train;
+    use crate::corpus::{Corpus, ReadOptions};
+    use crate::counts::TermLimits;
+    use crate::decide::Decision;
+    use crate::model::{InputSpec, TrainSettings};
+    use crate::vote::LabelScore;
+
+    /// A document that has one of the labels a, b and c, a new one, or none, and its prediction.
+    fn judged(number: u32) -> (Labeled, Prediction) {
+        let label = match number % 7 {
+            0 if number > 1_500 => format!("new{}", number / 1_000),
+            rest => ["a", "b", "c"][rest as usize % 3].to_owned(),
+        };
+        let labels = (!number.is_multiple_of(11)).then_some(label).into_iter().collect();
+        let first = number % 3;
+        let score = |label, score| LabelScore { label, score };
+        let prediction = Prediction {
+            labels: vec![first],
+            scores: vec![
+                score(first, f64::from(number % 40) / 40.0),
+                score((first + 1 + number % 2) % 3, 0.01),
+            ],
+            probabilities: Vec::new(),
+            confidence: None,
+            neighbors: vec![Neighbor { row: 0, similarity: 0.5 }],
+            by_vectors: Vec::new(),
+            reason: None,
+            unknown_terms: 0,
+        };
+        (Labeled { id: number.to_string(), labels }, prediction)
+    }
+
+    /// The first of equally bad errors are kept, and new labels are numbered in their order.
+    #[test]
+    fn batches_are_counted_as_documents_one_after_the_other() {
+        let threads = Threads::available().expect("threads start");
+        let lines =
+            ["a", "b", "c"].map(|label| format!("{{\"text\": \"x\", \"label\": \"{label}\"}}"));
+        for decision in [Decision::Single, Decision::Multi { threshold: 0.4, allow_none: true }] {
+            let bytes = lines.join("\n").into_bytes();
+            let corpus = Corpus::from_bytes("in", bytes, ReadOptions::default());
+            let settings = TrainSettings::new(InputSpec::default(), decision);
+            let model =
+                train(&mut corpus.expect("it opens"), settings, TermLimits::default(), &threads);
+            let model = Arc::new(model.expect("it is a corpus"));
+            let options = ClassifyOptions::of(&model);
+            let evaluator = || Evaluator::new(Arc::clone(&model), options.clone()).with_documents();
+            let finish = |evaluator: Evaluator| {
+                let result = evaluator.finish((1, "similarity".into()), 0, &threads, Vec::new());
+                Evaluation { stages: Vec::new(), peak_memory_bytes: None, ..result }
+            };
+            let (mut one_by_one, mut in_batches) = (evaluator(), evaluator());
+            for number in 0..4_000 {
+                let (Labeled { id, labels }, prediction) = judged(number);
+                one_by_one.add(&id, &labels, &prediction, number.is_multiple_of(5));
+            }
+            for batch in [0..1, 1..1, 1..2_000, 2_000..4_000] {
+                let tied = batch.clone().map(|number: u32| number.is_multiple_of(5)).collect();
+                let (documents, predictions) = batch.map(judged).unzip();
+                let mut voted = Voted::new(documents, predictions, tied);
+                threads.run(|| voted.count(&in_batches.counter));
+                voted.add_to(&mut in_batches);
+            }
+            let result = finish(in_batches);
+            assert_eq!(result.labels.unseen, ["new1", "new2", "new3"]);
+            assert_eq!(result.per_document.as_ref().map(Vec::len), Some(4_000));
+            assert_eq!(result, finish(one_by_one));
+        }
+    }
 }

@@ -81,7 +81,7 @@ impl Evaluator {
                 train: trained as u64,
                 test: present_labels,
                 unseen,
-                documents_with_unseen: self.documents_with_unseen,
+                documents_with_unseen: self.all.with_unseen,
             },
             levels: self.levels(&per_label),
             per_label,
@@ -90,7 +90,7 @@ impl Evaluator {
 
     /// The measures of the labels of each level of the hierarchy.
     fn levels(&self, per_label: &[LabelResult]) -> Vec<LevelResult> {
-        let hierarchy = &self.model.settings().hierarchy;
+        let hierarchy = &self.counter.model.settings().hierarchy;
         if hierarchy.is_empty() {
             return Vec::new();
         }
@@ -122,6 +122,7 @@ impl Evaluator {
             label.map(|label| self.names[label as usize].clone()).unwrap_or_default()
         };
         let mut pairs: Vec<Confusion> = self
+            .all
             .confused
             .iter()
             .map(|(&(label, predicted), &count)| Confusion {

@@ -92,7 +92,7 @@ impl Spread {
 }
 
 /// Asks for the value at a place, if there is one, to be brought into the cache.
-#[inline(always)]
+#[inline]
 pub(crate) fn prefetch<V>(values: &[V], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(value) = values.get(at) {
@@ -193,7 +193,8 @@ mod tests {
         let second = spread.common((&[2, 199], &[8.0, 9.0]), &mut common, none);
         assert_eq!((first, none, second), (2, 2, 3));
         assert_eq!(common.of(0..second), (&[0, 64, 199][..], &[5.0, 7.0, 9.0][..]));
-        assert_eq!([0, 1, 63, 199].map(|column| spread.value(column)), [1.0, 0.0, 2.0, 4.0]);
+        let values = [0, 1, 63, 199].map(|column| spread.value(column).to_bits());
+        assert_eq!(values, [1.0, 0.0, 2.0, 4.0f32].map(f32::to_bits));
         assert_eq!(spread.product((&[0, 1, 199], &[3.0, 5.0, 0.5])).to_bits(), 5f32.to_bits());
         spread.clear(row);
         assert_eq!(spread.common((&[0, 63, 199], &[1.0; 3]), &mut common, 0), 0);
@@ -221,7 +222,9 @@ mod tests {
                 let expected: Vec<u32> = expected.collect();
                 let (found, values) = common.of(3..end);
                 assert_eq!(found, expected);
-                let of_column = |(&column, &value): (&u32, &f32)| value == column as f32 + 0.5;
+                let of_column = |(&column, &value): (&u32, &f32)| {
+                    value.to_bits() == (column as f32 + 0.5).to_bits()
+                };
                 assert!(found.iter().zip(values).all(of_column));
                 let room = other.0.len() + LANES;
                 let (mut portable, mut of_found) = (vec![0; room], vec![0.0; room]);

@@ -1,13 +1,31 @@
-//! Compresses the PTX of the kernels, which the program includes.
+//! Compresses the PTX of the kernels and the lists of stop words, which the program includes.
 
 use std::env::var_os;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
-fn main() -> std::io::Result<()> {
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+fn main() -> io::Result<()> {
     let out = var_os("OUT_DIR").unwrap_or_default();
+    let out = Path::new(&out);
+    println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=kernels/ptx");
-    for path in pack_ptx::pack(Path::new("kernels/ptx"), Path::new(&out))? {
+    for path in pack_ptx::pack(Path::new("kernels/ptx"), out)? {
         println!("cargo::rerun-if-changed={}", path.display());
     }
-    Ok(())
+    pack_stop_words(&out.join("stop-words.gz"))
+}
+
+/// A line for each language: its code and its words, with tabs between them.
+fn pack_stop_words(to: &Path) -> io::Result<()> {
+    let mut packed = GzEncoder::new(File::create(to)?, Compression::best());
+    for &language in stop_words::available_languages() {
+        let words = stop_words::lookup(language).unwrap_or_default();
+        assert!(!words.iter().any(|word| word.contains(['\t', '\n', '\r'])), "words of a line");
+        writeln!(packed, "{language}\t{}", words.join("\t"))?;
+    }
+    packed.finish().map(drop)
 }

@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 mod accents;
 mod ascii;
 mod segment;
+mod stop_words;
 mod term;
 mod terms;
 mod words;
 
+pub use stop_words::{stop_word_languages, stop_words};
 pub(crate) use term::{PREFIX, Prefix, Term};
 pub(crate) use terms::{Dictionary, TermCounter};
 pub use words::Stemmer;
@@ -195,21 +197,6 @@ impl AnalyzerSpec {
             ..Self::default()
         }
     }
-}
-
-/// The stop words of a language by its ISO 639-1 code, or `None` if there is no list.
-///
-/// ```
-/// assert!(classify::analyze::stop_words("en").unwrap().contains(&"the"));
-/// assert!(classify::analyze::stop_words("xx").is_none());
-/// ```
-pub fn stop_words(language: &str) -> Option<&'static [&'static str]> {
-    stop_words::lookup(language)
-}
-
-/// The ISO 639-1 codes of the languages with stop words.
-pub fn stop_word_languages() -> &'static [&'static str] {
-    stop_words::available_languages()
 }
 
 /// Turns texts into terms.

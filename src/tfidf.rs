@@ -382,23 +382,24 @@ impl Weighting {
             Side::Query => self.query,
         };
         let counts = || values.iter().copied().map(f64::from);
-        let total: f64 = counts().sum();
+        let total = || counts().sum::<f64>();
+        let known = &**LOGARITHMS;
         weights.clear();
         match scheme.tf {
             Tf::Natural => weights.extend(counts()),
-            Tf::Logarithm => weights.extend(counts().map(log_tf)),
+            Tf::Logarithm => weights.extend(counts().map(|count| log_tf(count, known))),
             Tf::Boolean => weights.resize(values.len(), 1.0),
             Tf::Augmented => {
                 let max = counts().fold(0.0, f64::max);
                 weights.extend(counts().map(|count| 0.5 + 0.5 * count / max));
             }
             Tf::LogAverage => {
-                let mean = log_tf(total / values.len() as f64);
-                weights.extend(counts().map(|count| log_tf(count) / mean));
+                let mean = log_tf(total() / values.len() as f64, known);
+                weights.extend(counts().map(|count| log_tf(count, known) / mean));
             }
             Tf::Okapi => {
                 let relative =
-                    if terms.mean_length > 0.0 { total / terms.mean_length } else { 1.0 };
+                    if terms.mean_length > 0.0 { total() / terms.mean_length } else { 1.0 };
                 let k = self.k1 * (1.0 - self.b + self.b * relative);
                 weights.extend(counts().map(|count| count * (self.k1 + 1.0) / (count + k)));
             }
@@ -413,13 +414,19 @@ impl Weighting {
         } else {
             1.0
         };
+        let is_kept = |value: f32| value != 0.0 && !value.is_nan();
+        let mut all_kept = true;
+        for (value, weight) in values.iter_mut().zip(&*weights) {
+            *value = narrow(weight / norm);
+            all_kept &= is_kept(*value);
+        }
+        if all_kept {
+            return values.len();
+        }
         let mut kept = 0;
-        for (at, &weight) in weights.iter().enumerate() {
-            let weight = weight / norm;
-            let narrowed = narrow(weight);
-            if narrowed != 0.0 && !weight.is_nan() {
-                ids[kept] = ids[at];
-                values[kept] = narrowed;
+        for at in 0..values.len() {
+            if is_kept(values[at]) {
+                (ids[kept], values[kept]) = (ids[at], values[at]);
                 kept += 1;
             }
         }
@@ -471,11 +478,12 @@ pub(crate) struct TermWeights<'a> {
     pub(crate) mean_length: f64,
 }
 
-/// `1 + ln c`; counts below 1, which only features have, are kept as they are.
-fn log_tf(count: f64) -> f64 {
-    // Most counts of a text are small, so their logarithms are precomputed.
-    static SMALL: LazyLock<Vec<f64>> =
-        LazyLock::new(|| (1..=64).map(|count| 1.0 + libm::log(f64::from(count))).collect());
+/// [`log_tf`] of the counts from 1 on: most counts of a text are small.
+static LOGARITHMS: LazyLock<Vec<f64>> =
+    LazyLock::new(|| (1..=64).map(|count| 1.0 + libm::log(f64::from(count))).collect());
+
+/// `1 + ln c`; counts below 1, which only features have, are kept as they are. `known` are [`LOGARITHMS`].
+fn log_tf(count: f64, known: &[f64]) -> f64 {
     // The mean of an empty row is NaN, which is not at least 1 either.
     if count.is_nan() || count < 1.0 {
         return count;
@@ -486,7 +494,7 @@ fn log_tf(count: f64) -> f64 {
         reason = "compared right after"
     )]
     let index = count as usize - 1;
-    match SMALL.get(index) {
+    match known.get(index) {
         Some(&known) if ((index + 1) as f64).to_bits() == count.to_bits() => known,
         _ => 1.0 + libm::log(count),
     }

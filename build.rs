@@ -24,7 +24,10 @@ fn pack_stop_words(to: &Path) -> io::Result<()> {
     let mut packed = GzEncoder::new(File::create(to)?, Compression::best());
     for &language in stop_words::available_languages() {
         let words = stop_words::lookup(language).unwrap_or_default();
-        assert!(!words.iter().any(|word| word.contains(['\t', '\n', '\r'])), "words of a line");
+        assert!(
+            !words.iter().any(|word| word.contains(['\t', '\n', '\r'])),
+            "a tab or line break in a stop word"
+        );
         writeln!(packed, "{language}\t{}", words.join("\t"))?;
     }
     packed.finish().map(drop)

@@ -25,13 +25,16 @@ use crate::vocabulary::{TermKind, Vocabulary};
 
 mod fields;
 mod headers;
+mod merge;
 mod shard;
 mod statistics;
+mod unite;
 
 pub use fields::Fields;
 pub(crate) use fields::tally;
 use headers::Headers;
-use shard::{Shard, merge};
+use merge::merge;
+use shard::Shard;
 pub(crate) use statistics::Whole;
 pub use statistics::{CorpusStatistics, TermFrequency};
 

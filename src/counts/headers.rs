@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::Counts;
-use super::shard::Merged;
+use super::merge::Merged;
 use crate::corpus::{Content, Document};
 use crate::strings::StringsBuilder;
 

@@ -396,15 +396,15 @@ impl Weighting {
         weights.clear();
         match scheme.tf {
             Tf::Natural => weights.extend(counts()),
-            Tf::Logarithm => weights.extend(counts().map(|count| log_tf(count, known))),
+            Tf::Logarithm => weights.extend(values.iter().map(|&count| log_tf(count, known))),
             Tf::Boolean => weights.resize(values.len(), 1.0),
             Tf::Augmented => {
                 let max = counts().fold(0.0, f64::max);
                 weights.extend(counts().map(|count| 0.5 + 0.5 * count / max));
             }
             Tf::LogAverage => {
-                let mean = log_tf(total() / values.len() as f64, known);
-                weights.extend(counts().map(|count| log_tf(count, known) / mean));
+                let mean = log_tf_of_any(total() / values.len() as f64);
+                weights.extend(values.iter().map(|&count| log_tf(count, known) / mean));
             }
             Tf::Okapi => {
                 let relative =
@@ -423,21 +423,22 @@ impl Weighting {
         } else {
             1.0
         };
-        let is_kept = |value: f32| value != 0.0 && !value.is_nan();
-        let mut all_kept = true;
         for (value, weight) in values.iter_mut().zip(&*weights) {
             *value = narrow(weight / norm);
-            all_kept &= is_kept(*value);
         }
-        if all_kept {
+        // Runs of what is kept move together, as few are omitted.
+        let is_kept = |value: &f32| *value != 0.0 && !value.is_nan();
+        let Some(mut kept) = values.iter().position(|value| !is_kept(value)) else {
             return values.len();
-        }
-        let mut kept = 0;
-        for at in 0..values.len() {
-            if is_kept(values[at]) {
-                (ids[kept], values[kept]) = (ids[at], values[at]);
-                kept += 1;
-            }
+        };
+        let mut start = kept + 1;
+        while start < values.len() {
+            let run = values[start..].iter().position(|value| !is_kept(value));
+            let end = run.map_or(values.len(), |length| start + length);
+            ids.copy_within(start..end, kept);
+            values.copy_within(start..end, kept);
+            kept += end - start;
+            start = end + 1;
         }
         kept
     }
@@ -510,26 +511,30 @@ pub(crate) struct TermWeights<'a> {
     pub(crate) mean_length: f64,
 }
 
-/// [`log_tf`] of the counts from 1 on: most counts of a text are small.
-static LOGARITHMS: LazyLock<Vec<f64>> =
-    LazyLock::new(|| (1..=64).map(|count| 1.0 + libm::log(f64::from(count))).collect());
+/// [`log_tf`] of the values from 1 on whose lower 16 bits are 0, by their upper 16 bits: of all integers up to 128,
+/// as most counts are.
+static LOGARITHMS: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    let value = |upper: u32| f64::from(f32::from_bits(upper << 16));
+    (ONE..=ONE + 7 * 128).map(|upper| 1.0 + libm::log(value(upper))).collect()
+});
+
+/// The upper 16 bits of 1; those of the double are 128 more.
+const ONE: u32 = 1f32.to_bits() >> 16;
 
 /// `1 + ln c`; counts below 1, which only features have, are kept as they are. `known` are [`LOGARITHMS`].
-fn log_tf(count: f64, known: &[f64]) -> f64 {
+fn log_tf(count: f32, known: &[f64]) -> f64 {
+    let bits = count.to_bits();
+    let known = known.get((bits >> 16).wrapping_sub(ONE) as usize);
+    match known.filter(|_| bits & 0xFFFF == 0) {
+        Some(&known) => known,
+        None => log_tf_of_any(count.into()),
+    }
+}
+
+/// The same for any number.
+fn log_tf_of_any(count: f64) -> f64 {
     // The mean of an empty row is NaN, which is not at least 1 either.
-    if count.is_nan() || count < 1.0 {
-        return count;
-    }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "compared right after"
-    )]
-    let index = count as usize - 1;
-    match known.get(index) {
-        Some(&known) if ((index + 1) as f64).to_bits() == count.to_bits() => known,
-        _ => 1.0 + libm::log(count),
-    }
+    if count >= 1.0 { 1.0 + libm::log(count) } else { count }
 }
 
 /// The one rounding of a weight to `f32`; weights are finite.
@@ -628,6 +633,18 @@ mod tests {
             let row = (&mut [][..], &mut [][..]);
             assert_eq!(weighting.weigh(Side::Document, row, terms, &mut Vec::new()), 0);
         }
+    }
+
+    #[test]
+    fn known_logarithms() {
+        let known = &**LOGARITHMS;
+        let counts = (0..70_000).map(|count| count as f32);
+        let others = [0.5, 0.999, 1.5, 2.3, 127.5, 128.0, 128.5, 1e9, f32::MAX, -1.0, f32::NAN];
+        for count in counts.chain(others) {
+            let (found, expected) = (log_tf(count, known), log_tf_of_any(count.into()));
+            assert_eq!(found.to_bits(), expected.to_bits(), "{count}");
+        }
+        assert!(log_tf_of_any(f64::from(128f32)).to_bits() == known[7 * 128].to_bits());
     }
 
     #[test]

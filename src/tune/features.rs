@@ -118,6 +118,8 @@ const OTHERS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// BM25 is pursued apart if it is ahead of the cosine weightings by so much. (Where it was near them, it lost on all corpora of
 /// docs/quality.md, and it is tried again with the features that they found.)
 const AHEAD: f64 = GAIN_WITHOUT_MORE / 2.0;
+/// But k up to this is always tried.
+const FEWEST_NEIGHBORS: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 /// The number of changes of one dimension that are tried on the whole sample.
 const MOST: usize = 16;
 /// The first fold decides only if it has at least this many documents.
@@ -158,16 +160,16 @@ struct Contestant {
 }
 
 impl TrialSetup<'_> {
-    /// The leave-one-out neighbors of the sample's documents in some folds.
+    /// The `k` leave-one-out neighbors of the sample's documents in some folds.
     fn neighbors(
         &self,
         counted: &Counted,
         features: &Features,
         folds: Range<usize>,
+        k: NonZeroUsize,
     ) -> Result<LeaveOneOut, SearchError> {
-        let Self { sample, k_max, exclusion, engines, .. } = *self;
-        let search =
-            LeaveOutSearch { k: k_max, exclusion, engines, as_new: false, progress: &|_| () };
+        let Self { sample, exclusion, engines, .. } = *self;
+        let search = LeaveOutSearch { k, exclusion, engines, as_new: false, progress: &|_| () };
         counted.left_out(features, sample, folds, &search)
     }
 
@@ -185,6 +187,8 @@ struct Reached {
     features: Features,
     /// The figures on the first fold and on the whole sample.
     figures: Option<(Figures, Figures)>,
+    /// The best k on the whole sample; 0 if nothing was tried.
+    k: usize,
 }
 
 /// The weightings of cosine similarity to try, and the other.
@@ -227,7 +231,7 @@ pub fn tune_features(
         trials,
         stemmer: language(counted.counts()),
         counted: vec![(Terms::of(&start), counted)],
-        best: Reached { features: start, figures: None },
+        best: Reached { features: start, figures: None, k: 0 },
         steps: Vec::new(),
         tried: Vec::new(),
         on_first: Vec::new(),
@@ -365,7 +369,7 @@ impl GreedySearch<'_, '_> {
             let kept = best.is_none_or(|least| value(trial.figures) >= least);
             if kept {
                 let figures = Some((first, trial.figures));
-                self.best = Reached { features: contestant.features, figures };
+                self.best = Reached { features: contestant.features, figures, k: trial.k };
             }
             self.step(contestant.change, trial, contestant.found.len(), kept);
         }
@@ -378,6 +382,14 @@ impl GreedySearch<'_, '_> {
         self.steps.push(step);
     }
 
+    /// The largest k to try. If a document has one label, twice the best k so far is enough after the first trial; for
+    /// several labels, the best k of one trial says little about the others'.
+    fn most_neighbors(&self) -> NonZeroUsize {
+        let TrialSetup { k_max, grid, .. } = self.trials.setup;
+        let twice = NonZeroUsize::new(2 * self.best.k).filter(|_| !grid.several);
+        twice.map_or(k_max, |twice| twice.max(FEWEST_NEIGHBORS).min(k_max))
+    }
+
     /// Leaves out more documents for every contestant; returns the best vote of each. Several
     /// contestants are tried at a time if there are threads for them.
     fn left_out(
@@ -386,10 +398,11 @@ impl GreedySearch<'_, '_> {
         folds: Range<usize>,
     ) -> Result<Vec<Trial>, SearchError> {
         let (setup, counted) = (self.trials.setup, &self.counted);
+        let k = self.most_neighbors();
         let try_one = |contestant: &mut Contestant| {
             let counted = &counted[contestant.counted].1;
             if !folds.is_empty() {
-                let more = setup.neighbors(counted, &contestant.features, folds.clone())?;
+                let more = setup.neighbors(counted, &contestant.features, folds.clone(), k)?;
                 contestant.found.append(&more);
             }
             Ok(setup.trial(counted.counts(), &contestant.found))

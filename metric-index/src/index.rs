@@ -327,7 +327,7 @@ pub trait Index: Sync + Sized {
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> A + Sync,
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        many::answers(queries.len(), threads, |query| many::answer(self, queries, query, &ask))
+        many::answers(queries.len(), threads, &|query| many::answer(self, queries, query, &ask))
     }
 }
 
@@ -380,6 +380,7 @@ pub trait Dynamic: Index {
 /// assert!(cost.evaluations <= 5);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+#[inline(never)] // It is long, and the way of every question.
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,

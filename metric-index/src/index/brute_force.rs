@@ -97,7 +97,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
     ) -> Vec<Result<Vec<Neighbor>, Error>> {
         let one = |query| many::answer(self, queries, query, &ask);
         let all = self.by_products(queries, threads, &ask);
-        all.unwrap_or_else(|| many::answers(queries.len(), threads, one))
+        all.unwrap_or_else(|| many::answers(queries.len(), threads, &one))
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {

@@ -27,16 +27,16 @@ where
     Ok(found.into_sorted())
 }
 
-/// Asks each query once, on several threads.
+/// Asks each query once, on several threads. `ask` is called by a pointer, so that this is compiled only once.
 ///
 /// # Panics
 /// If there are 2^32 queries or more, or `ask` panics.
 pub(super) fn answers(
     queries: usize,
     threads: NonZero<usize>,
-    ask: impl Fn(u32) -> Answer + Sync,
+    ask: &(dyn Fn(u32) -> Answer + Sync),
 ) -> Vec<Answer> {
-    dealt(queries, threads, |query| ask(u32::try_from(query).expect("fewer than 2^32 queries")))
+    dealt(queries, threads, &|query| ask(u32::try_from(query).expect("fewer than 2^32 queries")))
 }
 
 /// Does each piece of work once; the results are in their order. A thread takes the next piece when it is done with one;
@@ -47,7 +47,7 @@ pub(super) fn answers(
 pub(super) fn dealt<R: Send>(
     pieces: usize,
     threads: NonZero<usize>,
-    work: impl Fn(usize) -> R + Sync,
+    work: &(dyn Fn(usize) -> R + Sync),
 ) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let some = || {

@@ -82,7 +82,7 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
         }
         let batch = Batch::new(self, coordinates, queries, &ask);
         let pieces = batch.pieces(threads);
-        let answers = dealt(pieces.len(), threads, |piece| batch.answers(pieces[piece].clone()));
+        let answers = dealt(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
         Some(answers.into_iter().flatten().collect())
     }
 }

@@ -509,20 +509,23 @@ impl Counts {
 
     /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows are empty.
     pub(crate) fn rows_of(&self, boosts: &[f32], kept: &[bool], only: Option<&[u32]>) -> RawRows {
-        let mut rows = RawRows { indptr: vec![0], indices: Vec::new(), data: Vec::new() };
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);
-        for (bounds, is_in) in self.indptr.windows(2).zip(is_in) {
-            let entries = if is_in { range(bounds[0], bounds[1]) } else { 0..0 };
-            for at in entries {
-                if kept[self.terms[at] as usize] {
-                    rows.indices.push(self.terms[at]);
-                    rows.data.push(self.boosted(boosts, at));
-                }
+        let all = || self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1])).zip(&is_in);
+        let most = all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
+        let (mut indices, mut data) = (vec![0; most], vec![0.0; most]);
+        let (mut indptr, mut end) = (vec![0], 0);
+        for (entries, &is_in) in all() {
+            for at in if is_in { entries } else { 0..0 } {
+                // The next entry overwrites a term that is not kept: no branch to predict.
+                (indices[end], data[end]) = (self.terms[at], self.boosted(boosts, at));
+                end += usize::from(kept[self.terms[at] as usize]);
             }
-            rows.indptr.push(rows.indices.len() as u64);
+            indptr.push(end as u64);
         }
-        rows
+        indices.truncate(end);
+        data.truncate(end);
+        RawRows { indptr, indices, data }
     }
 
     /// The same without a copy: moves the counts out.

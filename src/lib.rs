@@ -34,6 +34,7 @@ pub use seeded_random as random;
 pub use svg_chart as chart;
 
 pub mod threads;
+mod powers;
 pub mod printable;
 pub mod limits;
 pub mod matrix;

@@ -20,6 +20,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::counts::Counts;
+use crate::powers::power;
 use crate::tfidf::Weighting;
 use crate::threads::Threads;
 
@@ -166,9 +167,9 @@ impl Worths {
     }
 
     /// The χ² of every term as a share of the number of documents, to a power.
-    fn powers(&self, power: f64) -> impl Iterator<Item = f64> {
+    fn powers(&self, exponent: f64) -> impl Iterator<Item = f64> {
         let documents = f64::from(self.documents.max(1));
-        self.terms.iter().map(move |worth| libm::pow(worth.value / documents, power))
+        self.terms.iter().map(move |worth| power(worth.value / documents, exponent))
     }
 }
 
@@ -299,11 +300,14 @@ impl Counts {
 
 /// Marks the `count` highest values; ties go to the first.
 fn best(values: &[f64], count: usize) -> Vec<bool> {
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by(|&a, &b| values[b].total_cmp(&values[a]).then(a.cmp(&b)));
-    let mut kept = vec![false; values.len()];
-    for &term in order.iter().take(count) {
-        kept[term] = true;
+    let mut kept = vec![count >= values.len(); values.len()];
+    if count > 0 && count < values.len() {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        let by_rank = |&a: &usize, &b: &usize| values[b].total_cmp(&values[a]).then(a.cmp(&b));
+        order.select_nth_unstable_by(count - 1, by_rank);
+        for &term in &order[..count] {
+            kept[term] = true;
+        }
     }
     kept
 }

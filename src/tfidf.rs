@@ -32,6 +32,7 @@ use std::sync::LazyLock;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::powers::power;
 use crate::threads::Threads;
 
 mod recover;
@@ -298,11 +299,7 @@ impl Weighting {
             Df::Smooth => libm::log((1.0 + n) / (1.0 + df)) + 1.0,
             Df::Okapi => libm::log(1.0 + (n - df + 0.5) / (df + 0.5)),
         };
-        if self.idf_power.to_bits() == 1f64.to_bits() {
-            idf
-        } else {
-            libm::pow(idf, self.idf_power)
-        }
+        if self.idf_power.to_bits() == 1f64.to_bits() { idf } else { power(idf, self.idf_power) }
     }
 
     /// Replaces the counts in rows by weights, in place; weights of 0 are omitted.

@@ -1,6 +1,7 @@
 //! Quality gates on real corpora: `CLASSIFY_CORPORA=FOLDER cargo test --release --test quality --
 //! --ignored`, or with `--ignored quick::` only those that take a minute and a half of CPU time in
-//! total. `corpora/README.md` lists the sources of the corpora.
+//! total. `corpora/README.md` lists the sources of the corpora. If CLASSIFY names a program, that one is tested, so
+//! that it need not be built again with the features of tests.
 //!
 //! Each gate is the figure in `docs/quality.md` minus two standard errors, but at most .003 below
 //! it: the figures are deterministic, so any larger loss fails. The figures are those of the
@@ -33,7 +34,9 @@ fn evaluate(arguments: &[&str]) -> Value {
     let corpora = std::env::var_os("CLASSIFY_CORPORA").expect("CLASSIFY_CORPORA names the corpora");
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("result.json");
-    let status = Command::new(env!("CARGO_BIN_EXE_classify"))
+    let program = std::env::var_os("CLASSIFY");
+    let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_classify").into());
+    let status = Command::new(program)
         .arg("evaluate")
         .args(arguments)
         .arg("--json")

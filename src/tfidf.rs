@@ -522,7 +522,7 @@ const ONE: u32 = 1f32.to_bits() >> 16;
 fn log_tf(count: f32, known: &[f64]) -> f64 {
     let bits = count.to_bits();
     let known = known.get((bits >> 16).wrapping_sub(ONE) as usize);
-    match known.filter(|_| bits & 0xFFFF == 0) {
+    match known.filter(|_| bits.trailing_zeros() >= 16) {
         Some(&known) => known,
         None => log_tf_of_any(count.into()),
     }

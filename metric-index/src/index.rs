@@ -380,7 +380,6 @@ pub trait Dynamic: Index {
 /// assert!(cost.evaluations <= 5);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
-#[inline(never)] // It is long, and the way of every question.
 pub fn search<I: Index, C: Collector>(
     index: &I,
     query: &<I::Points as Points>::Point,

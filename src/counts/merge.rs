@@ -138,3 +138,93 @@ impl Target<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::num::NonZeroUsize;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::analyze::{Analyzer, AnalyzerSpec};
+    use crate::corpus::{Content, Document, Place};
+    use crate::counts::{DfLimit, Fields, Input};
+
+    /// Words that share their first sixteen bytes or end there, and short ones.
+    fn word() -> impl Strategy<Value = String> {
+        let beginning = prop::sample::select(vec!["", "a", "abcdefghijklmno", "abcdefghijklmnop"]);
+        (beginning, "[a-c]{1,3}").prop_map(|(beginning, end)| format!("{beginning}{end}"))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Pieces that several shards counted, in any distribution, against a count of each text; words that occur
+        /// more often than a byte can hold; first lines apart.
+        #[test]
+        fn shards_are_one_count(
+            texts in prop::collection::vec(prop::collection::vec((word(), 1usize..5), 0..8), 1..12),
+            many in 250usize..600,
+            owners in prop::collection::vec(0usize..3, 12),
+            min_df in 1u32..3,
+        ) {
+            let texts: Vec<String> = (0..).zip(&texts).map(|(number, words)| {
+                let mut all: Vec<&str> = Vec::new();
+                for (word, times) in words {
+                    let times = if number == 0 { many } else { *times };
+                    all.extend(std::iter::repeat_n(word.as_str(), times));
+                }
+                all.join(if number % 2 == 0 { " " } else { "\n" })
+            }).collect();
+            let analyzer = Analyzer::new(AnalyzerSpec::default());
+            let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
+            let mut shards: Vec<Shard<'_>> = (0..3).map(|_| Shard::new(&input)).collect();
+            for (piece, text) in texts.iter().enumerate() {
+                let document = Document {
+                    id: String::new(),
+                    content: Content::Text(text.clone()),
+                    labels: Vec::new(),
+                    weight: 1.0,
+                    vector: None,
+                    group: None,
+                    place: Place { source: "made".into(), line: None },
+                };
+                shards[owners[piece]].count(piece, &[document]).unwrap();
+            }
+            let limits = TermLimits { min_df: DfLimit::Count(min_df), ..TermLimits::default() };
+            let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+            let merged = merge(shards, texts.len(), limits, &threads);
+
+            let mut frequencies: BTreeMap<&str, u32> = BTreeMap::new();
+            let rows: Vec<BTreeMap<&str, [f32; 2]>> = texts.iter().map(|text| {
+                let mut row: BTreeMap<&str, [f32; 2]> = BTreeMap::new();
+                // One line alone is no title.
+                let (first, rest) = text.split_once('\n').unwrap_or(("", text));
+                for (field, part) in [first, rest].into_iter().enumerate() {
+                    for word in part.split_whitespace() {
+                        row.entry(word).or_default()[field] += 1.0;
+                    }
+                }
+                for word in row.keys() {
+                    *frequencies.entry(word).or_default() += 1;
+                }
+                row
+            }).collect();
+            frequencies.retain(|_, df| *df >= min_df);
+            let terms: Vec<&str> = frequencies.keys().copied().collect();
+            prop_assert!(merged.vocabulary.terms().iter().eq(terms.iter().copied()));
+            let df: Vec<u32> = frequencies.values().copied().collect();
+            prop_assert_eq!(merged.vocabulary.document_frequencies(), &df[..]);
+            for (row, expected) in rows.iter().enumerate() {
+                let [start, end] = [row, row + 1].map(|at| usize::try_from(merged.indptr[at]).unwrap());
+                let found: Vec<(&str, [f32; 2])> = (start..end).map(|at| {
+                    (terms[merged.terms[at] as usize], [merged.counts[0][at], merged.counts[1][at]])
+                }).collect();
+                let expected: Vec<(&str, [f32; 2])> = expected.iter()
+                    .filter(|(word, _)| frequencies.contains_key(*word))
+                    .map(|(&word, &counts)| (word, counts)).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+}

@@ -74,11 +74,14 @@ impl FieldCounts {
 impl Rows {
     fn clear(&mut self) {
         let Self { ends, lengths, terms, values } = self;
-        (ends.clear(), lengths.clear(), terms.clear());
+        ends.clear();
+        lengths.clear();
+        terms.clear();
         match values {
             Values::Counts(fields) => {
                 for FieldCounts { bytes, more } in fields {
-                    (bytes.clear(), more.clear());
+                    bytes.clear();
+                    more.clear();
                 }
             }
             Values::Given(values) => values.clear(),

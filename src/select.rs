@@ -347,4 +347,17 @@ mod tests {
         assert_eq!(best(&[1.0, 2.0, 1.0, 1.0], 3), [true, true, true, false]);
         assert_eq!(best(&[1.0], 3), [true]);
     }
+
+    #[test]
+    fn the_best_are_the_first_of_all_sorted() {
+        let values = [0.5, -1.0, 0.5, 2.0, 0.5, f64::INFINITY, -1.0, 0.5];
+        for count in 0..10 {
+            let mut order: Vec<usize> = (0..values.len()).collect();
+            order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+            let mut expected = [false; 8];
+            order.iter().take(count).for_each(|&term| expected[term] = true);
+            assert_eq!(best(&values, count), expected, "{count}");
+        }
+        assert!(best(&[], 3).is_empty());
+    }
 }

@@ -25,26 +25,17 @@
 //! every machine ([`libm`]), and rounded once to `f32`. Weights of 0 are omitted.
 
 use std::fmt::{self, Write as _};
-use std::ops::Range;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::powers::power;
-use crate::threads::Threads;
 
 mod recover;
+mod rows;
 
-/// The number of rows that a thread weights at a time.
-const PIECE: usize = 1_024;
-/// The number of values that a thread adds up at a time.
-const PART: usize = 1 << 16;
-/// The number of pieces that are moved at a time.
-const ROUND: usize = 64;
-/// The start of a piece in the arrays, the ends of its rows, their terms and their values.
-type Piece<'a> = (usize, &'a mut [u64], &'a mut [u32], &'a mut [f32]);
+pub(crate) use rows::RawRows;
 
 /// The code of BM25: Okapi's term frequency and idf in documents, plain counts in queries.
 const BM25: &str = "kkn.nnn";
@@ -302,65 +293,6 @@ impl Weighting {
         if self.idf_power.to_bits() == 1f64.to_bits() { idf } else { power(idf, self.idf_power) }
     }
 
-    /// Replaces the counts in rows by weights, in place; weights of 0 are omitted.
-    pub(crate) fn weigh_rows(
-        &self,
-        side: Side,
-        rows: &mut RawRows,
-        terms: TermWeights<'_>,
-        threads: &Threads,
-    ) {
-        let RawRows { indptr, indices, data } = rows;
-        let (mut ids, mut values) = (&mut **indices, &mut **data);
-        let mut pieces = Vec::new();
-        let mut first = 0;
-        for ends in indptr[1..].chunks_mut(PIECE) {
-            let (start, end) = (first, range(0, ends[ends.len() - 1]).end);
-            first = end;
-            let ids = ids.split_off_mut(..end - start).expect("entries of the rows");
-            let values = values.split_off_mut(..end - start).expect("as many");
-            pieces.push((start, ends, ids, values));
-        }
-        let weigh = |piece: &mut Piece<'_>| self.weigh_piece(side, piece, terms);
-        let left: Vec<usize> = threads.run(|| pieces.par_iter_mut().map(weigh).collect());
-        let (mut places, mut kept) = (Vec::new(), 0);
-        for ((start, ends, ..), left) in pieces.into_iter().zip(left) {
-            for end in ends {
-                *end += kept as u64;
-            }
-            places.push(start..start + left);
-            kept += left;
-        }
-        threads.run(|| {
-            close_gaps(indices, &places);
-            close_gaps(data, &places);
-        });
-    }
-
-    /// Moves the weights of a piece to its front, with the ends of its rows there; returns how many there are.
-    fn weigh_piece(
-        &self,
-        side: Side,
-        (first, ends, ids, values): &mut Piece<'_>,
-        terms: TermWeights<'_>,
-    ) -> usize {
-        let (mut start, mut kept) = (0, 0);
-        let mut room = Vec::new();
-        for end in &mut **ends {
-            let row = start..range(0, *end).end - *first;
-            start = row.end;
-            let counts = (&mut ids[row.clone()], &mut values[row.clone()]);
-            let left = self.weigh(side, counts, terms, &mut room);
-            if kept < row.start {
-                ids.copy_within(row.start..row.start + left, kept);
-                values.copy_within(row.start..row.start + left, kept);
-            }
-            kept += left;
-            *end = kept as u64;
-        }
-        kept
-    }
-
     /// Whether queries are weighted like documents.
     pub fn is_symmetric(&self) -> bool {
         self.document == self.query
@@ -448,55 +380,6 @@ pub enum Side {
     Document,
     /// Of queries.
     Query,
-}
-
-/// The parts of a CSR matrix.
-#[derive(Debug, Clone)]
-pub(crate) struct RawRows {
-    pub(crate) indptr: Vec<u64>,
-    pub(crate) indices: Vec<u32>,
-    pub(crate) data: Vec<f32>,
-}
-
-impl RawRows {
-    /// The mean number of terms of a row, with repetitions.
-    pub(crate) fn mean_length(&self, threads: &Threads) -> f64 {
-        // The parts do not depend on the threads, nor does what is rounded.
-        let parts =
-            || self.data.par_chunks(PART).map(|part| part.iter().map(|&v| f64::from(v)).sum());
-        let parts: Vec<f64> = threads.run(|| parts().collect());
-        let total: f64 = parts.iter().sum();
-        let rows = self.indptr.len() - 1;
-        if rows == 0 { 0.0 } else { total / rows as f64 }
-    }
-}
-
-/// Keeps the values at `places`, which are in increasing order.
-fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
-    let mut end = 0;
-    // What a round has copied away, it and later rounds may overwrite.
-    for round in places.chunks(ROUND) {
-        let ends = std::iter::once(end).chain(round.iter().map(|place| place.end));
-        if ends.zip(round).all(|(end, place)| end == place.start) {
-            end = round[round.len() - 1].end;
-            continue;
-        }
-        let copies: Vec<Vec<T>> =
-            round.par_iter().map(|place| values[place.clone()].to_vec()).collect();
-        let mut rest = &mut values[end..];
-        let mut moves = Vec::new();
-        for copy in &copies {
-            moves.push((rest.split_off_mut(..copy.len()).expect("not longer than before"), copy));
-            end += copy.len();
-        }
-        moves.into_par_iter().for_each(|(place, copy)| place.copy_from_slice(copy));
-    }
-    values.truncate(end);
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
-fn range(start: u64, end: u64) -> Range<usize> {
-    start as usize..end as usize
 }
 
 /// What the training corpus determines about terms.
@@ -642,53 +525,6 @@ mod tests {
             assert_eq!(found.to_bits(), expected.to_bits(), "{count}");
         }
         assert!(log_tf_of_any(f64::from(128f32)).to_bits() == known[7 * 128].to_bits());
-    }
-
-    #[test]
-    fn gaps_are_closed() {
-        let values: Vec<usize> = (0..2_000).collect();
-        for (gaps_from, gap) in [(0, 1), (3, 1), (130, 4), (usize::MAX, 0), (0, 5)] {
-            let kept = |piece| if piece < gaps_from { 5 } else { 5 - gap };
-            let places: Vec<_> = (0..400).map(|piece| 5 * piece..5 * piece + kept(piece)).collect();
-            let mut found = values.clone();
-            close_gaps(&mut found, &places);
-            assert!(found.into_iter().eq(places.into_iter().flatten()), "{gaps_from} {gap}");
-        }
-        let mut none = Vec::<u32>::new();
-        close_gaps(&mut none, &[]);
-        assert!(none.is_empty());
-    }
-
-    /// More rows than a round has; a term that is in all documents and weighs nothing, or does not.
-    #[test]
-    fn many_rows_are_weighed_as_each_alone() {
-        let weighting = Weighting::default();
-        let rows = ROUND * PIECE + 3 * PIECE + 7;
-        for dropped in [0, 1, 2] {
-            let mut all = RawRows { indptr: vec![0], indices: vec![], data: vec![] };
-            let mut expected = all.clone();
-            let idf = [if dropped == 2 { 0.0 } else { 0.5 }, 2.0, 1.0];
-            let terms = TermWeights { idf: &idf, mean_length: 1.0 };
-            for row in 0..rows {
-                let late = dropped == 1 && row >= rows / 2;
-                let counts = [(0, if late { 0.0 } else { 1.0 }), (1, row as f32), (2, 3.0)];
-                let counts = &counts[..row % 4 % 3 + usize::from(late)];
-                let (mut ids, mut values): (Vec<u32>, Vec<f32>) = counts.iter().copied().unzip();
-                all.indices.extend(&ids);
-                all.data.extend(&values);
-                all.indptr.push(all.indices.len() as u64);
-                let own = (&mut ids[..], &mut values[..]);
-                let kept = weighting.weigh(Side::Document, own, terms, &mut Vec::new());
-                expected.indices.extend(&ids[..kept]);
-                expected.data.extend(&values[..kept]);
-                expected.indptr.push(expected.indices.len() as u64);
-            }
-            let threads = Threads::new(std::num::NonZeroUsize::new(3).unwrap()).unwrap();
-            weighting.weigh_rows(Side::Document, &mut all, terms, &threads);
-            assert_eq!(all.indptr, expected.indptr, "{dropped}");
-            assert_eq!(all.indices, expected.indices, "{dropped}");
-            assert_eq!(all.data, expected.data, "{dropped}");
-        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) enum Values {
     Given(Vec<f32>),
 }
 
-/// Counts in a byte each, because new memory costs more time than counting; what a byte cannot hold is rare.
+/// Counts of one byte each: touching new memory takes longer than counting, and larger counts are rare.
 #[derive(Clone, Default)]
 pub(super) struct FieldCounts {
     bytes: Vec<u8>,

@@ -92,9 +92,8 @@ pub(super) const DROPPED: u32 = u32::MAX;
 /// The number of parts of [`unite`]: several for each thread, so that none waits long for the last.
 const PARTS: u8 = 128;
 
-/// The terms of a shard by the parts that they belong to.
+/// The terms of a shard, grouped by part.
 struct Parted {
-    /// The terms of one part after those of the other.
     terms: Vec<u32>,
     /// Where each part begins in `terms`, and the number of terms.
     starts: Vec<u32>,
@@ -125,7 +124,7 @@ impl Parted {
     }
 }
 
-/// The terms of all shards that belong to one part, in any order.
+/// The terms of all shards in one part, in any order.
 #[derive(Default)]
 struct Part<'a> {
     terms: Vec<Key<'a>>,

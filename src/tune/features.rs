@@ -118,8 +118,8 @@ const OTHERS: [usize; 4] = [500, 1_000, 4_000, 16_000];
 /// BM25 is pursued apart if it is ahead of the cosine weightings by so much. (Where it was near them, it lost on all corpora of
 /// docs/quality.md, and it is tried again with the features that they found.)
 const AHEAD: f64 = GAIN_WITHOUT_MORE / 2.0;
-/// But k up to this is always tried.
-const FEWEST_NEIGHBORS: NonZeroUsize = NonZeroUsize::new(60).unwrap();
+/// Trials go up to this k at least.
+const LEAST_LARGEST_K: NonZeroUsize = NonZeroUsize::new(60).unwrap();
 /// The number of changes of one dimension that are tried on the whole sample.
 const MOST: usize = 16;
 /// The first fold decides only if it has at least this many documents.
@@ -382,14 +382,6 @@ impl GreedySearch<'_, '_> {
         self.steps.push(step);
     }
 
-    /// The largest k to try. If a document has one label, twice the best k so far is enough after the first trial; for
-    /// several labels, the best k of one trial says little about the others'.
-    fn most_neighbors(&self) -> NonZeroUsize {
-        let TrialSetup { k_max, grid, .. } = self.trials.setup;
-        let twice = NonZeroUsize::new(2 * self.best.k).filter(|_| !grid.several);
-        twice.map_or(k_max, |twice| twice.max(FEWEST_NEIGHBORS).min(k_max))
-    }
-
     /// Leaves out more documents for every contestant; returns the best vote of each. Several
     /// contestants are tried at a time if there are threads for them.
     fn left_out(
@@ -398,7 +390,7 @@ impl GreedySearch<'_, '_> {
         folds: Range<usize>,
     ) -> Result<Vec<Trial>, SearchError> {
         let (setup, counted) = (self.trials.setup, &self.counted);
-        let k = self.most_neighbors();
+        let k = largest_k(self.best.k, setup.k_max, setup.grid.several);
         let try_one = |contestant: &mut Contestant| {
             let counted = &counted[contestant.counted].1;
             if !folds.is_empty() {
@@ -563,6 +555,15 @@ impl GreedySearch<'_, '_> {
     }
 }
 
+/// The largest k to try after a trial for which `best` was the best k (0: no trial yet). With one label a document, twice
+/// `best` is enough; with several, the best k of one trial says little about the others.
+fn largest_k(best: usize, k_max: NonZeroUsize, several: bool) -> NonZeroUsize {
+    match NonZeroUsize::new(2 * best) {
+        Some(twice) if !several => twice.max(LEAST_LARGEST_K).min(k_max),
+        _ => k_max,
+    }
+}
+
 /// Whether a number of selected terms is tried because another one is the best.
 fn is_beside(count: usize, best: usize) -> bool {
     let is_least = best == MANY_TERMS[0];
@@ -597,4 +598,22 @@ fn language(counts: &Counts) -> Option<Stemmer> {
     let best = Stemmer::all().map(|stemmer| (stemmer, share(stemmer)));
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
     (best.1 >= 1.0).then_some(best.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn largest_k_follows_the_best() {
+        let largest = |best, k_max, several| {
+            largest_k(best, NonZeroUsize::new(k_max).unwrap(), several).get()
+        };
+        assert_eq!(
+            [0, 1, 30, 31, 100, 200].map(|best| largest(best, 200, false)),
+            [200, 60, 60, 62, 200, 200]
+        );
+        assert_eq!([0, 1, 100].map(|best| largest(best, 200, true)), [200, 200, 200]);
+        assert_eq!([0, 1, 10].map(|best| largest(best, 10, false)), [10, 10, 10]);
+    }
 }

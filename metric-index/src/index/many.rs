@@ -27,7 +27,7 @@ where
     Ok(found.into_sorted())
 }
 
-/// Asks each query once, on several threads. `ask` is called by a pointer, so that this is compiled only once.
+/// Asks each query once, on several threads. `ask` is a trait object so that this is compiled only once.
 ///
 /// # Panics
 /// If there are 2^32 queries or more, or `ask` panics.

@@ -618,3 +618,56 @@ fn read_piece(
     }
     (piece, None)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::analyze::{Analyzer, AnalyzerSpec};
+    use crate::corpus::Place;
+
+    #[test]
+    fn rows_of_some_documents_have_the_kept_terms() {
+        let document = |text: &str| Document {
+            id: String::new(),
+            content: Content::Text(text.to_owned()),
+            labels: Vec::new(),
+            weight: 1.0,
+            vector: None,
+            group: None,
+            place: Place { source: "made".into(), line: None },
+        };
+        let texts = ["a b\nb c d", "a\na d d", "", "c c\nd a", "b\nb"];
+        let analyzer = Analyzer::new(AnalyzerSpec::default());
+        let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        let mut documents = texts.into_iter().map(|text| Ok(document(text)));
+        let limits = TermLimits::default();
+        let counts =
+            Counts::read(&mut documents, &input, limits, false, &threads, &|_| ()).unwrap();
+        let boosts = [3.0, 1.0];
+        let entries = |rows: &RawRows, row: usize| -> Vec<(u32, f32)> {
+            let at = range(rows.indptr[row], rows.indptr[row + 1]);
+            rows.indices[at.clone()].iter().copied().zip(rows.data[at].iter().copied()).collect()
+        };
+        let all = counts.rows(&boosts, &threads);
+        assert_eq!(entries(&all, 0), [(0, 3.0), (1, 4.0), (2, 1.0), (3, 1.0)]);
+        for only in [None, Some(&[][..]), Some(&[1, 3]), Some(&[0, 2, 4])] {
+            for kept in
+                [[true; 4], [false; 4], [false, true, false, true], [true, false, true, false]]
+            {
+                let rows = counts.rows_of(&boosts, &kept, only);
+                for row in 0..texts.len() {
+                    let number = u32::try_from(row).unwrap();
+                    let is_in = only.is_none_or(|only| only.contains(&number));
+                    let mut expected = entries(&all, row);
+                    expected.retain(|&(term, _)| is_in && kept[term as usize]);
+                    assert_eq!(entries(&rows, row), expected, "{row} of {only:?}, {kept:?}");
+                }
+                assert_eq!(rows.indptr[texts.len()], rows.indices.len() as u64);
+                assert_eq!(rows.indices.len(), rows.data.len());
+            }
+        }
+    }
+}

@@ -119,7 +119,9 @@ impl VoteWeight {
                     (similarity / best, (similarity / best) * (similarity / best));
                 match power {
                     2.0 => square,
+                    3.0 => square * share,
                     4.0 => square * square,
+                    6.0 => square * square * square,
                     power => libm::pow(share, power),
                 }
             }

@@ -73,22 +73,6 @@ impl Spread {
         }
         start + common_portable(&self.present, row, target)
     }
-
-    /// The product with columns and values of another row. Four sums in turn: one would wait for each addition.
-    pub(crate) fn product(&self, (columns, values): Row<'_>) -> f32 {
-        let (fours_of_columns, last_columns) = columns.as_chunks::<4>();
-        let (fours_of_values, last_values) = values.as_chunks::<4>();
-        let mut sums = [0.0f32; 4];
-        for (columns, values) in fours_of_columns.iter().zip(fours_of_values) {
-            for ((sum, &column), value) in sums.iter_mut().zip(columns).zip(values) {
-                *sum += value * self.value(column);
-            }
-        }
-        for ((sum, &column), value) in sums.iter_mut().zip(last_columns).zip(last_values) {
-            *sum += value * self.value(column);
-        }
-        (sums[0] + sums[1]) + (sums[2] + sums[3])
-    }
 }
 
 /// Asks for the value at a place, if there is one, to be brought into the cache.
@@ -195,7 +179,6 @@ mod tests {
         assert_eq!(common.of(0..second), (&[0, 64, 199][..], &[5.0, 7.0, 9.0][..]));
         let values = [0, 1, 63, 199].map(|column| spread.value(column).to_bits());
         assert_eq!(values, [1.0, 0.0, 2.0, 4.0f32].map(f32::to_bits));
-        assert_eq!(spread.product((&[0, 1, 199], &[3.0, 5.0, 0.5])).to_bits(), 5f32.to_bits());
         spread.clear(row);
         assert_eq!(spread.common((&[0, 63, 199], &[1.0; 3]), &mut common, 0), 0);
         assert_eq!(spread.value(199).to_bits(), 0.0f32.to_bits());

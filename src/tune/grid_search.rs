@@ -111,8 +111,9 @@ impl<'a> GridSearch<'a> {
         let mut sums = vec![[0.0; 2]; self.labels.len()];
         let mut totals = vec![[0.0; 2]; documents];
         let mut scores = vec![0.0; self.labels.len()];
-        // The position of each document's next vote in `votes`.
+        // The position of each document's next vote in `votes`, and the end of its slots with a vote: they come first.
         let mut next: Vec<usize> = Vec::with_capacity(documents);
+        let mut ends: Vec<u32> = self.slots[..documents].to_vec();
         let mut start = 0;
         for index in 0..documents {
             next.push(start);
@@ -136,10 +137,11 @@ impl<'a> GridSearch<'a> {
                     let labels = self.among.labels(neighbor.row).len();
                     for &slot in &self.votes[next[index]..next[index] + labels] {
                         sums[slot as usize][list] += counts;
+                        ends[index] = ends[index].max(slot + 1);
                     }
                     next[index] += labels;
                 }
-                for slot in self.slots_of(index) {
+                for slot in self.slots[index] as usize..ends[index] as usize {
                     scores[slot] = mixed(sums[slot], totals[index], shares);
                 }
             }

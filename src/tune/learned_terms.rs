@@ -14,10 +14,13 @@ use rayon::prelude::*;
 
 use super::folds::drawn;
 use super::neighbors::{Exclusion, LeaveOneOut};
-use crate::matrix::{Common, Csr, CsrView, Spread, prefetch_row, row};
+use crate::matrix::{Csr, CsrView, row};
 use crate::search::{Engines, SearchError};
 use crate::threads::Threads;
 use crate::vote::TrainingLabels;
+
+mod overlap;
+use overlap::Overlaps;
 
 /// The number of neighbors of each document.
 const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
@@ -38,9 +41,6 @@ const DECAYS: [f32; 2] = [0.9, 0.999];
 /// threads does not matter, and of gradients in memory.
 const PIECES: usize = 16;
 const GRADIENTS: usize = 1 << 26;
-
-/// Neighbors that are on their way into the cache while another is read.
-const AHEAD: usize = 4;
 
 /// A document that teaches: its neighbors, and how much their labels are its own (Jaccard), from 0 to 1.
 struct Lesson {
@@ -113,8 +113,9 @@ fn learn(
     let mut logarithms = vec![0.0f32; terms];
     // Each step has another part of the lessons.
     let parts = (lessons.len() / LEAST_OF_STEP).clamp(1, MOST_PARTS);
-    let batches: Vec<Vec<&Lesson>> =
-        (0..parts).map(|part| lessons.iter().skip(part).step_by(parts).collect()).collect();
+    let overlaps = threads.run(|| Overlaps::new(rows, lessons));
+    let batches: Vec<Vec<usize>> =
+        (0..parts).map(|part| (part..lessons.len()).step_by(parts).collect()).collect();
     let (mut mean, mut square) = (vec![0.0f32; terms], vec![0.0f32; terms]);
     let mut decayed = [1.0f32; 2];
     let pieces = (GRADIENTS / (2 * terms + rows.rows()).max(1)).clamp(1, PIECES);
@@ -125,8 +126,9 @@ fn learn(
             let batch = &batches[steps as usize % parts];
             let penalty = PENALTY * batch.len() as f32;
             steps += 1;
+            let factors = factors(&logarithms);
             let gradients =
-                threads.run(|| Units::new(rows, &factors(&logarithms)).gradients(batch, pieces));
+                threads.run(|| Scaled::new(rows, &factors).gradients(&overlaps, batch, pieces));
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
             for term in (0..terms).filter(|&term| common[term]) {
                 let sum: f32 = gradients.iter().map(|gradient| gradient[term]).sum();
@@ -147,51 +149,48 @@ fn factors(logarithms: &[f32]) -> Vec<f32> {
     logarithms.iter().map(|&logarithm| libm::expf(logarithm)).collect()
 }
 
-/// Rows after the factors, of length 1.
-struct Units<'r> {
+/// Rows after the factors, of length 1: the value of a term is its weight times its factor times the row's scale.
+struct Scaled<'r> {
     rows: &'r CsrView<'r>,
-    values: Vec<f32>,
+    factors: &'r [f32],
+    scales: Vec<f32>,
 }
 
-impl<'r> Units<'r> {
-    fn new(rows: &'r CsrView<'r>, factors: &[f32]) -> Self {
-        let of_row = |index: usize| {
+impl<'r> Scaled<'r> {
+    fn new(rows: &'r CsrView<'r>, factors: &'r [f32]) -> Self {
+        let scale = |index: usize| {
             let (terms, weights) = row(rows, index);
             let weigh = |(&term, weight): (&u32, &f32)| weight * factors[term as usize];
-            let weighted: Vec<f32> = terms.iter().zip(weights).map(weigh).collect();
-            let length = weighted.iter().map(|value| value * value).sum::<f32>().sqrt();
-            let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
-            weighted.into_iter().map(move |value| value * scale)
+            let values = terms.iter().zip(weights).map(weigh);
+            let length = values.map(|value| value * value).sum::<f32>().sqrt();
+            if length > 0.0 { 1.0 / length } else { 0.0 }
         };
-        Self { rows, values: (0..rows.rows()).into_par_iter().flat_map_iter(of_row).collect() }
-    }
-
-    fn row(&self, index: u32) -> (&[u32], &[f32]) {
-        let bounds = self.rows.indptr().outer_inds_sz(index as usize);
-        let (terms, _) = row(self.rows, index as usize);
-        (terms, &self.values[bounds])
+        let scales = (0..rows.rows()).into_par_iter().map(scale).collect();
+        Self { rows, factors, scales }
     }
 
     /// The derivative of the loss by the logarithm of each term's factor, in parts that add up to it, at most two for
-    /// each of `pieces`.
+    /// each of `pieces`; of the lessons with the numbers in `batch`.
     ///
     /// With x the rows, the derivative of the similarity s of two rows i and j by the logarithm of term t
     /// is 2 x(i, t) x(j, t) − s (x(i, t)² + x(j, t)²). The first part needs the terms that both rows have; of the
     /// others, s is added up for each row, and squares are added at the end.
-    fn gradients(&self, lessons: &[&Lesson], pieces: usize) -> Vec<Vec<f32>> {
-        let piece = lessons.len().div_ceil(pieces).max(1);
+    fn gradients(&self, lessons: &Overlaps<'_>, batch: &[usize], pieces: usize) -> Vec<Vec<f32>> {
+        let piece = batch.len().div_ceil(pieces).max(1);
         let slopes: Vec<Slopes> =
-            lessons.par_chunks(piece).map(|lessons| self.slopes(lessons)).collect();
+            batch.par_chunks(piece).map(|piece| self.slopes(lessons, piece)).collect();
         let (mut gradients, by_row): (Vec<_>, Vec<_>) =
             slopes.into_iter().map(|slopes| (slopes.by_term, slopes.by_row)).unzip();
         let rows: Vec<u32> = (0u32..).take(self.rows.rows()).collect();
         let squares = |rows: &[u32]| {
             let mut gradient = vec![0.0f32; self.rows.cols()];
-            for &row in rows {
-                let slope: f32 = by_row.iter().map(|slopes| slopes[row as usize]).sum();
+            for &number in rows {
+                let slope: f32 = by_row.iter().map(|slopes| slopes[number as usize]).sum();
                 if slope != 0.0 {
-                    let (terms, values) = self.row(row);
-                    for (&term, &value) in terms.iter().zip(values) {
+                    let scale = self.scales[number as usize];
+                    let (terms, weights) = row(self.rows, number as usize);
+                    for (&term, &weight) in terms.iter().zip(weights) {
+                        let value = weight * self.factors[term as usize] * scale;
                         gradient[term as usize] -= slope * value * value;
                     }
                 }
@@ -203,49 +202,45 @@ impl<'r> Units<'r> {
     }
 
     /// What some documents add to the derivatives.
-    fn slopes(&self, lessons: &[&Lesson]) -> Slopes {
-        let columns = self.rows.cols();
-        let mut by_term = vec![0.0f32; columns];
+    fn slopes(&self, lessons: &Overlaps<'_>, batch: &[usize]) -> Slopes {
+        let mut by_term = vec![0.0f32; self.rows.cols()];
         let mut by_row = vec![0.0f32; self.rows.rows()];
-        let mut spread = Spread::default();
-        // The similarity and the vote of each neighbor, and the end of its terms in `common`.
-        let mut votes: Vec<(f32, f32, usize)> = Vec::new();
-        let mut common = Common::default();
-        for Lesson { row, neighbors } in lessons {
-            spread.set(self.row(*row), columns);
+        let mut builder = overlap::Builder::default();
+        // The similarity of each neighbor, and its vote.
+        let mut similarities = Vec::new();
+        let mut votes = Vec::new();
+        for &at in batch {
+            let (Lesson { row, neighbors }, overlap) = lessons.get(at, &mut builder);
+            let scales = || neighbors.iter().map(|&(other, _)| self.scales[other as usize]);
+            let own_scale = self.scales[*row as usize];
+            let squares = |term: u32| self.factors[term as usize] * self.factors[term as usize];
+            overlap.products(squares, neighbors.len(), &mut similarities);
+            for (similarity, scale) in similarities.iter_mut().zip(scales()) {
+                *similarity *= own_scale * scale;
+            }
+            let most = similarities.iter().copied().fold(0.0, f32::max);
+            let vote = |similarity: &f32| libm::expf(SHARPNESS * (similarity - most));
             votes.clear();
-            let mut end = 0;
-            for (at, &(other, _)) in neighbors.iter().enumerate() {
-                if let Some(&(later, _)) = neighbors.get(at + AHEAD) {
-                    prefetch_row(self.row(later));
-                }
-                let start = end;
-                end = spread.common(self.row(other), &mut common, start);
-                votes.push((spread.product(common.of(start..end)), 0.0, end));
-            }
-            let most = votes.iter().map(|&(similarity, ..)| similarity).fold(0.0, f32::max);
-            let (mut total, mut right) = (0.0, 0.0);
-            for ((similarity, vote, _), &(_, alike)) in votes.iter_mut().zip(neighbors) {
-                *vote = libm::expf(SHARPNESS * (*similarity - most));
-                total += *vote;
-                right += *vote * alike;
-            }
-            let share = right / total;
+            votes.extend(similarities.iter().map(vote));
+            let total: f32 = votes.iter().sum();
+            let right = votes.iter().zip(neighbors).map(|(vote, &(_, alike))| vote * alike);
+            let share = right.sum::<f32>() / total;
             if share > 0.0 {
-                let (mut own, mut start) = (0.0, 0);
-                for (&(similarity, vote, end), &(other, alike)) in votes.iter().zip(neighbors) {
-                    let slope = SHARPNESS * vote / total * (1.0 - alike / share);
+                let mut own = 0.0;
+                // From here on, votes are what similarities are multiplied by.
+                for ((vote, similarity), &(other, alike)) in
+                    votes.iter_mut().zip(&similarities).zip(neighbors)
+                {
+                    let slope = SHARPNESS * *vote / total * (1.0 - alike / share);
                     by_row[other as usize] += slope * similarity;
                     own += slope * similarity;
-                    let (terms, values) = common.of(start..end);
-                    for (&term, &value) in terms.iter().zip(values) {
-                        by_term[term as usize] += 2.0 * slope * value * spread.value(term);
-                    }
-                    start = end;
+                    *vote = slope * self.scales[other as usize];
                 }
                 by_row[*row as usize] += own;
+                overlap.sums(&votes, |term, sum| {
+                    by_term[term as usize] += 2.0 * own_scale * squares(term) * sum;
+                });
             }
-            spread.clear(self.row(*row));
         }
         Slopes { by_term, by_row }
     }
@@ -266,7 +261,7 @@ mod tests {
     use crate::random::Random;
 
     /// Rows of six of 20 terms, and a lesson of each about the others.
-    fn made() -> (Csr, Vec<Lesson>) {
+    pub(super) fn made() -> (Csr, Vec<Lesson>) {
         let mut random = Random::new(4);
         let mut rows = CsrBuilder::default();
         for _ in 0..12 {
@@ -319,8 +314,10 @@ mod tests {
         let (rows, lessons) = made();
         let narrow: Vec<f32> = (0..20u8).map(|term| f32::from(term % 5) / 10.0).collect();
         let logarithms: Vec<f64> = narrow.iter().copied().map(f64::from).collect();
-        let parts = Units::new(&rows.view(), &factors(&narrow))
-            .gradients(&lessons.iter().collect::<Vec<_>>(), 3);
+        let (rows_view, factors) = (rows.view(), factors(&narrow));
+        let batch: Vec<usize> = (0..lessons.len()).collect();
+        let overlaps = Overlaps::new(&rows_view, &lessons);
+        let parts = Scaled::new(&rows_view, &factors).gradients(&overlaps, &batch, 3);
         let found: Vec<f32> =
             (0..20).map(|term| parts.iter().map(|part| part[term]).sum()).collect();
         for term in 0..20 {

@@ -36,17 +36,19 @@ const PENALTIES: [f32; 2] = [1.0, 0.1];
 /// The largest number of pieces of the documents, and of gradients in memory.
 const PIECES: usize = 16;
 const GRADIENTS: usize = 1 << 26;
+/// The worths that a thread moves at a time.
+const WORTHS: usize = 1 << 10;
 
 /// The votes of the first k neighbors of left-out documents.
 pub(in crate::tune) struct Ballots<'g> {
     grid_search: &'g GridSearch<'g>,
     several: bool,
-    /// The votes of document `i` are `bounds[i]..bounds[i + 1]`.
-    bounds: Vec<usize>,
-    /// The training document that votes, and its share of the votes.
-    votes: Vec<(u32, f32)>,
     /// How many slots of each document have a vote.
     open: Vec<u32>,
+    /// The products of slot `i` are `bounds[i]..bounds[i + 1]`.
+    bounds: Vec<usize>,
+    /// A worth, and the share of the votes that it is multiplied by.
+    products: Vec<(u32, f32)>,
     /// The worths of training document `row` are `starts[row]..starts[row + 1]`.
     starts: Vec<usize>,
     /// The label of each worth.
@@ -65,13 +67,18 @@ struct State {
     scales: Vec<f32>,
 }
 
-/// Buffers for one document.
-struct Scratch {
-    /// The slot of each label of the document, counted from its first.
-    slot_of: Vec<u32>,
-    sums: Vec<(u32, f64)>,
-    /// The derivative of the loss by each sum.
-    slopes: Vec<f32>,
+/// The votes of the neighbors of each document.
+struct Votes {
+    /// The votes of document `i` are `bounds[i]..bounds[i + 1]`.
+    bounds: Vec<usize>,
+    /// The training document that votes, and its share of the votes.
+    votes: Vec<(u32, f32)>,
+}
+
+impl Votes {
+    fn of(&self, document: usize) -> &[(u32, f32)] {
+        &self.votes[self.bounds[document]..self.bounds[document + 1]]
+    }
 }
 
 impl<'g> Ballots<'g> {
@@ -84,32 +91,37 @@ impl<'g> Ballots<'g> {
         most: Option<usize>,
     ) -> Option<Self> {
         let among = grid_search.among;
-        let (mut bounds, mut votes, mut open) = (vec![0], Vec::new(), Vec::new());
-        let mut labels: Vec<u32> = Vec::new();
+        let mut votes = Votes { bounds: vec![0], votes: Vec::new() };
+        let (mut open, mut labels) = (Vec::new(), Vec::<u32>::new());
         for document in 0..grid_search.sample.len() {
             let (_, neighbors) = grid_search.get(document);
             labels.clear();
             for (row, share) in shares(neighbors.first(k), weight, &among) {
                 labels.extend(among.labels(row));
                 #[expect(clippy::cast_possible_truncation, reason = "a share from 0 to 1")]
-                votes.push((row, share as f32));
+                votes.votes.push((row, share as f32));
             }
-            bounds.push(votes.len());
+            votes.bounds.push(votes.votes.len());
             // Slots are ordered by their best neighbor, so those of the first k come first.
             labels.sort_unstable();
             labels.dedup();
             open.push(narrow(labels.len()));
         }
+        let (bounds, products) = (Vec::new(), Vec::new());
         let (starts, labels, initial) = (vec![0], Vec::new(), Vec::new());
         let mut ballots =
-            Self { grid_search, several, bounds, votes, open, starts, labels, initial };
+            Self { grid_search, several, open, bounds, products, starts, labels, initial };
         let fits = |products: usize| most.is_none_or(|most| products <= most);
-        if others && !fits(ballots.products_with_others()) {
+        if others && !fits(ballots.products_with_others(&votes)) {
             return None;
         }
-        ballots.list_worths(others);
-        let products = |&(row, _): &(u32, f32)| ballots.entries(row).len();
-        fits(ballots.votes.iter().map(products).sum()).then_some(ballots)
+        ballots.list_worths(others, &votes);
+        let products = votes.votes.iter().map(|&(row, _)| ballots.entries(row).len()).sum();
+        if !fits(products) {
+            return None;
+        }
+        (ballots.bounds, ballots.products) = ballots.list_products(&votes);
+        Some(ballots)
     }
 
     /// The slots of a document that have a vote.
@@ -118,8 +130,9 @@ impl<'g> Ballots<'g> {
         first..first + self.open[document] as usize
     }
 
-    fn votes(&self, document: usize) -> &[(u32, f32)] {
-        &self.votes[self.bounds[document]..self.bounds[document + 1]]
+    /// The worths that are added up for a slot, each with the share of the votes that it is multiplied by.
+    fn products(&self, slot: usize) -> &[(u32, f32)] {
+        &self.products[self.bounds[slot]..self.bounds[slot + 1]]
     }
 
     fn entries(&self, row: u32) -> std::ops::Range<usize> {
@@ -132,20 +145,20 @@ impl<'g> Ballots<'g> {
         slots.map(|slot| self.grid_search.labels[slot])
     }
 
-    fn products_with_others(&self) -> usize {
-        let pairs = |document| self.votes(document).len() * self.taught(document).count();
+    fn products_with_others(&self, votes: &Votes) -> usize {
+        let pairs = |document| votes.of(document).len() * self.taught(document).count();
         (0..self.open.len()).map(pairs).sum()
     }
 
     /// Lists a worth for each label of each training document, and if `others`, for each label of the
     /// documents that it is a neighbor of.
-    fn list_worths(&mut self, others: bool) {
+    fn list_worths(&mut self, others: bool, votes: &Votes) {
         let among = self.grid_search.among;
         let mut taught: Vec<Vec<u32>> =
             vec![Vec::new(); if others { among.weights.len() } else { 0 }];
         if others {
             for document in 0..self.open.len() {
-                for &(row, _) in self.votes(document) {
+                for &(row, _) in votes.of(document) {
                     taught[row as usize].extend(self.taught(document));
                 }
             }
@@ -165,80 +178,92 @@ impl<'g> Ballots<'g> {
         }
     }
 
-    fn scratch(&self) -> Scratch {
-        let slot_of = vec![u32::MAX; self.grid_search.gold_documents.len()];
-        Scratch { slot_of, sums: Vec::new(), slopes: Vec::new() }
-    }
-
-    /// Calls `at` with every vote of a document for one of its slots: the worth, the share of the
-    /// vote and the slot, counted from the document's first.
-    fn each(&self, document: usize, scratch: &mut [u32], mut at: impl FnMut(usize, f32, usize)) {
-        let labels = &self.grid_search.labels[self.slots(document)];
-        for (slot, &label) in (0u32..).zip(labels) {
-            scratch[label as usize] = slot;
-        }
-        for &(row, share) in self.votes(document) {
-            for entry in self.entries(row) {
-                let slot = scratch[self.labels[entry] as usize];
-                if slot != u32::MAX {
-                    at(entry, share, slot as usize);
-                }
+    /// The products of all slots, and where those of each begin and end: a document can vote for a label with its worth for it.
+    fn list_products(&self, votes: &Votes) -> (Vec<usize>, Vec<(u32, f32)>) {
+        let mut slot_of = vec![u32::MAX; self.grid_search.gold_documents.len()];
+        let mut next = Vec::new();
+        let (mut bounds, mut products) = (vec![0], Vec::new());
+        for document in 0..self.open.len() {
+            let labels = &self.grid_search.labels[self.slots(document)];
+            for (slot, &label) in (0u32..).zip(labels) {
+                slot_of[label as usize] = slot;
+            }
+            let slot_of_entry = |entry: usize| slot_of[self.labels[entry] as usize];
+            let of_vote = |&(row, share): &(u32, f32)| {
+                let entries = self.entries(row).map(move |entry| (entry, share));
+                entries.filter(|&(entry, _)| slot_of_entry(entry) != u32::MAX)
+            };
+            let all = || votes.of(document).iter().flat_map(of_vote);
+            next.clear();
+            next.resize(labels.len(), 0);
+            all().for_each(|(entry, _)| next[slot_of_entry(entry) as usize] += 1);
+            let mut end = products.len();
+            for next in &mut next {
+                end += std::mem::replace(next, end);
+                bounds.push(end);
+            }
+            products.resize(end, (0, 0.0));
+            for (entry, share) in all() {
+                let next = &mut next[slot_of_entry(entry) as usize];
+                products[*next] = (narrow(entry), share);
+                *next += 1;
+            }
+            // Slots without a vote have none.
+            bounds.resize(self.grid_search.slots_of(document).end + 1, end);
+            for &label in labels {
+                slot_of[label as usize] = u32::MAX;
             }
         }
-        for &label in labels {
-            scratch[label as usize] = u32::MAX;
-        }
+        (bounds, products)
     }
 
-    /// The sums of a document's slots.
-    fn sum(&self, document: usize, worths: &[f32], scratch: &mut Scratch) {
-        let Scratch { slot_of, sums, .. } = scratch;
+    /// Writes the labels of a document's slots with their sums.
+    fn sum(&self, document: usize, worths: &[f32], sums: &mut Vec<(u32, f64)>) {
+        let product = |&(entry, share): &(u32, f32)| f64::from(share * worths[entry as usize]);
+        let sum = |slot: usize| {
+            let sum = self.products(slot).iter().map(product).sum();
+            (self.grid_search.labels[slot], sum)
+        };
         sums.clear();
-        let labels = &self.grid_search.labels[self.slots(document)];
-        sums.extend(labels.iter().map(|&label| (label, 0.0)));
-        self.each(document, slot_of, |entry, share, slot| {
-            sums[slot].1 += f64::from(share * worths[entry]);
-        });
+        sums.extend(self.slots(document).map(sum));
     }
 
     /// Writes the scores of the documents of a fold, or of all.
     fn score(&self, state: &State, only: Option<usize>, scores: &mut [f64]) {
-        let mut scratch = self.scratch();
+        let mut sums = Vec::new();
         for document in 0..self.open.len() {
             if only.is_none_or(|fold| usize::from(self.grid_search.folds[document]) == fold) {
-                self.sum(document, &state.worths, &mut scratch);
-                link(&mut scratch.sums, &state.offsets, &state.scales);
+                self.sum(document, &state.worths, &mut sums);
+                link(&mut sums, &state.offsets, &state.scales);
                 let slots = self.grid_search.slots_of(document);
                 scores[slots.clone()].fill(0.0);
-                for (score, &(_, found)) in scores[slots].iter_mut().zip(&scratch.sums) {
+                for (score, &(_, found)) in scores[slots].iter_mut().zip(&sums) {
                     *score = found;
                 }
             }
         }
     }
 
-    /// The gradients of worths, offsets and scales for some documents.
+    /// Writes the gradients of worths, offsets and scales for some documents.
     #[expect(clippy::cast_possible_truncation, reason = "gradients need no more")]
-    fn gradient(&self, documents: &[usize], state: &State) -> State {
-        let zeros = |values: &[f32]| vec![0.0; values.len()];
-        let mut gradient = State {
-            worths: zeros(&state.worths),
-            offsets: zeros(&state.offsets),
-            scales: zeros(&state.scales),
-        };
-        let mut scratch = self.scratch();
-        let mut sums = Vec::new();
+    fn gradient(&self, documents: &[usize], state: &State, gradient: &mut State) {
+        let State { worths, offsets, scales } = &mut *gradient;
+        for values in [worths, offsets, scales] {
+            values.fill(0.0);
+        }
+        let (mut sums, mut scores) = (Vec::new(), Vec::new());
         for &document in documents {
-            self.sum(document, &state.worths, &mut scratch);
+            self.sum(document, &state.worths, &mut sums);
             let gold = &self.grid_search.gold[self.slots(document)];
             let right = gold.iter().filter(|&&gold| gold).count();
             if !self.several && right == 0 {
                 continue;
             }
-            sums.clone_from(&scratch.sums);
-            link(&mut scratch.sums, &state.offsets, &state.scales);
-            scratch.slopes.clear();
-            for ((&(label, score), &(_, sum)), &gold) in scratch.sums.iter().zip(&sums).zip(gold) {
+            scores.clone_from(&sums);
+            link(&mut scores, &state.offsets, &state.scales);
+            for (slot, &(_, sum)) in self.slots(document).zip(&sums) {
+                let (label, score) = scores[slot - self.slots(document).start];
+                let gold = self.grid_search.gold[slot];
                 let target = match (gold, self.several) {
                     (false, _) => 0.0,
                     (true, true) => 1.0,
@@ -250,26 +275,24 @@ impl<'g> Ballots<'g> {
                     gradient.offsets[at] += slope;
                     gradient.scales[at] += slope * sum as f32;
                 }
-                scratch.slopes.push(slope * state.scales[at]);
+                let slope = slope * state.scales[at];
+                for &(entry, share) in self.products(slot) {
+                    gradient.worths[entry as usize] += share * slope;
+                }
             }
-            let Scratch { slot_of, slopes, .. } = &mut scratch;
-            self.each(document, slot_of, |entry, share, slot| {
-                gradient.worths[entry] += share * slopes[slot];
-            });
         }
-        gradient
     }
 
     /// The scale and the offset of least loss before worths are learned.
     #[expect(clippy::cast_possible_truncation, reason = "initial values")]
     fn first_scale(&self, documents: &[usize]) -> (f32, f32) {
-        let mut scratch = self.scratch();
+        let mut of_slots = Vec::new();
         let mut sums: Vec<(Vec<f64>, &[bool])> = Vec::with_capacity(documents.len());
         for &document in documents {
-            self.sum(document, &self.initial, &mut scratch);
+            self.sum(document, &self.initial, &mut of_slots);
             let gold = &self.grid_search.gold[self.slots(document)];
             if self.several || gold.contains(&true) {
-                sums.push((scratch.sums.iter().map(|&(_, sum)| sum).collect(), gold));
+                sums.push((of_slots.iter().map(|&(_, sum)| sum).collect(), gold));
             }
         }
         if !self.several {
@@ -315,13 +338,11 @@ impl<'g> Ballots<'g> {
     fn curvature(&self, documents: &[usize], scale: f32) -> Vec<f32> {
         let mut taught: Vec<bool> = self.initial.iter().map(|&worth| worth > 0.0).collect();
         let mut curvature = vec![0.0; self.initial.len()];
-        let mut scratch = self.scratch();
-        for &document in documents {
-            let gold = &self.grid_search.gold[self.slots(document)];
-            self.each(document, &mut scratch.slot_of, |entry, share, slot| {
-                curvature[entry] += share * scale * scale / 4.0;
-                taught[entry] |= gold[slot];
-            });
+        for slot in documents.iter().flat_map(|&document| self.slots(document)) {
+            for &(entry, share) in self.products(slot) {
+                curvature[entry as usize] += share * scale * scale / 4.0;
+                taught[entry as usize] |= self.grid_search.gold[slot];
+            }
         }
         for (curvature, taught) in curvature.iter_mut().zip(taught) {
             *curvature = if taught { *curvature } else { f32::INFINITY };
@@ -352,24 +373,37 @@ impl<'g> Ballots<'g> {
         let curvature = self.curvature(&documents, scale);
         let pieces = (GRADIENTS / self.initial.len().max(1)).clamp(1, PIECES);
         let piece = documents.len().div_ceil(pieces).max(1);
+        let mut gradients = vec![state.clone(); documents.len().div_ceil(piece)];
         let mut before = self.initial.clone();
         let mut moments = [Adam::new(labels), Adam::new(labels)];
         let (mut speed, mut steps) = (1.0f32, 0);
         for &checkpoint in checkpoints {
             while steps < checkpoint {
-                let gradients: Vec<State> = threads.run(|| {
-                    documents.par_chunks(piece).map(|part| self.gradient(part, &state)).collect()
-                });
                 let next = f32::midpoint(1.0, (1.0 + 4.0 * speed * speed).sqrt());
                 let momentum = (speed - 1.0) / next;
                 speed = next;
-                for (entry, worth) in state.worths.iter_mut().enumerate() {
-                    let sum: f32 = gradients.iter().map(|part| part.worths[entry]).sum();
-                    let slope = sum + 2.0 * penalty * (*worth - self.initial[entry]);
-                    let moved = *worth - slope / (curvature[entry] + 2.0 * penalty);
-                    *worth = moved + momentum * (moved - before[entry]);
-                    before[entry] = moved;
-                }
+                threads.run(|| {
+                    let pieces = documents.par_chunks(piece).zip(&mut gradients);
+                    pieces.for_each(|(piece, gradient)| self.gradient(piece, &state, gradient));
+                    let worths = state.worths.par_chunks_mut(WORTHS);
+                    let before = before.par_chunks_mut(WORTHS);
+                    worths.zip(before).enumerate().for_each(|(at, (worths, before))| {
+                        let mut sums = [0.0; WORTHS];
+                        for gradient in &gradients {
+                            let of_piece = &gradient.worths[at * WORTHS..][..worths.len()];
+                            sums.iter_mut().zip(of_piece).for_each(|(sum, value)| *sum += value);
+                        }
+                        let entries = at * WORTHS..;
+                        for (((entry, worth), before), sum) in
+                            entries.zip(worths).zip(before).zip(sums)
+                        {
+                            let slope = sum + 2.0 * penalty * (*worth - self.initial[entry]);
+                            let moved = *worth - slope / (curvature[entry] + 2.0 * penalty);
+                            *worth = moved + momentum * (moved - *before);
+                            *before = moved;
+                        }
+                    });
+                });
                 if self.several {
                     let slope = |label: usize| gradients.iter().map(|g| g.offsets[label]).sum();
                     moments[0].step(&mut state.offsets, (offset, PENALTIES[0]), slope);

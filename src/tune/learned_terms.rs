@@ -206,16 +206,15 @@ impl<'r> Scaled<'r> {
         let mut by_term = vec![0.0f32; self.rows.cols()];
         let mut by_row = vec![0.0f32; self.rows.rows()];
         let mut builder = overlap::Builder::default();
-        // The similarity of each neighbor, and its vote.
-        let mut similarities = Vec::new();
-        let mut votes = Vec::new();
+        // Of each neighbor.
+        let (mut similarities, mut votes, mut pulls) = (Vec::new(), Vec::new(), Vec::new());
         for &at in batch {
             let (Lesson { row, neighbors }, overlap) = lessons.get(at, &mut builder);
-            let scales = || neighbors.iter().map(|&(other, _)| self.scales[other as usize]);
+            let scales = neighbors.iter().map(|&(other, _)| self.scales[other as usize]);
             let own_scale = self.scales[*row as usize];
             let squares = |term: u32| self.factors[term as usize] * self.factors[term as usize];
             overlap.products(squares, neighbors.len(), &mut similarities);
-            for (similarity, scale) in similarities.iter_mut().zip(scales()) {
+            for (similarity, scale) in similarities.iter_mut().zip(scales) {
                 *similarity *= own_scale * scale;
             }
             let most = similarities.iter().copied().fold(0.0, f32::max);
@@ -227,17 +226,17 @@ impl<'r> Scaled<'r> {
             let share = right.sum::<f32>() / total;
             if share > 0.0 {
                 let mut own = 0.0;
-                // From here on, votes are what similarities are multiplied by.
+                pulls.clear();
                 for ((vote, similarity), &(other, alike)) in
-                    votes.iter_mut().zip(&similarities).zip(neighbors)
+                    votes.iter().zip(&similarities).zip(neighbors)
                 {
-                    let slope = SHARPNESS * *vote / total * (1.0 - alike / share);
+                    let slope = SHARPNESS * vote / total * (1.0 - alike / share);
                     by_row[other as usize] += slope * similarity;
                     own += slope * similarity;
-                    *vote = slope * self.scales[other as usize];
+                    pulls.push(slope * self.scales[other as usize]);
                 }
                 by_row[*row as usize] += own;
-                overlap.sums(&votes, |term, sum| {
+                overlap.sums(&pulls, |term, sum| {
                     by_term[term as usize] += 2.0 * own_scale * squares(term) * sum;
                 });
             }

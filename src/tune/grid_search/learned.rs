@@ -120,7 +120,7 @@ impl<'g> Ballots<'g> {
         if !fits(products) {
             return None;
         }
-        (ballots.bounds, ballots.products) = ballots.list_products(&votes);
+        (ballots.bounds, ballots.products) = ballots.list_products(&votes, products);
         Some(ballots)
     }
 
@@ -178,11 +178,12 @@ impl<'g> Ballots<'g> {
         }
     }
 
-    /// The products of all slots, and where those of each begin and end: a document can vote for a label with its worth for it.
-    fn list_products(&self, votes: &Votes) -> (Vec<usize>, Vec<(u32, f32)>) {
+    /// Where the products of each slot begin and end, and the products, at most `most`: one for each vote of a document that has a
+    /// worth for the slot's label.
+    fn list_products(&self, votes: &Votes, most: usize) -> (Vec<usize>, Vec<(u32, f32)>) {
         let mut slot_of = vec![u32::MAX; self.grid_search.gold_documents.len()];
         let mut next = Vec::new();
-        let (mut bounds, mut products) = (vec![0], Vec::new());
+        let (mut bounds, mut products) = (vec![0], Vec::with_capacity(most));
         for document in 0..self.open.len() {
             let labels = &self.grid_search.labels[self.slots(document)];
             for (slot, &label) in (0u32..).zip(labels) {

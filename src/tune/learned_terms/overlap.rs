@@ -1,14 +1,14 @@
-//! The terms that documents have in common with their neighbors: while factors of terms are learned, these stay the same.
+//! The terms that documents have in common with their neighbors. They stay the same while factors of terms are learned.
 
 use rayon::prelude::*;
 
 use super::{Lesson, NEIGHBORS};
 use crate::matrix::{Common, CsrView, Spread, prefetch_row, row};
 
-/// The most entries of overlaps that are kept: 320 MiB.
-const MOST_KEPT: usize = 1 << 26;
-/// Overlaps that are made at a time, before their entries are counted.
-const AT_A_TIME: usize = 1 << 10;
+/// Overlaps are kept up to about this many bytes.
+const MOST_KEPT: usize = 320 << 20;
+/// Overlaps are made at a time, before their bytes are counted, as long as they cannot have more entries in total; but one at least.
+const AT_A_TIME: usize = 1 << 24;
 /// Neighbors that are on their way into the cache while another is read.
 const AHEAD: usize = 4;
 
@@ -36,7 +36,8 @@ struct Term {
 }
 
 impl Overlap {
-    /// Writes the product of the document and each of `neighbors` to `products`, with the products of each term multiplied by `factor`.
+    /// Writes the product of the document and each of its `neighbors` to `products`: the sum over their common terms of both
+    /// weights, times the term's factor.
     pub(super) fn products(
         &self,
         factor: impl Fn(u32) -> f32,
@@ -55,8 +56,7 @@ impl Overlap {
         products.extend_from_slice(&sums[..neighbors]);
     }
 
-    /// Calls `at` with each term and the product of its weights in the document and in the neighbors, the latter each multiplied by
-    /// the neighbor's factor.
+    /// Calls `at` with each term and the sum over the neighbors that have it of both weights, times the neighbor's factor.
     pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
         let mut of_places = [0.0f32; 1 << Place::BITS];
         of_places[..factors.len()].copy_from_slice(factors);
@@ -73,6 +73,10 @@ impl Overlap {
             even += last_place.iter().zip(last_weight).map(product).sum::<f32>();
             at(term.number, term.weight * (even + odd));
         }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.terms) + size_of_val(&*self.places) + size_of_val(&*self.weights)
     }
 
     fn terms(&self) -> impl Iterator<Item = (&Term, &[Place], &[f32])> {
@@ -95,23 +99,31 @@ pub(super) struct Overlaps<'l> {
 
 impl<'l> Overlaps<'l> {
     pub(super) fn new(rows: &'l CsrView<'l>, lessons: &'l [Lesson]) -> Self {
-        Self::keeping(MOST_KEPT, rows, lessons)
+        Self::keeping([MOST_KEPT, AT_A_TIME], rows, lessons)
     }
 
-    fn keeping(most: usize, rows: &'l CsrView<'l>, lessons: &'l [Lesson]) -> Self {
-        let (mut kept, mut entries) = (Vec::new(), 0);
-        for lessons in lessons.chunks(AT_A_TIME) {
-            if entries >= most {
-                break;
-            }
-            let made = |builder: &mut Builder, lesson| {
-                let mut overlap = Overlap::default();
-                builder.build(rows, lesson, &mut overlap);
-                overlap
+    fn keeping(
+        [most, at_a_time]: [usize; 2],
+        rows: &'l CsrView<'l>,
+        lessons: &'l [Lesson],
+    ) -> Self {
+        let made = |builder: &mut Builder, lesson| {
+            let mut overlap = Overlap::default();
+            builder.build(rows, lesson, &mut overlap);
+            overlap
+        };
+        let (mut kept, mut bytes) = (Vec::new(), 0);
+        while bytes < most && kept.len() < lessons.len() {
+            let (start, mut entries) = (kept.len(), 0);
+            let fits = |lesson: &&Lesson| {
+                let terms = row(rows, lesson.row as usize).0.len();
+                entries += terms * lesson.neighbors.len();
+                entries <= at_a_time
             };
-            let start = kept.len();
-            kept.par_extend(lessons.par_iter().map_init(Builder::default, made));
-            entries += kept[start..].iter().map(|overlap| overlap.places.len()).sum::<usize>();
+            let count = lessons[start..].iter().take_while(fits).count().max(1);
+            let next = lessons[start..start + count].par_iter();
+            kept.par_extend(next.map_init(Builder::default, made));
+            bytes += kept[start..].iter().map(Overlap::bytes).sum::<usize>();
         }
         Self { rows, lessons, kept }
     }
@@ -143,7 +155,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// An overlap that lives until the next.
+    /// The overlap of a lesson, which the next call overwrites.
     fn remade(&mut self, rows: &CsrView<'_>, lesson: &Lesson) -> &Overlap {
         let mut overlap = std::mem::take(&mut self.overlap);
         self.build(rows, lesson, &mut overlap);
@@ -213,8 +225,12 @@ mod tests {
             terms.binary_search(&term).map_or(0.0, |at| weights[at])
         };
         let factor = |term: u32| 1.0 + term as f32 / 4.0;
-        for most in [0, 1, usize::MAX] {
-            let overlaps = Overlaps::keeping(most, &view, &lessons);
+        let all = lessons.len();
+        for (limits, kept) in
+            [([0, 1], 0), ([1, 1], 1), ([usize::MAX, 1], all), ([1, 1 << 20], all)]
+        {
+            let overlaps = Overlaps::keeping(limits, &view, &lessons);
+            assert_eq!(overlaps.kept.len(), kept, "{limits:?}");
             let mut builder = Builder::default();
             for at in 0..lessons.len() {
                 let (Lesson { row, neighbors }, overlap) = overlaps.get(at, &mut builder);

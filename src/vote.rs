@@ -504,6 +504,15 @@ mod tests {
 
     /// BM25 similarities are far above 1.
     #[test]
+    fn powers_are_relative_to_the_best() {
+        for power in [0.5, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0] {
+            let counts = VoteWeight::Similarity { power }.counts(0.3, 1, 0.5);
+            let expected = libm::pow(f64::from(0.3f32) / 0.5, power);
+            assert!((counts - expected).abs() < 1e-14, "{power}: {counts} and {expected}");
+        }
+    }
+
+    #[test]
     fn exp_of_large_similarities() {
         let neighbors =
             [Neighbor { row: 0, similarity: 900.0 }, Neighbor { row: 1, similarity: 899.9 }];

@@ -491,3 +491,122 @@ impl Adam {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::num::NonZeroUsize;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::matrix::CsrBuilder;
+    use crate::random::Random;
+    use crate::search::Exhaustive;
+    use crate::tune::{Exclusion, LeaveOneOut};
+    use crate::vote::TrainingLabels;
+
+    /// Sixty rows of three labels, which have nothing to do with their terms.
+    #[test]
+    fn worths_are_those_of_the_plain_formulas() {
+        const K: usize = 6;
+        let mut random = Random::new(9);
+        let (mut rows, mut labels) = (CsrBuilder::default(), Vec::new());
+        for _ in 0..60 {
+            let mut terms: Vec<u32> =
+                (0..5).map(|_| u32::try_from(random.below(30)).unwrap()).collect();
+            terms.sort_unstable();
+            terms.dedup();
+            rows.push_row(terms.iter().map(|&term| (term, 1.0 / (terms.len() as f32).sqrt())));
+            labels.push(u32::try_from(random.below(3)).unwrap());
+        }
+        let rows = Arc::new(rows.build(30));
+        let indptr: Vec<u64> = (0..=60).collect();
+        let sizes: [u32; 3] = std::array::from_fn(|label| {
+            labels.iter().map(|&of| u32::from(of as usize == label)).sum()
+        });
+        let weights = [1.0; 60];
+        let among =
+            TrainingLabels { indptr: &indptr, indices: &labels, weights: &weights, sizes: &sizes };
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
+        let all: Vec<u32> = (0..60).collect();
+        let (k, exclusion) = (NonZeroUsize::new(2 * K).unwrap(), Exclusion::default());
+        let found = LeaveOneOut::search(&engine, rows.view(), &all, k, exclusion, &|_| ()).unwrap();
+        let grid_search = GridSearch::new(&found, among);
+        let weight = VoteWeight::Similarity { power: 2.0 };
+        for others in [false, true] {
+            let ballots = Ballots::new(&grid_search, (weight, K), false, others, None).unwrap();
+            let (penalty, steps) = (0.3, 4);
+            let documents: Vec<usize> = (0..60).collect();
+            let scale = f64::from(ballots.first_scale(&documents).0);
+            let learned = ballots.learned(VoteLearning { others, penalty, steps }, &threads);
+
+            // By document: its label, and its voters with their shares.
+            let voters: Vec<(u32, Vec<(u32, f64)>)> = (0..60)
+                .map(|at| {
+                    let (row, voters) = found.get(at);
+                    (labels[row as usize], shares(voters.first(K), weight, &among))
+                })
+                .collect();
+            let proposed = |voters: &[(u32, f64)], label: u32| {
+                voters.iter().any(|&(row, _)| labels[row as usize] == label)
+            };
+            let mut initial: BTreeMap<(u32, u32), f64> =
+                all.iter().map(|&row| ((row, labels[row as usize]), 1.0)).collect();
+            for (gold, voters) in voters.iter().filter(|_| others) {
+                for &(row, _) in voters.iter().filter(|_| proposed(voters, *gold)) {
+                    initial.entry((row, *gold)).or_insert(0.0);
+                }
+            }
+            let (mut worths, mut before, mut speed) = (initial.clone(), initial.clone(), 1.0f64);
+            for _ in 0..steps {
+                let mut slopes: BTreeMap<(u32, u32), [f64; 2]> = BTreeMap::new();
+                for (gold, voters) in &voters {
+                    let open: Vec<u32> = (0..3).filter(|&label| proposed(voters, label)).collect();
+                    let products = |label: u32| {
+                        voters.iter().filter_map({
+                            let worths = &worths;
+                            move |&(row, share)| Some((row, share, *worths.get(&(row, label))?))
+                        })
+                    };
+                    let power = |label: u32| {
+                        let sum: f64 = products(label).map(|(_, share, worth)| share * worth).sum();
+                        libm::exp(scale * sum)
+                    };
+                    let total: f64 = open.iter().map(|&label| power(label)).sum();
+                    for &label in &open {
+                        let target = f64::from(u8::from(label == *gold));
+                        let slope = scale * (power(label) / total - target);
+                        let slope = if open.contains(gold) { slope } else { 0.0 };
+                        for (row, share, _) in products(label) {
+                            let [sum, curvature] = slopes.entry((row, label)).or_default();
+                            *sum += share * slope;
+                            *curvature += share * scale * scale / 4.0;
+                        }
+                    }
+                }
+                let next = f64::midpoint(1.0, libm::sqrt(1.0 + 4.0 * speed * speed));
+                let momentum = (speed - 1.0) / next;
+                speed = next;
+                for (of, worth) in &mut worths {
+                    let [sum, curvature] = slopes.get(of).copied().unwrap_or_default();
+                    let pull = 2.0 * f64::from(penalty);
+                    let slope = sum + pull * (*worth - initial[of]);
+                    let moved = *worth - slope / (curvature + pull);
+                    *worth = moved + momentum * (moved - before[of]);
+                    before.insert(*of, moved);
+                }
+            }
+
+            let mut found: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+            for &row in &all {
+                found.extend(learned.of(row).map(|of| ((row, of.label), f64::from(of.worth))));
+            }
+            assert!(found.keys().eq(worths.keys()));
+            assert_eq!(found.len() > 60, others);
+            for (of, worth) in worths {
+                assert!((found[&of] - worth).abs() < 1e-4, "{of:?}: {} and {worth}", found[&of]);
+            }
+        }
+    }
+}

@@ -163,8 +163,8 @@ const PENALTY_OF_OTHERS: f32 = 0.1;
 /// The vote of which worths for labels of others are learned.
 const VOTE_OF_OTHERS: VoteWeight = VoteWeight::Similarity { power: 2.0 };
 
-/// Learned votes for a few settings around the best of a grid: its k, twice that, and all neighbors; best
-/// first. A grid with a single k or vote keeps it.
+/// Learned votes for a few settings around the best of a grid: its k, twice that, and all neighbors, as long as more of them are
+/// better; best first. A grid with a single k or vote keeps it.
 pub fn learn_votes(
     found: &LeaveOneOut,
     among: TrainingLabels<'_>,
@@ -212,9 +212,10 @@ pub fn learn_votes(
     let mut best = (f64::NEG_INFINITY, ks[0]);
     for &k in &ks {
         let reached = try_out(weight, k, false, PENALTIES[0]);
-        if reached > best.0 {
-            best = (reached, k);
+        if reached <= best.0 {
+            break;
         }
+        best = (reached, k);
     }
     for &penalty in &PENALTIES[1..] {
         try_out(weight, best.1, false, penalty);

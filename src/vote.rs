@@ -502,7 +502,6 @@ mod tests {
         assert_eq!(compensated, [(2, 1.0 / 3.0), (1, 1.0 / 3.0), (0, 1.0 / 3.0)]);
     }
 
-    /// BM25 similarities are far above 1.
     #[test]
     fn powers_are_relative_to_the_best() {
         for power in [0.5, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0] {
@@ -512,6 +511,7 @@ mod tests {
         }
     }
 
+    /// BM25 similarities are far above 1.
     #[test]
     fn exp_of_large_similarities() {
         let neighbors =

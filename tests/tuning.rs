@@ -807,6 +807,15 @@ fn votes_that_mislead_become_worth_less() {
         assert!(best.figures.micro_f1 > tuned.best.figures.micro_f1 - 0.01, "{best:?}");
         let one = Threads::new(NonZeroUsize::MIN).unwrap();
         assert_eq!(learn_votes(&found, among, &grid, &tuned, &one), trials);
+        // More neighbors are tried only as long as these gain.
+        let mut by_k: Vec<(usize, f64)> = trials
+            .iter()
+            .filter(|(_, how)| !how.others && how.penalty >= 1.0)
+            .map(|(trial, _)| (trial.k, trial.figures.micro_f1))
+            .collect();
+        by_k.sort_by_key(|&(k, _)| k);
+        let gaining = &by_k[..by_k.len() - 1];
+        assert!(gaining.is_sorted_by(|a, b| a.1 < b.1), "{by_k:?}");
         // The figures are those of the held-out decisions.
         let held_out = HeldOut::new(&found, among, (best, None), Some(how), &threads);
         assert!(close(held_out.decision().1, best.figures), "{:?} {best:?}", held_out.decision().1);

@@ -1,5 +1,7 @@
 //! Support vector machines of several labels, side by side.
 
+use std::cmp::Reverse;
+
 use multiversion::multiversion;
 
 use crate::matrix::{CsrView, prefetch, row};
@@ -8,9 +10,11 @@ use crate::vote::TrainingLabels;
 
 /// Weights nearer to 0 are left out.
 const LEAST: f32 = 0.005;
-/// Coordinate descent stops if no gradient is larger than this, or after so many rounds.
-const TOLERANCE: f32 = 0.2;
+/// Coordinate descent stops if no gradients of a label differ by more than this, or after so many rounds.
+const TOLERANCE: f32 = 0.3;
 const ROUNDS: usize = 100;
+/// A document at which nothing changes is left out of at most so many rounds.
+const REST: usize = 6;
 /// While a document is read, the entries of a later one are on their way into the cache, and the weights of a nearer one.
 const AHEAD: [usize; 2] = [6, 3];
 
@@ -59,24 +63,34 @@ pub(super) struct Teachers {
     pub(super) numbers: Vec<u32>,
     /// The entries of teacher `i` are `starts[i]..starts[i + 1]`.
     starts: Vec<usize>,
-    /// A term and its value.
+    /// The place of a term in `terms`, and its value.
     entries: Vec<(u32, f32)>,
     /// The square of the length of each, with 1 for the constant.
     squares: Vec<f32>,
-    /// The number of terms of all rows.
-    cols: usize,
+    /// The terms of the teachers, frequent ones first: their weights lie together, and so stay in the cache.
+    terms: Vec<u32>,
 }
 
 impl Teachers {
     pub(super) fn new(rows: &CsrView<'_>, numbers: Vec<u32>) -> Self {
         let (mut starts, mut squares, mut entries) = (vec![0], Vec::new(), Vec::new());
+        let mut counts = vec![0u32; rows.cols()];
         for &number in &numbers {
             let (terms, values) = row(rows, number as usize);
+            terms.iter().for_each(|&term| counts[term as usize] += 1);
             entries.extend(terms.iter().copied().zip(values.iter().copied()));
             starts.push(entries.len());
             squares.push(1.0 + values.iter().map(|value| value * value).sum::<f32>());
         }
-        Self { numbers, starts, entries, squares, cols: rows.cols() }
+        let known = (0u32..).zip(&counts).filter(|&(_, &count)| count > 0);
+        let mut terms: Vec<u32> = known.map(|(term, _)| term).collect();
+        terms.sort_by_key(|&term| Reverse(counts[term as usize]));
+        let mut places = counts;
+        for (place, &term) in (0u32..).zip(&terms) {
+            places[term as usize] = place;
+        }
+        entries.iter_mut().for_each(|(term, _)| *term = places[*term as usize]);
+        Self { numbers, starts, entries, squares, terms }
     }
 
     fn of(&self, at: usize) -> &[(u32, f32)] {
@@ -134,8 +148,11 @@ impl<'t> Machines<'t> {
         let mut alphas: Vec<Lanes> = self.teachers.numbers.iter().map(alphas).collect();
         let (weights, constants) = descend(self, &mut alphas);
         let plane = |lane: usize| {
-            let of_lane = (0u32..).zip(weights.iter().map(|lanes| lanes[lane]));
-            let weights = of_lane.filter(|(_, weight)| weight.abs() >= LEAST).collect();
+            let terms = self.teachers.terms.iter().copied();
+            let of_lane = terms.zip(weights.iter().map(|lanes| lanes[lane]));
+            let kept = of_lane.filter(|(_, weight)| weight.abs() >= LEAST);
+            let mut weights: Vec<(u32, f32)> = kept.collect();
+            weights.sort_unstable_by_key(|&(term, _)| term);
             Plane { weights, constant: constants[lane] }
         };
         ((0..self.labels.len()).map(plane).collect(), alphas)
@@ -170,11 +187,11 @@ fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
 }
 
 /// Dual coordinate descent of all machines, from some values of the variables on: the weights of each term, and the constants. A
-/// document that is beyond the margins of all labels is left out of the next rounds, until the others fit.
+/// document at which nothing changes rests: it is left out until the others fit, or of the next [`REST`] rounds.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
 fn descend(machines: &Machines<'_>, alphas: &mut [Lanes]) -> (Vec<Lanes>, Lanes) {
     let Machines { teachers, labels, sides, diagonal } = machines;
-    let mut weights = vec![[0.0f32; LANES]; teachers.cols];
+    let mut weights = vec![[0.0f32; LANES]; teachers.terms.len()];
     let mut constants = [0.0f32; LANES];
     for (at, (alphas, sides)) in alphas.iter().zip(sides).enumerate() {
         if alphas.iter().any(|&alpha| alpha > 0.0) {
@@ -186,54 +203,47 @@ fn descend(machines: &Machines<'_>, alphas: &mut [Lanes]) -> (Vec<Lanes>, Lanes)
             constants = plus(constants, &moved, 1.0);
         }
     }
-    let mut active: Vec<usize> = (0..sides.len()).collect();
-    let mut open = active.len();
+    // The first `open` do not rest.
+    let mut order: Vec<usize> = (0..sides.len()).collect();
+    let mut open = order.len();
     let mut random = Random::new(u64::from(labels[0]));
     let mut trained: [bool; LANES] = std::array::from_fn(|lane| lane < labels.len());
-    // Slopes above these are beyond the margin.
-    let mut limits = [f32::INFINITY; LANES];
+    let mut without_all = 0;
     for _ in 0..ROUNDS {
-        let whole = open == active.len() && limits.iter().all(|limit| limit.is_infinite());
+        let whole = open == order.len();
         let (mut most, mut least) = ([f32::NEG_INFINITY; LANES], [f32::INFINITY; LANES]);
         for at in (1..open).rev() {
-            active.swap(at, random.below(at + 1));
+            order.swap(at, random.below(at + 1));
         }
         let mut next = 0;
         while next < open {
-            let at = active[next];
-            if let Some(&later) = active[..open].get(next + AHEAD[0]) {
+            let at = order[next];
+            if let Some(&later) = order[..open].get(next + AHEAD[0]) {
                 let entries = teachers.of(later);
                 (0..entries.len()).step_by(8).for_each(|line| prefetch(entries, line));
                 prefetch(sides, later);
                 prefetch(alphas, later);
             }
-            if let Some(&later) = active[..open].get(next + AHEAD[1]) {
+            if let Some(&later) = order[..open].get(next + AHEAD[1]) {
                 teachers.of(later).iter().for_each(|&(term, _)| prefetch(&weights, term as usize));
             }
             let entries = teachers.of(at);
             let sums = sums(entries, &weights, constants);
             let (square, diagonal) = (teachers.squares[at], diagonal[at]);
             let (sides, alphas) = (&sides[at], &mut alphas[at]);
-            let (mut moved, mut moves, mut beyond) = ([0.0f32; LANES], false, true);
+            let (mut moved, mut moves) = ([0.0f32; LANES], false);
             for lane in 0..LANES {
                 let (side, alpha) = (sides[lane], alphas[lane]);
                 let slope = side * sums[lane] - 1.0 + alpha * diagonal;
-                let out = !trained[lane] || (alpha <= 0.0 && slope > limits[lane]);
                 let projected = if alpha <= 0.0 { slope.min(0.0) } else { slope };
-                most[lane] = if out { most[lane] } else { most[lane].max(projected) };
-                least[lane] = if out { least[lane] } else { least[lane].min(projected) };
-                let stays = out || projected.abs() <= 1e-12;
+                most[lane] = most[lane].max(projected);
+                least[lane] = least[lane].min(projected);
+                let stays = !trained[lane] || projected.abs() <= 1e-12;
                 let better = (alpha - slope / (square + diagonal)).max(0.0);
                 let better = if stays { alpha } else { better };
                 moved[lane] = (better - alpha) * side;
                 alphas[lane] = better;
                 moves |= moved[lane] != 0.0;
-                beyond &= out;
-            }
-            if beyond {
-                open -= 1;
-                active.swap(next, open);
-                continue;
             }
             if moves {
                 for &(term, value) in entries {
@@ -241,22 +251,23 @@ fn descend(machines: &Machines<'_>, alphas: &mut [Lanes]) -> (Vec<Lanes>, Lanes)
                     *weights = plus(*weights, &moved, value);
                 }
                 constants = plus(constants, &moved, 1.0);
+                next += 1;
+            } else {
+                open -= 1;
+                order.swap(next, open);
             }
-            next += 1;
         }
-        let fits = |lane: usize| most[lane] - least[lane] <= TOLERANCE;
-        if (0..LANES).all(|lane| !trained[lane] || fits(lane)) {
-            if whole {
+        let fits = |lane: usize| !trained[lane] || most[lane] - least[lane] <= TOLERANCE;
+        let all_fit = (0..LANES).all(fits);
+        if whole {
+            if all_fit {
                 break;
             }
-            // What was left out may have changed.
-            open = active.len();
-            limits = [f32::INFINITY; LANES];
-        } else {
-            for lane in 0..LANES {
-                trained[lane] &= !(whole && fits(lane));
-                limits[lane] = if most[lane] > 0.0 { most[lane] } else { f32::INFINITY };
-            }
+            trained = std::array::from_fn(|lane| !fits(lane));
+        }
+        without_all = if whole { 0 } else { without_all + 1 };
+        if all_fit || without_all >= REST {
+            open = order.len();
         }
     }
     (weights, constants)

@@ -113,6 +113,7 @@ impl ValueEnum for PresetArgument {
 
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+        self.training.keep_memory();
         let mut files = self.files();
         let json = files.optional(self.json.as_ref())?;
         let page = files.optional(self.html.as_ref())?;

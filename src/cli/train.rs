@@ -53,6 +53,7 @@ impl Train {
         read.text_optional = options.has_no_terms();
         let mut corpus = open(&self.corpora, read, talk, &reading)?;
         let engines = self.training.engines(self.searching, threads, talk)?;
+        self.training.keep_memory();
         let told = Told::new(talk, reading);
         let on_event = |event: Event<'_>| told.on_event(event);
         let trained =

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use array_file::command::keep_freed_memory;
 use clap::{Args, ValueEnum};
 use classify::analyze::{
     AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
@@ -353,6 +354,13 @@ impl Training {
     }
 
     /// Where to write the tuning results.
+    /// For `--tune`, keeps freed memory: each trial allocates and frees as much as the one before.
+    pub(crate) fn keep_memory(&self) {
+        if self.tunes() {
+            keep_freed_memory();
+        }
+    }
+
     /// Whether `--tune` is given.
     pub(crate) fn tunes(&self) -> bool {
         self.tuning.tune.is_some()

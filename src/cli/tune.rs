@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use array_file::command::keep_freed_memory;
 use clap::Args;
 use classify::decide::{DecisionOptions, RuleOption};
 use classify::threads::Threads;
@@ -58,6 +59,7 @@ impl Tune {
         // What others change meanwhile would be lost.
         let held = lock(output.path())?;
         let model = self.opening.model_on(&self.model, threads)?;
+        keep_freed_memory();
         let settings = model.settings();
         let (target_error, foreign) = self.abstain.map_or_else(
             || {

@@ -1,0 +1,38 @@
+//! Whether freed memory is kept. A process of its own, since that is a setting of the process.
+
+#![cfg(target_os = "linux")]
+
+use std::hint::black_box;
+use std::time::Duration;
+
+#[global_allocator]
+static MEMORY: array_file::command::Memory = array_file::command::Memory;
+
+/// The pages that the system has cleared for this process so far.
+fn cleared() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    // The name of the program is in parentheses; the third field follows.
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+/// The pages that are cleared for the same memory, allocated and freed ten times.
+fn cleared_for_ten() -> u64 {
+    let before = cleared();
+    for _ in 0..10 {
+        drop(black_box(vec![1u8; 24 << 20]));
+        // Freed memory is returned a while later, while memory is allocated or freed.
+        std::thread::sleep(Duration::from_millis(150));
+        drop(black_box(vec![1u8; 1 << 20]));
+    }
+    cleared() - before
+}
+
+#[test]
+fn freed_memory_is_kept() {
+    let returned = cleared_for_ten();
+    array_file::command::keep_freed_memory();
+    cleared_for_ten();
+    let kept = cleared_for_ten();
+    assert!(kept * 4 < returned, "{kept} pages cleared, {returned} before");
+}

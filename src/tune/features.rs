@@ -425,36 +425,65 @@ impl GreedySearch<'_, '_> {
     fn weightings(&mut self, codes: &[&str]) -> Result<(), FeatureError> {
         let given = self.best.features.analyzer.is_none();
         let binary = given && self.counted[0].1.counts().is_binary();
-        let mut changes = Vec::new();
-        for code in codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code))) {
-            for power in [0.5, 1.0, 1.5] {
-                let weighting: Weighting = code.parse().expect("each is a weighting");
-                let weighting = weighting
-                    .with_idf_power(power)
-                    .and_then(|w| w.with_chi2_power(self.best.features.weighting.chi2_power()));
-                let Some(weighting) = weighting else { continue };
-                let features = Features { weighting, ..self.best.features.clone() };
-                changes.push((format!("weighting {weighting}, idf power {power}"), features));
-            }
-        }
+        let start = self.best.features.clone();
+        let with = |code: &str, power: f64| {
+            let weighting: Weighting = code.parse().expect("each is a weighting");
+            let weighting = weighting.with_idf_power(power)?;
+            let weighting = weighting.with_chi2_power(start.weighting.chi2_power())?;
+            let features = Features { weighting, ..start.clone() };
+            Some((format!("weighting {weighting}, idf power {power}"), features))
+        };
+        let codes = codes.iter().filter(|code| !(binary && ALIKE_IF_BINARY.contains(code)));
+        let changes = codes.clone().flat_map(|code| [0.5, 1.0].map(|power| with(code, power)));
+        self.try_out(changes.flatten().collect())?;
+        // More is not better where the half is as good.
+        let on_first = |code, power| {
+            let (_, features) = with(code, power)?;
+            self.value_on_first(&features)
+        };
+        let more = codes.filter(|code| on_first(code, 1.0) > on_first(code, 0.5));
+        let changes = more.filter_map(|code| with(code, 1.5)).collect();
         self.try_out(changes)
     }
 
-    fn chi2_powers(&mut self) -> Result<(), FeatureError> {
-        let change = |power| {
-            let weighting = self.best.features.weighting.with_chi2_power(power)?;
-            let features = Features { weighting, ..self.best.features.clone() };
-            Some((format!("chi2 power {power}"), features))
-        };
-        self.try_out([0.0, 0.125, 0.25, 0.375, 0.5].into_iter().filter_map(change).collect())
+    /// The objective of some features on the first fold, if they were tried.
+    fn value_on_first(&self, features: &Features) -> Option<f64> {
+        let tried = self.on_first.iter().find(|(other, _)| other == features);
+        tried.map(|&(_, value)| value)
     }
 
+    /// Tries the exponents beside the best so far, and as long as they get better, those beyond.
+    fn chi2_powers(&mut self) -> Result<(), FeatureError> {
+        loop {
+            let start = self.best.features.clone();
+            let change = |step: f64| {
+                let power = start.weighting.chi2_power() + step;
+                let weighting = start.weighting.with_chi2_power(power)?;
+                let features = Features { weighting, ..start.clone() };
+                (0.0..=0.5)
+                    .contains(&power)
+                    .then(|| (format!("chi2 power {power}"), features))
+            };
+            self.try_out([-0.125, 0.125].into_iter().filter_map(change).collect())?;
+            if self.best.features == start {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tries learned weights of terms with as many steps as possible, and with fewer as long as these are better.
     fn learned_terms(&mut self) -> Result<(), FeatureError> {
-        let change = |term_steps| {
-            let features = Features { term_steps, ..self.best.features.clone() };
-            (format!("learned weights of terms, {term_steps} steps"), features)
-        };
-        self.try_out(TERM_STEPS.map(change).into())
+        let start = self.best.features.clone();
+        for term_steps in TERM_STEPS.into_iter().rev() {
+            let before = self.best.features.term_steps;
+            let features = Features { term_steps, ..start.clone() };
+            let change = format!("learned weights of terms, {term_steps} steps");
+            self.try_out(vec![(change, features)])?;
+            if before > 0 && self.best.features.term_steps == before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn titles(&mut self) -> Result<(), FeatureError> {
@@ -492,9 +521,8 @@ impl GreedySearch<'_, '_> {
                 };
                 let with = |selection| Features { selection: Some(selection), ..base.clone() };
                 let on_first = |&count: &usize| {
-                    let features = with(selected(count)?);
-                    let known = self.on_first.iter().find(|(other, _)| *other == features);
-                    known.map(|&(_, value)| (value, count))
+                    let value = self.value_on_first(&with(selected(count)?))?;
+                    Some((value, count))
                 };
                 let best = MANY_TERMS.iter().filter_map(on_first);
                 let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, count)| count);

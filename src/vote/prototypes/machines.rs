@@ -12,6 +12,8 @@ use crate::vote::TrainingLabels;
 const LEAST: f32 = 0.005;
 /// Coordinate descent stops if no gradients of a label differ by more than this, or after so many rounds.
 const TOLERANCE: f32 = 0.3;
+/// The same for machines that begin with what others taught, whose gradients were no larger than that.
+const TOLERANCE_FROM_BEFORE: f32 = 0.5;
 const ROUNDS: usize = 100;
 /// A document at which nothing changes is left out of at most so many rounds.
 const REST: usize = 6;
@@ -146,7 +148,8 @@ impl<'t> Machines<'t> {
     pub(super) fn planes(&self, before: Option<&Taught>) -> (Vec<Plane>, Vec<Lanes>) {
         let alphas = |&row: &u32| before.map_or([0.0; LANES], |taught| taught.of(self.labels, row));
         let mut alphas: Vec<Lanes> = self.teachers.numbers.iter().map(alphas).collect();
-        let (weights, constants) = descend(self, &mut alphas);
+        let tolerance = if before.is_some() { TOLERANCE_FROM_BEFORE } else { TOLERANCE };
+        let (weights, constants) = descend(self, &mut alphas, tolerance);
         let plane = |lane: usize| {
             let terms = self.teachers.terms.iter().copied();
             let of_lane = terms.zip(weights.iter().map(|lanes| lanes[lane]));
@@ -186,10 +189,15 @@ fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
     plus(even, &odd, 1.0)
 }
 
-/// Dual coordinate descent of all machines, from some values of the variables on: the weights of each term, and the constants. A
-/// document at which nothing changes rests: it is left out until the others fit, or of the next [`REST`] rounds.
+/// Dual coordinate descent of all machines, from some values of the variables on, until gradients differ by no more than
+/// `tolerance`: the weights of each term, and the constants. A document at which nothing changes rests: it is left out until the
+/// others fit, or of the next [`REST`] rounds.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
-fn descend(machines: &Machines<'_>, alphas: &mut [Lanes]) -> (Vec<Lanes>, Lanes) {
+fn descend(
+    machines: &Machines<'_>,
+    alphas: &mut [Lanes],
+    tolerance: f32,
+) -> (Vec<Lanes>, Lanes) {
     let Machines { teachers, labels, sides, diagonal } = machines;
     let mut weights = vec![[0.0f32; LANES]; teachers.terms.len()];
     let mut constants = [0.0f32; LANES];
@@ -257,7 +265,7 @@ fn descend(machines: &Machines<'_>, alphas: &mut [Lanes]) -> (Vec<Lanes>, Lanes)
                 order.swap(next, open);
             }
         }
-        let fits = |lane: usize| !trained[lane] || most[lane] - least[lane] <= TOLERANCE;
+        let fits = |lane: usize| !trained[lane] || most[lane] - least[lane] <= tolerance;
         let all_fit = (0..LANES).all(fits);
         if whole {
             if all_fit {

@@ -653,6 +653,17 @@ fn features_by_halves() {
     for step in report.features.iter().filter(|step| !whole(step)) {
         assert!(step.documents.abs_diff(420) < 20 && !step.kept, "{step:?}");
     }
+    // An exponent of 1.5 only where 1 is better than 0.5; fewer steps only as long as these are better.
+    let tried = |what: &str| {
+        let of_kind = |step: &&Step| step.change.ends_with(what);
+        report.features.iter().filter(of_kind).collect::<Vec<_>>()
+    };
+    let exponents = ["idf power 0.5", "idf power 1", "idf power 1.5"].map(|what| tried(what).len());
+    assert!(exponents[2] < exponents[0], "{exponents:?}");
+    let steps = [20, 10, 5].map(|steps| tried(&format!("of terms, {steps} steps")));
+    let kept = steps.each_ref().map(|steps| steps.iter().any(|step| step.kept));
+    assert_eq!(steps[0].len(), 1, "{steps:?}");
+    assert_eq!(steps[2].len(), usize::from(!kept[0] || kept[1]), "{steps:?}");
     assert_eq!(tuned(3).features, report.features);
 }
 

@@ -460,9 +460,7 @@ impl GreedySearch<'_, '_> {
                 let power = start.weighting.chi2_power() + step;
                 let weighting = start.weighting.with_chi2_power(power)?;
                 let features = Features { weighting, ..start.clone() };
-                (0.0..=0.5)
-                    .contains(&power)
-                    .then(|| (format!("chi2 power {power}"), features))
+                (0.0..=0.5).contains(&power).then(|| (format!("chi2 power {power}"), features))
             };
             self.try_out([-0.125, 0.125].into_iter().filter_map(change).collect())?;
             if self.best.features == start {

@@ -71,7 +71,10 @@ unsafe impl GlobalAlloc for Memory {
 /// in its `mimalloc.h`.
 const PURGE_DELAY: c_int = 15;
 
-#[expect(unsafe_code, reason = "a function of mimalloc, which `mimalloc` links but does not declare")]
+#[expect(
+    unsafe_code,
+    reason = "a function of mimalloc, which `mimalloc` links but does not declare"
+)]
 // SAFETY: declared as in `mimalloc.h`.
 unsafe extern "C" {
     safe fn mi_option_set(option: c_int, value: c_long);

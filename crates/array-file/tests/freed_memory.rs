@@ -10,10 +10,11 @@ static MEMORY: array_file::command::Memory = array_file::command::Memory;
 
 /// The pages that the system has cleared for this process so far.
 fn cleared() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
     // The name of the program is in parentheses; the third field follows.
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let faults = fields.split_whitespace().nth(7).expect("minor faults");
+    faults.parse().expect("a number")
 }
 
 /// The pages that are cleared for the same memory, allocated and freed ten times.

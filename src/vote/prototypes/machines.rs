@@ -79,7 +79,9 @@ impl Teachers {
         let mut counts = vec![0u32; rows.cols()];
         for &number in &numbers {
             let (terms, values) = row(rows, number as usize);
-            terms.iter().for_each(|&term| counts[term as usize] += 1);
+            for &term in terms {
+                counts[term as usize] += 1;
+            }
             entries.extend(terms.iter().copied().zip(values.iter().copied()));
             starts.push(entries.len());
             squares.push(1.0 + values.iter().map(|value| value * value).sum::<f32>());
@@ -91,7 +93,9 @@ impl Teachers {
         for (place, &term) in (0u32..).zip(&terms) {
             places[term as usize] = place;
         }
-        entries.iter_mut().for_each(|(term, _)| *term = places[*term as usize]);
+        for (term, _) in &mut entries {
+            *term = places[*term as usize];
+        }
         Self { numbers, starts, entries, squares, terms }
     }
 
@@ -193,11 +197,7 @@ fn sums(entries: &[(u32, f32)], weights: &[Lanes], constants: Lanes) -> Lanes {
 /// `tolerance`: the weights of each term, and the constants. A document at which nothing changes rests: it is left out until the
 /// others fit, or of the next [`REST`] rounds.
 #[multiversion(targets("x86_64+avx2+fma", "aarch64+neon"))]
-fn descend(
-    machines: &Machines<'_>,
-    alphas: &mut [Lanes],
-    tolerance: f32,
-) -> (Vec<Lanes>, Lanes) {
+fn descend(machines: &Machines<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Vec<Lanes>, Lanes) {
     let Machines { teachers, labels, sides, diagonal } = machines;
     let mut weights = vec![[0.0f32; LANES]; teachers.terms.len()];
     let mut constants = [0.0f32; LANES];

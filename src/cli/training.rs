@@ -353,7 +353,6 @@ impl Training {
         Err(Failure::Usage(message.into()))
     }
 
-    /// Where to write the tuning results.
     /// For `--tune`, keeps freed memory: each trial allocates and frees as much as the one before.
     pub(crate) fn keep_memory(&self) {
         if self.tunes() {
@@ -366,6 +365,7 @@ impl Training {
         self.tuning.tune.is_some()
     }
 
+    /// Where to write the tuning results.
     pub(crate) fn tune_table(&self) -> Option<&PathBuf> {
         self.tuning.flags.tune_table.as_ref()
     }

@@ -11,7 +11,7 @@ use crate::vote::TrainingLabels;
 /// Weights nearer to 0 are left out.
 const LEAST: f32 = 0.005;
 /// Coordinate descent stops if no gradients of a label differ by more than this, or after so many rounds.
-const TOLERANCE: f32 = 0.3;
+const TOLERANCE: f32 = 0.1;
 /// The same for machines that begin with what others taught, whose gradients were no larger than that.
 const TOLERANCE_FROM_BEFORE: f32 = 0.5;
 const ROUNDS: usize = 100;

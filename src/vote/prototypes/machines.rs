@@ -12,10 +12,10 @@ use crate::vote::TrainingLabels;
 const LEAST: f32 = 0.005;
 /// Coordinate descent stops if no gradients of a label differ by more than this, or after so many rounds.
 const TOLERANCE: f32 = 0.1;
-/// The same for machines that begin with what others taught, whose gradients were no larger than that.
+/// The same for machines that begin with what others taught: these are near the best already.
 const TOLERANCE_FROM_BEFORE: f32 = 0.5;
 const ROUNDS: usize = 100;
-/// A document at which nothing changes is left out of at most so many rounds.
+/// A document at which nothing changes is left out of at most so many rounds in a row.
 const REST: usize = 6;
 /// While a document is read, the entries of a later one are on their way into the cache, and the weights of a nearer one.
 const AHEAD: [usize; 2] = [6, 3];

@@ -280,3 +280,57 @@ fn descend(machines: &Machines<'_>, alphas: &mut [Lanes], tolerance: f32) -> (Ve
     }
     (weights, constants)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::CsrBuilder;
+
+    /// Where the descent ends, each document fits: those that rested, too.
+    #[test]
+    fn documents_that_rested_fit() {
+        const ROWS: u32 = 600;
+        let mut random = Random::new(8);
+        let mut number = |limit: usize| u32::try_from(random.below(limit)).unwrap();
+        let (mut rows, mut of) = (CsrBuilder::default(), Vec::new());
+        for _ in 0..ROWS {
+            let label = number(10);
+            let own = (0..3).map(|_| label * 4 + number(6));
+            let mut terms: Vec<u32> = own.collect();
+            terms.extend((0..5).map(|_| number(46)));
+            terms.sort_unstable();
+            terms.dedup();
+            let weight = 1.0 / (terms.len() as f32).sqrt();
+            rows.push_row(terms.into_iter().map(|term| (term, weight)));
+            of.push(label);
+        }
+        let rows = rows.build(46);
+        let indptr: Vec<u64> = (0..=u64::from(ROWS)).collect();
+        let among = TrainingLabels {
+            indptr: &indptr,
+            indices: &of,
+            weights: &vec![1.0; of.len()],
+            sizes: &[60; 10],
+        };
+        let teachers = Teachers::new(&rows.view(), (0..ROWS).collect());
+        for labels in [[0, 1, 2, 3, 4, 5, 6, 7].as_slice(), &[8, 9]] {
+            let machines = Machines::new(&teachers, &among, labels, 4.0);
+            let (planes, alphas) = machines.planes(None);
+            for (lane, (plane, label)) in planes.iter().zip(labels).enumerate() {
+                let mut weights = [0.0; 46];
+                plane.weights.iter().for_each(|&(term, weight)| weights[term as usize] = weight);
+                for (document, own) in of.iter().enumerate() {
+                    let view = rows.view();
+                    let (terms, values) = row(&view, document);
+                    let products = terms.iter().zip(values).map(|(&t, v)| weights[t as usize] * v);
+                    let margin = products.sum::<f32>() + plane.constant;
+                    let (side, alpha) =
+                        (if own == label { 1.0 } else { -1.0 }, alphas[document][lane]);
+                    let slope = side * margin - 1.0 + alpha * machines.diagonal[document];
+                    let open = if alpha > 0.0 { slope.abs() } else { -slope };
+                    assert!(open < 2.0 * TOLERANCE, "label {label}, document {document}: {open}");
+                }
+            }
+        }
+    }
+}

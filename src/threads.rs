@@ -61,6 +61,21 @@ impl Threads {
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.0.install(work)
     }
+
+    /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if 0), each on all threads
+    /// that have nothing else to do.
+    pub(crate) fn map_few<T: Sync, R: Send>(
+        &self,
+        items: &[T],
+        at_once: usize,
+        work: impl Fn(&T) -> R + Send + Sync,
+    ) -> Vec<R> {
+        let mut made = Vec::with_capacity(items.len());
+        for items in items.chunks(at_once.max(1)) {
+            self.run(|| made.par_extend(items.par_iter().map(&work)));
+        }
+        made
+    }
 }
 
 /// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one of [`Threads`].

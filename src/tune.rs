@@ -369,28 +369,28 @@ impl<'a> Revoting<'a> {
         grid: &'a Grid,
         threads: &'a Threads,
     ) -> Self {
-        let grid_search = GridSearch::new(found, among);
+        let grid_search = GridSearch::new(found, among, threads);
         let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
         let compensations = grid_search.compensations(&grid.compensations);
         let ks = distinct(&grid.ks, longest);
         Self { grid_search, grid, ks, compensations, threads }
     }
 
-    /// The trials of these votes, each for its values of k (increasing); in their order.
-    fn trials(&self, votes: &[(VoteWeight, Vec<usize>)], rules: Rules) -> Vec<Trial> {
+    /// The trials of these votes, each for its values of k (increasing) and its rules; in their order.
+    fn trials(&self, votes: &[(VoteWeight, Vec<usize>, Rules)]) -> Vec<Trial> {
         // Several threads share the values of k of one vote, if that takes little memory.
         let pieces = self.threads.count().div_ceil(votes.len().max(1));
         let pieces = pieces.min(SLOTS / self.grid_search.slots().max(1)).max(1);
-        let tasks: Vec<(VoteWeight, &[usize])> = votes
+        let tasks: Vec<(VoteWeight, &[usize], Rules)> = votes
             .iter()
-            .flat_map(|(weight, ks)| {
-                ks.chunks(ks.len().div_ceil(pieces).max(1)).map(|ks| (*weight, ks))
+            .flat_map(|&(weight, ref ks, rules)| {
+                ks.chunks(ks.len().div_ceil(pieces).max(1)).map(move |ks| (weight, ks, rules))
             })
             .collect();
         let trials = self.threads.run(|| {
             tasks
                 .par_iter()
-                .map(|&(weight, ks)| self.of_vote(weight, ks, rules))
+                .map(|&(weight, ks, rules)| self.of_vote(weight, ks, rules))
                 .collect::<Vec<_>>()
         });
         trials.into_iter().flatten().collect()
@@ -472,8 +472,8 @@ pub fn revote(
     threads: &Threads,
 ) -> Tuned {
     let revoting = Revoting::new(found, among, grid, threads);
-    let votes: Vec<_> = grid.weights.iter().map(|&weight| (weight, revoting.ks.to_vec())).collect();
-    revoting.finish(revoting.trials(&votes, grid.rules))
+    let votes = grid.weights.iter().map(|&weight| (weight, revoting.ks.to_vec(), grid.rules));
+    revoting.finish(revoting.trials(&votes.collect::<Vec<_>>()))
 }
 
 /// Finds the best settings of a grid, or nearly the best, without evaluating all of it:
@@ -494,16 +494,17 @@ pub fn tune_votes(
 ) -> Tuned {
     let revoting = Revoting::new(found, among, grid, threads);
     let ks = thinned(revoting.ks, COARSE);
-    let votes: Vec<_> = grid.weights.iter().map(|&weight| (weight, ks.clone())).collect();
-    let mut trials = revoting.trials(&votes, grid.rules);
-    for finalist in finalists(&trials, grid) {
+    let votes = grid.weights.iter().map(|&weight| (weight, ks.clone(), grid.rules));
+    let mut trials = revoting.trials(&votes.collect::<Vec<_>>());
+    let around = |finalist: Trial| {
         let at = ks.partition_point(|&k| k < finalist.k);
         let around = ks[at.saturating_sub(1)]..=ks[(at + 1).min(ks.len() - 1)];
         let near: Vec<usize> = revoting.ks.iter().copied().filter(|k| around.contains(k)).collect();
         let refined = thinned(&near, REFINED).into_iter().filter(|k| !ks.contains(k)).collect();
-        let votes = [(finalist.vote.weight, refined)];
-        trials.extend(revoting.trials(&votes, finalist.decision.rules()));
-    }
+        (finalist.vote.weight, refined, finalist.decision.rules())
+    };
+    let votes: Vec<_> = finalists(&trials, grid).into_iter().map(around).collect();
+    trials.extend(revoting.trials(&votes));
     revoting.finish(trials)
 }
 

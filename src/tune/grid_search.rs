@@ -1,6 +1,7 @@
 //! Every k and vote from a single leave-one-out search: each only re-votes.
 
 use crate::decide::{Decision, ThresholdRule, before_largest_gap, decide};
+use crate::threads::Threads;
 use crate::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, joined, mixed};
 
 use super::neighbors::LeaveOneOut;
@@ -49,51 +50,92 @@ pub(super) struct GridSearch<'a> {
     gold_labels: Vec<u32>,
 }
 
-impl<'a> GridSearch<'a> {
-    pub(super) fn new(found: &'a LeaveOneOut, among: TrainingLabels<'a>) -> Self {
-        let label_count = among.sizes.len();
-        let sample = sampled(found, &among);
-        let mut grid_search = Self {
-            found,
-            among,
-            votes: Vec::new(),
-            slots: vec![0],
-            labels: Vec::new(),
-            documents: Vec::new(),
-            gold: Vec::new(),
-            gold_documents: vec![Gold::default(); label_count],
-            folds: Vec::with_capacity(sample.len()),
-            gold_labels: Vec::with_capacity(sample.len()),
-            sample,
-        };
-        let folds = found.folds(&among);
-        let mut slot_of = vec![u32::MAX; label_count];
-        for document in 0..grid_search.sample.len() {
-            let (row, neighbors) = grid_search.get(document);
-            let gold = among.labels(row);
-            let part = usize::from(folds[row as usize]);
-            let first = grid_search.labels.len();
+/// The votes and slots of some of the documents, as in [`GridSearch`].
+struct Part {
+    votes: Vec<u32>,
+    slots: Vec<u32>,
+    labels: Vec<u32>,
+    documents: Vec<u32>,
+    gold: Vec<bool>,
+}
+
+impl Part {
+    /// Those of the documents with these indices into `found`.
+    fn new(found: &LeaveOneOut, among: &TrainingLabels<'_>, sample: &[usize]) -> Self {
+        let (mut votes, mut slots) = (Vec::new(), vec![0]);
+        let (mut labels, mut documents, mut gold) = (Vec::new(), Vec::new(), Vec::new());
+        let mut slot_of = vec![u32::MAX; among.sizes.len()];
+        for (document, &index) in sample.iter().enumerate() {
+            let (row, neighbors) = found.get(index);
+            let own = among.labels(row);
+            let first = labels.len();
             for (_, _, neighbor) in neighbors.ranked() {
                 for &label in among.labels(neighbor.row) {
                     let slot = &mut slot_of[label as usize];
                     if *slot == u32::MAX {
-                        *slot = narrow(grid_search.labels.len());
-                        grid_search.labels.push(label);
-                        grid_search.documents.push(narrow(document));
-                        grid_search.gold.push(gold.binary_search(&label).is_ok());
+                        *slot = narrow(labels.len());
+                        labels.push(label);
+                        documents.push(narrow(document));
+                        gold.push(own.binary_search(&label).is_ok());
                     }
-                    grid_search.votes.push(*slot);
+                    votes.push(*slot);
                 }
             }
-            for &label in &grid_search.labels[first..] {
+            for &label in &labels[first..] {
                 slot_of[label as usize] = u32::MAX;
             }
+            slots.push(narrow(labels.len()));
+        }
+        Self { votes, slots, labels, documents, gold }
+    }
+
+    /// These documents and those of `next` after them.
+    fn and(mut self, next: Self) -> Self {
+        let (slots, documents) = (narrow(self.labels.len()), narrow(self.slots.len() - 1));
+        self.votes.extend(next.votes.into_iter().map(|slot| slots + slot));
+        self.slots.extend(next.slots[1..].iter().map(|slot| slots + slot));
+        self.labels.extend(next.labels);
+        self.documents.extend(next.documents.into_iter().map(|document| documents + document));
+        self.gold.extend(next.gold);
+        self
+    }
+}
+
+impl<'a> GridSearch<'a> {
+    pub(super) fn new(
+        found: &'a LeaveOneOut,
+        among: TrainingLabels<'a>,
+        threads: &Threads,
+    ) -> Self {
+        let sample = sampled(found, &among);
+        let folds = found.folds(&among);
+        let part = sample.len().div_ceil(threads.count()).max(1);
+        let parts: Vec<&[usize]> = sample.chunks(part).collect();
+        let part = |part: &&[usize]| Part::new(found, &among, part);
+        let parts = threads.map_few(&parts, parts.len(), part).into_iter();
+        let Part { votes, slots, labels, documents, gold } =
+            parts.reduce(Part::and).unwrap_or_else(|| Part::new(found, &among, &[]));
+        let mut grid_search = Self {
+            found,
+            among,
+            votes,
+            slots,
+            labels,
+            documents,
+            gold,
+            gold_documents: vec![Gold::default(); among.sizes.len()],
+            folds: Vec::with_capacity(sample.len()),
+            gold_labels: Vec::with_capacity(sample.len()),
+            sample,
+        };
+        for document in 0..grid_search.sample.len() {
+            let (row, _) = grid_search.get(document);
+            let (gold, fold) = (among.labels(row), folds[row as usize]);
             for &label in gold {
-                grid_search.gold_documents[label as usize][part] += 1;
+                grid_search.gold_documents[label as usize][usize::from(fold)] += 1;
             }
-            grid_search.slots.push(narrow(grid_search.labels.len()));
             grid_search.gold_labels.push(narrow(gold.len()));
-            grid_search.folds.push(u8::try_from(part).expect("few parts"));
+            grid_search.folds.push(fold);
         }
         grid_search
     }

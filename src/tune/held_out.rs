@@ -50,25 +50,8 @@ impl<'a> HeldOut<'a> {
         learning: Option<VoteLearning>,
         threads: &Threads,
     ) -> Self {
-        let grid_search = GridSearch::new(found, among);
-        let mut scores = Vec::new();
-        match learning {
-            Some(learning) => {
-                let by = (trial.vote.weight, trial.k);
-                let several = trial.decision != Candidate::Single;
-                if let Some(ballots) =
-                    Ballots::new(&grid_search, by, several, learning.others, None)
-                {
-                    let steps = [learning.steps];
-                    scores = ballots.held_out(learning.penalty, &steps, threads).remove(0);
-                }
-            }
-            None => grid_search.run(trial.vote.weight, &[trial.k], |_, found| {
-                scores = found.to_vec();
-            }),
-        }
-        // Without a value of k or with too many worths there are no scores.
-        scores.resize(grid_search.slots(), 0.0);
+        let grid_search = GridSearch::new(found, among, threads);
+        let mut scores = grid_search.held_out(&trial, learning, threads);
         let mut factors = among.factors(trial.vote);
         let share = trial.vote.prototypes;
         if let Some(prototypes) = prototypes.filter(|_| share > 0.0) {
@@ -76,16 +59,6 @@ impl<'a> HeldOut<'a> {
             factors.clear();
         }
         Self { grid_search, trial, scores, factors }
-    }
-
-    /// The score of each slot, before the factors of labels.
-    pub(super) fn scores(&self) -> &[f64] {
-        &self.scores
-    }
-
-    /// The factors of labels; empty: 1 for all.
-    pub(super) fn factors(&self) -> &[f64] {
-        &self.factors
     }
 
     /// The decision of the trial, and its figures: each fold is decided with what the others teach.
@@ -149,6 +122,33 @@ impl<'a> HeldOut<'a> {
     }
 }
 
+impl GridSearch<'_> {
+    /// The score of each slot by the votes of a trial, with learned worths if `learning` is given, before the label-size
+    /// compensation.
+    pub(super) fn held_out(
+        &self,
+        trial: &Trial,
+        learning: Option<VoteLearning>,
+        threads: &Threads,
+    ) -> Vec<f64> {
+        let mut scores = Vec::new();
+        match learning {
+            Some(learning) => {
+                let by = (trial.vote.weight, trial.k);
+                let several = trial.decision != Candidate::Single;
+                if let Some(ballots) = Ballots::new(self, by, several, learning.others, None) {
+                    let steps = [learning.steps];
+                    scores = ballots.held_out(learning.penalty, &steps, threads).remove(0);
+                }
+            }
+            None => self.run(trial.vote.weight, &[trial.k], |_, found| scores = found.to_vec()),
+        }
+        // Without a value of k or with too many worths there are no scores.
+        scores.resize(self.slots(), 0.0);
+        scores
+    }
+}
+
 /// The numbers of steps after which learned votes are judged.
 const STEPS: [usize; 3] = [5, 15, 30];
 /// Votes are learned for at most this many labels.
@@ -172,7 +172,7 @@ pub fn learn_votes(
     tuned: &Tuned,
     threads: &Threads,
 ) -> Vec<(Trial, VoteLearning)> {
-    let grid_search = GridSearch::new(found, among);
+    let grid_search = GridSearch::new(found, among, threads);
     let value = |(trial, _): &(Trial, VoteLearning)| grid.objective.of(trial.figures);
     let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
     if longest == 0 || !(1..=MOST_LABELS).contains(&among.sizes.len()) {
@@ -234,7 +234,7 @@ pub fn learned_votes(
     learning: VoteLearning,
     threads: &Threads,
 ) -> Option<LearnedVotes> {
-    let grid_search = GridSearch::new(found, among);
+    let grid_search = GridSearch::new(found, among, threads);
     let several = trial.decision != Candidate::Single;
     let by = (trial.vote.weight, trial.k);
     let ballots = Ballots::new(&grid_search, by, several, learning.others, None)?;

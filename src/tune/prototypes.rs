@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::grid_search::GridSearch;
 use super::thresholds::FOLDS;
-use super::{COARSE, Grid, HeldOut, LeaveOneOut, Trial, Tuned, VoteLearning, distinct, thinned};
+use super::{
+    COARSE, Grid, LeaveOneOut, SLOTS, Trial, Tuned, VoteLearning, distinct, thinned,
+};
 use crate::calibrate::line;
 use crate::matrix::{Csr, row};
 use crate::threads::Threads;
@@ -32,6 +34,8 @@ pub struct HeldOutPrototypes {
     scores: Vec<f32>,
     highest: Vec<Option<HighestMargins>>,
     learning: PrototypeLearning,
+    /// How many prototypes of all labels are learned side by side.
+    at_once: usize,
 }
 
 /// If documents have one label each, each fold is judged in so many parts, each by prototypes that the other parts teach too: they
@@ -46,6 +50,11 @@ const PARTS_AGAIN: usize = 8;
 const SHARE_AGAIN: f64 = 0.1;
 /// The costs that are tried on the first fold.
 const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
+/// Prototypes are learned side by side as long as the rows that teach them have at most so many entries in total, which
+/// take about half a GiB.
+const ENTRIES: usize = 1 << 25;
+/// The folds after the first.
+const OTHER_FOLDS: [usize; FOLDS - 1] = [1, 2, 3, 4];
 /// Prototypes are not tried with more pairs of a label and a term, or of a label and a document.
 const MOST_WEIGHTS: usize = 1 << 28;
 /// The numbers that margins are multiplied by before the softmax.
@@ -56,18 +65,19 @@ const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
 const MOST_PAIRS: usize = 1 << 21;
 
 impl HeldOutPrototypes {
-    /// Learns prototypes without each fold; `rows_of` returns its rows. `None` if there are too many labels.
+    /// Learns prototypes without each fold; `rows_of` returns its rows, which have the same terms in all folds. `None` if
+    /// there are too many labels.
     ///
     /// # Errors
     /// Those of `rows_of`.
     ///
     /// # Panics
     /// Never: there are costs to try.
-    pub fn learn<E>(
+    pub fn learn<E: Send>(
         left_out: &LeaveOneOut,
         among: &TrainingLabels<'_>,
         (several, in_time_order): (bool, bool),
-        mut rows_of: impl FnMut(usize) -> Result<FoldRows, E>,
+        rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
         threads: &Threads,
     ) -> Result<Option<Self>, E> {
         let labels = among.sizes.len();
@@ -91,43 +101,48 @@ impl HeldOutPrototypes {
             scores: vec![0.0; labels * left_out.len()],
             highest: Vec::new(),
             learning: PrototypeLearning { cost: COSTS[0], link },
+            at_once: 1,
         };
-        for fold in 0..FOLDS {
-            let FoldRows { documents, queries } = rows_of(fold)?;
-            if labels.saturating_mul(documents.cols()) > MOST_WEIGHTS {
-                return Ok(None);
-            }
-            // By part.
-            let of_part = |part: usize| -> Vec<u32> {
+        // By part.
+        let of_parts = |fold: usize| -> Vec<Vec<u32>> {
+            let of_part = |part: usize| {
                 let is_in = |row: u32| usize::from(part_of[row as usize]) == fold + part * FOLDS;
                 left_out.rows().iter().copied().filter(|&row| is_in(row)).collect()
             };
-            let of_parts: Vec<Vec<u32>> = (0..parts).map(of_part).collect();
-            let of_fold = of_parts.concat();
-            let rows = FoldRows { documents, queries };
-            let by = (fold, &*of_parts, &*part_of);
-            let judged = |cost: f32| {
-                let learning = PrototypeLearning { cost, link };
-                Judged::by_other_folds(&rows, among, by, learning, threads)
-            };
-            let mut judged = if fold == 0 {
-                let of_cost = |cost| {
-                    let judged = judged(cost);
-                    let (_, loss) = linked(&judged.margins, &of_fold, among, several);
-                    (loss, judged)
-                };
-                let best = COSTS.map(of_cost).into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
-                best.expect("there are costs").1
-            } else {
-                judged(learned.learning.cost)
-            };
-            learned.learning.cost = judged.learning.cost;
+            (0..parts).map(of_part).collect()
+        };
+        // The first fold tells the cost.
+        let rows = rows_of(0)?;
+        if labels.saturating_mul(rows.documents.cols()) > MOST_WEIGHTS {
+            return Ok(None);
+        }
+        let of_fold = of_parts(0);
+        let of_cost = |&cost: &f32| {
+            let learning = PrototypeLearning { cost, link };
+            let by = (0, &*of_fold, &*part_of);
+            let judged = Judged::by_other_folds(&rows, among, by, learning, threads);
+            let (_, loss) = linked(&judged.margins, &of_fold.concat(), among, several);
+            (loss, judged)
+        };
+        learned.at_once = ENTRIES / rows.documents.nnz().max(1);
+        let of_costs = threads.map_few(&COSTS, learned.at_once, of_cost);
+        let best = of_costs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        let mut judged = best.expect("there are costs").1;
+        judged.by_other_parts(&rows, among, (0, &*of_fold, &*part_of), threads);
+        drop(rows);
+        learned.learning.cost = judged.learning.cost;
+        learned.set(&of_fold.concat(), &judged.margins);
+        let learning = judged.learning;
+        let judge = |&fold: &usize| {
+            let (rows, of_fold) = (rows_of(fold)?, of_parts(fold));
+            let by = (fold, &*of_fold, &*part_of);
+            let mut judged = Judged::by_other_folds(&rows, among, by, learning, threads);
             judged.by_other_parts(&rows, among, by, threads);
-            let found = judged.margins;
-            for (at, margins) in of_fold.iter().zip(found.chunks(labels)) {
-                let start = learned.places[*at as usize] as usize * labels;
-                learned.scores[start..start + labels].copy_from_slice(margins);
-            }
+            Ok((of_fold.concat(), judged.margins))
+        };
+        for judged in threads.map_few(&OTHER_FOLDS, learned.at_once / parts, judge) {
+            let (rows, margins) = judged?;
+            learned.set(&rows, &margins);
         }
         learned.learning.link = linked(&learned.scores, left_out.rows(), among, several).0;
         let link = learned.learning.link;
@@ -139,6 +154,14 @@ impl HeldOutPrototypes {
         Ok((link[0] > 0.0).then_some(learned))
     }
 
+    /// Writes the margins of some left-out documents.
+    fn set(&mut self, rows: &[u32], margins: &[f32]) {
+        for (&row, margins) in rows.iter().zip(margins.chunks(self.labels)) {
+            let start = self.places[row as usize] as usize * self.labels;
+            self.scores[start..start + self.labels].copy_from_slice(margins);
+        }
+    }
+
     /// What prototypes say of documents that are left out again, with their near-duplicates: most of these teach now, as
     /// near-duplicates of new documents do. Nothing changes in the order of time, with too many pairs of a label and a
     /// document, or where few documents have near-duplicates. `left_out` are the documents from which these
@@ -146,12 +169,12 @@ impl HeldOutPrototypes {
     ///
     /// # Errors
     /// Those of `rows_of`.
-    pub fn learn_again<E>(
+    pub fn learn_again<E: Send>(
         &mut self,
         (left_out, again): (&LeaveOneOut, &LeaveOneOut),
         among: &TrainingLabels<'_>,
         (several, in_time_order): (bool, bool),
-        mut rows_of: impl FnMut(usize) -> Result<FoldRows, E>,
+        rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
         threads: &Threads,
     ) -> Result<(), E> {
         let pairs = self.labels.saturating_mul(among.weights.len());
@@ -162,7 +185,7 @@ impl HeldOutPrototypes {
         let part_of = again.parts_within(&left_out.folds(among), PARTS_AGAIN);
         let mut places = vec![u32::MAX; part_of.len()];
         let link = if several { &self.learning.link[..] } else { &self.learning.link[..1] };
-        for fold in 0..FOLDS {
+        let judge = |&fold: &usize| {
             let rows = rows_of(fold)?;
             let of_part = |part: usize| -> Vec<u32> {
                 let is_in = |row: u32| usize::from(part_of[row as usize]) == fold + part * FOLDS;
@@ -174,12 +197,19 @@ impl HeldOutPrototypes {
             judged.by_other_parts(&rows, among, by, threads);
             let mut scores = judged.margins;
             scores.chunks_mut(self.labels).for_each(|margins| link_prototypes(margins, link));
-            let first = self.scores.len() / self.labels;
-            for (place, row) in (first..).zip(of_parts.concat()) {
+            Ok((of_parts.concat(), scores))
+        };
+        let all: [usize; FOLDS] = std::array::from_fn(|fold| fold);
+        let mut new_scores = Vec::new();
+        for judged in threads.map_few(&all, self.at_once / PARTS_AGAIN, judge) {
+            let (rows, scores) = judged?;
+            let first = (self.scores.len() + new_scores.len()) / self.labels;
+            for (place, row) in (first..).zip(rows) {
                 places[row as usize] = u32::try_from(place).unwrap_or(u32::MAX);
             }
-            self.scores.extend(scores);
+            new_scores.extend(scores);
         }
+        self.scores.extend(new_scores);
         self.again = places;
         Ok(())
     }
@@ -247,14 +277,19 @@ impl Judged {
     ) {
         let Some(taught) = &self.taught else { return };
         let (documents, queries) = (rows.documents.view(), rows.queries.view());
-        self.margins.clear();
-        for (part, rows) in parts.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
+        let of_part = |&(part, rows): &(usize, &Vec<u32>)| {
+            if rows.is_empty() {
+                return Vec::new();
+            }
             let takes = |row: u32| usize::from(part_of[row as usize]) != fold + part * FOLDS;
             let prototypes =
                 Prototypes::learn_from(taught, &documents, among, takes, self.learning, threads);
             let margins = |&at: &u32| prototypes.margins(row(&queries, at as usize));
-            self.margins.extend(rows.iter().flat_map(margins));
-        }
+            rows.iter().flat_map(margins).collect()
+        };
+        let parts: Vec<(usize, &Vec<u32>)> = parts.iter().enumerate().collect();
+        let at_once = ENTRIES / rows.documents.nnz().max(1);
+        self.margins = threads.map_few(&parts, at_once, of_part).concat();
     }
 }
 
@@ -325,31 +360,32 @@ pub fn try_prototypes(
             .filter(|new| !starts.iter().any(|(old, _)| old.vote == new.vote && old.k == new.k));
         starts.extend(new.map(|trial| (trial, None)));
     }
-    let grid_search = GridSearch::new(found, among);
-    let mut trials: Vec<(Trial, Option<VoteLearning>)> = Vec::new();
-    let mut try_out = |start: Trial, learning, shares: &[f64]| {
-        let plain = HeldOut::new(found, among, (start, None), learning, threads);
-        for &share in shares {
+    let grid_search = GridSearch::new(found, among, threads);
+    let at_once = SLOTS / grid_search.slots().max(1);
+    let try_out = |starts: &[(Trial, Option<VoteLearning>)], shares: &[f64]| {
+        let scores = threads.map_few(starts, at_once, |(start, learning)| {
+            let scores = grid_search.held_out(start, *learning, threads);
+            (scores, grid_search.factors(start.vote))
+        });
+        let with_share = |start| shares.iter().map(move |&share| (start, share));
+        let tasks: Vec<_> = starts.iter().zip(&scores).flat_map(with_share).collect();
+        threads.map_few(&tasks, at_once, |&((&(start, learning), (scores, factors)), share)| {
             let vote = Vote { prototypes: share, ..start.vote };
-            let mut scores = plain.scores().to_vec();
-            grid_search.join(prototypes, (share, plain.factors()), &mut scores);
-            trials.push((grid_search.best(vote, start.k, &scores, grid), learning));
-        }
-        trials.iter().copied().max_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)))
+            let mut scores = scores.clone();
+            grid_search.join(prototypes, (share, factors), &mut scores);
+            (grid_search.best(vote, start.k, &scores, grid), learning)
+        })
     };
-    let mut best = None;
-    for (start, learning) in starts {
-        best = try_out(start, learning, &SHARES);
-    }
+    let mut trials = try_out(&starts, &SHARES);
+    let best = trials.iter().copied().max_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)));
     // What votes are worth was learned for its number of neighbors.
     if let Some((best, None)) = best {
         let vote = Vote { prototypes: 0.0, ..best.vote };
         let longest = (0..found.len()).map(|index| found.get(index).1.len()).max().unwrap_or(0);
-        for k in thinned(distinct(&grid.ks, longest), COARSE) {
-            if k != best.k {
-                try_out(Trial { k, vote, ..best }, None, &[best.vote.prototypes]);
-            }
-        }
+        let ks = thinned(distinct(&grid.ks, longest), COARSE);
+        let others = ks.into_iter().filter(|&k| k != best.k);
+        let starts: Vec<_> = others.map(|k| (Trial { k, vote, ..best }, None)).collect();
+        trials.extend(try_out(&starts, &[best.vote.prototypes]));
     }
     trials.sort_by(|(a, _), (b, _)| value(b).total_cmp(&value(a)));
     trials

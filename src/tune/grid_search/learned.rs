@@ -229,20 +229,19 @@ impl<'g> Ballots<'g> {
         sums.extend(self.slots(document).map(sum));
     }
 
-    /// Writes the scores of the documents of a fold, or of all.
-    fn score(&self, state: &State, only: Option<usize>, scores: &mut [f64]) {
-        let mut sums = Vec::new();
+    /// The scores of the slots of a fold's documents, one document after the other.
+    fn scores(&self, state: &State, fold: usize) -> Vec<f64> {
+        let (mut scores, mut sums) = (Vec::new(), Vec::new());
         for document in 0..self.open.len() {
-            if only.is_none_or(|fold| usize::from(self.grid_search.folds[document]) == fold) {
+            if self.grid_search.fold(document) == fold {
                 self.sum(document, &state.worths, &mut sums);
                 link(&mut sums, &state.offsets, &state.scales);
-                let slots = self.grid_search.slots_of(document);
-                scores[slots.clone()].fill(0.0);
-                for (score, &(_, found)) in scores[slots].iter_mut().zip(&sums) {
-                    *score = found;
-                }
+                let end = scores.len() + self.grid_search.slots_of(document).len();
+                scores.extend(sums.iter().map(|&(_, score)| score));
+                scores.resize(end, 0.0);
             }
         }
+        scores
     }
 
     /// Writes the gradients of worths, offsets and scales for some documents.
@@ -351,6 +350,11 @@ impl<'g> Ballots<'g> {
         curvature
     }
 
+    /// The number of pieces of the documents whose gradients are added.
+    fn pieces(&self) -> usize {
+        (GRADIENTS / self.initial.len().max(1)).clamp(1, PIECES)
+    }
+
     /// Learns from all documents that are not in a fold, and calls `at` after each number of steps in
     /// `checkpoints` (increasing).
     fn learn(
@@ -372,7 +376,7 @@ impl<'g> Ballots<'g> {
             scales: vec![scale; labels.max(1)],
         };
         let curvature = self.curvature(&documents, scale);
-        let pieces = (GRADIENTS / self.initial.len().max(1)).clamp(1, PIECES);
+        let pieces = self.pieces();
         let piece = documents.len().div_ceil(pieces).max(1);
         let mut gradients = vec![state.clone(); documents.len().div_ceil(piece)];
         let mut before = self.initial.clone();
@@ -424,16 +428,27 @@ impl<'g> Ballots<'g> {
         checkpoints: &[usize],
         threads: &Threads,
     ) -> Vec<Vec<f64>> {
-        let mut scores = vec![vec![0.0; self.grid_search.slots()]; checkpoints.len()];
-        for fold in 0..FOLDS {
-            let mut scores = scores.iter_mut();
+        let folds: [usize; FOLDS] = std::array::from_fn(|fold| fold);
+        let at_once = GRADIENTS / (self.pieces() * self.initial.len()).max(1);
+        let by_fold = threads.map_few(&folds, at_once, |&fold| {
+            let mut scores = Vec::with_capacity(checkpoints.len());
             self.learn(penalty, Some(fold), checkpoints, threads, |_, state| {
-                if let Some(scores) = scores.next() {
-                    self.score(state, Some(fold), scores);
-                }
+                scores.push(self.scores(state, fold));
             });
-        }
-        scores
+            scores
+        });
+        let of_checkpoint = |checkpoint: usize| {
+            let mut scores = Vec::with_capacity(self.grid_search.slots());
+            let mut next = [0; FOLDS];
+            for document in 0..self.open.len() {
+                let fold = self.grid_search.fold(document);
+                let end = next[fold] + self.grid_search.slots_of(document).len();
+                scores.extend_from_slice(&by_fold[fold][checkpoint][next[fold]..end]);
+                next[fold] = end;
+            }
+            scores
+        };
+        (0..checkpoints.len()).map(of_checkpoint).collect()
     }
 
     /// What all documents teach.
@@ -532,7 +547,7 @@ mod tests {
         let all: Vec<u32> = (0..60).collect();
         let (k, exclusion) = (NonZeroUsize::new(2 * K).unwrap(), Exclusion::default());
         let found = LeaveOneOut::search(&engine, rows.view(), &all, k, exclusion, &|_| ()).unwrap();
-        let grid_search = GridSearch::new(&found, among);
+        let grid_search = GridSearch::new(&found, among, &threads);
         let weight = VoteWeight::Similarity { power: 2.0 };
         for others in [false, true] {
             let ballots = Ballots::new(&grid_search, (weight, K), false, others, None).unwrap();

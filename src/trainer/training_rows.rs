@@ -81,10 +81,11 @@ impl<'a> TrainingRows<'a> {
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
         share: f64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
         if let Some(ByFold { counted, features, engines }) = self.by_fold {
-            let search = LeaveOutSearch { k, exclusion, engines, as_new: true, progress };
+            let at_once = counted.at_once(engines);
+            let search = LeaveOutSearch { k, exclusion, engines, as_new: true, at_once, progress };
             return counted.left_out(features, rows, 0..FOLDS, &search);
         }
         self.views_left_out(rows, k, exclusion, share, progress)
@@ -165,7 +166,7 @@ impl<'a> TrainingRows<'a> {
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
         share: f64,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
         let search = |View { engine, queries }: View<'_>| {
             LeaveOneOut::search(engine, queries, rows, k, exclusion, progress)

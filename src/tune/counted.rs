@@ -7,6 +7,7 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
@@ -155,7 +156,7 @@ impl Weighted {
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
         engines: &Engines,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<LeaveOneOut, SearchError> {
         let engine = engines.engine(&self.documents)?;
         let queries = self.queries().view();
@@ -177,6 +178,10 @@ pub struct Features {
     /// The number of steps by which the weights of terms are learned: 5, 10 or 20; 0: they are not.
     pub term_steps: u32,
 }
+
+/// Rows are searched side by side as long as they have at most this many entries in total, which keeps their memory
+/// below about 1 GiB.
+const ENTRIES: usize = 1 << 25;
 
 /// The numbers of steps that tuning tries.
 pub(super) const TERM_STEPS: [u32; 3] = [5, 10, 20];
@@ -203,8 +208,10 @@ pub struct LeaveOutSearch<'a> {
     /// Whether terms of a left-out document alone are left out too, as they would be unknown in a new
     /// document: it does not change the order of neighbors, but their similarities.
     pub as_new: bool,
+    /// How many folds are searched side by side, if terms are not the same in all of them.
+    pub at_once: usize,
     /// Called with the number of documents left out so far.
-    pub progress: &'a dyn Fn(u64),
+    pub progress: &'a (dyn Fn(u64) + Sync),
 }
 
 impl std::fmt::Debug for LeaveOutSearch<'_> {
@@ -284,6 +291,11 @@ impl Counted {
             let tells = |row: u32| usize::from(self.folds[row as usize]) != left_out;
             self.counts.worths(postings, criterion, threads, &tells)
         })
+    }
+
+    /// The number of weightings of the documents whose rows are in memory side by side; one at a time on a GPU.
+    pub(crate) fn at_once(&self, engines: &Engines) -> usize {
+        if engines.is_gpu() { 1 } else { (ENTRIES / self.counts.entries().max(1)).max(1) }
     }
 
     /// Computes what several calls of [`left_out`](Self::left_out) at the same time would wait for.
@@ -435,7 +447,8 @@ impl Counted {
 
     /// The leave-one-out neighbors of those of `rows` that are in some folds. If the labels of
     /// documents tell which terms are kept or how much they weigh, each fold's are told by the
-    /// documents outside it, and the neighbors are in the order of folds.
+    /// documents outside it, and the neighbors are in the order of folds. Folds are searched side by side if their rows take
+    /// little memory.
     ///
     /// # Errors
     /// If the rows cannot be indexed.
@@ -446,17 +459,23 @@ impl Counted {
         folds: Range<usize>,
         search: &LeaveOutSearch<'_>,
     ) -> Result<LeaveOneOut, SearchError> {
-        let LeaveOutSearch { k, exclusion, engines, as_new, progress } = *search;
+        let LeaveOutSearch { k, exclusion, engines, as_new, at_once, progress } = *search;
         let (counts, threads) = (&self.counts, engines.threads());
         let Features { fields, weighting, .. } = features;
-        let find = |rows: &[u32], weights: &[f64], kept: Option<&[bool]>, before: u64| {
+        // The number of documents that are done in all folds.
+        let done = AtomicU64::new(0);
+        let find = |rows: &[u32], weights: &[f64], kept: Option<&[bool]>| {
             let frequencies = counts.vocabulary.document_frequencies().iter();
             let asked: Option<Vec<bool>> = as_new.then(|| {
                 let is_kept = |term: usize| kept.is_none_or(|kept| kept[term]);
                 frequencies.enumerate().map(|(term, &df)| df > 1 && is_kept(term)).collect()
             });
             let asked = asked.as_deref().map(|terms| Asked { terms, rows });
-            let progress = |done| progress(before + done);
+            let before = AtomicU64::new(0);
+            let progress = |now| {
+                let more = now - before.swap(now, Ordering::Relaxed);
+                progress(done.fetch_add(more, Ordering::Relaxed) + more);
+            };
             let made = Made { counts, fields, weighting: *weighting, weights, threads };
             let known = self.indexed.as_ref().filter(|known| {
                 !self.is_told_by_labels(features)
@@ -472,14 +491,20 @@ impl Counted {
         };
         if !self.is_told_by_labels(features) {
             let weights = counts.term_weights(*weighting, None);
-            return find(&self.in_folds(rows, &folds), &weights, None, 0);
+            return find(&self.in_folds(rows, &folds), &weights, None);
         }
-        let mut found = LeaveOneOut::default();
-        for left_out in folds {
+        // One that waits for this while its threads search another fold, which waits for the same, would wait forever.
+        self.prepare(features, folds.clone(), exclusion, engines)?;
+        let of_fold = |&left_out: &usize| {
             let rows = self.in_folds(rows, &(left_out..left_out + 1));
             let (kept, mut weights) = self.told(features, left_out, threads);
             self.multiply_factors(features, left_out, exclusion, engines, &mut weights)?;
-            found.append(&find(&rows, &weights, kept.as_deref(), found.len() as u64)?);
+            find(&rows, &weights, kept.as_deref())
+        };
+        let folds: Vec<usize> = folds.collect();
+        let mut found = LeaveOneOut::default();
+        for of_fold in threads.map_few(&folds, at_once, of_fold) {
+            found.append(&of_fold?);
         }
         Ok(found)
     }

@@ -127,9 +127,6 @@ const FEWEST: usize = 400;
 /// Character n-grams are tried if documents have at most this many terms in total: of longer texts
 /// they take long, and seldom help.
 const MOST_FOR_CHARACTERS: usize = 300_000;
-/// Trials run together as long as their rows have at most this many entries in total, which keeps
-/// their memory below about 1 GiB.
-const ENTRIES: usize = 1 << 25;
 
 /// How documents become terms.
 #[derive(Debug, PartialEq)]
@@ -160,16 +157,17 @@ struct Contestant {
 }
 
 impl TrialSetup<'_> {
-    /// The `k` leave-one-out neighbors of the sample's documents in some folds.
+    /// The `k` leave-one-out neighbors of the sample's documents in some folds, of which so many are searched `at_once`.
     fn neighbors(
         &self,
         counted: &Counted,
         features: &Features,
         folds: Range<usize>,
-        k: NonZeroUsize,
+        (k, at_once): (NonZeroUsize, usize),
     ) -> Result<LeaveOneOut, SearchError> {
         let Self { sample, exclusion, engines, .. } = *self;
-        let search = LeaveOutSearch { k, exclusion, engines, as_new: false, progress: &|_| () };
+        let (as_new, progress) = (false, &|_| ());
+        let search = LeaveOutSearch { k, exclusion, engines, as_new, at_once, progress };
         counted.left_out(features, sample, folds, &search)
     }
 
@@ -391,18 +389,24 @@ impl GreedySearch<'_, '_> {
     ) -> Result<Vec<Trial>, SearchError> {
         let (setup, counted) = (self.trials.setup, &self.counted);
         let k = largest_k(self.best.k, setup.k_max, setup.grid.several);
+        let threads = setup.engines.threads();
+        let of = |contestant: &Contestant| counted[contestant.counted].1.at_once(setup.engines);
+        let at_once = contestants.iter().map(of).min().unwrap_or(1);
+        let together = at_once.min(contestants.len()).max(1);
+        let folds_at_once = at_once / together;
         let try_one = |contestant: &mut Contestant| {
             let counted = &counted[contestant.counted].1;
             if !folds.is_empty() {
-                let more = setup.neighbors(counted, &contestant.features, folds.clone(), k)?;
+                let more = setup.neighbors(
+                    counted,
+                    &contestant.features,
+                    folds.clone(),
+                    (k, folds_at_once),
+                )?;
                 contestant.found.append(&more);
             }
             Ok(setup.trial(counted.counts(), &contestant.found))
         };
-        let entries =
-            counted.iter().map(|(_, counted)| counted.counts().entries()).max().unwrap_or(0);
-        let together = if setup.engines.is_gpu() { 1 } else { (ENTRIES / entries.max(1)).max(1) };
-        let threads = setup.engines.threads();
         if together == 1 || threads.count() == 1 {
             return contestants.iter_mut().map(try_one).collect();
         }

@@ -44,6 +44,8 @@ const DECAYS: [f32; 2] = [0.9, 0.999];
 /// threads does not matter, and of gradients in memory.
 const PIECES: usize = 16;
 const GRADIENTS: usize = 1 << 26;
+/// The terms whose factors a thread moves at a time.
+const TERMS: usize = 1 << 10;
 
 /// A document that teaches: its neighbors, and how much their labels are its own (Jaccard), from 0 to 1.
 struct Lesson {
@@ -121,7 +123,7 @@ fn learn(
     let overlaps = threads.run(|| Overlaps::new(rows, lessons));
     let batches: Vec<Vec<usize>> =
         (0..parts).map(|part| (part..lessons.len()).step_by(parts).collect()).collect();
-    let (mut mean, mut square) = (vec![0.0f32; terms], vec![0.0f32; terms]);
+    let mut moments = vec![[0.0f32; 2]; terms];
     let mut decayed = [1.0f32; 2];
     let pieces = (GRADIENTS / (2 * terms + rows.rows()).max(1)).clamp(1, PIECES);
     let mut learned = Vec::new();
@@ -131,19 +133,27 @@ fn learn(
             let batch = &batches[steps as usize % parts];
             let penalty = PENALTY * batch.len() as f32;
             steps += 1;
-            let factors = factors(&logarithms);
-            let gradients =
-                threads.run(|| Scaled::new(rows, &factors).gradients(&overlaps, batch, pieces));
             decayed = [decayed[0] * DECAYS[0], decayed[1] * DECAYS[1]];
-            for term in (0..terms).filter(|&term| common[term]) {
-                let sum: f32 = gradients.iter().map(|gradient| gradient[term]).sum();
-                let slope = sum + 2.0 * penalty * logarithms[term];
-                mean[term] = DECAYS[0] * mean[term] + (1.0 - DECAYS[0]) * slope;
-                square[term] = DECAYS[1] * square[term] + (1.0 - DECAYS[1]) * slope * slope;
-                let mean = mean[term] / (1.0 - decayed[0]);
-                let square = square[term] / (1.0 - decayed[1]);
-                logarithms[term] -= RATE * mean / (square.sqrt() + 1e-8);
-            }
+            threads.run(|| {
+                let factors = factors(&logarithms);
+                let gradients = Scaled::new(rows, &factors).gradients(&overlaps, batch, pieces);
+                let moved = logarithms.par_chunks_mut(TERMS).zip(moments.par_chunks_mut(TERMS));
+                moved.enumerate().for_each(|(chunk, (logarithms, moments))| {
+                    let terms = chunk * TERMS..;
+                    let of_terms = terms.zip(logarithms).zip(moments);
+                    for ((term, logarithm), moments) in
+                        of_terms.filter(|((term, _), _)| common[*term])
+                    {
+                        let sum: f32 = gradients.iter().map(|gradient| gradient[term]).sum();
+                        let slope = sum + 2.0 * penalty * *logarithm;
+                        moments[0] = DECAYS[0] * moments[0] + (1.0 - DECAYS[0]) * slope;
+                        moments[1] = DECAYS[1] * moments[1] + (1.0 - DECAYS[1]) * slope * slope;
+                        let mean = moments[0] / (1.0 - decayed[0]);
+                        let square = moments[1] / (1.0 - decayed[1]);
+                        *logarithm -= RATE * mean / (square.sqrt() + 1e-8);
+                    }
+                });
+            });
         }
         learned.push(factors(&logarithms));
     }

@@ -203,7 +203,7 @@ impl LeaveOneOut {
         rows: &[u32],
         k: NonZeroUsize,
         exclusion: Exclusion<'_>,
-        progress: &dyn Fn(u64),
+        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Self, SearchError> {
         let queries = queries.into();
         let mut found = Lists::default();

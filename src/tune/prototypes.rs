@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use super::grid_search::GridSearch;
 use super::thresholds::FOLDS;
-use super::{
-    COARSE, Grid, LeaveOneOut, SLOTS, Trial, Tuned, VoteLearning, distinct, thinned,
-};
+use super::{COARSE, Grid, LeaveOneOut, SLOTS, Trial, Tuned, VoteLearning, distinct, thinned};
 use crate::calibrate::line;
 use crate::matrix::{Csr, row};
 use crate::threads::Threads;

@@ -62,6 +62,15 @@ impl Threads {
         self.0.install(work)
     }
 
+    /// Does both on these threads.
+    pub(crate) fn join<A: Send, B: Send>(
+        &self,
+        one: impl FnOnce() -> A + Send,
+        other: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        self.run(|| rayon::join(one, other))
+    }
+
     /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if 0), each on all threads
     /// that have nothing else to do.
     pub(crate) fn map_few<T: Sync, R: Send>(

@@ -11,11 +11,10 @@ use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
 use crate::model::{InputSpec, TrainSettings};
-use crate::search::SearchError;
 use crate::tune::{
-    ByDocument, Candidate, Exclusion, Expected, Free, Grid, HeldOut, HeldOutPrototypes,
-    LeaveOneOut, Rules, Step, Trial, Tuned, TuningReport, VoteLearning, abstention, calibrate,
-    foreign_limit, learn_votes, learned_votes, revote, try_prototypes, tune_votes,
+    ByDocument, Candidate, Expected, Free, Grid, HeldOut, HeldOutPrototypes, LeaveOneOut, Rules,
+    Step, Trial, Tuned, TuningReport, VoteLearning, abstention, calibrate, foreign_limit,
+    learn_votes, learned_votes, revote, try_prototypes, tune_votes,
 };
 use crate::vote::{LearnedVotes, PrototypeLearning, TrainingLabels, Vote};
 
@@ -99,13 +98,20 @@ impl Trainer {
             self.kept(Grid::full(k_max, several, tuning.objective), rule)
         };
         let threads = self.engines.threads();
-        let (mut tuned, mut learning) = self.best(&found, labels, &grid, quick);
-        let mut prototypes = if quick || options.vote.is_some() || rule == Some(Rule::Pcut) {
-            None
-        } else {
-            let exclusion = excluded.exclusion();
-            self.join_prototypes(training, &found, exclusion, &grid, (&mut tuned, &mut learning))?
-        };
+        let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
+        // The one does not need the other.
+        let ((mut tuned, mut learning), prototypes) = threads.join(
+            || self.best(&found, labels, &grid, quick),
+            || {
+                let exclusion = excluded.exclusion();
+                let learn = || training.prototypes(&found, several, exclusion, threads);
+                tries_prototypes.then(learn).transpose()
+            },
+        );
+        let mut prototypes = prototypes?.flatten();
+        if let Some(prototypes) = &prototypes {
+            self.join_prototypes(&found, labels, &grid, prototypes, (&mut tuned, &mut learning));
+        }
         let k = NonZeroUsize::new(tuned.best.k).unwrap_or(k_max);
         if excluded.window > 0 {
             // Thresholds are learned from all neighbors of a document.
@@ -303,29 +309,23 @@ impl Trainer {
         Ok(())
     }
 
-    /// Tries shares of prototypes in the scores; if the objective gains, the best is the best of all. What prototypes say of
-    /// the left-out documents, if they can be learned.
+    /// Tries shares of prototypes in the scores; if the objective gains, the best is the best of all.
     fn join_prototypes(
         &self,
-        training: &TrainingRows<'_>,
         found: &LeaveOneOut,
-        exclusion: Exclusion<'_>,
+        labels: TrainingLabels<'_>,
         grid: &Grid,
+        prototypes: &HeldOutPrototypes,
         (tuned, learning): (&mut Tuned, &mut Option<VoteLearning>),
-    ) -> Result<Option<HeldOutPrototypes>, SearchError> {
-        let threads = self.engines.threads();
-        let prototypes = training.prototypes(found, grid.several, exclusion, threads)?;
-        if let Some(prototypes) = &prototypes {
-            let so_far = (grid, &*tuned, *learning);
-            let trials = try_prototypes(found, training.labels, so_far, prototypes, threads);
-            let value = |trial: &Trial| grid.objective.of(trial.figures);
-            let least = value(&tuned.best) + GAIN;
-            if let Some(&(best, how)) = trials.first().filter(|(trial, _)| value(trial) >= least) {
-                (tuned.best, *learning) = (best, how);
-            }
-            tuned.trials.extend(trials.into_iter().map(|(trial, _)| trial));
+    ) {
+        let so_far = (grid, &*tuned, *learning);
+        let trials = try_prototypes(found, labels, so_far, prototypes, self.engines.threads());
+        let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let least = value(&tuned.best) + GAIN;
+        if let Some(&(best, how)) = trials.first().filter(|(trial, _)| value(trial) >= least) {
+            (tuned.best, *learning) = (best, how);
         }
-        Ok(prototypes)
+        tuned.trials.extend(trials.into_iter().map(|(trial, _)| trial));
     }
 
     /// The neighbors with the share of those by vectors that is best for a few k and votes; of equal ones, the one nearest to a

@@ -76,6 +76,13 @@ impl Task {
     }
 }
 
+/// Sorts tasks by falling bound, then by falling distance: the last is next. One function for all indexes, metrics and questions,
+/// each of which would have a sort of its own.
+#[inline(never)]
+fn nearest_last(tasks: &mut [Task]) {
+    tasks.sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
+}
+
 /// The cost of a search.
 ///
 /// ```

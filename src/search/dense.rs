@@ -12,9 +12,9 @@ use metric_index::collector::{Answer, Collector};
 use metric_index::error::Error;
 use metric_index::gpu::{Device, GpuSearch};
 use metric_index::index::{AnyIndex, Index, KdTree, Kind, search};
-use metric_index::metric::{Euclidean, Manhattan};
+use metric_index::metric::{Euclidean, Manhattan, Metric as Distance};
 use metric_index::neighbor::Neighbor as Near;
-use metric_index::points::{Points, Subset, Vectors as PointVectors};
+use metric_index::points::{Points, Subset};
 
 use super::request::all_finite;
 use super::stop::NEVER;
@@ -63,7 +63,8 @@ impl FromStr for DenseIndex {
         }
         let kind: Kind = text.parse().map_err(|error| format!("auto, or an index: {error}"))?;
         // Whether its parameters make sense shows when an index is built.
-        let tried = kind.build(PointVectors::from(vec![[0f32], [1.0]]), Euclidean);
+        let points = Vectors::new(1, vec![0.0, 1.0]).map_err(|error| error.to_string())?;
+        let tried = kind.build(Rows(Arc::new(points)), distance(Metric::Euclidean));
         tried.map_err(|error| error.to_string())?;
         Ok(Self::Kind(kind))
     }
@@ -90,12 +91,13 @@ impl FromStr for DenseIndex {
 pub struct Dense {
     rows: Arc<Vectors>,
     kernel: Kernel,
-    index: Space,
+    index: Arc<RowIndex>,
     /// Whether zero vectors are left out.
     skips_zeros: bool,
     /// The rows that are not zero, if zero vectors are left out and there are some.
     nonzero: Option<RowSet>,
-    gpus: Option<OnGpus>,
+    /// The rows on GPUs.
+    gpus: Option<GpuSearch<RowIndex>>,
     /// Whether the CPU takes over if a GPU fails.
     fall_back: bool,
     threads: Threads,
@@ -107,20 +109,19 @@ impl fmt::Debug for Dense {
     }
 }
 
-/// An index for a metric. Angles are distances of unit vectors.
-enum Space {
-    Euclidean(Arc<AnyIndex<Rows, Euclidean>>),
-    Manhattan(Arc<AnyIndex<Rows, Manhattan>>),
+/// An index of the rows. The distance is chosen at run time, so that the code of all indexes is in the program once.
+type RowIndex = AnyIndex<Rows, &'static dyn Distance<[f32]>>;
+
+/// The distance by which rows are searched. Angles are distances of unit vectors.
+fn distance(metric: Metric) -> &'static dyn Distance<[f32]> {
+    match metric {
+        Metric::Angular | Metric::Euclidean => &Euclidean,
+        Metric::Manhattan => &Manhattan,
+    }
 }
 
 /// The neighbors of each query, where they are known.
 type Lists = Vec<Option<Vec<Neighbor>>>;
-
-/// The rows on GPUs.
-enum OnGpus {
-    Euclidean(GpuSearch<AnyIndex<Rows, Euclidean>>),
-    Manhattan(GpuSearch<AnyIndex<Rows, Manhattan>>),
-}
 
 /// Training rows as points, without a copy.
 #[derive(Debug, Clone)]
@@ -176,18 +177,10 @@ impl Dense {
         }
         let points = Rows(Arc::clone(&rows));
         let build = || {
-            Ok(match kernel.metric {
-                Metric::Angular | Metric::Euclidean => {
-                    let kind = chosen(index, &points, Euclidean)?;
-                    Space::Euclidean(Arc::new(kind.build(points.clone(), Euclidean)?))
-                }
-                Metric::Manhattan => {
-                    let kind = chosen(index, &points, Manhattan)?;
-                    Space::Manhattan(Arc::new(kind.build(points.clone(), Manhattan)?))
-                }
-            })
+            let distance = distance(kernel.metric);
+            chosen(index, &points, distance)?.build(points.clone(), distance)
         };
-        let index = threads.run(build).map_err(failed)?;
+        let index = Arc::new(threads.run(build).map_err(failed)?);
         let (skips_zeros, nonzero, gpus) = (false, None, None);
         let fall_back = true;
         let engine = Self { rows, kernel, index, skips_zeros, nonzero, gpus, fall_back, threads };
@@ -214,13 +207,7 @@ impl Dense {
     /// # Errors
     /// If a GPU fails and `fall_back` is not set.
     pub fn on_gpus(self, devices: &[Device], fall_back: bool) -> Result<Self, SearchError> {
-        let gpus = match &self.index {
-            Space::Euclidean(index) => GpuSearch::new(devices, Arc::clone(index))
-                .map(|search| search.map(OnGpus::Euclidean)),
-            Space::Manhattan(index) => GpuSearch::new(devices, Arc::clone(index))
-                .map(|search| search.map(OnGpus::Manhattan)),
-        };
-        match gpus {
+        match GpuSearch::new(devices, Arc::clone(&self.index)) {
             Ok(gpus) => Ok(Self { gpus, fall_back, ..self }),
             Err(error) if fall_back => {
                 tracing::warn!("{error}; searching dense vectors on the CPU");
@@ -234,7 +221,7 @@ impl Dense {
     /// distances may have the same.
     fn gpu_answers(
         &self,
-        gpus: &OnGpus,
+        gpus: &GpuSearch<RowIndex>,
         points: &QueryPoints<'_>,
         k: usize,
     ) -> Result<(Lists, usize), SearchError> {
@@ -242,11 +229,7 @@ impl Dense {
         const MORE: usize = 16;
         let asked = k.saturating_add(MORE).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
-        let question = Question::Nearest(asked);
-        let found = match gpus {
-            OnGpus::Euclidean(search) => search.answer(points, question, threads),
-            OnGpus::Manhattan(search) => search.answer(points, question, threads),
-        };
+        let found = gpus.answer(points, Question::Nearest(asked), threads);
         for error in &found.failed {
             if !self.fall_back {
                 return Err(SearchError::Engine(Arc::new(error.clone())));
@@ -282,9 +265,15 @@ impl Dense {
 
     /// The kind of its index.
     pub fn kind(&self) -> &'static str {
-        match &self.index {
-            Space::Euclidean(index) => kind(index),
-            Space::Manhattan(index) => kind(index),
+        match &*self.index {
+            AnyIndex::BruteForce(_) => "brute-force",
+            AnyIndex::ListOfClusters(_) => "lc",
+            AnyIndex::SssIndex(_) => "sss-index",
+            AnyIndex::SssTree(_) => "sss-tree",
+            AnyIndex::Egnat(_) => "egnat",
+            AnyIndex::MTree(_) => "m-tree",
+            AnyIndex::VpTree(_) => "vp-tree",
+            AnyIndex::KdTree(_) => "kd-tree",
         }
     }
 
@@ -358,10 +347,7 @@ impl Dense {
             };
             let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
             let of_left = Subset::new(points, left.clone());
-            let answers = match &self.index {
-                Space::Euclidean(index) => index.answer_many(&of_left, threads, nearest),
-                Space::Manhattan(index) => index.answer_many(&of_left, threads, nearest),
-            };
+            let answers = self.index.answer_many(&of_left, threads, nearest);
             for (&query, answer) in left.iter().zip(answers) {
                 let similarity = |near: Near| Neighbor {
                     row: near.point,
@@ -410,25 +396,9 @@ fn failed(error: Error) -> SearchError {
     SearchError::Index(error.to_string())
 }
 
-fn kind<M>(index: &AnyIndex<Rows, M>) -> &'static str {
-    match index {
-        AnyIndex::BruteForce(_) => "brute-force",
-        AnyIndex::ListOfClusters(_) => "lc",
-        AnyIndex::SssIndex(_) => "sss-index",
-        AnyIndex::SssTree(_) => "sss-tree",
-        AnyIndex::Egnat(_) => "egnat",
-        AnyIndex::MTree(_) => "m-tree",
-        AnyIndex::VpTree(_) => "vp-tree",
-        AnyIndex::KdTree(_) => "kd-tree",
-    }
-}
-
 /// The index that a choice means for some rows: for `auto`, by counting the distances that a KD-tree evaluates on a
 /// sample, not by time, so that it is the same on every machine.
-fn chosen<M>(index: DenseIndex, points: &Rows, metric: M) -> Result<Kind, Error>
-where
-    M: metric_index::metric::Metric<[f32]> + Copy,
-{
+fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> Result<Kind, Error> {
     /// Below this, brute force is as fast.
     const FEWEST: usize = 1_000;
     /// Beyond this, a tree excludes too little.
@@ -451,7 +421,7 @@ where
     };
     let sample = Subset::new(points, numbers(count, SAMPLE));
     let queries = numbers(sample.len(), QUERIES);
-    let tree = KdTree::build(&sample, metric)?;
+    let tree = KdTree::build(&sample, distance)?;
     let mut evaluations = 0;
     for &query in &queries {
         let nearest = metric_index::collector::Nearest::new(10);
@@ -577,12 +547,8 @@ pub fn learn_scale(
     let queries = QueryPoints { dimension: rows.dimension(), values: &sample };
     let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
     let ask = |_| Other(0, f32::INFINITY);
-    let answers = match &engine.index {
-        Space::Euclidean(index) => index.answer_many(&queries, workers, ask),
-        Space::Manhattan(index) => index.answer_many(&queries, workers, ask),
-    };
     let mut distances = Vec::new();
-    for answer in answers {
+    for answer in engine.index.answer_many(&queries, workers, ask) {
         distances.extend(answer.map_err(failed)?.first().map(|near| near.distance));
     }
     distances.sort_unstable_by(f32::total_cmp);

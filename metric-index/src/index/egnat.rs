@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::progress::Levels;
 use super::{
     Dynamic, FromPoint, Index, Probe, Progress, Task, between, check, check_new, from_new,
+    nearest_last,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -561,9 +562,7 @@ impl<S: Points, M: Metric<S::Point>> Egnat<S, M> {
                 tasks.push(Task::new(child, bound, distances[own]));
             }
         }
-        // The nearest comes first, which is the last.
-        tasks[first..]
-            .sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
+        nearest_last(&mut tasks[first..]);
         if at < count {
             let at = u32::try_from(at).expect("at most 32");
             // Its own points are as near as those of the whole node.

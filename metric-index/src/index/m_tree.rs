@@ -2,6 +2,7 @@
 
 use super::{
     Dynamic, FromPoint, Index, Kind, Probe, Progress, Task, between, check, check_new, from_new,
+    nearest_last,
 };
 use crate::collector::Collector;
 use crate::error::Error;
@@ -391,9 +392,7 @@ impl<S: Points, M: Metric<S::Point>> Index for MTree<S, M> {
                 tasks.push(Task::new(entry.node, bound, distance));
             }
         }
-        // The nearest comes first, which is the last.
-        tasks[first..]
-            .sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
+        nearest_last(&mut tasks[first..]);
         tasks.extend(rest);
     }
 }

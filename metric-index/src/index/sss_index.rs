@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check};
+use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check, nearest_last};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::{Blocks, Metric};
@@ -291,8 +291,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssIndex<S, M> {
                     tasks.push(Task::new(part, bound, 0.0));
                 }
             }
-            // The nearest comes first, which is the last.
-            tasks[first..].sort_by(|a, b| b.bound.total_cmp(&a.bound));
+            nearest_last(&mut tasks[first..]);
             return;
         };
         // The radius may shrink within the block: then this excludes a little less than it could.

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::progress::Levels;
 use super::sss_index::spread;
-use super::{FromPoint, Index, Kind, Probe, Progress, Task, check};
+use super::{FromPoint, Index, Kind, Probe, Progress, Task, check, nearest_last};
 use crate::collector::Collector;
 use crate::error::Error;
 use crate::metric::Metric;
@@ -241,9 +241,7 @@ impl<S: Points, M: Metric<S::Point>> Index for SssTree<S, M> {
                 tasks.push(Task::new(center.node, bound, distance));
             }
         }
-        // The nearest cluster comes first, which is the last.
-        tasks[first..]
-            .sort_by(|a, b| b.bound.total_cmp(&a.bound).then(b.distance.total_cmp(&a.distance)));
+        nearest_last(&mut tasks[first..]);
     }
 }
 

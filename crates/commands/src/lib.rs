@@ -1,4 +1,8 @@
-//! Command-line arguments and dispatch, one module per subcommand.
+//! The commands of `classify`: flags as typed, one module per command. It parses, runs one command, and is the only place that
+//! reports errors and says how the program ends.
+//!
+//! The program itself is `crates/cli`: these commands are compiled for size, and full link-time optimization takes the level of the
+//! package with the `main` function for everything.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -43,7 +47,7 @@ use progress::Talk;
 #[derive(Debug, Parser)]
 #[command(name = "classify", version, propagate_version = true, subcommand_required = true)]
 #[command(after_help = EXIT_CODES)]
-pub(crate) struct Arguments {
+struct Arguments {
     #[command(flatten)]
     global: Global,
     #[command(subcommand)]
@@ -126,9 +130,27 @@ enum Command {
     Man(shell::Man),
 }
 
+/// Does what the command line says; the exit code of the program.
+pub fn main() -> ExitCode {
+    let arguments = match parse() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    let _ = if arguments.handles_signals() {
+        array_file::command::clean_up_after_aborts()
+    } else {
+        array_file::command::clean_up_at_the_end()
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
 impl Arguments {
     /// Whether the command ends by itself when it gets a signal.
-    pub(crate) fn handles_signals(&self) -> bool {
+    fn handles_signals(&self) -> bool {
         #[cfg(feature = "serve")]
         let serves = matches!(self.command, Command::Serve(_));
         #[cfg(not(feature = "serve"))]
@@ -138,7 +160,7 @@ impl Arguments {
 }
 
 /// Parses the arguments. Returns an exit code after a usage error, `--help` or `--version`.
-pub(crate) fn parse() -> Result<Arguments, ExitCode> {
+fn parse() -> Result<Arguments, ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let color = match () {
         () if arguments.iter().any(|a| a == "--color=never") => ColorChoice::Never,
@@ -166,7 +188,7 @@ pub(crate) fn parse() -> Result<Arguments, ExitCode> {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+fn run(arguments: Arguments) -> Result<(), Failure> {
     let logs = arguments.handles_signals();
     let Global { threads, seed, quiet, verbose, color } = arguments.global;
     match color {

@@ -19,8 +19,8 @@ use classify::search::{DeviceChoice, Engines};
 use classify::threads::Threads;
 use classify::trainer::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
 
-const SAMPLE: &str = "corpora/sample/train.jsonl";
-const TEST: &str = "corpora/sample/test.jsonl";
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/train.jsonl");
+const TEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/test.jsonl");
 
 fn read(path: &str) -> Vec<Document> {
     let corpus = Corpus::open(&[path.into()], ReadOptions::default()).unwrap();
@@ -381,16 +381,16 @@ fn a_model_without_documents_answers_nothing() {
 fn golden_journal() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.model");
-    std::fs::copy("models/golden-v1.model", &path).unwrap();
+    std::fs::copy("../../models/golden-v1.model", &path).unwrap();
     let before = Model::open(&path).unwrap();
     if std::env::var_os("WRITE_GOLDEN").is_some() {
         let mut updated = UpdatedModel::open(&path).unwrap();
         for commit in golden_commits(&before) {
             updated.commit(commit).unwrap();
         }
-        std::fs::copy(journal_path(&path), "models/golden-v1.journal").unwrap();
+        std::fs::copy(journal_path(&path), "../../models/golden-v1.journal").unwrap();
     }
-    std::fs::copy("models/golden-v1.journal", journal_path(&path)).unwrap();
+    std::fs::copy("../../models/golden-v1.journal", journal_path(&path)).unwrap();
     let model = Model::open(&path).unwrap();
     let since = model.settings().updates.unwrap();
     assert_eq!((since.added, since.removed, since.relabeled), (2, 1, 1));
@@ -413,7 +413,7 @@ fn golden_journal() {
     }
     drop(updated);
     let written = std::fs::read(journal_path(&path)).unwrap();
-    assert_eq!(written, std::fs::read("models/golden-v1.journal").unwrap());
+    assert_eq!(written, std::fs::read("../../models/golden-v1.journal").unwrap());
 }
 
 fn golden_commits(model: &Model) -> [Vec<Change>; 3] {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpora/sample");
-const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models");
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample");
+const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
 
 mod room;
 

@@ -11,7 +11,7 @@ use classify::model::{Model, ModelProblem};
 use classify::threads::Threads;
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v1.model")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden-v1.model")
 }
 
 fn bytes() -> Vec<u8> {
@@ -39,7 +39,7 @@ fn the_golden_model_loads_and_answers() {
 /// Fields, selected and weighted terms, thresholds, probabilities, limits and a hierarchy.
 #[test]
 fn the_golden_model_of_version_2_answers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/golden-v2.model");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden-v2.model");
     let model = Model::open(&path).unwrap();
     let labels: Vec<&str> = model.labels().iter().collect();
     assert_eq!(labels, ["astronomy", "cooking", "gardening", "home"]);
@@ -61,7 +61,7 @@ fn the_golden_model_of_version_2_answers() {
 /// A model with dense vectors. Training it again gives the same bytes: on every machine, and with any number of threads.
 #[test]
 fn the_golden_model_of_version_3_answers() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
     let path = models.join("golden-v3.model");
     let model = Arc::new(Model::open(&path).unwrap());
     assert_eq!(model.settings().dense_share.to_bits(), 0.4f64.to_bits());
@@ -88,7 +88,7 @@ fn the_golden_model_of_version_3_answers() {
 /// A tuned model with learned votes, probabilities by evidence and a limit of confidence.
 #[test]
 fn the_golden_models_of_versions_4_and_9_answer() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
     let path = models.join("golden-v4.model");
     let model = Arc::new(Model::open(&path).unwrap());
     let worths: Vec<_> = model.learned_votes().unwrap().of(1).collect();
@@ -191,7 +191,7 @@ fn errors_say_what_and_what_next() {
 /// Documents that came and went, learned weights of terms, and prototypes: of versions 6, 7 and 8.
 #[test]
 fn the_golden_models_of_versions_6_to_8_answer() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
+    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
     let answer = |name: &str, text: &str| {
         let path = models.join(name);
         let model = Arc::new(Model::open(&path).unwrap());

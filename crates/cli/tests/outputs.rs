@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM};
 
-const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/golden-v1.model");
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/golden-v1.model");
 const LINES: &str = r#"{"id": "a", "text": "bake bread with basil", "label": "cooking"}
 {"id": "b", "text": "comet and stars", "label": "astronomy"}
 {"id": "c", "text": "bake the basil bread", "label": "cooking"}

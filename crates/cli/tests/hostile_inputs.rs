@@ -33,10 +33,13 @@ fn format(format: Format) -> ReadOptions {
     ReadOptions { format: Some(format), ..default() }
 }
 
+/// The folder of the project.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 /// The exit code of `classify` and all its output.
 fn classify(arguments: &[&str]) -> (i32, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_classify"));
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    command.args(arguments).current_dir(ROOT).stdin(Stdio::null());
     let output = command.output().unwrap();
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     (output.status.code().unwrap(), said.concat())
@@ -336,13 +339,13 @@ fn errors_of_corpora_are_short() {
     }
 }
 
-#[path = "../fuzz/targets.rs"]
+#[path = "../../../fuzz/targets.rs"]
 #[expect(dead_code, reason = "only one of the functions is used here")]
 mod targets;
 
 /// The golden model with other settings and valid checksums.
 fn with_settings(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
-    let bytes = std::fs::read("models/golden-v1.model").unwrap();
+    let bytes = std::fs::read("../../models/golden-v1.model").unwrap();
     let end = 8 + usize::try_from(u64::from_le_bytes(*bytes.first_chunk().unwrap())).unwrap();
     let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..end]).unwrap();
     let settings = &mut header["__metadata__"]["classify"];

@@ -14,7 +14,7 @@ struct Run {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_classify"));
-    command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
+    command.args(arguments).current_dir(ROOT);
     command
 }
 
@@ -108,7 +108,7 @@ fn a_pipe_with_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("m.model").to_str().unwrap().to_owned();
     ok(&["train", TRAIN, "-o", &model]);
-    let text = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(TEST)).unwrap();
+    let text = std::fs::read(Path::new(ROOT).join(TEST)).unwrap();
     let expected = ok(&["predict", &model, TEST]).out;
     let piped = run_with(&["predict", &model, "/dev/stdin"], &text);
     assert_eq!((piped.code, piped.out), (0, expected), "{}", piped.err);
@@ -211,6 +211,8 @@ fn evaluate_ends_when_a_document_does_not_fit_though_more_may_come() {
     drop(pipe);
 }
 
+/// The folder of the project.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const TRAIN: &str = "corpora/sample/train.jsonl";
 const TEST: &str = "corpora/sample/test.jsonl";
 const GOLDEN: &str = "models/golden-v1.model";

@@ -14,6 +14,8 @@ use classify::random::Random;
 use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_classify");
+const TRAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/train.jsonl");
+const TEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/test.jsonl");
 const TOKEN: &str = "the-token-of-these-tests";
 const MILK: &str = "whisk the milk, the eggs and the sugar";
 
@@ -62,7 +64,7 @@ impl Server {
     fn start(training: &[&str], flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("a.model");
-        let train = ["train", "corpora/sample/train.jsonl", "-o", model.to_str().unwrap()];
+        let train = ["train", TRAIN, "-o", model.to_str().unwrap()];
         classify(&[&train, training].concat());
         std::fs::write(folder.path().join("token"), TOKEN).unwrap();
         Self::of(folder, flags)
@@ -183,13 +185,7 @@ fn answers_are_those_of_predict() {
     let server = Server::start(&["--tune"], &[]);
     let model = server.path();
     let command = Command::new(PROGRAM)
-        .args([
-            "predict",
-            model.to_str().unwrap(),
-            "corpora/sample/test.jsonl",
-            "--with",
-            "neighbors,scores",
-        ])
+        .args(["predict", model.to_str().unwrap(), TEST, "--with", "neighbors,scores"])
         .output()
         .unwrap();
     let expected: Vec<Value> = String::from_utf8(command.stdout)
@@ -197,7 +193,7 @@ fn answers_are_those_of_predict() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let documents: Vec<Value> = lines_of("corpora/sample/test.jsonl")
+    let documents: Vec<Value> = lines_of(TEST)
         .into_iter()
         .map(|line| json!({ "id": line["id"], "text": line["text"] }))
         .collect();
@@ -274,7 +270,7 @@ fn streams_in_pieces() {
 fn changes_of_a_model_that_was_replaced() {
     let server = Server::start(&[], &["--token-file", "token"]);
     let other = server.folder.path().join("b.model");
-    classify(&["train", "corpora/sample/test.jsonl", "-o", other.to_str().unwrap()]);
+    classify(&["train", TEST, "-o", other.to_str().unwrap()]);
     let body = json!({ "text": "guitar", "labels": ["odd"] });
     assert_eq!(server.write("PUT", "/v1/documents/before", &body).status, 200);
     std::fs::rename(&other, server.path()).unwrap();
@@ -295,7 +291,7 @@ fn changes_of_a_model_that_was_replaced() {
     assert!(said.contains("documents    84"), "{said}");
     // Nobody else replaces a model that is being changed, without saying so.
     let train = Command::new(PROGRAM)
-        .args(["train", "corpora/sample/train.jsonl", "-o", path.to_str().unwrap()])
+        .args(["train", TRAIN, "-o", path.to_str().unwrap()])
         .output()
         .unwrap();
     assert_eq!(train.status.code(), Some(5), "{}", String::from_utf8_lossy(&train.stderr));
@@ -417,7 +413,7 @@ fn a_model_that_is_replaced_is_opened_again() {
     let server = Server::start(&[], &[]);
     let before = server.post("/v1/predict", &json!({ "text": MILK }));
     let other = server.folder.path().join("b.model");
-    classify(&["train", "corpora/sample/test.jsonl", "-o", other.to_str().unwrap()]);
+    classify(&["train", TEST, "-o", other.to_str().unwrap()]);
     std::fs::rename(&other, server.path()).unwrap();
     let until = |changed: &dyn Fn() -> bool| {
         let start = Instant::now();
@@ -430,7 +426,7 @@ fn a_model_that_is_replaced_is_opened_again() {
     until(&|| version() != before.version());
     // What others add is seen, too.
     let now = version();
-    classify(&["add", server.path().to_str().unwrap(), "corpora/sample/train.jsonl"]);
+    classify(&["add", server.path().to_str().unwrap(), TRAIN]);
     until(&|| version() != now);
     // A model that is no model does not stop the server.
     let now = version();
@@ -676,7 +672,7 @@ fn what_keeps_a_server_from_starting() {
     };
     assert_eq!(run(&["none.model"]).0, Some(4));
     let model = folder.path().join("a.model");
-    classify(&["train", "corpora/sample/train.jsonl", "-o", model.to_str().unwrap()]);
+    classify(&["train", TRAIN, "-o", model.to_str().unwrap()]);
     std::fs::write(folder.path().join("short"), "secret\n").unwrap();
     let (code, said) = run(&["a.model", "--token-file", "short"]);
     assert!(code == Some(3) && said.contains("at least 16 characters"), "{said}");

@@ -29,7 +29,7 @@ impl Room {
         let mut command = Command::new("sh");
         command.args(["-c", &line]).current_dir(self.path());
         command.env("CLASSIFY", env!("CARGO_BIN_EXE_classify"));
-        command.env("SAMPLE", concat!(env!("CARGO_MANIFEST_DIR"), "/corpora/sample"));
+        command.env("SAMPLE", concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample"));
         command.env("CUDA_VISIBLE_DEVICES", "").env_remove("RUST_BACKTRACE");
         command
     }

@@ -110,3 +110,29 @@ impl fmt::Debug for Threads {
         write!(f, "Threads({})", self.count())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_few_items_at_a_time_in_their_order() {
+        let threads = Threads::new(NonZeroUsize::new(4).unwrap()).unwrap();
+        let items: Vec<usize> = (0..11).collect();
+        for at_once in [0, 1, 3, 99] {
+            let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let made = threads.map_few(&items, at_once, |&item| {
+                most.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                std::thread::yield_now();
+                running.fetch_sub(1, Ordering::SeqCst);
+                10 * item
+            });
+            assert_eq!(made, items.iter().map(|item| 10 * item).collect::<Vec<_>>());
+            assert!(most.into_inner() <= at_once.clamp(1, 4));
+        }
+        assert_eq!(threads.map_few(&[0; 0], 3, |&item| item), [0; 0]);
+        assert_eq!(threads.join(|| 1, || 2), (1, 2));
+    }
+}

@@ -332,6 +332,28 @@ fn expected_figures_count_near_duplicates() {
     }
 }
 
+/// Whatever is done side by side, the model, the trials and their order are the same.
+#[test]
+fn threads_do_not_matter() {
+    for several in [false, true] {
+        let documents = corpus(250, several);
+        let tuned = |count: usize| {
+            let threads = Threads::new(NonZeroUsize::new(count).unwrap()).unwrap();
+            let (tuning, target_error) = (Some(TuneOptions::default()), Some(0.2));
+            let options = TrainOptions { tuning, target_error, ..TrainOptions::default() };
+            let trainer = Trainer::new(options, Engines::cpu(&threads));
+            let mut documents = documents.iter().cloned().map(Ok);
+            let trained = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+            let report = trained.tuning.unwrap();
+            assert!(report.trials.iter().any(|trial| trial.vote.prototypes > 0.0));
+            assert!(report.features.iter().any(|step| step.change.starts_with("learned weights")));
+            (trained.model.to_bytes().unwrap(), serde_json::to_string(&report).unwrap())
+        };
+        let one = tuned(1);
+        assert!(one == tuned(2) && one == tuned(5), "several: {several}");
+    }
+}
+
 /// Documents of a group are right or wrong together: the bound of the error counts groups, not documents.
 #[test]
 fn groups_widen_the_bound_of_the_error() {

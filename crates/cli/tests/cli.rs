@@ -1197,7 +1197,7 @@ fn rules_weights_and_groups() {
     let weights = balanced.document_weights();
     assert!(weights.iter().any(|weight| weight.to_bits() != weights[0].to_bits()));
     // Documents of one group are not neighbors: with all in one group, none has a neighbor.
-    let corpus = std::fs::read_to_string(TRAIN).unwrap();
+    let corpus = std::fs::read_to_string(Path::new(ROOT).join(TRAIN)).unwrap();
     let lines: Vec<String> =
         corpus.lines().map(|line| line.replacen('{', "{\"who\": \"all\", ", 1)).collect();
     std::fs::write(&grouped, lines.join("\n")).unwrap();

@@ -343,11 +343,11 @@ fn threads_do_not_matter() {
             let options = TrainOptions { tuning, target_error, ..TrainOptions::default() };
             let trainer = Trainer::new(options, Engines::cpu(&threads));
             let mut documents = documents.iter().cloned().map(Ok);
-            let trained = trainer.train(&mut documents, "made", &|_| ()).unwrap();
-            let report = trained.tuning.unwrap();
+            let made = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+            let report = made.tuning.unwrap();
             assert!(report.trials.iter().any(|trial| trial.vote.prototypes > 0.0));
             assert!(report.features.iter().any(|step| step.change.starts_with("learned weights")));
-            (trained.model.to_bytes().unwrap(), serde_json::to_string(&report).unwrap())
+            (made.model.to_bytes().unwrap(), serde_json::to_string(&report).unwrap())
         };
         let one = tuned(1);
         assert!(one == tuned(2) && one == tuned(5), "several: {several}");

@@ -152,8 +152,9 @@ def search(name, model, train_rows, count, k, runs):
     }
     times, walls = {}, {"inverted/1": [], "inverted/2": []}
     for _ in range(runs):
-        engines = ["inverted/1", "inverted/2", "alone/1"]
-        for row in bench("search", model, f"{train_rows}+{count}", k, PASSES, *engines):
+        rows = f"{train_rows}+{count}"
+        threads = bench("search", model, rows, k, PASSES, "inverted/1", "inverted/2")
+        for row in [*threads, *bench("search", model, rows, k, PASSES, "alone/1")]:
             times.setdefault(row["engine"], []).append(row["cpu_us"])
             walls.get(row["engine"], []).append(row["wall_us"])
             assert row["fell_back"] == 0, row
@@ -168,8 +169,9 @@ def search(name, model, train_rows, count, k, runs):
         print(f"  {rival:34} {value:9.1f}  {value / ours:6.2f} x")
     # One after the other, at the same moment of a shared machine.
     pairs = [one / two for one, two in zip(walls["inverted/1"], walls["inverted/2"])]
-    print(f"  two threads: {statistics.median(pairs):.2f} x the queries of one in the same time", flush=True)
-    return {"rows": name, "train_rows": train_rows, "queries": count, "k": k, "cpu_us": medians}
+    two = statistics.median(pairs)
+    print(f"  two threads: {two:.2f} x the queries of one in the same time", flush=True)
+    return {"rows": name, "train_rows": train_rows, "queries": count, "k": k, "cpu_us": medians, "two_threads": two}
 
 
 def searches(reuters, corpus, large, runs):

@@ -152,9 +152,9 @@ def search(name, model, train_rows, count, k, runs):
     }
     times, walls = {}, {"inverted/1": [], "inverted/2": []}
     for _ in range(runs):
-        rows = f"{train_rows}+{count}"
-        threads = bench("search", model, rows, k, PASSES, "inverted/1", "inverted/2")
-        for row in [*threads, *bench("search", model, rows, k, PASSES, "alone/1")]:
+        size = f"{train_rows}+{count}"
+        in_turns = bench("search", model, size, k, PASSES, "inverted/1", "inverted/2")
+        for row in [*in_turns, *bench("search", model, size, k, PASSES, "alone/1")]:
             times.setdefault(row["engine"], []).append(row["cpu_us"])
             walls.get(row["engine"], []).append(row["wall_us"])
             assert row["fell_back"] == 0, row

@@ -5,6 +5,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Instant;
 
+use rayon::prelude::*;
+
 use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
 use crate::corpus::{CorpusError, Document};
 use crate::search::SearchError;
@@ -31,12 +33,14 @@ pub fn batch_size(most: usize, options: &ClassifyOptions) -> usize {
 pub trait Answers {
     /// The error of a prediction that cannot be accepted.
     type Error;
+    /// What is made of a prediction, on any thread, before it is received: a line of text, say.
+    type Made: Send;
 
-    /// Receives the prediction for the next document.
+    /// Receives what was made of the prediction for the next document.
     ///
     /// # Errors
     /// If it cannot be accepted, which ends the stream.
-    fn answer(&mut self, id: &str, prediction: &Prediction) -> Result<(), Self::Error>;
+    fn answer(&mut self, made: Self::Made) -> Result<(), Self::Error>;
 
     /// Called when no further prediction follows immediately.
     ///
@@ -78,7 +82,8 @@ impl<E> From<ClassifyError> for StreamError<E> {
 type Read = Result<Document, CorpusError>;
 
 /// Reads documents on a separate thread, classifies them and delivers the predictions in order;
-/// returns the time of each stage.
+/// returns the time of each stage. `make` is called with the identifier and the prediction of each document, on the classifier's
+/// threads, and `answers` receive what it makes.
 ///
 /// Documents that are already available are classified together: a slow source gets each prediction
 /// immediately, a fast one full batches. Predictions before an error are delivered.
@@ -89,6 +94,7 @@ pub fn classify_stream<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,
     documents: impl Iterator<Item = Read> + Send + 'static,
+    make: impl Fn(&str, &Prediction) -> A::Made + Send + Sync,
     answers: &mut A,
 ) -> Result<Vec<Stage>, StreamError<A::Error>> {
     let begin = Instant::now();
@@ -108,7 +114,7 @@ pub fn classify_stream<A: Answers>(
     let reading = reading.map_err(StreamError::Thread)?;
     let mut stages = ["analyze, weigh", "search", "vote", "write"].map(Stage::empty);
     // After a failure the reader is abandoned: it may wait for input that never comes.
-    answer_all(classifier, options, &receiver, answers, &mut stages)?;
+    answer_all(classifier, options, &receiver, (&make, answers), &mut stages)?;
     // The reader disconnected: at the end of its documents, or by a panic, which is an error.
     let read = reading.join().map_err(|_| StreamError::Reader)?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -144,7 +150,7 @@ fn answer_all<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,
     receiver: &Receiver<Read>,
-    answers: &mut A,
+    (make, answers): (&(impl Fn(&str, &Prediction) -> A::Made + Send + Sync), &mut A),
     stages: &mut [Stage; 4],
 ) -> Result<(), StreamError<A::Error>> {
     let batch = batch_size(BATCH, options);
@@ -171,13 +177,36 @@ fn answer_all<A: Answers>(
             }
         };
         let start = Instant::now();
-        for (document, prediction) in documents.iter().zip(&predictions) {
-            answers.answer(&document.id, prediction).map_err(StreamError::Answer)?;
-        }
+        deliver(classifier, &documents, |document| &document.id, &predictions, (make, answers))?;
         answers.flush().map_err(StreamError::Answer)?;
         stages[3].add(predictions.len() as u64, start);
         if let Some(failure) = failed {
             return Err(failure);
+        }
+    }
+    Ok(())
+}
+
+/// Delivers predictions, what is made of them being made on all threads.
+fn deliver<A: Answers, D: Sync>(
+    classifier: &Classifier,
+    documents: &[D],
+    id: impl Fn(&D) -> &str + Send + Sync,
+    predictions: &[Prediction],
+    (make, answers): (&(impl Fn(&str, &Prediction) -> A::Made + Send + Sync), &mut A),
+) -> Result<(), StreamError<A::Error>> {
+    let make_one = |(document, prediction): (&D, &Prediction)| make(id(document), prediction);
+    for (documents, predictions) in documents.chunks(BATCH).zip(predictions.chunks(BATCH)) {
+        if let ([document], [prediction]) = (documents, predictions) {
+            // Switching threads would take longer.
+            answers.answer(make_one((document, prediction))).map_err(StreamError::Answer)?;
+            continue;
+        }
+        let ready: Vec<A::Made> = classifier
+            .threads()
+            .run(|| documents.par_iter().zip(predictions).map(make_one).collect());
+        for one in ready {
+            answers.answer(one).map_err(StreamError::Answer)?;
         }
     }
     Ok(())
@@ -189,7 +218,7 @@ fn fitting(classifier: &Classifier, documents: &[Document]) -> usize {
     documents.iter().take_while(fits).count()
 }
 
-/// Classifies stored vectors and delivers the predictions in order.
+/// Classifies stored vectors and delivers the predictions in order, as [`classify_stream`] does those of documents.
 ///
 /// # Errors
 /// The first error of the search or the receiver of predictions.
@@ -197,6 +226,7 @@ pub fn classify_vectors<A: Answers>(
     classifier: &Classifier,
     options: &ClassifyOptions,
     stored: &StoredVectors,
+    make: impl Fn(&str, &Prediction) -> A::Made + Send + Sync,
     answers: &mut A,
 ) -> Result<Vec<Stage>, StreamError<A::Error>> {
     let begin = Instant::now();
@@ -215,9 +245,7 @@ pub fn classify_vectors<A: Answers>(
         let predictions = classifier.predict(&vectors, &neighbors, options);
         vote.add(count, start);
         let start = Instant::now();
-        for (document, prediction) in documents.iter().zip(&predictions) {
-            answers.answer(&document.id, prediction).map_err(StreamError::Answer)?;
-        }
+        deliver(classifier, &documents, |document| &document.id, &predictions, (&make, answers))?;
         write.add(count, start);
     }
     answers.flush().map_err(StreamError::Answer)?;

@@ -112,9 +112,10 @@ struct Collected(Vec<String>);
 
 impl Answers for Collected {
     type Error = io::Error;
+    type Made = String;
 
-    fn answer(&mut self, id: &str, _: &Prediction) -> io::Result<()> {
-        self.0.push(id.to_owned());
+    fn answer(&mut self, id: String) -> io::Result<()> {
+        self.0.push(id);
         Ok(())
     }
 
@@ -138,12 +139,32 @@ fn a_reader_that_panics_is_no_end_of_input() {
     };
     let options = classifier.options();
     let mut answers = Collected::default();
-    classify_stream(&classifier, &options, documents(4), &mut answers).unwrap();
+    let id = |id: &str, _: &Prediction| id.to_owned();
+    classify_stream(&classifier, &options, documents(4), id, &mut answers).unwrap();
     assert_eq!(answers.0.len(), 5);
     let mut answers = Collected::default();
-    let ended = classify_stream(&classifier, &options, documents(9), &mut answers);
+    let ended = classify_stream(&classifier, &options, documents(9), id, &mut answers);
     assert!(matches!(ended, Err(StreamError::Reader)), "{ended:?}");
     assert_eq!(answers.0.len(), 5, "what was read before is answered");
+}
+
+/// Lines are made on all threads, and delivered in the order of the documents.
+#[test]
+fn answers_come_in_order() {
+    let classifier = trained(
+        "two lines",
+        "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
+    );
+    let documents = (0..5_000).map(|number: u32| {
+        let text = if number.is_multiple_of(3) { "bread" } else { "guitar" };
+        let content = Content::Text(text.to_owned());
+        Ok(Document { id: number.to_string(), ..document(content) })
+    });
+    let line = |id: &str, prediction: &Prediction| format!("{id} {:?}", prediction.labels);
+    let mut answers = Collected::default();
+    classify_stream(&classifier, &classifier.options(), documents, line, &mut answers).unwrap();
+    let expected = (0..5_000).map(|number| format!("{number} [{}]", u32::from(number % 3 > 0)));
+    assert_eq!(answers.0, expected.collect::<Vec<_>>());
 }
 
 /// One classifier used by many threads gives the same predictions.

@@ -112,20 +112,24 @@ impl Predict {
             }
         };
         let learned = model.learned_votes().filter(|_| options.vote.learned);
-        let mut written =
-            Written { model: &model, learned, command: &self, progress: &progress, out, count: 0 };
+        let lines = Lines { model: &model, learned, command: &self };
+        let mut written = Written { progress: &progress, out, count: 0 };
         if explains {
             let Source::Corpus(corpus) = source else {
                 let message = "--with explanation needs the documents, not a vectors file";
                 return Err(Failure::Usage(message.into()));
             };
-            written.explained(&classifier, &options, corpus)?;
+            written.explained(&lines, &classifier, &options, corpus)?;
             return Ok(written.out.commit()?);
         }
-        let given = written.header().map_err(StreamError::Answer).and_then(|()| match source {
-            Source::Corpus(corpus) => classify_stream(&classifier, &options, corpus, &mut written),
+        let line = |id: &str, prediction: &Prediction| lines.line(id, prediction);
+        let header = lines.header().and_then(|header| written.out.write_all(&header));
+        let given = header.map_err(StreamError::Answer).and_then(|()| match source {
+            Source::Corpus(corpus) => {
+                classify_stream(&classifier, &options, corpus, line, &mut written)
+            }
             Source::Vectors(stored) => {
-                classify_vectors(&classifier, &options, &stored, &mut written)
+                classify_vectors(&classifier, &options, &stored, line, &mut written)
             }
         });
         match given {
@@ -145,12 +149,16 @@ enum Source {
     Vectors(Box<StoredVectors>),
 }
 
-/// Writes predictions.
-struct Written<'a> {
+/// Makes a line of each prediction.
+struct Lines<'a> {
     model: &'a Model,
     /// What votes are worth, if learned votes are counted.
     learned: Option<&'a LearnedVotes>,
     command: &'a Predict,
+}
+
+/// Writes the lines.
+struct Written<'a> {
     progress: &'a Progress,
     out: Output,
     count: u64,
@@ -158,10 +166,11 @@ struct Written<'a> {
 
 impl Answers for Written<'_> {
     type Error = std::io::Error;
+    type Made = std::io::Result<Vec<u8>>;
 
-    fn answer(&mut self, id: &str, prediction: &Prediction) -> std::io::Result<()> {
+    fn answer(&mut self, line: Self::Made) -> std::io::Result<()> {
         self.count += 1;
-        self.write(id, prediction)
+        self.out.write_all(&line?)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -179,6 +188,7 @@ impl Written<'_> {
     /// Writes predictions with explanations.
     fn explained(
         &mut self,
+        lines: &Lines<'_>,
         classifier: &Classifier,
         options: &ClassifyOptions,
         mut corpus: Corpus,
@@ -211,9 +221,8 @@ impl Written<'_> {
                 for (document, explanation) in
                     batch.iter().zip(explain(classifier, &batch, options)?)
                 {
-                    let written = self.write_explained(&document.id, &explanation);
-                    written.map_err(|error| self.out.error(error))?;
-                    self.count += 1;
+                    let line = lines.explained(&document.id, &explanation);
+                    self.answer(line).map_err(|error| self.out.error(error))?;
                 }
                 self.flush().map_err(|error| self.out.error(error))?;
                 if let Some(error) = failed {
@@ -223,14 +232,13 @@ impl Written<'_> {
             Ok(())
         })
     }
+}
 
-    fn write_explained(&mut self, id: &str, explanation: &Explanation) -> std::io::Result<()> {
+impl Lines<'_> {
+    fn explained(&self, id: &str, explanation: &Explanation) -> std::io::Result<Vec<u8>> {
         let mut answer = self.in_words(id, &explanation.prediction);
         answer.explanation = Some(explanation.named(self.model, id, TERMS));
-        let line = serde_json::to_vec(&answer)?;
-        drop(answer);
-        self.out.write_all(&line)?;
-        self.out.write_all(b"\n")
+        json(&answer)
     }
 
     fn has(&self, extra: Extra) -> bool {
@@ -241,16 +249,19 @@ impl Written<'_> {
         if self.command.to == Form::Tsv { b'\t' } else { b',' }
     }
 
-    fn record(&mut self, fields: &[String]) -> std::io::Result<()> {
+    fn record(&self, fields: &[String]) -> std::io::Result<Vec<u8>> {
+        let mut line = Vec::new();
         let separator = self.separator();
-        let mut csv = csv::WriterBuilder::new().delimiter(separator).from_writer(&mut self.out);
+        let mut csv = csv::WriterBuilder::new().delimiter(separator).from_writer(&mut line);
         csv.write_record(fields)?;
-        csv.flush()
+        csv.flush()?;
+        drop(csv);
+        Ok(line)
     }
 
-    fn header(&mut self) -> std::io::Result<()> {
+    fn header(&self) -> std::io::Result<Vec<u8>> {
         if !matches!(self.command.to, Form::Csv | Form::Tsv) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut names = vec!["id", "labels", "score", "probability", "confidence", "reason"];
         if self.has(Extra::Scores) || self.command.top.is_some() {
@@ -265,21 +276,17 @@ impl Written<'_> {
         self.record(&names.into_iter().map(str::to_owned).collect::<Vec<_>>())
     }
 
-    fn write(&mut self, id: &str, prediction: &Prediction) -> std::io::Result<()> {
+    fn line(&self, id: &str, prediction: &Prediction) -> std::io::Result<Vec<u8>> {
         let answer = self.in_words(id, prediction);
         match self.command.to {
-            Form::Jsonl => {
-                let mut line = serde_json::to_vec(&answer)?;
-                line.push(b'\n');
-                self.out.write_all(&line)
-            }
+            Form::Jsonl => json(&answer),
             Form::Fasttext => {
                 let labels: Vec<String> = answer
                     .labels
                     .iter()
                     .map(|label| format!("__label__{}", label.replace(char::is_whitespace, "_")))
                     .collect();
-                writeln!(self.out, "{}", labels.join(" "))
+                Ok(format!("{}\n", labels.join(" ")).into_bytes())
             }
             Form::Csv | Form::Tsv => {
                 let mut fields = vec![
@@ -320,4 +327,11 @@ impl Written<'_> {
         };
         Answer::new(self.model, id, prediction, extras)
     }
+}
+
+/// A line of JSON.
+fn json(answer: &Answer<'_>) -> std::io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    Ok(line)
 }

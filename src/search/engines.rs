@@ -194,6 +194,16 @@ impl Engines {
         &self.threads
     }
 
+    /// The same without GPUs: where many small indexes are searched for few queries each, making and copying them takes longer than
+    /// searching, and threads can make several side by side.
+    #[must_use]
+    pub fn on_cpu(&self) -> Self {
+        if !self.is_gpu() {
+            return self.clone();
+        }
+        Self { kind: EngineKind::Inverted, devices: Vec::new(), ..self.clone() }
+    }
+
     /// Whether a GPU searches.
     pub fn is_gpu(&self) -> bool {
         !self.devices.is_empty()

@@ -288,12 +288,13 @@ impl Trainer {
             let grid = Grid::coarse(tuning.k_max, several, tuning.objective);
             let free = tuning.free.for_corpus(&settings.input, &counts);
             let free = Free { term_weights: self.options.dense.is_none(), ..free };
+            let engines = self.engines.on_cpu();
             let setup = TrialSetup {
                 sample: &sample,
                 k_max: tuning.k_max,
                 grid: &grid,
                 exclusion: excluded.exclusion(),
-                engines: &self.engines,
+                engines: &engines,
             };
             let mut trials = Trials {
                 setup,

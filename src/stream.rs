@@ -187,7 +187,7 @@ fn answer_all<A: Answers>(
     Ok(())
 }
 
-/// Delivers predictions, what is made of them being made on all threads.
+/// Calls `make` for all predictions, on all threads, and delivers what it makes in the order of the documents.
 fn deliver<A: Answers, D: Sync>(
     classifier: &Classifier,
     documents: &[D],

@@ -194,8 +194,8 @@ impl Engines {
         &self.threads
     }
 
-    /// The same without GPUs: where many small indexes are searched for few queries each, making and copying them takes longer than
-    /// searching, and threads can make several side by side.
+    /// The same threads without GPUs, for many small indexes that are each searched for a few queries: threads make several side by
+    /// side, while a GPU waits for each to be made and copied.
     #[must_use]
     pub fn on_cpu(&self) -> Self {
         if !self.is_gpu() {

@@ -99,7 +99,7 @@ impl Trainer {
         };
         let threads = self.engines.threads();
         let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
-        // The one does not need the other.
+        // Neither needs the other, so both are done at the same time.
         let ((mut tuned, mut learning), prototypes) = threads.join(
             || self.best(&found, labels, &grid, quick),
             || {

@@ -493,7 +493,7 @@ impl Counted {
             let weights = counts.term_weights(*weighting, None);
             return find(&self.in_folds(rows, &folds), &weights, None);
         }
-        // One that waits for this while its threads search another fold, which waits for the same, would wait forever.
+        // Computed before: a thread that waits for it may take up another fold, which needs the same, and neither would end.
         self.prepare(features, folds.clone(), exclusion, engines)?;
         let of_fold = |&left_out: &usize| {
             let rows = self.in_folds(rows, &(left_out..left_out + 1));

@@ -6,6 +6,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+/// What to do where no thread can be started.
+pub const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
+
 /// The threads that a stage of the pipeline may use.
 #[derive(Clone)]
 pub struct Threads(Arc<rayon::ThreadPool>);

@@ -37,7 +37,7 @@ pub(crate) fn of_io(error: &std::io::Error, message: String) -> PyErr {
 pub(crate) fn of_corpus(error: &CorpusError) -> PyErr {
     let CorpusError { place, problem } = error;
     match (problem, place.line) {
-        (Problem::Io(io), _) => of_io(io, error.to_string()),
+        (Problem::Io(io) | Problem::Thread(io), _) => of_io(io, error.to_string()),
         // Lines are counted from 1, rows from 0.
         (_, Some(line)) => PyValueError::new_err(format!("X[{}]: {problem}", line - 1)),
         (_, None) => PyValueError::new_err(problem.to_string()),

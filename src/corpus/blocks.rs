@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use super::source::{BLOCK, Cutter, Lines};
-use super::{CorpusError, Document, ReadOptions, Record};
+use super::{CorpusError, Document, Place, Problem, ReadOptions, Record};
 use crate::threads::Threads;
 
 /// Blocks for each thread that are parsed or wait: to be parsed, or to be consumed.
@@ -85,14 +85,14 @@ impl<T: Send + 'static> InBlocks<T> {
         parse: impl Fn(Lines) -> Parsed<T> + Send + Sync + 'static,
         threads: &Threads,
     ) -> Result<Self, CorpusError> {
-        let nothing = cutter.no_lines();
+        let place = Place { line: None, ..cutter.no_lines().place() };
         let next = move || {
             let start = cutter.offset();
             let Some(block) = cutter.next_block()? else { return Ok(None) };
             let bytes = usize::try_from(cutter.offset() - start).unwrap_or(usize::MAX);
             Ok(Some((block, bytes)))
         };
-        Self::start(next, parse, threads).map_err(|error| nothing.error(error))
+        Self::start(next, parse, threads).map_err(|error| Problem::Thread(error).at(&place))
     }
 
     /// Starts the thread that cuts.

@@ -6,6 +6,7 @@ use std::{fmt, io};
 
 use super::Place;
 use crate::printable::{Printable, printable};
+use crate::threads::NO_THREAD;
 
 /// A problem in a corpus and its place.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,9 @@ pub enum Problem {
     /// The operating system or a decompressor reported an error.
     #[error("cannot read: {0}")]
     Io(#[source] io::Error),
+    /// No thread could be started that reads it.
+    #[error("cannot start a thread to read it: {0}")]
+    Thread(#[source] io::Error),
     /// A file of another kind: an archive, an image, another compression.
     #[error("this is {what}, not a corpus")]
     NotText {
@@ -291,6 +295,7 @@ impl CorpusError {
                 io::ErrorKind::PermissionDenied => "may you read this file?",
                 _ => return None,
             },
+            Problem::Thread(_) => NO_THREAD,
             Problem::NotText { hint, .. } => hint,
             Problem::Binary => {
                 "name the format with `--format` if this is a corpus, or the encoding (`--encoding utf-16le`, …)"

@@ -111,11 +111,12 @@ pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, C
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
     let (folder, shared) = (root.to_owned(), Arc::clone(options));
+    let place = Place { source: root.to_string_lossy().into(), line: None };
     let document = move |path: &Path| document(&folder, path, &shared);
     Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
         Some(threads) => Box::new(
             InBlocks::of_files(files, document, options, threads)
-                .map_err(|error| io_error(root, error))?,
+                .map_err(|error| Problem::Thread(error).at(&place))?,
         ),
         None => one_by_one(files.into_iter().map(move |path| document(&path)), options),
     })

@@ -278,11 +278,6 @@ impl Lines {
         self.on_bad_utf8
     }
 
-    /// An error before the first of these lines.
-    pub(super) fn error(&self, error: io::Error) -> CorpusError {
-        read_error(error, &self.place())
-    }
-
     /// The lines from here on are another record.
     pub(super) fn begin_record(&mut self) {
         self.bytes.restart(0);

@@ -14,6 +14,7 @@ use classify::model::{ChangeError, ModelError, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;
 use classify::stream::StreamError;
+use classify::threads::NO_THREAD;
 use classify::trainer::{ReweighError, TrainError};
 use classify::vectors::{VectorsError, VectorsProblem};
 use gpu_runtime::GpuError;
@@ -49,8 +50,6 @@ pub(crate) enum Failure {
 
 const NO_GPU: &str =
     "`classify devices` lists the GPUs; `--device auto` falls back to the CPU if no GPU works";
-
-const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
 
 impl Failure {
     pub(crate) fn output(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
@@ -88,12 +87,13 @@ impl Failure {
             })
             | Self::Internal(_)
             | Self::Output(_) => 1,
-            Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) => 3,
-            Self::Model(_) => 4,
-            Self::Search(SearchError::Engine(_) | SearchError::OutOfMemory { .. })
+            Self::Corpus(CorpusError { problem: Problem::Thread(_), .. })
+            | Self::Search(SearchError::Engine(_) | SearchError::OutOfMemory { .. })
             | Self::Gpu(_)
             | Self::Resource(_)
             | Self::Thread(_) => 5,
+            Self::Corpus(_) | Self::Input { .. } | Self::Vectors(_) => 3,
+            Self::Model(_) => 4,
             Self::Search(_) => 1,
             Self::Worse(_) => 6,
         }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use classify::classifier::{Classifier, ClassifyError, Prediction};
 use classify::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
@@ -11,7 +11,7 @@ use classify::counts::{Counts, Fields, Input, TermLimits};
 use classify::decide::Decision;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
-use classify::stream::{Answers, StreamError, classify_stream};
+use classify::stream::{Answers, Source, StreamError, classify_stream};
 use classify::threads::Threads;
 use classify::trainer::{TrainOptions, Trainer};
 
@@ -132,10 +132,10 @@ fn a_reader_that_panics_is_no_end_of_input() {
         "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
     );
     let documents = |last: u32| {
-        (0..=last).map(move |number| {
+        Source::Documents(Box::new((0..=last).map(move |number| {
             assert!(number < 5, "the reader dies");
             Ok(document(Content::Text("bread".to_owned())))
-        })
+        })))
     };
     let options = classifier.options();
     let mut answers = Collected::default();
@@ -162,9 +162,90 @@ fn answers_come_in_order() {
     });
     let line = |id: &str, prediction: &Prediction| format!("{id} {:?}", prediction.labels);
     let mut answers = Collected::default();
+    let documents = Source::Documents(Box::new(documents));
     classify_stream(&classifier, &classifier.options(), documents, line, &mut answers).unwrap();
     let expected = (0..5_000).map(|number| format!("{number} [{}]", u32::from(number % 3 > 0)));
     assert_eq!(answers.0, expected.collect::<Vec<_>>());
+}
+
+/// Tells when it was asked to pass on what it received.
+struct Told(mpsc::Sender<usize>, usize);
+
+impl Answers for Told {
+    type Error = io::Error;
+    type Made = ();
+
+    fn answer(&mut self, (): ()) -> io::Result<()> {
+        self.1 += 1;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.send(self.1);
+        Ok(())
+    }
+}
+
+/// A source that gives a document only after the one before was answered.
+#[test]
+fn a_document_that_comes_alone_is_answered_at_once() {
+    let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
+    let (flushed, told) = mpsc::channel();
+    let mut given = 0;
+    let documents = std::iter::from_fn(move || {
+        if given > 0 {
+            let minute = std::time::Duration::from_mins(1);
+            assert_eq!(told.recv_timeout(minute), Ok(given), "it was answered");
+        }
+        given += 1;
+        (given <= 20).then(|| Ok(document(Content::Text("bread".to_owned()))))
+    });
+    let (documents, mut answers) = (Source::Documents(Box::new(documents)), Told(flushed, 0));
+    let make = |_: &str, _: &Prediction| ();
+    classify_stream(&classifier, &classifier.options(), documents, make, &mut answers).unwrap();
+    assert_eq!(answers.1, 20);
+}
+
+/// What stands before a document that does not match the model is answered, and after an answer that cannot be received
+/// nothing hangs.
+#[test]
+fn errors_end_a_stream_where_they_are() {
+    let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
+    let options = classifier.options();
+    let documents = |wrong: usize| {
+        Source::Documents(Box::new((0..20_000).map(move |number| {
+            let text = Content::Text("bread".to_owned());
+            let content = if number == wrong { Content::Features(vec![(1, 1.0)]) } else { text };
+            Ok(Document { id: number.to_string(), ..document(content) })
+        })))
+    };
+    let id = |id: &str, _: &Prediction| id.to_owned();
+    for wrong in [0, 1, 7_777, 19_999] {
+        let mut answers = Collected::default();
+        let ended = classify_stream(&classifier, &options, documents(wrong), id, &mut answers);
+        assert!(matches!(ended, Err(StreamError::Corpus(_))), "{ended:?}");
+        assert_eq!(answers.0, (0..wrong).map(|number| number.to_string()).collect::<Vec<_>>());
+    }
+    let mut full = Full(9_000);
+    let ended = classify_stream(&classifier, &options, documents(20_000), id, &mut full);
+    assert!(matches!(ended, Err(StreamError::Answer(_))), "{ended:?}");
+}
+
+/// Takes so many answers.
+struct Full(usize);
+
+impl Answers for Full {
+    type Error = io::Error;
+    type Made = String;
+
+    fn answer(&mut self, _: String) -> io::Result<()> {
+        self.0 = self.0.checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// One classifier used by many threads gives the same predictions.

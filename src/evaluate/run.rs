@@ -1,95 +1,25 @@
 //! A classifier on a test corpus: read, vectorize, search, vote and tally side by side, then measure.
 
+use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
 
 use rayon::prelude::*;
 
 use super::part::{Counter, Judged, Part};
 use super::{Evaluation, Evaluator};
-use crate::classifier::{
-    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction,
-};
-use crate::corpus::{CorpusError, Document, Place, Problem};
+use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use crate::corpus::{CorpusError, Place, Problem};
 use crate::search::Neighbor;
 use crate::stages::Stage;
-use crate::stream::batch_size;
-use crate::threads::Threads;
-use crate::vectors::{Labeled, StoredVectors};
+use crate::stream::{Pipeline, PipelineError, Source, Vectorized};
+use crate::vectors::Labeled;
 use crate::vote::Voters;
 
-/// Batches that wait between two stages.
-const QUEUE: usize = 1;
-/// The most documents of a batch, which take more memory than stored vectors: some batches are in all stages.
-const MOST_DOCUMENTS: usize = 8_192;
 /// Documents that are counted together, beside others.
 const PART: usize = 512;
-
-/// Where test documents come from.
-pub enum TestSet {
-    /// A stream of documents.
-    Documents(Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>),
-    /// The first `count` documents of a file of vectors.
-    Vectors {
-        /// The file.
-        stored: Box<StoredVectors>,
-        /// How many of its documents.
-        count: usize,
-    },
-}
-
-impl std::fmt::Debug for TestSet {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Documents(_) => f.write_str("Documents"),
-            Self::Vectors { count, .. } => write!(f, "Vectors({count})"),
-        }
-    }
-}
-
-impl From<StoredVectors> for TestSet {
-    fn from(stored: StoredVectors) -> Self {
-        Self::Vectors { count: stored.len(), stored: Box::new(stored) }
-    }
-}
-
-impl TestSet {
-    /// The first `most` documents only.
-    #[must_use]
-    pub fn first(self, most: NonZeroUsize) -> Self {
-        match self {
-            Self::Documents(documents) => Self::Documents(Box::new(documents.take(most.get()))),
-            Self::Vectors { stored, count } => {
-                Self::Vectors { stored, count: count.min(most.get()) }
-            }
-        }
-    }
-
-    /// The next batches, of at most so many documents; none at the end.
-    fn batches(self, most: usize) -> Box<dyn Iterator<Item = Result<Batch, CorpusError>> + Send> {
-        match self {
-            Self::Documents(mut documents) => Box::new(std::iter::from_fn(move || {
-                let batch: Result<Vec<Document>, CorpusError> =
-                    documents.by_ref().take(most.min(MOST_DOCUMENTS)).collect();
-                match batch {
-                    Ok(batch) if batch.is_empty() => None,
-                    batch => Some(batch.map(Batch::Documents)),
-                }
-            })),
-            Self::Vectors { stored, count } => {
-                let most = most.min(count).max(1);
-                Box::new((0..count).step_by(most).map(move |start| {
-                    let (documents, vectors) = stored.batch(start..(start + most).min(count));
-                    Ok(Batch::Vectors(documents, vectors))
-                }))
-            }
-        }
-    }
-}
 
 /// How a classifier is evaluated.
 #[derive(Debug, Clone, Default)]
@@ -121,37 +51,22 @@ pub enum EvaluateError {
     Panicked(&'static str),
 }
 
-impl From<CorpusError> for EvaluateError {
-    fn from(error: CorpusError) -> Self {
-        Self::Classify(error.into())
-    }
-}
-
-/// A batch that was read.
-enum Batch {
-    Documents(Vec<Document>),
-    Vectors(Vec<Labeled>, DocumentVectors),
-}
-
-impl Batch {
-    fn len(&self) -> usize {
-        match self {
-            Self::Documents(documents) => documents.len(),
-            Self::Vectors(documents, _) => documents.len(),
+impl From<PipelineError<Infallible>> for EvaluateError {
+    fn from(error: PipelineError<Infallible>) -> Self {
+        match error {
+            PipelineError::Classify(error) => Self::Classify(error),
+            PipelineError::Receive(never) => match never {},
+            PipelineError::Thread(error) => Self::Thread(error),
+            PipelineError::Reader => Self::Panicked("reading the documents"),
+            PipelineError::Panicked(what) => Self::Panicked(what),
         }
     }
 }
 
-/// A batch that was vectorized.
-struct Vectorized {
-    documents: Vec<Labeled>,
-    vectors: DocumentVectors,
-}
-
-/// A batch whose neighbors were found.
-struct Searched {
-    batch: Vectorized,
-    neighbors: FoundNeighbors,
+impl From<CorpusError> for EvaluateError {
+    fn from(error: CorpusError) -> Self {
+        Self::Classify(error.into())
+    }
 }
 
 /// A batch with predictions.
@@ -194,8 +109,7 @@ impl Voted {
     }
 }
 
-/// Classifies test documents and measures how well that went. Each stage runs on a thread of its own, so that
-/// it waits for none but the slowest: a GPU searches while the next documents are parsed.
+/// Classifies test documents and measures how well that went. Each stage runs on a thread of its own.
 ///
 /// `progress` is told how many documents are done.
 ///
@@ -204,7 +118,7 @@ impl Voted {
 pub fn evaluate(
     classifier: &Classifier,
     options: &ClassifyOptions,
-    test: TestSet,
+    test: Source,
     how: EvaluateOptions,
     progress: &dyn Fn(u64),
 ) -> Result<Evaluation, EvaluateError> {
@@ -216,193 +130,42 @@ pub fn evaluate(
     }
     // One neighbor more than votes shows whether the last one is tied.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
-    let (to_vectorize, read) = sync_channel(QUEUE);
-    // Not of the scope: a reader that waits for input must not hold up the end after a failure.
-    let reading = read_batches(test, batch_size(batch.max(1), &one_more), to_vectorize)?;
-    let (made, tally) = thread::scope(|scope| {
-        let (to_search, vectorized) = sync_channel(QUEUE);
-        let (to_vote, found) = sync_channel(QUEUE);
-        // Lists that were voted on are filled again.
-        let (give_back, spare) = channel();
-        let vectorizing = thread::Builder::new()
-            .name("vectorize".to_owned())
-            .spawn_scoped(scope, move || vectorize_batches(classifier, read, &to_search))
-            .map_err(EvaluateError::Thread)?;
-        let searching = thread::Builder::new()
-            .name("search".to_owned())
-            .spawn_scoped(scope, move || {
-                search_batches(classifier, &one_more, (vectorized, spare), &to_vote)
-            })
-            .map_err(EvaluateError::Thread)?;
-        let (to_tally, voted) = sync_channel(QUEUE);
-        let of_known = evaluator.counter.clone();
-        let voting = thread::Builder::new()
-            .name("vote".to_owned())
-            .spawn_scoped(scope, move || {
-                let counted = (&to_tally, &of_known);
-                vote_batches(classifier, options, (found, &give_back), counted)
-            })
-            .map_err(EvaluateError::Thread)?;
-        let mut tally = Stage::empty("test: tally");
-        let threads = classifier.threads();
-        let outcome = tally_batches(&voted, &mut evaluator, &mut tally, threads, progress);
-        // Threads that wait to hand something over end.
-        drop(voted);
-        let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
-            thread.join().map_err(|_| EvaluateError::Panicked(what))
-        };
-        let made = [
-            ended(vectorizing, "vectorizing")?,
-            ended(searching, "searching")?,
-            ended(voting, "voting")?,
-        ];
-        outcome.map(|()| (made, tally))
+    let pipeline = Pipeline {
+        classifier,
+        options: &one_more,
+        batch,
+        patient: true,
+        prefix: "test: ",
+        last: "tally",
+    };
+    let (threads, of_known) = (classifier.threads(), evaluator.counter.clone());
+    let vote = |Vectorized { documents, vectors }: Vectorized, neighbors: &FoundNeighbors| {
+        let tied = neighbors.iter().map(|found| tied_at(options.k, found)).collect();
+        // Predictions are counted while they are in the cache.
+        threads.run(|| {
+            let predictions = classifier.predict(&vectors, neighbors, options);
+            let mut voted = Voted::new(documents, predictions, tied);
+            voted.count(&of_known);
+            voted
+        })
+    };
+    let mut done = 0;
+    let made = pipeline.run(test, vote, |mut batch| {
+        batch.add_to(&mut evaluator);
+        done += batch.documents.len() as u64;
+        progress(done);
+        // Freeing many small allocations takes a while.
+        threads.spawn(move || drop(batch));
+        Ok::<(), Infallible>(())
     })?;
-    // Nothing came any more: the reader has ended.
-    let read = reading.join().map_err(|_| EvaluateError::Panicked("reading the documents"))?;
-    if tally.documents == 0 {
+    if done == 0 {
         let place = Place { source: name.as_str().into(), line: None };
         return Err(CorpusError { place, problem: Problem::NoDocument }.into());
     }
-    let all = Stage::since("test: all of it, stages side by side", tally.documents, start);
-    let beside = [read].into_iter().chain(made).chain([tally]);
-    stages.extend(beside.map(|stage| stage.beside(all.seconds)));
-    stages.push(all);
+    stages.extend(made);
+    stages.push(Stage::since("test: all of it, stages side by side", done, start));
     let by = (options.k.get(), options.vote.to_string());
-    Ok(evaluator.finish(by, seed, classifier.threads(), stages))
-}
-
-fn read_batches(
-    test: TestSet,
-    batch: usize,
-    to_vectorize: SyncSender<Result<Batch, ClassifyError>>,
-) -> Result<JoinHandle<Stage>, EvaluateError> {
-    let mut batches = test.batches(batch);
-    let read = move || {
-        let mut stage = Stage::empty("test: read");
-        loop {
-            let start = Instant::now();
-            let batch = batches.next();
-            let count = batch.as_ref().map_or(0, |batch| batch.as_ref().map_or(0, Batch::len));
-            stage.add(count as u64, start);
-            let Some(batch) = batch else { return stage };
-            let failed = batch.is_err();
-            if to_vectorize.send(batch.map_err(ClassifyError::from)).is_err() || failed {
-                return stage;
-            }
-        }
-    };
-    thread::Builder::new().name("read".to_owned()).spawn(read).map_err(EvaluateError::Thread)
-}
-
-fn vectorize_batches(
-    classifier: &Classifier,
-    read: Receiver<Result<Batch, ClassifyError>>,
-    to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
-) -> Stage {
-    let mut stage = Stage::empty("test: analyze, weigh");
-    for batch in read {
-        let start = Instant::now();
-        let made = batch.and_then(|batch| {
-            let (documents, vectors) = match batch {
-                Batch::Documents(documents) => {
-                    let bytes: usize = documents.iter().map(|d| d.content.text_bytes()).sum();
-                    if bytes > 0 {
-                        stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
-                    }
-                    let vectors = classifier.vectorize(&documents)?;
-                    let apart =
-                        |Document { id, labels, content, .. }| (content, Labeled { id, labels });
-                    let (contents, documents): (Vec<_>, Vec<_>) =
-                        documents.into_iter().map(apart).unzip();
-                    // Freeing all these takes a while, for which this stage need not wait.
-                    classifier.threads().spawn(move || drop(contents));
-                    (documents, vectors)
-                }
-                Batch::Vectors(documents, vectors) => (documents, vectors),
-            };
-            stage.add(documents.len() as u64, start);
-            Ok(Vectorized { documents, vectors })
-        });
-        let failed = made.is_err();
-        if to_search.send(made).is_err() || failed {
-            break;
-        }
-    }
-    stage
-}
-
-fn search_batches(
-    classifier: &Classifier,
-    options: &ClassifyOptions,
-    (vectorized, spare): (Receiver<Result<Vectorized, ClassifyError>>, Receiver<FoundNeighbors>),
-    to_vote: &SyncSender<Result<Searched, ClassifyError>>,
-) -> Stage {
-    let mut stage = Stage::empty("test: search");
-    for batch in vectorized {
-        let start = Instant::now();
-        let made = batch.and_then(|batch| {
-            let mut neighbors = spare.try_recv().unwrap_or_default();
-            let _ = classifier.neighbors(&batch.vectors, options, &mut neighbors)?;
-            stage.add(batch.documents.len() as u64, start);
-            Ok(Searched { batch, neighbors })
-        });
-        let failed = made.is_err();
-        if to_vote.send(made).is_err() || failed {
-            break;
-        }
-    }
-    stage
-}
-
-fn vote_batches(
-    classifier: &Classifier,
-    options: &ClassifyOptions,
-    (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
-    (to_tally, counter): (&SyncSender<Result<Voted, ClassifyError>>, &Counter),
-) -> Stage {
-    let mut stage = Stage::empty("test: vote");
-    for searched in found {
-        let start = Instant::now();
-        let made = searched.map(|Searched { batch, neighbors }| {
-            let tied = neighbors.iter().map(|found| tied_at(options.k, found)).collect();
-            // Predictions are counted while they are in the cache.
-            let voted = classifier.threads().run(|| {
-                let predictions = classifier.predict(&batch.vectors, &neighbors, options);
-                let mut voted = Voted::new(batch.documents, predictions, tied);
-                voted.count(counter);
-                voted
-            });
-            // After the last search nobody takes them any more.
-            let _ = give_back.send(neighbors);
-            stage.add(voted.documents.len() as u64, start);
-            voted
-        });
-        let failed = made.is_err();
-        if to_tally.send(made).is_err() || failed {
-            break;
-        }
-    }
-    stage
-}
-
-fn tally_batches(
-    voted: &Receiver<Result<Voted, ClassifyError>>,
-    evaluator: &mut Evaluator,
-    stage: &mut Stage,
-    threads: &Threads,
-    progress: &dyn Fn(u64),
-) -> Result<(), EvaluateError> {
-    for batch in voted {
-        let mut batch = batch?;
-        let start = Instant::now();
-        batch.add_to(evaluator);
-        stage.add(batch.documents.len() as u64, start);
-        progress(stage.documents);
-        // Freeing many small allocations takes a while.
-        threads.spawn(move || drop(batch));
-    }
-    Ok(())
+    Ok(evaluator.finish(by, seed, threads, stages))
 }
 
 /// Whether, in one of the lists, the neighbor after the `k`-th is as similar as the `k`-th.
@@ -423,6 +186,7 @@ mod tests {
     use crate::counts::TermLimits;
     use crate::decide::Decision;
     use crate::model::{InputSpec, TrainSettings};
+    use crate::threads::Threads;
     use crate::vote::LabelScore;
 
     /// A document that has one of the labels a, b and c, a new one, or none, and its prediction.
@@ -448,6 +212,42 @@ mod tests {
             unknown_terms: 0,
         };
         (Labeled { id: number.to_string(), labels }, prediction)
+    }
+
+    /// A rule that decides on all documents together does so, however many there are.
+    #[test]
+    fn shares_are_those_of_all_documents() {
+        let threads = Threads::available().expect("threads start");
+        let lines = b"{\"text\": \"bread\", \"label\": \"a\"}\n{\"text\": \"bread guitar\", \"label\": \"b\"}";
+        let read = || Corpus::from_bytes("in", lines.to_vec(), ReadOptions::default());
+        let shares = vec![0.5, 0.5];
+        let decision = Decision::Proportional { factor: 1.0, shares };
+        let settings = TrainSettings::new(InputSpec::default(), decision);
+        let limits = TermLimits::default();
+        let model = train(&mut read().expect("it opens"), settings, limits, &threads);
+        let model = Arc::new(model.expect("it is a corpus"));
+        let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
+        // All documents like b come last: it may get half of all, more than come in the last batch.
+        let document = |number: u32| {
+            let text = if number < 15_000 { "bread" } else { "guitar" };
+            let line = format!("{{\"text\": \"{text}\", \"label\": \"a\"}}").into_bytes();
+            let mut corpus = Corpus::from_bytes("in", line, ReadOptions::default())?;
+            corpus.next().expect("one line")
+        };
+        let documents: Result<Vec<_>, _> = (0..20_000).map(document).collect();
+        let documents = documents.expect("they are documents");
+        let options = ClassifyOptions::of(&model);
+        let predictions = classifier.classify(&documents, &options).expect("they match");
+        let names = |one: &Prediction| {
+            let name = |&label: &u32| model.labels().get(label as usize).unwrap_or_default();
+            one.labels.iter().map(name).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = predictions.iter().map(names).collect();
+        let test = Source::Documents(Box::new(documents.into_iter().map(Ok)));
+        let how = EvaluateOptions { batch: 1_000, per_document: true, ..Default::default() };
+        let evaluation = evaluate(&classifier, &options, test, how, &|_| ()).expect("they match");
+        let given = evaluation.per_document.expect("they were asked for");
+        assert!(given.into_iter().map(|one| one.predicted).eq(expected));
     }
 
     /// The first of equally bad errors are kept, and new labels are numbered in their order.

@@ -13,10 +13,11 @@ use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
-use classify::evaluate::{EvaluateOptions, TestSet, evaluate, html, markdown, terminal};
+use classify::evaluate::{EvaluateOptions, evaluate, html, markdown, terminal};
 use classify::model::Model;
 use classify::search::Engines;
 use classify::stages::Stage;
+use classify::stream::Source;
 use classify::threads::Threads;
 use classify::trainer::{Event, TrainOptions, Trainer};
 use classify::vectors::{StoredVectors, VectorsError, VectorsProblem};
@@ -266,7 +267,7 @@ impl Evaluate {
                 let options = self.preset_options(engines.threads())?;
                 trained(&mut *train, (&[], options), engines, talk, stages, table)?
             };
-            let (set, name) = (TestSet::Documents(test), name(&self.paths));
+            let (set, name) = (Source::Documents(test), name(&self.paths));
             return Ok((model, Test { set, paths: Vec::new(), name }));
         }
         let mut options = self.read_options(engines.threads())?;
@@ -284,14 +285,14 @@ impl Evaluate {
                     return Err(VectorsError { path, problem }.into());
                 }
                 stages.push("open the vectors", stored.len() as u64, start);
-                let set = TestSet::from(stored);
+                let set = Source::from(stored);
                 return Ok((model, Test { set, paths: Vec::new(), name: name(corpora) }));
             }
             let share = self.training.deciding.dense_share();
             fit(&model, share.unwrap_or(model.settings().dense_share), &mut options)?;
             let progress = Progress::new(talk, "testing", &[]);
             let documents = Box::new(open(corpora, options, talk, &progress)?);
-            let set = TestSet::Documents(documents);
+            let set = Source::Documents(documents);
             return Ok((model, Test { set, paths: corpora.to_vec(), name: name(corpora) }));
         }
         let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
@@ -335,7 +336,7 @@ impl Evaluate {
         drop(progress);
         let model = trained(&mut *train, (&self.train, how), engines, talk, stages, table)?;
         let paths = if self.test.is_empty() { &self.train } else { &self.test };
-        let set = TestSet::Documents(test);
+        let set = Source::Documents(test);
         Ok((model, Test { set, paths: paths.clone(), name: name(paths) }))
     }
 }
@@ -378,7 +379,7 @@ struct OpenedPreset {
 }
 
 struct Test {
-    set: TestSet,
+    set: Source,
     paths: Vec<PathBuf>,
     name: String,
 }

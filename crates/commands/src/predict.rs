@@ -9,10 +9,10 @@ use array_file::output::Output;
 use clap::ValueEnum;
 use classify::answer::{Answer, Extras, Near};
 use classify::classifier::{Classifier, ClassifyOptions, Prediction, Searchers};
-use classify::corpus::{Corpus, CorpusError, Document, LabelUse};
+use classify::corpus::{CorpusError, Document, LabelUse};
 use classify::explain::{Explanation, explain};
 use classify::model::Model;
-use classify::stream::{Answers, StreamError, classify_stream, classify_vectors};
+use classify::stream::{Answers, Source, StreamError, classify_stream};
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
 use classify::vote::LearnedVotes;
@@ -103,35 +103,30 @@ impl Predict {
         let source = match self.corpora.as_slice() {
             [vectors] if StoredVectors::is_at(vectors) => {
                 self.reading.refuse_beside_vectors()?;
-                Source::Vectors(Box::new(self.opening.vectors(vectors, &model)?))
+                Source::from(self.opening.vectors(vectors, &model)?)
             }
             corpora => {
                 let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
                 fit(&model, options.dense_share, &mut read)?;
-                Source::Corpus(open(corpora, read, talk, &progress)?)
+                Source::Documents(Box::new(open(corpora, read, talk, &progress)?))
             }
         };
         let learned = model.learned_votes().filter(|_| options.vote.learned);
         let lines = Lines { model: &model, learned, command: &self };
         let mut written = Written { progress: &progress, out, count: 0 };
         if explains {
-            let Source::Corpus(corpus) = source else {
+            let Source::Documents(documents) = source else {
                 let message = "--with explanation needs the documents, not a vectors file";
                 return Err(Failure::Usage(message.into()));
             };
-            written.explained(&lines, &classifier, &options, corpus)?;
+            written.explained(&lines, &classifier, &options, documents)?;
             return Ok(written.out.commit()?);
         }
         let line = |id: &str, prediction: &Prediction| lines.line(id, prediction);
         let header = lines.header().and_then(|header| written.out.write_all(&header));
-        let given = header.map_err(StreamError::Answer).and_then(|()| match source {
-            Source::Corpus(corpus) => {
-                classify_stream(&classifier, &options, corpus, line, &mut written)
-            }
-            Source::Vectors(stored) => {
-                classify_vectors(&classifier, &options, &stored, line, &mut written)
-            }
-        });
+        let given = header
+            .map_err(StreamError::Answer)
+            .and_then(|()| classify_stream(&classifier, &options, source, line, &mut written));
         match given {
             Ok(stages) => {
                 talk.stages(&stages);
@@ -141,12 +136,6 @@ impl Predict {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// Where the documents come from.
-enum Source {
-    Corpus(Corpus),
-    Vectors(Box<StoredVectors>),
 }
 
 /// Makes a line of each prediction.
@@ -191,7 +180,7 @@ impl Written<'_> {
         lines: &Lines<'_>,
         classifier: &Classifier,
         options: &ClassifyOptions,
-        mut corpus: Corpus,
+        documents: impl Iterator<Item = Result<Document, CorpusError>> + Send,
     ) -> Result<(), Failure> {
         if options.decision.needs_batch() {
             let message = "pcut decides on whole batches: it has no explanation of one document";
@@ -199,20 +188,20 @@ impl Written<'_> {
         }
         // A document is answered when it comes; those that came meanwhile are answered together.
         std::thread::scope(|scope| {
-            let (read, documents) = sync_channel::<Result<Document, CorpusError>>(EXPLAINED);
+            let (read, waiting) = sync_channel::<Result<Document, CorpusError>>(EXPLAINED);
             let reader = std::thread::Builder::new().name("reader".to_owned());
             let reader = reader.spawn_scoped(scope, move || {
-                for document in corpus.by_ref() {
+                for document in documents {
                     if read.send(document).is_err() {
                         break;
                     }
                 }
             });
             reader.map_err(Failure::Thread)?;
-            while let Ok(first) = documents.recv() {
+            while let Ok(first) = waiting.recv() {
                 let mut batch = Vec::new();
                 let mut failed = None;
-                for document in std::iter::once(first).chain(documents.try_iter().take(EXPLAINED)) {
+                for document in std::iter::once(first).chain(waiting.try_iter().take(EXPLAINED)) {
                     match document {
                         Ok(document) => batch.push(document),
                         Err(error) => failed = Some(error),

@@ -1,0 +1,343 @@
+//! Documents → predictions, each stage on a thread of its own, so that it waits for none but the slowest: a GPU
+//! searches while the next documents are parsed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle, ScopedJoinHandle};
+use std::time::Instant;
+
+use super::backlog::{Backlog, Limits};
+use super::{Source, batch_size};
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
+};
+use crate::corpus::{CorpusError, Document};
+use crate::stages::Stage;
+use crate::vectors::{Labeled, StoredVectors};
+
+/// Batches that wait between two stages.
+const QUEUE: usize = 1;
+/// The most documents of a batch, which take more memory than stored vectors: some batches are in all stages.
+const MOST_DOCUMENTS: usize = 8_192;
+/// The bytes of text or features after which a batch is full.
+const MOST_BYTES: usize = 32 << 20;
+
+/// Batches of documents on their way through all stages.
+#[derive(Debug)]
+pub(crate) struct Pipeline<'a> {
+    pub(crate) classifier: &'a Classifier,
+    /// How neighbors are searched.
+    pub(crate) options: &'a ClassifyOptions,
+    /// Documents that are searched together, at most.
+    pub(crate) batch: usize,
+    /// Whether documents wait for others, even if there is nothing else to be done.
+    pub(crate) patient: bool,
+    /// What the names of stages begin with.
+    pub(crate) prefix: &'static str,
+    /// The name of the last stage.
+    pub(crate) last: &'static str,
+}
+
+/// A batch that was vectorized.
+pub(crate) struct Vectorized {
+    pub(crate) documents: Vec<Labeled>,
+    pub(crate) vectors: DocumentVectors,
+}
+
+/// A batch whose neighbors were found.
+struct Searched {
+    batch: Vectorized,
+    neighbors: FoundNeighbors,
+}
+
+/// Why not all documents came through.
+#[derive(Debug)]
+pub(crate) enum PipelineError<E> {
+    /// A document cannot be read, or does not match the model, or the search failed.
+    Classify(ClassifyError),
+    /// What was made could not be received.
+    Receive(E),
+    /// A thread could not be started.
+    Thread(io::Error),
+    /// The reader panicked.
+    Reader,
+    /// A thread panicked while it did this.
+    Panicked(&'static str),
+}
+
+impl Pipeline<'_> {
+    /// Classifies all documents: `vote` makes something of each batch and its neighbors, on a thread of its own, and
+    /// `receive` gets it, in the order of the documents. Returns the time of each stage.
+    ///
+    /// What comes before an error is received. After an error the thread that reads documents is abandoned: it may
+    /// wait for input that never comes.
+    pub(crate) fn run<V: Send, E>(
+        &self,
+        source: Source,
+        vote: impl FnMut(Vectorized, &FoundNeighbors) -> V + Send,
+        mut receive: impl FnMut(V) -> Result<(), E>,
+    ) -> Result<Vec<Stage>, PipelineError<E>> {
+        let begin = Instant::now();
+        let (backlog, input, reading) = self.open(source).map_err(PipelineError::Thread)?;
+        let closing = Closing(&backlog);
+        let (made, last) = thread::scope(|scope| {
+            let (to_search, vectorized) = sync_channel(QUEUE);
+            let (to_vote, found) = sync_channel(QUEUE);
+            let (to_receive, voted) = sync_channel(QUEUE);
+            // Lists that were voted on are filled again.
+            let (give_back, spare) = channel();
+            let start = |name: &str| thread::Builder::new().name(name.to_owned());
+            let vectorizing = start("vectorize")
+                .spawn_scoped(scope, move || self.vectorize(input, &to_search))
+                .map_err(PipelineError::Thread)?;
+            let searching = start("search")
+                .spawn_scoped(scope, move || self.search((vectorized, spare), &to_vote))
+                .map_err(PipelineError::Thread)?;
+            let voting = start("vote")
+                .spawn_scoped(scope, move || self.vote((found, &give_back), vote, &to_receive))
+                .map_err(PipelineError::Thread)?;
+            let mut stage = self.stage(self.last);
+            let mut outcome = Ok(());
+            for voted in &voted {
+                let start = Instant::now();
+                let received = voted.map_err(PipelineError::Classify).and_then(|(count, voted)| {
+                    receive(voted).map_err(PipelineError::Receive).map(|()| count)
+                });
+                match received {
+                    Ok(count) => stage.add(count as u64, start),
+                    Err(error) => {
+                        outcome = Err(error);
+                        break;
+                    }
+                }
+                backlog.done();
+            }
+            // Threads that wait for something, or to hand something over, end.
+            drop(voted);
+            drop(closing);
+            let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
+                thread.join().map_err(|_| PipelineError::Panicked(what))
+            };
+            let made = [
+                ended(vectorizing, "vectorizing")?,
+                ended(searching, "searching")?,
+                ended(voting, "voting")?,
+            ];
+            outcome.map(|()| (made, stage))
+        })?;
+        let mut stages = Vec::new();
+        if let Some(reading) = reading {
+            // Nothing came any more: the reader has ended.
+            stages.push(reading.join().map_err(|_| PipelineError::Reader)?);
+        }
+        stages.extend(made);
+        stages.push(last);
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(stages.into_iter().map(|stage| stage.beside(seconds)).collect())
+    }
+
+    fn stage(&self, name: &str) -> Stage {
+        Stage::empty(&format!("{}{name}", self.prefix))
+    }
+
+    /// Begins to read.
+    fn open(&self, source: Source) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
+        let whole = self.options.decision.needs_batch();
+        let most = batch_size(self.batch.max(1), self.options);
+        let limits = Limits {
+            documents: if whole { usize::MAX } else { most.min(MOST_DOCUMENTS) },
+            bytes: if whole { usize::MAX } else { MOST_BYTES },
+            patient: self.patient || whole,
+        };
+        let backlog = Arc::new(Backlog::new(limits));
+        let documents = match source {
+            Source::Documents(documents) => documents,
+            Source::Vectors { stored, count } => {
+                return Ok((backlog, Input::Vectors { stored, count, most }, None));
+            }
+        };
+        let (input, stage, own) =
+            (Input::Documents(Arc::clone(&backlog)), self.stage("read"), Arc::clone(&backlog));
+        // Not of the scope: a reader that waits for input must not hold up the end after a failure.
+        let reading = thread::Builder::new().name("read".to_owned());
+        let reading = reading.spawn(move || read(documents, &own, stage))?;
+        Ok((backlog, input, Some(reading)))
+    }
+
+    fn vectorize(
+        &self,
+        input: Input,
+        to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
+    ) -> Stage {
+        match input {
+            Input::Documents(backlog) => self.vectorize_documents(&backlog, to_search),
+            Input::Vectors { stored, count, most } => {
+                let mut stage = self.stage("read");
+                for first in (0..count).step_by(most.min(count).max(1)) {
+                    let start = Instant::now();
+                    let batch = first..first.saturating_add(most).min(count);
+                    let (documents, vectors) = stored.batch(batch);
+                    stage.add(documents.len() as u64, start);
+                    if to_search.send(Ok(Vectorized { documents, vectors })).is_err() {
+                        break;
+                    }
+                }
+                stage
+            }
+        }
+    }
+
+    fn vectorize_documents(
+        &self,
+        backlog: &Backlog,
+        to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
+    ) -> Stage {
+        let mut stage = self.stage("analyze, weigh");
+        while let Some((mut documents, mut error)) = backlog.take() {
+            let start = Instant::now();
+            let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
+                // Those before the document that does not match are classified.
+                documents.truncate(self.fitting(&documents));
+                error = Some(mismatch);
+                self.classifier.vectorize(&documents)
+            });
+            let made = vectors.map(|vectors| {
+                let bytes: usize = documents.iter().map(|d| d.content.text_bytes()).sum();
+                if bytes > 0 {
+                    stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
+                }
+                let apart =
+                    |Document { id, labels, content, .. }| (content, Labeled { id, labels });
+                let (contents, documents): (Vec<_>, Vec<_>) =
+                    documents.into_iter().map(apart).unzip();
+                self.free(contents);
+                stage.add(documents.len() as u64, start);
+                Vectorized { documents, vectors }
+            });
+            let failed = made.is_err();
+            if to_search.send(made.map_err(ClassifyError::from)).is_err() || failed {
+                break;
+            }
+            if let Some(error) = error {
+                // If nobody takes it, there was an error before.
+                let _ = to_search.send(Err(error.into()));
+                break;
+            }
+        }
+        stage
+    }
+
+    /// How many of the first documents match the model.
+    fn fitting(&self, documents: &[Document]) -> usize {
+        let fits = |one: &&Document| self.classifier.vectorize(std::slice::from_ref(*one)).is_ok();
+        documents.iter().take_while(fits).count()
+    }
+
+    /// Frees many small allocations, which takes a while and for which no stage need wait.
+    fn free<T: Send + 'static>(&self, many: Vec<T>) {
+        if many.len() > 1 {
+            self.classifier.threads().spawn(move || drop(many));
+        }
+    }
+
+    fn search(
+        &self,
+        (vectorized, spare): (
+            Receiver<Result<Vectorized, ClassifyError>>,
+            Receiver<FoundNeighbors>,
+        ),
+        to_vote: &SyncSender<Result<Searched, ClassifyError>>,
+    ) -> Stage {
+        let mut stage = self.stage("search");
+        for batch in vectorized {
+            let start = Instant::now();
+            let made = batch.and_then(|batch| {
+                let mut neighbors = spare.try_recv().unwrap_or_default();
+                let _ = self.classifier.neighbors(&batch.vectors, self.options, &mut neighbors)?;
+                stage.add(batch.documents.len() as u64, start);
+                Ok(Searched { batch, neighbors })
+            });
+            let failed = made.is_err();
+            if to_vote.send(made).is_err() || failed {
+                break;
+            }
+        }
+        stage
+    }
+
+    fn vote<V>(
+        &self,
+        (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
+        mut vote: impl FnMut(Vectorized, &FoundNeighbors) -> V,
+        to_receive: &SyncSender<Result<(usize, V), ClassifyError>>,
+    ) -> Stage {
+        let mut stage = self.stage("vote");
+        for searched in found {
+            let start = Instant::now();
+            let made = searched.map(|Searched { batch, neighbors }| {
+                let count = batch.documents.len();
+                let made = vote(batch, &neighbors);
+                // After the last search nobody takes them any more.
+                let _ = give_back.send(neighbors);
+                stage.add(count as u64, start);
+                (count, made)
+            });
+            let failed = made.is_err();
+            if to_receive.send(made).is_err() || failed {
+                break;
+            }
+        }
+        stage
+    }
+}
+
+/// What the first stage takes.
+enum Input {
+    Documents(Arc<Backlog>),
+    Vectors { stored: Box<StoredVectors>, count: usize, most: usize },
+}
+
+/// Reads documents until their end, the first error, or when no more are wanted.
+fn read(
+    mut documents: impl Iterator<Item = Result<Document, CorpusError>>,
+    backlog: &Backlog,
+    mut stage: Stage,
+) -> Stage {
+    // If the documents panic, those before are classified.
+    let _ending = Ending(backlog);
+    loop {
+        let start = Instant::now();
+        let Some(document) = documents.next() else { return stage };
+        match document {
+            Ok(document) => {
+                stage.add(1, start);
+                if !backlog.push(document) {
+                    return stage;
+                }
+            }
+            Err(error) => {
+                backlog.end(Some(error));
+                return stage;
+            }
+        }
+    }
+}
+
+/// Ends a backlog when it goes.
+struct Ending<'a>(&'a Backlog);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end(None);
+    }
+}
+
+/// Closes a backlog when it goes.
+struct Closing<'a>(&'a Backlog);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -196,14 +196,14 @@ fn agreement(
         for score in scores.iter().take(labels) {
             places.place(score.label);
         }
-        for (_, _, neighbor) in voters.ranked() {
+        voters.each(|_, _, neighbor| {
             neighbors += 1;
             for &label in among.labels(neighbor.row) {
                 if let Some(place) = places.known(label) {
                     counts[place] += 1;
                 }
             }
-        }
+        });
     });
     counts.into_iter().map(|count| f64::from(count) / f64::from(neighbors.max(1))).collect()
 }

@@ -387,6 +387,18 @@ impl<'a> Voters<'a> {
         self.ranked_from(0, usize::MAX)
     }
 
+    /// Calls `visit` with the number of the list, the rank and the neighbor of each, in the order of [`ranked`](Self::ranked).
+    #[inline]
+    pub(crate) fn each(self, mut visit: impl FnMut(usize, usize, &'a Neighbor)) {
+        for rank in 0..self.len() {
+            for (list, neighbors) in [self.terms, self.vectors].into_iter().enumerate() {
+                if let Some(neighbor) = neighbors.get(rank) {
+                    visit(list, rank, neighbor);
+                }
+            }
+        }
+    }
+
     /// The same from a rank on, up to another one.
     pub(crate) fn ranked_from(
         self,
@@ -413,9 +425,10 @@ pub(crate) fn vote_with(
     let best = lists.map(|(list, _)| list.first().map_or(0.0, |neighbor| neighbor.similarity));
     let mut totals = [0.0; 2];
     // For each label that has a vote, the order of the first one, and the sums, added in the order of the neighbors.
-    let mut cast: Vec<(u32, usize, [f64; 2])> = Vec::new();
+    let mut cast: Vec<(u32, usize, [f64; 2])> = Vec::with_capacity(voters.len());
     with_places(|places| {
-        for (order, (list, rank, neighbor)) in voters.ranked().enumerate() {
+        let mut order = 0;
+        voters.each(|list, rank, neighbor| {
             let counts = weight.counts(neighbor.similarity, rank, best[list])
                 * f64::from(among.weights[neighbor.row as usize]);
             totals[list] += counts;
@@ -426,7 +439,8 @@ pub(crate) fn vote_with(
                 }
                 cast[place].2[list] += counts;
             }
-        }
+            order += 1;
+        });
     });
     let mut scores: Vec<(LabelScore, usize)> = cast
         .into_iter()
@@ -436,10 +450,11 @@ pub(crate) fn vote_with(
             (LabelScore { label, score }, order)
         })
         .collect();
-    scores.sort_by(|(a, a_order), (b, b_order)| {
+    scores.sort_unstable_by(|(a, a_order), (b, b_order)| {
         b.score.total_cmp(&a.score).then(a_order.cmp(b_order)).then(a.label.cmp(&b.label))
     });
-    scores.into_iter().map(|(score, _)| score).collect()
+    // Not in the memory of what was cast, which is several times as large.
+    scores.iter().map(|&(score, _)| score).collect()
 }
 
 /// A label's score from its votes, all votes and the share of each list.

@@ -18,19 +18,27 @@ pub(crate) struct Places<'a> {
 
 impl Places<'_> {
     /// The place of a label; a label that is met for the first time has the next place, the number of those before.
+    #[inline]
     pub(crate) fn place(&mut self, label: u32) -> usize {
-        let at = label as usize;
+        match self.of_label.get(label as usize) {
+            Some(&place) if place != NONE => place as usize,
+            _ => self.meet(label),
+        }
+    }
+
+    /// The place of a label that is met for the first time.
+    fn meet(&mut self, label: u32) -> usize {
+        let (at, place) = (label as usize, self.met.len());
         if at >= self.of_label.len() {
             self.of_label.resize(at + 1, NONE);
         }
-        if self.of_label[at] == NONE {
-            self.of_label[at] = u32::try_from(self.met.len()).expect("fewer than 2^32 labels");
-            self.met.push(label);
-        }
-        self.of_label[at] as usize
+        self.of_label[at] = u32::try_from(place).expect("fewer than 2^32 labels");
+        self.met.push(label);
+        place
     }
 
     /// The place of a label that has been met.
+    #[inline]
     pub(crate) fn known(&self, label: u32) -> Option<usize> {
         self.of_label
             .get(label as usize)
@@ -49,7 +57,7 @@ impl Drop for Places<'_> {
 
 /// Calls `work` with places of which none is taken. Must not be called by `work`.
 pub(crate) fn with_places<R>(work: impl FnOnce(&mut Places<'_>) -> R) -> R {
-    PLACES.with_borrow_mut(|of_label| work(&mut Places { of_label, met: Vec::new() }))
+    PLACES.with_borrow_mut(|of_label| work(&mut Places { of_label, met: Vec::with_capacity(32) }))
 }
 
 #[cfg(test)]

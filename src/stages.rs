@@ -62,6 +62,17 @@ impl Stage {
     }
 }
 
+/// How far stages that run side by side are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SoFar<'a> {
+    /// The documents that are through all stages.
+    pub documents: u64,
+    /// The stage that was at work for the longest time so far: it limits the others.
+    pub busiest: &'a str,
+    /// The share of the time in which that stage was at work, from 0 to 1.
+    pub busy: f64,
+}
+
 /// One line: the name, seconds, documents/s, MB/s and the share of the time at work, as far as they are known.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

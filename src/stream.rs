@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
 use crate::corpus::{CorpusError, Document};
 use crate::search::SearchError;
-use crate::stages::Stage;
+use crate::stages::{SoFar, Stage};
 use crate::vectors::{Labeled, StoredVectors};
 
 mod backlog;
@@ -89,6 +89,10 @@ pub trait Answers {
     /// # Errors
     /// If earlier predictions cannot be passed on.
     fn flush(&mut self) -> Result<(), Self::Error>;
+
+    /// Called before each [`flush`](Self::flush) with what is done, and the stage that limits the others; does nothing
+    /// unless implemented.
+    fn progress(&mut self, _so_far: &SoFar<'_>) {}
 }
 
 /// Why a stream ended before its last document.
@@ -160,8 +164,9 @@ pub fn classify_stream<A: Answers>(
         threads.spawn(move || drop(documents));
         ready
     };
-    let stages = pipeline.run(source, vote, |ready| {
+    let stages = pipeline.run(source, vote, |ready, so_far| {
         ready.into_iter().try_for_each(|made| answers.answer(made))?;
+        answers.progress(so_far);
         answers.flush()
     })?;
     // Of no documents, too.

@@ -11,6 +11,7 @@ use classify::counts::{Counts, Fields, Input, TermLimits};
 use classify::decide::Decision;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
+use classify::stages::SoFar;
 use classify::stream::{Answers, Source, StreamError, classify_stream};
 use classify::threads::Threads;
 use classify::trainer::{TrainOptions, Trainer};
@@ -168,7 +169,7 @@ fn answers_come_in_order() {
     assert_eq!(answers.0, expected.collect::<Vec<_>>());
 }
 
-/// Tells when it was asked to pass on what it received.
+/// Tells when it was asked to pass on what it received, after it was told how far all stages are.
 struct Told(mpsc::Sender<usize>, usize);
 
 impl Answers for Told {
@@ -183,6 +184,13 @@ impl Answers for Told {
     fn flush(&mut self) -> io::Result<()> {
         let _ = self.0.send(self.1);
         Ok(())
+    }
+
+    fn progress(&mut self, so_far: &SoFar<'_>) {
+        assert_eq!(so_far.documents, self.1 as u64);
+        let stages = ["read", "analyze, weigh", "search", "vote", "write"];
+        assert!(stages.contains(&so_far.busiest) && so_far.busy > 0.0, "{so_far:?}");
+        assert!(so_far.busy <= 1.0, "{so_far:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Evaluation, Evaluator};
 use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
 use crate::corpus::{CorpusError, Place, Problem};
 use crate::search::Neighbor;
-use crate::stages::Stage;
+use crate::stages::{SoFar, Stage};
 use crate::stream::{Pipeline, PipelineError, Source, Vectorized};
 use crate::vectors::Labeled;
 use crate::vote::Voters;
@@ -111,7 +111,7 @@ impl Voted {
 
 /// Classifies test documents and measures how well that went. Each stage runs on a thread of its own.
 ///
-/// `progress` is told how many documents are done.
+/// `progress` is told how far it is after each batch.
 ///
 /// # Errors
 /// The first error of the documents or the search; a test corpus without documents.
@@ -120,7 +120,7 @@ pub fn evaluate(
     options: &ClassifyOptions,
     test: Source,
     how: EvaluateOptions,
-    progress: &dyn Fn(u64),
+    progress: &dyn Fn(&SoFar<'_>),
 ) -> Result<Evaluation, EvaluateError> {
     let EvaluateOptions { name, batch, per_document, seed, mut stages } = how;
     let start = Instant::now();
@@ -150,10 +150,10 @@ pub fn evaluate(
         })
     };
     let mut done = 0;
-    let made = pipeline.run(test, vote, |mut batch| {
+    let made = pipeline.run(test, vote, |mut batch, so_far| {
         batch.add_to(&mut evaluator);
-        done += batch.documents.len() as u64;
-        progress(done);
+        done = so_far.documents;
+        progress(so_far);
         // Freeing many small allocations takes a while.
         threads.spawn(move || drop(batch));
         Ok::<(), Infallible>(())

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle, ScopedJoinHandle};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
 };
 use crate::corpus::{CorpusError, Document};
-use crate::stages::Stage;
+use crate::stages::{SoFar, Stage};
 use crate::vectors::{Labeled, StoredVectors};
 
 /// Batches that wait between two stages.
@@ -22,6 +23,14 @@ const QUEUE: usize = 1;
 const MOST_DOCUMENTS: usize = 8_192;
 /// The bytes of text or features after which a batch is full.
 const MOST_BYTES: usize = 32 << 20;
+
+/// The names of all stages but the last.
+const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
+const READ: usize = 0;
+const ANALYZE: usize = 1;
+const SEARCH: usize = 2;
+const VOTE: usize = 3;
+const LAST: usize = NAMES.len();
 
 /// Batches of documents on their way through all stages.
 #[derive(Debug)]
@@ -51,6 +60,22 @@ struct Searched {
     neighbors: FoundNeighbors,
 }
 
+/// For how many seconds each stage was at work so far, as bits.
+#[derive(Debug, Default)]
+struct Busy([AtomicU64; NAMES.len() + 1]);
+
+impl Busy {
+    fn tell(&self, number: usize, stage: &Stage) {
+        self.0[number].store(stage.seconds.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The stage that was at work for the longest time, and its seconds.
+    fn longest(&self) -> (usize, f64) {
+        let seconds = self.0.iter().map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)));
+        seconds.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
+    }
+}
+
 /// Why not all documents came through.
 #[derive(Debug)]
 pub(crate) enum PipelineError<E> {
@@ -68,7 +93,7 @@ pub(crate) enum PipelineError<E> {
 
 impl Pipeline<'_> {
     /// Classifies all documents: `vote` makes something of each batch and its neighbors, on a thread of its own, and
-    /// `receive` gets it, in the order of the documents. Returns the time of each stage.
+    /// `receive` gets it, in the order of the documents, and how far all stages are with it. Returns the time of each stage.
     ///
     /// What comes before an error is received. After an error the thread that reads documents is abandoned: it may
     /// wait for input that never comes.
@@ -76,10 +101,12 @@ impl Pipeline<'_> {
         &self,
         source: Source,
         vote: impl FnMut(Vectorized, &FoundNeighbors) -> V + Send,
-        mut receive: impl FnMut(V) -> Result<(), E>,
+        mut receive: impl FnMut(V, &SoFar<'_>) -> Result<(), E>,
     ) -> Result<Vec<Stage>, PipelineError<E>> {
         let begin = Instant::now();
-        let (backlog, input, reading) = self.open(source).map_err(PipelineError::Thread)?;
+        let busy = Arc::new(Busy::default());
+        let (backlog, input, reading) = self.open(source, &busy).map_err(PipelineError::Thread)?;
+        let busy = &*busy;
         let closing = Closing(&backlog);
         let (made, last) = thread::scope(|scope| {
             let (to_search, vectorized) = sync_channel(QUEUE);
@@ -89,30 +116,33 @@ impl Pipeline<'_> {
             let (give_back, spare) = channel();
             let start = |name: &str| thread::Builder::new().name(name.to_owned());
             let vectorizing = start("vectorize")
-                .spawn_scoped(scope, move || self.vectorize(input, &to_search))
+                .spawn_scoped(scope, move || self.vectorize(input, busy, &to_search))
                 .map_err(PipelineError::Thread)?;
             let searching = start("search")
-                .spawn_scoped(scope, move || self.search((vectorized, spare), &to_vote))
+                .spawn_scoped(scope, move || self.search((vectorized, spare), busy, &to_vote))
                 .map_err(PipelineError::Thread)?;
             let voting = start("vote")
-                .spawn_scoped(scope, move || self.vote((found, &give_back), vote, &to_receive))
+                .spawn_scoped(scope, move || {
+                    self.vote((found, &give_back), busy, vote, &to_receive)
+                })
                 .map_err(PipelineError::Thread)?;
-            let mut stage = self.stage(self.last);
-            let mut outcome = Ok(());
-            for voted in &voted {
+            let mut stage = self.stage(LAST);
+            let mut take = |voted: Result<(usize, V), ClassifyError>| {
                 let start = Instant::now();
-                let received = voted.map_err(PipelineError::Classify).and_then(|(count, voted)| {
-                    receive(voted).map_err(PipelineError::Receive).map(|()| count)
-                });
-                match received {
-                    Ok(count) => stage.add(count as u64, start),
-                    Err(error) => {
-                        outcome = Err(error);
-                        break;
-                    }
-                }
+                let (count, voted) = voted.map_err(PipelineError::Classify)?;
+                let (longest, seconds) = busy.longest();
+                let so_far = SoFar {
+                    documents: stage.documents + count as u64,
+                    busiest: self.name(longest),
+                    busy: (seconds / begin.elapsed().as_secs_f64()).min(1.0),
+                };
+                receive(voted, &so_far).map_err(PipelineError::Receive)?;
+                stage.add(count as u64, start);
+                busy.tell(LAST, &stage);
                 backlog.done();
-            }
+                Ok(())
+            };
+            let outcome = voted.iter().try_for_each(&mut take);
             // Threads that wait for something, or to hand something over, end.
             drop(voted);
             drop(closing);
@@ -137,12 +167,20 @@ impl Pipeline<'_> {
         Ok(stages.into_iter().map(|stage| stage.beside(seconds)).collect())
     }
 
-    fn stage(&self, name: &str) -> Stage {
-        Stage::empty(&format!("{}{name}", self.prefix))
+    fn name(&self, number: usize) -> &'static str {
+        NAMES.get(number).unwrap_or(&self.last)
+    }
+
+    fn stage(&self, number: usize) -> Stage {
+        Stage::empty(&format!("{}{}", self.prefix, self.name(number)))
     }
 
     /// Begins to read.
-    fn open(&self, source: Source) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
+    fn open(
+        &self,
+        source: Source,
+        busy: &Arc<Busy>,
+    ) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
         let whole = self.options.decision.needs_batch();
         let most = batch_size(self.batch.max(1), self.options);
         let limits = Limits {
@@ -157,28 +195,30 @@ impl Pipeline<'_> {
                 return Ok((backlog, Input::Vectors { stored, count, most }, None));
             }
         };
-        let (input, stage, own) =
-            (Input::Documents(Arc::clone(&backlog)), self.stage("read"), Arc::clone(&backlog));
+        let input = Input::Documents(Arc::clone(&backlog));
+        let (stage, own, busy) = (self.stage(READ), Arc::clone(&backlog), Arc::clone(busy));
         // Not of the scope: a reader that waits for input must not hold up the end after a failure.
         let reading = thread::Builder::new().name("read".to_owned());
-        let reading = reading.spawn(move || read(documents, &own, stage))?;
+        let reading = reading.spawn(move || read(documents, &own, &busy, stage))?;
         Ok((backlog, input, Some(reading)))
     }
 
     fn vectorize(
         &self,
         input: Input,
+        busy: &Busy,
         to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
     ) -> Stage {
         match input {
-            Input::Documents(backlog) => self.vectorize_documents(&backlog, to_search),
+            Input::Documents(backlog) => self.vectorize_documents(&backlog, busy, to_search),
             Input::Vectors { stored, count, most } => {
-                let mut stage = self.stage("read");
+                let mut stage = self.stage(READ);
                 for first in (0..count).step_by(most.min(count).max(1)) {
                     let start = Instant::now();
                     let batch = first..first.saturating_add(most).min(count);
                     let (documents, vectors) = stored.batch(batch);
                     stage.add(documents.len() as u64, start);
+                    busy.tell(READ, &stage);
                     if to_search.send(Ok(Vectorized { documents, vectors })).is_err() {
                         break;
                     }
@@ -191,9 +231,10 @@ impl Pipeline<'_> {
     fn vectorize_documents(
         &self,
         backlog: &Backlog,
+        busy: &Busy,
         to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
     ) -> Stage {
-        let mut stage = self.stage("analyze, weigh");
+        let mut stage = self.stage(ANALYZE);
         while let Some((mut documents, mut error)) = backlog.take() {
             let start = Instant::now();
             let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
@@ -213,6 +254,7 @@ impl Pipeline<'_> {
                     documents.into_iter().map(apart).unzip();
                 self.free(contents);
                 stage.add(documents.len() as u64, start);
+                busy.tell(ANALYZE, &stage);
                 Vectorized { documents, vectors }
             });
             let failed = made.is_err();
@@ -247,15 +289,17 @@ impl Pipeline<'_> {
             Receiver<Result<Vectorized, ClassifyError>>,
             Receiver<FoundNeighbors>,
         ),
+        busy: &Busy,
         to_vote: &SyncSender<Result<Searched, ClassifyError>>,
     ) -> Stage {
-        let mut stage = self.stage("search");
+        let mut stage = self.stage(SEARCH);
         for batch in vectorized {
             let start = Instant::now();
             let made = batch.and_then(|batch| {
                 let mut neighbors = spare.try_recv().unwrap_or_default();
                 let _ = self.classifier.neighbors(&batch.vectors, self.options, &mut neighbors)?;
                 stage.add(batch.documents.len() as u64, start);
+                busy.tell(SEARCH, &stage);
                 Ok(Searched { batch, neighbors })
             });
             let failed = made.is_err();
@@ -269,10 +313,11 @@ impl Pipeline<'_> {
     fn vote<V>(
         &self,
         (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
+        busy: &Busy,
         mut vote: impl FnMut(Vectorized, &FoundNeighbors) -> V,
         to_receive: &SyncSender<Result<(usize, V), ClassifyError>>,
     ) -> Stage {
-        let mut stage = self.stage("vote");
+        let mut stage = self.stage(VOTE);
         for searched in found {
             let start = Instant::now();
             let made = searched.map(|Searched { batch, neighbors }| {
@@ -281,6 +326,7 @@ impl Pipeline<'_> {
                 // After the last search nobody takes them any more.
                 let _ = give_back.send(neighbors);
                 stage.add(count as u64, start);
+                busy.tell(VOTE, &stage);
                 (count, made)
             });
             let failed = made.is_err();
@@ -302,6 +348,7 @@ enum Input {
 fn read(
     mut documents: impl Iterator<Item = Result<Document, CorpusError>>,
     backlog: &Backlog,
+    busy: &Busy,
     mut stage: Stage,
 ) -> Stage {
     // If the documents panic, those before are classified.
@@ -312,6 +359,7 @@ fn read(
         match document {
             Ok(document) => {
                 stage.add(1, start);
+                busy.tell(READ, &stage);
                 if !backlog.push(document) {
                     return stage;
                 }
@@ -339,5 +387,22 @@ struct Closing<'a>(&'a Backlog);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_stage() {
+        let busy = Busy::default();
+        for (number, seconds) in [(READ, 0.5), (SEARCH, 2.0), (VOTE, 1.5), (LAST, 0.1), (READ, 0.7)]
+        {
+            busy.tell(number, &Stage { seconds, ..Stage::empty("") });
+        }
+        assert_eq!(busy.longest(), (SEARCH, 2.0));
+        busy.tell(ANALYZE, &Stage { seconds: 2.5, ..Stage::empty("") });
+        assert_eq!(busy.longest(), (ANALYZE, 2.5));
     }
 }

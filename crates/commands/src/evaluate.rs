@@ -16,7 +16,7 @@ use classify::corpus::{
 use classify::evaluate::{EvaluateOptions, evaluate, html, markdown, terminal};
 use classify::model::Model;
 use classify::search::Engines;
-use classify::stages::Stage;
+use classify::stages::{SoFar, Stage};
 use classify::stream::Source;
 use classify::threads::Threads;
 use classify::trainer::{Event, TrainOptions, Trainer};
@@ -150,7 +150,7 @@ impl Evaluate {
             stages: stages.0,
         };
         let progress = Progress::new(talk, "testing", &test.paths);
-        let tick = |documents| progress.tick(documents);
+        let tick = |so_far: &SoFar<'_>| progress.side_by_side(so_far);
         let evaluation = evaluate(&classifier, &options, set, how, &tick)?;
         drop(progress);
         talk.stages(&evaluation.stages);

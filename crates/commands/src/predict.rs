@@ -12,6 +12,7 @@ use classify::classifier::{Classifier, ClassifyOptions, Prediction, Searchers};
 use classify::corpus::{CorpusError, Document, LabelUse};
 use classify::explain::{Explanation, explain};
 use classify::model::Model;
+use classify::stages::SoFar;
 use classify::stream::{Answers, Source, StreamError, classify_stream};
 use classify::threads::Threads;
 use classify::vectors::StoredVectors;
@@ -163,8 +164,11 @@ impl Answers for Written<'_> {
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.progress.tick(self.count);
         self.out.flush()
+    }
+
+    fn progress(&mut self, so_far: &SoFar<'_>) {
+        self.progress.side_by_side(so_far);
     }
 }
 
@@ -213,6 +217,7 @@ impl Written<'_> {
                     let line = lines.explained(&document.id, &explanation);
                     self.answer(line).map_err(|error| self.out.error(error))?;
                 }
+                self.progress.tick(self.count);
                 self.flush().map_err(|error| self.out.error(error))?;
                 if let Some(error) = failed {
                     return Err(error.into());

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use classify::corpus::{Format, OnOpen};
 use classify::printable::{printable, printable_lines};
-use classify::stages::Stage;
+use classify::stages::{SoFar, Stage};
 
 /// How much to print.
 #[derive(Debug, Clone, Copy)]
@@ -72,8 +72,17 @@ impl Progress {
 
     /// Reports that `documents` have been processed so far.
     pub(crate) fn tick(&self, documents: u64) {
+        self.show(documents, "");
+    }
+
+    /// The same where stages run side by side, with the one that limits the others.
+    pub(crate) fn side_by_side(&self, SoFar { documents, busiest, busy }: &SoFar<'_>) {
+        self.show(*documents, &format!(", {busiest} busy {:.0} % of the time", busy * 100.0));
+    }
+
+    fn show(&self, documents: u64, stages: &str) {
         let rate = documents as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
-        let message = format!("{documents} documents, {rate:.0}/s");
+        let message = format!("{documents} documents, {rate:.0}/s{stages}");
         self.shown.show(self.bytes.load(Ordering::Relaxed), &message);
     }
 }

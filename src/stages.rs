@@ -67,7 +67,8 @@ impl Stage {
 pub struct SoFar<'a> {
     /// The documents that are through all stages.
     pub documents: u64,
-    /// The stage that was at work for the longest time so far: it limits the others.
+    /// The stage that was at work for the longest time so far, waiting for threads and input included: usually the one that
+    /// limits the others.
     pub busiest: &'a str,
     /// The share of the time in which that stage was at work, from 0 to 1.
     pub busy: f64,

@@ -16,8 +16,10 @@ mod pipeline;
 
 pub(crate) use pipeline::{Pipeline, PipelineError, Vectorized};
 
-/// The maximum number of documents classified together.
+/// The most stored vectors that are classified together; of documents there are fewer.
 const BATCH: usize = 16_384;
+/// The most predictions of which something is made at a time, because that may take much more memory.
+const MADE: usize = 1_024;
 /// The maximum number of neighbors in the lists of a batch, unless k is very large.
 const NEIGHBORS: usize = 1_000_000;
 
@@ -84,14 +86,13 @@ pub trait Answers {
     /// If it cannot be accepted, which ends the stream.
     fn answer(&mut self, made: Self::Made) -> Result<(), Self::Error>;
 
-    /// Called when no further prediction follows immediately.
+    /// Called after some predictions, at the latest when no further one follows immediately, and at the end.
     ///
     /// # Errors
     /// If earlier predictions cannot be passed on.
     fn flush(&mut self) -> Result<(), Self::Error>;
 
-    /// Called before each [`flush`](Self::flush) with what is done, and the stage that limits the others; does nothing
-    /// unless implemented.
+    /// Called after some predictions with their number, and with the busiest stage. Does nothing unless implemented.
     fn progress(&mut self, _so_far: &SoFar<'_>) {}
 }
 
@@ -150,19 +151,22 @@ pub fn classify_stream<A: Answers>(
 ) -> Result<Vec<Stage>, StreamError<A::Error>> {
     let pipeline =
         Pipeline { classifier, options, batch: BATCH, patient: false, prefix: "", last: "write" };
+    let threads = classifier.threads();
     let make_one = |(document, prediction): (&Labeled, Prediction)| make(&document.id, &prediction);
     let vote = |Vectorized { documents, vectors }: Vectorized, neighbors: &FoundNeighbors| {
-        let predictions = classifier.predict(&vectors, neighbors, options);
-        if documents.len() == 1 {
-            // Switching threads would take longer.
-            return documents.iter().zip(predictions).map(make_one).collect();
-        }
-        let threads = classifier.threads();
-        let ready: Vec<A::Made> =
-            threads.run(|| documents.par_iter().zip(predictions).map(make_one).collect());
-        // Freeing many small allocations takes a while.
-        threads.spawn(move || drop(documents));
-        ready
+        let mut predictions = classifier.predict(&vectors, neighbors, options).into_iter();
+        let mut documents = documents.into_iter();
+        std::iter::from_fn(move || {
+            let documents: Vec<Labeled> = documents.by_ref().take(MADE).collect();
+            let predictions: Vec<Prediction> = predictions.by_ref().take(MADE).collect();
+            let ready: Vec<A::Made> = match documents.len() {
+                0 => return None,
+                // Switching threads would take longer.
+                1 => documents.iter().zip(predictions).map(make_one).collect(),
+                _ => threads.run(|| documents.par_iter().zip(predictions).map(make_one).collect()),
+            };
+            Some((ready.len(), ready))
+        })
     };
     let stages = pipeline.run(source, vote, |ready, so_far| {
         ready.into_iter().try_for_each(|made| answers.answer(made))?;

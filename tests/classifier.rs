@@ -220,18 +220,21 @@ fn a_document_that_comes_alone_is_answered_at_once() {
 fn errors_end_a_stream_where_they_are() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
     let options = classifier.options();
+    // Every document from `wrong` on is of another kind.
     let documents = |wrong: usize| {
         Source::Documents(Box::new((0..20_000).map(move |number| {
             let text = Content::Text("bread".to_owned());
-            let content = if number == wrong { Content::Features(vec![(1, 1.0)]) } else { text };
-            Ok(Document { id: number.to_string(), ..document(content) })
+            let content = if number >= wrong { Content::Features(vec![(1, 1.0)]) } else { text };
+            let place = Place { source: "in".into(), line: Some(number as u64) };
+            Ok(Document { id: number.to_string(), place, ..document(content) })
         })))
     };
     let id = |id: &str, _: &Prediction| id.to_owned();
     for wrong in [0, 1, 7_777, 19_999] {
         let mut answers = Collected::default();
         let ended = classify_stream(&classifier, &options, documents(wrong), id, &mut answers);
-        assert!(matches!(ended, Err(StreamError::Corpus(_))), "{ended:?}");
+        let Err(StreamError::Corpus(error)) = ended else { panic!("{ended:?}") };
+        assert_eq!(error.place.line, Some(wrong as u64), "the first of the errors");
         assert_eq!(answers.0, (0..wrong).map(|number| number.to_string()).collect::<Vec<_>>());
     }
     let mut full = Full(9_000);

@@ -26,7 +26,7 @@ const PART: usize = 512;
 pub struct EvaluateOptions {
     /// The name of the test corpus in errors.
     pub name: String,
-    /// Documents that are searched together, at most.
+    /// Documents that are searched together, at most; all, if a rule decides on them together.
     pub batch: usize,
     /// Whether the decision on every document is kept.
     pub per_document: bool,
@@ -111,7 +111,7 @@ impl Voted {
 
 /// Classifies test documents and measures how well that went. Each stage runs on a thread of its own.
 ///
-/// `progress` is told how far it is after each batch.
+/// `progress` is told after each batch how many documents are done, and the busiest stage.
 ///
 /// # Errors
 /// The first error of the documents or the search; a test corpus without documents.
@@ -142,12 +142,13 @@ pub fn evaluate(
     let vote = |Vectorized { documents, vectors }: Vectorized, neighbors: &FoundNeighbors| {
         let tied = neighbors.iter().map(|found| tied_at(options.k, found)).collect();
         // Predictions are counted while they are in the cache.
-        threads.run(|| {
+        let voted = threads.run(|| {
             let predictions = classifier.predict(&vectors, neighbors, options);
             let mut voted = Voted::new(documents, predictions, tied);
             voted.count(&of_known);
             voted
-        })
+        });
+        std::iter::once((voted.documents.len(), voted))
     };
     let mut done = 0;
     let made = pipeline.run(test, vote, |mut batch, so_far| {

@@ -19,7 +19,7 @@ use crate::vectors::{Labeled, StoredVectors};
 
 /// Batches that wait between two stages.
 const QUEUE: usize = 1;
-/// The most documents of a batch, which take more memory than stored vectors: some batches are in all stages.
+/// The most documents of a batch, which take more memory than stored vectors: up to eight batches are under way at once.
 const MOST_DOCUMENTS: usize = 8_192;
 /// The bytes of text or features after which a batch is full.
 const MOST_BYTES: usize = 32 << 20;
@@ -60,6 +60,15 @@ struct Searched {
     neighbors: FoundNeighbors,
 }
 
+/// What was made of a part of a batch.
+struct Voted<V> {
+    /// The number of documents.
+    count: usize,
+    made: V,
+    /// Whether it is the last part of its batch.
+    is_last: bool,
+}
+
 /// For how many seconds each stage was at work so far, as bits.
 #[derive(Debug, Default)]
 struct Busy([AtomicU64; NAMES.len() + 1]);
@@ -92,15 +101,16 @@ pub(crate) enum PipelineError<E> {
 }
 
 impl Pipeline<'_> {
-    /// Classifies all documents: `vote` makes something of each batch and its neighbors, on a thread of its own, and
-    /// `receive` gets it, in the order of the documents, and how far all stages are with it. Returns the time of each stage.
+    /// Classifies all documents: `vote` makes something of each batch and its neighbors, in one or several parts with their
+    /// numbers of documents, on a thread of its own. `receive` gets the parts, in the order of the documents, and how far all
+    /// stages are with them. Returns the time of each stage.
     ///
     /// What comes before an error is received. After an error the thread that reads documents is abandoned: it may
     /// wait for input that never comes.
-    pub(crate) fn run<V: Send, E>(
+    pub(crate) fn run<V: Send, E, P: Iterator<Item = (usize, V)>>(
         &self,
         source: Source,
-        vote: impl FnMut(Vectorized, &FoundNeighbors) -> V + Send,
+        vote: impl FnMut(Vectorized, &FoundNeighbors) -> P + Send,
         mut receive: impl FnMut(V, &SoFar<'_>) -> Result<(), E>,
     ) -> Result<Vec<Stage>, PipelineError<E>> {
         let begin = Instant::now();
@@ -127,19 +137,21 @@ impl Pipeline<'_> {
                 })
                 .map_err(PipelineError::Thread)?;
             let mut stage = self.stage(LAST);
-            let mut take = |voted: Result<(usize, V), ClassifyError>| {
+            let mut take = |voted: Result<Voted<V>, ClassifyError>| {
                 let start = Instant::now();
-                let (count, voted) = voted.map_err(PipelineError::Classify)?;
+                let Voted { count, made, is_last } = voted.map_err(PipelineError::Classify)?;
                 let (longest, seconds) = busy.longest();
                 let so_far = SoFar {
                     documents: stage.documents + count as u64,
                     busiest: self.name(longest),
                     busy: (seconds / begin.elapsed().as_secs_f64()).min(1.0),
                 };
-                receive(voted, &so_far).map_err(PipelineError::Receive)?;
+                receive(made, &so_far).map_err(PipelineError::Receive)?;
                 stage.add(count as u64, start);
                 busy.tell(LAST, &stage);
-                backlog.done();
+                if is_last {
+                    backlog.done();
+                }
                 Ok(())
             };
             let outcome = voted.iter().try_for_each(&mut take);
@@ -237,10 +249,18 @@ impl Pipeline<'_> {
         let mut stage = self.stage(ANALYZE);
         while let Some((mut documents, mut error)) = backlog.take() {
             let start = Instant::now();
+            if self.patient
+                && let Some(error) = error
+            {
+                // Nothing is made of the documents before it.
+                let _ = to_search.send(Err(error.into()));
+                break;
+            }
             let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
-                // Those before the document that does not match are classified.
-                documents.truncate(self.fitting(&documents));
-                error = Some(mismatch);
+                // Of several errors this may be any. Documents before the first one are classified.
+                let (at, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
+                documents.truncate(at);
+                error = Some(first);
                 self.classifier.vectorize(&documents)
             });
             let made = vectors.map(|vectors| {
@@ -270,10 +290,10 @@ impl Pipeline<'_> {
         stage
     }
 
-    /// How many of the first documents match the model.
-    fn fitting(&self, documents: &[Document]) -> usize {
-        let fits = |one: &&Document| self.classifier.vectorize(std::slice::from_ref(*one)).is_ok();
-        documents.iter().take_while(fits).count()
+    /// The first document that does not match the model.
+    fn first_mismatch(&self, documents: &[Document]) -> Option<(usize, CorpusError)> {
+        let error = |one| self.classifier.vectorize(std::slice::from_ref(one)).err();
+        documents.iter().enumerate().find_map(|(at, one)| Some((at, error(one)?)))
     }
 
     /// Frees many small allocations, which takes a while and for which no stage need wait.
@@ -310,28 +330,35 @@ impl Pipeline<'_> {
         stage
     }
 
-    fn vote<V>(
+    fn vote<V, P: Iterator<Item = (usize, V)>>(
         &self,
         (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
         busy: &Busy,
-        mut vote: impl FnMut(Vectorized, &FoundNeighbors) -> V,
-        to_receive: &SyncSender<Result<(usize, V), ClassifyError>>,
+        mut vote: impl FnMut(Vectorized, &FoundNeighbors) -> P,
+        to_receive: &SyncSender<Result<Voted<V>, ClassifyError>>,
     ) -> Stage {
         let mut stage = self.stage(VOTE);
         for searched in found {
-            let start = Instant::now();
-            let made = searched.map(|Searched { batch, neighbors }| {
-                let count = batch.documents.len();
-                let made = vote(batch, &neighbors);
-                // After the last search nobody takes them any more.
-                let _ = give_back.send(neighbors);
+            let mut start = Instant::now();
+            let Searched { batch, neighbors } = match searched {
+                Ok(searched) => searched,
+                Err(error) => {
+                    // If nobody takes it, there was an error before.
+                    let _ = to_receive.send(Err(error));
+                    return stage;
+                }
+            };
+            let mut parts = vote(batch, &neighbors).peekable();
+            // After the last search nobody takes them any more.
+            let _ = give_back.send(neighbors);
+            while let Some((count, made)) = parts.next() {
+                let is_last = parts.peek().is_none();
                 stage.add(count as u64, start);
                 busy.tell(VOTE, &stage);
-                (count, made)
-            });
-            let failed = made.is_err();
-            if to_receive.send(made).is_err() || failed {
-                break;
+                if to_receive.send(Ok(Voted { count, made, is_last })).is_err() {
+                    return stage;
+                }
+                start = Instant::now();
             }
         }
         stage

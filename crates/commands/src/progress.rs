@@ -75,9 +75,9 @@ impl Progress {
         self.show(documents, "");
     }
 
-    /// The same where stages run side by side, with the one that limits the others.
+    /// The same where stages run side by side, with the busiest one.
     pub(crate) fn side_by_side(&self, SoFar { documents, busiest, busy }: &SoFar<'_>) {
-        self.show(*documents, &format!(", {busiest} busy {:.0} % of the time", busy * 100.0));
+        self.show(*documents, &format!("; busiest: {busiest} ({:.0} %)", busy * 100.0));
     }
 
     fn show(&self, documents: u64, stages: &str) {

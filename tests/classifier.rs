@@ -223,7 +223,9 @@ fn errors_end_a_stream_where_they_are() {
     // Every document from `wrong` on is of another kind.
     let documents = |wrong: usize| {
         Source::Documents(Box::new((0..20_000).map(move |number| {
-            let text = Content::Text("bread".to_owned());
+            // Those before take long, so that other threads meet later errors first.
+            let long = (number < wrong && number + 8 >= wrong).then_some(20_000);
+            let text = Content::Text("bread ".repeat(long.unwrap_or(1)));
             let content = if number >= wrong { Content::Features(vec![(1, 1.0)]) } else { text };
             let place = Place { source: "in".into(), line: Some(number as u64) };
             Ok(Document { id: number.to_string(), place, ..document(content) })

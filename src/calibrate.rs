@@ -6,7 +6,7 @@
 //! that should be right.
 
 use crate::matrix::Array;
-use crate::vote::{LabelScore, TrainingLabels, Voters, with_places};
+use crate::vote::{LabelScore, TrainingLabels, Voters, with_ballots};
 
 mod abstention;
 mod curves;
@@ -71,6 +71,19 @@ pub struct Seen<'a> {
     pub gold: &'a [u32],
 }
 
+/// All that is known of the votes on a document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Votes<'a> {
+    /// The labels with a vote, by decreasing score.
+    pub(crate) scores: &'a [LabelScore],
+    /// How many of the neighbors have each label; may be empty.
+    pub(crate) supporters: &'a [u32],
+    /// The neighbors that voted.
+    pub(crate) voters: Voters<'a>,
+    /// The share of the document's terms that the model does not know.
+    pub(crate) unknown: f64,
+}
+
 /// The number of values that are told of a label, with the constant.
 const VALUES: usize = 11;
 /// The number of stored quantiles of similarities.
@@ -90,10 +103,16 @@ impl Evidence {
         let mut observations = [Vec::new(), Vec::new()];
         for Seen { scores, voters, unknown, gold } in documents {
             let share = quantile(&similarities, voters.best_similarity());
-            let agreement = agreement(&scores, LABELS, voters, among);
+            let supporters = count_supporters(&scores, LABELS, voters, among);
             for (at, score) in scores.iter().take(LABELS).enumerate() {
                 observations[usize::from(at > 0)].push(Observation {
-                    values: values(&scores, at, agreement[at], share, unknown),
+                    values: values(
+                        &scores,
+                        at,
+                        agreement(supporters[at], voters.count()),
+                        share,
+                        unknown,
+                    ),
                     group: score.label,
                     right: gold.binary_search(&score.label).is_ok(),
                 });
@@ -115,37 +134,49 @@ impl Evidence {
 
     fn probabilities(
         &self,
-        scores: &[LabelScore],
-        voters: Voters<'_>,
-        unknown: f64,
+        votes: Votes<'_>,
+        first: usize,
         among: &TrainingLabels<'_>,
-    ) -> Vec<f64> {
-        let (weights, offsets) = (self.weights.as_chunks::<VALUES>().0, self.parts());
+        all: &mut Vec<f64>,
+    ) {
+        let Votes { scores, supporters, voters, unknown } = votes;
+        let (weights, labels) = (self.weights.as_chunks::<VALUES>().0, self.labels());
         let share = quantile(&self.similarities, voters.best_similarity());
-        let agreement = agreement(scores, scores.len(), voters, among);
+        let counted;
+        let supporters = if supporters.len() == scores.len() {
+            supporters
+        } else {
+            counted = count_supporters(scores, first, voters, among);
+            &counted
+        };
         // However clear the evidence, n documents do not rule out one exception in n + 2 (rule of succession).
         let least = 1.0 / (self.documents as f64 + 2.0);
-        let probability = |(at, score): (usize, &LabelScore)| {
-            let values = values(scores, at, agreement[at], share, unknown);
+        let count = voters.count();
+        let probability = |(at, (score, &supporters)): (usize, (&LabelScore, &u32))| {
+            let values = values(scores, at, agreement(supporters, count), share, unknown);
             let part = at.min(weights.len() - 1);
-            let logit = dot(&weights[part], &values) + offsets[part][score.label as usize];
-            logistic(logit).clamp(least, 1.0 - least)
+            let offset = self.offsets[part * labels + score.label as usize];
+            logistic(dot(&weights[part], &values) + offset).clamp(least, 1.0 - least)
         };
-        let mut all: Vec<f64> = scores.iter().enumerate().map(probability).collect();
-        if let ([first, others @ ..], true) = (&mut all[..], self.is_by_rank()) {
+        let start = all.len();
+        all.extend(scores.iter().zip(supporters).take(first).enumerate().map(probability));
+        if let ([first, others @ ..], true) = (&mut all[start..], self.is_by_rank()) {
             // Two regressions may disagree: the label with the highest score stays the most probable one.
             let most = *first * (1.0 - 1e-9);
             for other in others {
                 *other = other.min(most);
             }
         }
-        all
+    }
+
+    /// The number of labels.
+    fn labels(&self) -> usize {
+        self.offsets.len() / (self.weights.len() / VALUES).max(1)
     }
 
     /// The offsets of each regression.
     pub(crate) fn parts(&self) -> Vec<&[f64]> {
-        let parts = (self.weights.len() / VALUES).max(1);
-        self.offsets.chunks((self.offsets.len() / parts).max(1)).collect()
+        self.offsets.chunks(self.labels().max(1)).collect()
     }
 
     /// Whether the label with the highest score has a regression of its own.
@@ -183,29 +214,22 @@ fn values(
     [1.0, odds, score, score - other, agreement, similarity, by_score, unknown, a, b, c]
 }
 
-/// For the first labels, the share of the neighbors that have them.
-fn agreement(
+/// For the first labels, how many of the neighbors have them.
+fn count_supporters(
     scores: &[LabelScore],
     labels: usize,
     voters: Voters<'_>,
     among: &TrainingLabels<'_>,
-) -> Vec<f64> {
-    let mut counts = vec![0u32; scores.len().min(labels)];
-    let mut neighbors = 0u32;
-    with_places(|places| {
-        for score in scores.iter().take(labels) {
-            places.place(score.label);
-        }
-        voters.each(|_, _, neighbor| {
-            neighbors += 1;
-            for &label in among.labels(neighbor.row) {
-                if let Some(place) = places.known(label) {
-                    counts[place] += 1;
-                }
-            }
-        });
-    });
-    counts.into_iter().map(|count| f64::from(count) / f64::from(neighbors.max(1))).collect()
+) -> Vec<u32> {
+    with_ballots(|ballots| {
+        ballots.count(voters, among, |_, _, _| 0.0);
+        scores.iter().take(labels).map(|score| ballots.voters(score.label)).collect()
+    })
+}
+
+/// The share of the neighbors that support a label.
+fn agreement(supporters: u32, neighbors: usize) -> f64 {
+    f64::from(supporters) / neighbors.max(1) as f64
 }
 
 /// Values at `count` evenly spaced quantiles; none of no values.
@@ -245,19 +269,19 @@ impl Calibration {
         matches!(self, Self::Evidence(evidence) if evidence.is_by_rank())
     }
 
-    /// The probabilities of labels with these scores (by decreasing score), in the same order. `unknown`
-    /// is the share of the document's terms that the model does not know.
+    /// Adds the probabilities of the `first` labels, in their order.
     pub(crate) fn probabilities(
         &self,
-        scores: &[LabelScore],
-        voters: Voters<'_>,
-        unknown: f64,
+        votes: Votes<'_>,
+        first: usize,
         among: &TrainingLabels<'_>,
-    ) -> Vec<f64> {
+        all: &mut Vec<f64>,
+    ) {
         match self {
-            Self::Evidence(evidence) => evidence.probabilities(scores, voters, unknown, among),
+            Self::Evidence(evidence) => evidence.probabilities(votes, first, among, all),
             Self::Curves(curves) => {
-                scores.iter().map(|score| curves.probability(score.label, score.score)).collect()
+                let first = votes.scores.iter().take(first);
+                all.extend(first.map(|score| curves.probability(score.label, score.score)));
             }
         }
     }
@@ -333,15 +357,25 @@ mod tests {
         let calibration = Calibration::Evidence(evidence);
         assert!(calibration.check(2) == Ok(()) && calibration.is_by_rank());
         assert!(calibration.check(3).is_err());
+        let probabilities = |by: &Calibration, scores: &[LabelScore], list: &[Neighbor; 2]| {
+            let votes = Votes { scores, supporters: &[], voters: Voters::one(list), unknown: 0.0 };
+            let mut all = Vec::new();
+            by.probabilities(votes, scores.len(), &among, &mut all);
+            // The same if the supporters are counted already, and for the first label only.
+            let mut first = Vec::new();
+            by.probabilities(Votes { supporters: &[1, 1], ..votes }, 1, &among, &mut first);
+            assert_eq!(first[0].to_bits(), all[0].to_bits());
+            assert_eq!(first.len(), 1);
+            all
+        };
         let of = |score: f64, list: &[Neighbor; 2]| {
             let scores =
                 [LabelScore { label: 0, score }, LabelScore { label: 1, score: 1.0 - score }];
-            calibration.probabilities(&scores, Voters::one(list), 0.0, &among)
+            probabilities(&calibration, &scores, list)
         };
         let (near, far) = (of(0.9, &lists[0]), of(0.9, &lists[1]));
         let scores = &made[0].0;
-        let [newer, older] = [&calibration, &older]
-            .map(|by| by.probabilities(scores, Voters::one(&lists[0]), 0.0, &among));
+        let [newer, older] = [&calibration, &older].map(|by| probabilities(by, scores, &lists[0]));
         assert!(
             newer[0].to_bits() == older[0].to_bits() && newer[1].to_bits() != older[1].to_bits()
         );

@@ -3,24 +3,23 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-use rayon::prelude::*;
-
 use crate::analyze::{Analyzer, TermCounter};
-use crate::calibrate::{Abstention, ForeignLimit, Shown, Signals, confidence};
+use crate::calibrate::{Abstention, ForeignLimit};
 use crate::corpus::{Content, CorpusError, Document, Place};
 use crate::counts::{Counts, Fields, Input, TermLimits};
-use crate::decide::{Decision, decide, decide_batch, margin};
-use crate::matrix::row;
+use crate::decide::Decision;
 use crate::model::{InputSpec, Model, TrainSettings};
 use crate::search::{
     Engines, NEVER, Neighbor, NeighborLists, Report, Request, Search, SearchError, Stop,
 };
 use crate::threads::Threads;
-use crate::vote::{LabelScore, Vote, Voters, vote_with};
+use crate::vote::{LabelScore, Vote, Voters};
 
+mod predictor;
 mod updates;
 mod vectorize;
 
+pub(crate) use predictor::{Predicted, Predictor};
 pub use updates::{Additions, UpdatableEngines};
 pub use vectorize::{DocumentVectors, TermUse};
 
@@ -99,13 +98,14 @@ impl Reason {
 }
 
 /// The prediction for a document.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Prediction {
     /// The labels, best first.
     pub labels: Vec<u32>,
     /// Every label with a vote, by decreasing score.
     pub scores: Vec<LabelScore>,
-    /// The probabilities of these labels if the model is calibrated; otherwise empty.
+    /// The probabilities of these labels, or of the first ones as [asked for](ClassifyOptions::probabilities), if the
+    /// model is calibrated; otherwise empty.
     pub probabilities: Vec<f64>,
     /// The probability that the answer is right, of a calibrated model: the share of the labels given
     /// (or withheld, by abstaining) that should be right. 0 without labels.
@@ -120,9 +120,6 @@ pub struct Prediction {
     /// The number of the document's terms (with repetitions) that are not in the vocabulary.
     pub unknown_terms: usize,
 }
-
-/// Minimum documents per task.
-const PIECE: usize = 64;
 
 /// The neighbors of a batch of documents; filled again and again, it keeps its memory.
 #[derive(Debug, Clone, Default)]
@@ -163,6 +160,16 @@ impl FoundNeighbors {
     }
 }
 
+/// Which labels get probabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Probabilities {
+    /// All labels with a vote.
+    #[default]
+    All,
+    /// The first labels up to the last one that is given, at least the first one. This is faster.
+    Given,
+}
+
 /// How neighbors become labels: arguments of [`Classifier::classify`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassifyOptions {
@@ -178,6 +185,8 @@ pub struct ClassifyOptions {
     pub foreign: Option<ForeignLimit>,
     /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.
     pub dense_share: f64,
+    /// Which labels get probabilities, if the model is calibrated.
+    pub probabilities: Probabilities,
 }
 
 impl ClassifyOptions {
@@ -201,6 +210,7 @@ impl ClassifyOptions {
             abstention: settings.abstention,
             foreign: settings.foreign,
             dense_share: settings.dense_share,
+            probabilities: Probabilities::All,
         }
     }
 }
@@ -397,130 +407,7 @@ impl Classifier {
         neighbors: &FoundNeighbors,
         options: &ClassifyOptions,
     ) -> Vec<Prediction> {
-        let among = self.model.training_labels();
-        let factors = among.factors(options.vote);
-        // A vector made of terms is nothing without them.
-        let derived = self.model.dense().is_some_and(|dense| dense.projection().is_some());
-        let needs_terms = self.model.has_terms() && (derived || options.dense_share < 1.0);
-        let voters = |query: usize| neighbors.get(query).first(options.k.get());
-        let count = |query| self.scores(voters(query), vectors, query, (options.vote, &factors));
-        // The curves are valid only for the vote that they were learned with.
-        let settings = self.model.settings();
-        let same_votes = options.vote == settings.vote
-            && options.k == settings.k
-            && options.dense_share.to_bits() == settings.dense_share.to_bits();
-        let calibration = self.model.calibration().filter(|_| same_votes);
-        // So is the limit, for the neighbors that it was learned with.
-        let same_neighbors = options.k == settings.k
-            && options.dense_share.to_bits() == settings.dense_share.to_bits();
-        let foreign_above =
-            options.foreign.filter(|_| same_neighbors).and_then(|limit| limit.strangeness);
-        let answer = |query: usize, scores: Vec<LabelScore>, mut labels: Vec<u32>| {
-            let (voters, terms) = (voters(query), vectors.terms[query]);
-            let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
-            let probabilities = calibration.map_or(Vec::new(), |calibration| {
-                calibration.probabilities(&scores, voters, unknown, &among)
-            });
-            let confidence = calibration.map(|_| confidence(&labels, &scores, &probabilities));
-            let is_foreign = || {
-                foreign_above.zip(self.model.strangeness()).is_some_and(|(limit, strangeness)| {
-                    let asks = strangeness.needs_margins();
-                    let prototypes = self.model.prototypes().filter(|_| asks);
-                    let best = scores.first().map(|score| score.label);
-                    if prototypes.zip(best).is_some_and(|(known, best)| !known.has(best)) {
-                        // The label is newer than the prototypes, to which its documents are strange.
-                        return false;
-                    }
-                    let terms = || row(&vectors.rows.view(), query);
-                    let margins = prototypes.and_then(|prototypes| prototypes.highest(terms()));
-                    let shown = Shown { voters, unknown, margins, row: None, among: None };
-                    strangeness.of(shown, &among) > limit
-                })
-            };
-            let reason = match () {
-                () if voters.is_empty() && needs_terms && terms.known == 0 => {
-                    Some(Reason::NoKnownTerm)
-                }
-                () if voters.is_empty() => Some(Reason::NoNeighbor),
-                () if scores.is_empty() => Some(Reason::NoLabel),
-                () if is_foreign() => {
-                    labels.clear();
-                    Some(Reason::Foreign)
-                }
-                () if abstains(
-                    voters,
-                    &scores,
-                    (unknown, confidence, labels.is_empty()),
-                    options,
-                ) =>
-                {
-                    labels.clear();
-                    Some(Reason::Unsure)
-                }
-                () => None,
-            };
-            if scores.is_empty()
-                && options.decision == Decision::Single
-                && options.abstention.is_none()
-                && foreign_above.is_none()
-            {
-                // There is no vote, but a label is required.
-                labels.extend(self.prior);
-            }
-            self.close(&mut labels);
-            let [(terms_voted, _), (vectors_voted, _)] = voters.lists();
-            let (first, second) = if options.dense_share < 1.0 {
-                (terms_voted, vectors_voted)
-            } else {
-                (vectors_voted, &[][..])
-            };
-            Prediction {
-                labels,
-                scores,
-                probabilities,
-                confidence,
-                neighbors: first.to_vec(),
-                by_vectors: second.to_vec(),
-                reason,
-                unknown_terms: terms.unknown,
-            }
-        };
-        self.threads.run(|| {
-            let documents = (0..neighbors.len()).into_par_iter().with_min_len(PIECE);
-            if !options.decision.needs_batch() {
-                let one = |query| {
-                    let scores = count(query);
-                    let labels = decide(&scores, &options.decision);
-                    answer(query, scores, labels)
-                };
-                return documents.map(one).collect();
-            }
-            let scores: Vec<Vec<LabelScore>> = documents.map(count).collect();
-            let labels = decide_batch(&scores, &options.decision);
-            let decided = scores.into_par_iter().zip(labels).enumerate();
-            decided.map(|(query, (scores, labels))| answer(query, scores, labels)).collect()
-        })
-    }
-
-    /// The scores of labels for a document by its voters, and by prototypes if these have a share.
-    fn scores(
-        &self,
-        voters: Voters<'_>,
-        vectors: &DocumentVectors,
-        query: usize,
-        (vote, factors): (Vote, &[f64]),
-    ) -> Vec<LabelScore> {
-        let among = self.model.training_labels();
-        let learned = self.model.learned_votes().filter(|_| vote.learned);
-        let mut scores = match learned {
-            Some(learned) => learned.vote(voters, vote.weight, &among),
-            None => vote_with(voters, vote.weight, factors, &among),
-        };
-        let prototypes = self.model.prototypes().filter(|_| vote.prototypes > 0.0);
-        if let Some(prototypes) = prototypes.filter(|_| !scores.is_empty()) {
-            prototypes.join(row(&vectors.rows.view(), query), vote.prototypes, &mut scores);
-        }
-        scores
+        self.threads.run(|| Predictor::new(self, vectors, neighbors, options).predict_all())
     }
 
     /// Adds the ancestors of the given labels.
@@ -534,27 +421,6 @@ impl Classifier {
                     labels.push(ancestor);
                 }
             }
-        }
-    }
-}
-
-fn abstains(
-    voters: Voters<'_>,
-    scores: &[LabelScore],
-    (unknown, confidence, no_label): (f64, Option<f64>, bool),
-    options: &ClassifyOptions,
-) -> bool {
-    match options.abstention {
-        None => false,
-        // Where no label was given, none is withheld.
-        Some(Abstention::Confidence(_)) if no_label => false,
-        Some(Abstention::Confidence(limit)) => {
-            limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
-        }
-        Some(Abstention::Signals(limits)) => {
-            let similarity = voters.best_similarity();
-            let margin = margin(scores, &options.decision);
-            !limits.allows(Signals { similarity, margin, unknown })
         }
     }
 }

@@ -55,6 +55,9 @@ pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
+/// Sets of so few labels are read to the end.
+const SHORT: usize = 8;
+
 /// The labels of a document, sorted and without repetitions.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LabelSet(Vec<u32>);
@@ -68,7 +71,11 @@ impl LabelSet {
     }
 
     pub(crate) fn contains(&self, label: u32) -> bool {
-        self.0.binary_search(&label).is_ok()
+        match self.len() {
+            // Faster than a search for the middle.
+            0..=SHORT => self.0.contains(&label),
+            _ => self.0.binary_search(&label).is_ok(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

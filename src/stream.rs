@@ -5,21 +5,23 @@ use std::num::NonZeroUsize;
 
 use rayon::prelude::*;
 
-use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
+};
 use crate::corpus::{CorpusError, Document};
 use crate::search::SearchError;
 use crate::stages::{SoFar, Stage};
-use crate::vectors::{Labeled, StoredVectors};
+use crate::vectors::StoredVectors;
 
 mod backlog;
 mod pipeline;
 
-pub(crate) use pipeline::{Pipeline, PipelineError, Vectorized};
+pub(crate) use pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
 
 /// The most stored vectors that are classified together; of documents there are fewer.
 const BATCH: usize = 16_384;
-/// The most predictions of which something is made at a time, because that may take much more memory.
-const MADE: usize = 1_024;
+/// The most predictions of which something is made at a time, because that may take much memory.
+const MADE: usize = 2_048;
 /// The maximum number of neighbors in the lists of a batch, unless k is very large.
 const NEIGHBORS: usize = 1_000_000;
 
@@ -152,21 +154,30 @@ pub fn classify_stream<A: Answers>(
     let pipeline =
         Pipeline { classifier, options, batch: BATCH, patient: false, prefix: "", last: "write" };
     let threads = classifier.threads();
-    let make_one = |(document, prediction): (&Labeled, Prediction)| make(&document.id, &prediction);
-    let vote = |Vectorized { documents, vectors }: Vectorized, neighbors: &FoundNeighbors| {
-        let mut predictions = classifier.predict(&vectors, neighbors, options).into_iter();
-        let mut documents = documents.into_iter();
-        std::iter::from_fn(move || {
-            let documents: Vec<Labeled> = documents.by_ref().take(MADE).collect();
-            let predictions: Vec<Prediction> = predictions.by_ref().take(MADE).collect();
-            let ready: Vec<A::Made> = match documents.len() {
-                0 => return None,
-                // Switching threads would take longer.
-                1 => documents.iter().zip(predictions).map(make_one).collect(),
-                _ => threads.run(|| documents.par_iter().zip(predictions).map(make_one).collect()),
-            };
-            Some((ready.len(), ready))
-        })
+    let vote = |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
+        let Vectorized { documents, vectors } = batch;
+        let make_one = |predictor: &Predictor<'_>, predicted: &mut Predicted, at: usize| {
+            predictor.predict(at, predicted);
+            make(&documents[at].id, &predicted.prediction)
+        };
+        let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
+        if documents.len() == 1 && !options.decision.needs_batch() {
+            // Switching threads would take longer.
+            hand_over(1, vec![make_one(&prepare(), &mut Predicted::default(), 0)]);
+            return;
+        }
+        let predictor = threads.run(prepare);
+        let mut from = 0;
+        while from < documents.len() {
+            let to = documents.len().min(from + MADE);
+            let make_each = |predicted: &mut Predicted, at| make_one(&predictor, predicted, at);
+            let each = (from..to).into_par_iter().map_init(Predicted::default, make_each);
+            let ready: Vec<A::Made> = threads.run(|| each.collect());
+            if !hand_over(to - from, ready) {
+                break;
+            }
+            from = to;
+        }
     };
     let stages = pipeline.run(source, vote, |ready, so_far| {
         ready.into_iter().try_for_each(|made| answers.answer(made))?;

@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::{Answer, Calibration, ConfidenceLimit, Evidence, Seen, confidence};
+use crate::calibrate::{Answer, Calibration, ConfidenceLimit, Evidence, Seen, Votes, confidence};
 use crate::decide::{Decision, Rule, ThresholdRule, decide};
 use crate::threads::Threads;
 use crate::vote::{TrainingLabels, Vote, VoteWeight};
@@ -578,7 +578,10 @@ pub fn abstention(
         for HeldOutDocument { row, again, kin, voters, scores, .. } in
             documents.iter().filter(|document| document.fold == fold)
         {
-            let known = calibration.probabilities(scores, *voters, unknown(*row), &among);
+            let (voters, unknown) = (*voters, unknown(*row));
+            let counted = Votes { scores, supporters: &[], voters, unknown };
+            let mut known = Vec::new();
+            calibration.probabilities(counted, scores.len(), &among, &mut known);
             let given = decide(scores, decision);
             let gold = among.labels(*row);
             let right = given.iter().filter(|label| gold.binary_search(label).is_ok()).count();

@@ -29,19 +29,21 @@
 //! scores.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::search::Neighbor;
 
+mod ballots;
 mod learned;
-mod places;
 mod prototypes;
 
+use ballots::Ranked;
+pub(crate) use ballots::with_ballots;
 pub use learned::{LearnedVotes, WorthOf};
 pub(crate) use learned::{link, shares};
-pub(crate) use places::with_places;
 pub use prototypes::Prototypes;
 pub(crate) use prototypes::{
     HighestMargins, PrototypeLearning, Taught, joined, link as link_prototypes,
@@ -252,10 +254,15 @@ impl<'a> TrainingLabels<'a> {
     ///
     /// # Panics
     /// If there is no such row.
-    #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
     pub fn labels(&self, row: u32) -> &'a [u32] {
+        &self.indices[self.own(row)]
+    }
+
+    /// Where the labels of a row are among all.
+    #[expect(clippy::cast_possible_truncation, reason = "bounds of a slice in memory")]
+    fn own(&self, row: u32) -> Range<usize> {
         let row = row as usize;
-        &self.indices[self.indptr[row] as usize..self.indptr[row + 1] as usize]
+        self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
     /// The factor of each label's score under `vote`; empty: 1 for all.
@@ -283,12 +290,17 @@ impl<'a> TrainingLabels<'a> {
 /// assert_eq!((scores[0].label, scores[0].score), (1, 1.0));
 /// assert_eq!((scores[1].label, scores[1].score), (0, 0.25 / 0.75));
 /// ```
+///
+/// # Panics
+/// If a neighbor is no training document, or a label has no size.
 pub fn vote<'a>(
     voters: impl Into<Voters<'a>>,
     by: Vote,
     among: &TrainingLabels<'_>,
 ) -> Vec<LabelScore> {
-    vote_with(voters.into(), by.weight, &among.factors(by), among)
+    let mut outcome = Outcome::default();
+    vote_with(voters.into(), by.weight, &among.factors(by), among, &mut outcome);
+    outcome.scores
 }
 
 /// The neighbors that vote on a document: those found by its terms, by its dense vector, or both.
@@ -366,6 +378,11 @@ impl<'a> Voters<'a> {
         self.terms.len().max(self.vectors.len())
     }
 
+    /// The number of neighbors in both lists.
+    pub(crate) fn count(self) -> usize {
+        self.terms.len() + self.vectors.len()
+    }
+
     /// The similarity of the best neighbor; of two lists, the mean by their shares.
     pub(crate) fn best_similarity(self) -> f32 {
         self.best_similarity_among(&|_| true)
@@ -414,47 +431,44 @@ impl<'a> Voters<'a> {
     }
 }
 
-/// The labels by decreasing score, with precomputed label factors.
+/// The outcome of the vote on a document.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Outcome {
+    /// The labels by decreasing score.
+    pub(crate) scores: Vec<LabelScore>,
+    /// How many voters have each of these labels; empty: that was not counted.
+    pub(crate) supporters: Vec<u32>,
+}
+
+/// Counts the votes on a document, with precomputed label factors. `outcome` keeps its memory.
 pub(crate) fn vote_with(
     voters: Voters<'_>,
     weight: VoteWeight,
     factors: &[f64],
     among: &TrainingLabels<'_>,
-) -> Vec<LabelScore> {
+    outcome: &mut Outcome,
+) {
     let lists = voters.lists();
     let best = lists.map(|(list, _)| list.first().map_or(0.0, |neighbor| neighbor.similarity));
-    let mut totals = [0.0; 2];
-    // For each label that has a vote, the order of the first one, and the sums, added in the order of the neighbors.
-    let mut cast: Vec<(u32, usize, [f64; 2])> = Vec::with_capacity(voters.len());
-    with_places(|places| {
-        let mut order = 0;
-        voters.each(|list, rank, neighbor| {
+    outcome.scores.clear();
+    outcome.supporters.clear();
+    with_ballots(|ballots| {
+        let mut totals = [0.0; 2];
+        ballots.count(voters, among, |list, rank, neighbor| {
             let counts = weight.counts(neighbor.similarity, rank, best[list])
                 * f64::from(among.weights[neighbor.row as usize]);
             totals[list] += counts;
-            for &label in among.labels(neighbor.row) {
-                let place = places.place(label);
-                if place == cast.len() {
-                    cast.push((label, order, [0.0; 2]));
-                }
-                cast[place].2[list] += counts;
-            }
-            order += 1;
+            counts
         });
+        let shares = lists.map(|(_, share)| share);
+        let score = |label: u32, sums| {
+            mixed(sums, totals, shares) * factors.get(label as usize).unwrap_or(&1.0)
+        };
+        for Ranked { label, score, voters } in ballots.ranked(score) {
+            outcome.scores.push(LabelScore { label, score });
+            outcome.supporters.push(voters);
+        }
     });
-    let mut scores: Vec<(LabelScore, usize)> = cast
-        .into_iter()
-        .map(|(label, order, sums)| {
-            let score = mixed(sums, totals, lists.map(|(_, share)| share));
-            let score = score * factors.get(label as usize).unwrap_or(&1.0);
-            (LabelScore { label, score }, order)
-        })
-        .collect();
-    scores.sort_unstable_by(|(a, a_order), (b, b_order)| {
-        b.score.total_cmp(&a.score).then(a_order.cmp(b_order)).then(a.label.cmp(&b.label))
-    });
-    // Not in the memory of what was cast, which is several times as large.
-    scores.iter().map(|&(score, _)| score).collect()
 }
 
 /// A label's score from its votes, all votes and the share of each list.
@@ -523,6 +537,74 @@ mod tests {
             let counts = VoteWeight::Similarity { power }.counts(0.3, 1, 0.5);
             let expected = libm::pow(f64::from(0.3f32) / 0.5, power);
             assert!((counts - expected).abs() < 1e-14, "{power}: {counts} and {expected}");
+        }
+    }
+
+    /// As it can be read in the module's table, on rows of no, few and many labels.
+    #[test]
+    fn votes_as_defined() {
+        let mut random = crate::random::Random::new(5);
+        let (mut indptr, mut indices, labels) = (vec![0], Vec::new(), 30u32);
+        for row in 0..200 {
+            let share = [0, 2, 10, 25][row % 4];
+            indices.extend((0..labels).filter(|_| random.below(30) < share));
+            indptr.push(indices.len() as u64);
+        }
+        let weights: Vec<f32> = (0..200).map(|_| [0.0, 0.5, 1.0][random.below(3)]).collect();
+        let sizes: Vec<u32> = (1..=labels).collect();
+        let among =
+            TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
+        for round in 0..300 {
+            let mut list = |most: usize| -> Vec<Neighbor> {
+                let neighbor = |rank: u32| Neighbor {
+                    row: u32::try_from(random.below(200)).expect("few"),
+                    similarity: 1.0 / (rank / 3 + 1) as f32,
+                };
+                (0..u32::try_from(most).expect("few")).map(neighbor).collect()
+            };
+            let (terms, vectors) = (list(round % 20), list(if round % 3 == 0 { 9 } else { 0 }));
+            let voters = Voters::both(&terms, &vectors, 0.25);
+            let by: Vote = ["similarity^2", "rank", "uniform/size^0.5"][round % 3].parse().unwrap();
+            let counts = |list: &[Neighbor], rank: usize| {
+                let Neighbor { row, similarity } = list[rank];
+                let best = list[0].similarity;
+                by.weight.counts(similarity, rank, best) * f64::from(weights[row as usize])
+            };
+            let share = |list: &[Neighbor], label: u32| {
+                let (mut sum, mut total) = (0.0, 0.0);
+                for (rank, neighbor) in list.iter().enumerate() {
+                    total += counts(list, rank);
+                    if among.labels(neighbor.row).contains(&label) {
+                        sum += counts(list, rank);
+                    }
+                }
+                if total > 0.0 { (sum / total).min(1.0) } else { 0.0 }
+            };
+            let supporters = |label: u32| {
+                let has = |neighbor: &&Neighbor| among.labels(neighbor.row).contains(&label);
+                u32::try_from(terms.iter().chain(&vectors).filter(has).count()).expect("few")
+            };
+            // The place of the best neighbor that has the label, by rank, then by list.
+            let first = |label: u32| {
+                voters.ranked().position(|(.., near)| among.labels(near.row).contains(&label))
+            };
+            let factors = among.factors(by);
+            let mut expected: Vec<(LabelScore, u32)> = (0..labels)
+                .filter(|&label| supporters(label) > 0)
+                .map(|label| {
+                    let [terms, vectors] = voters.lists().map(|(list, of)| of * share(list, label));
+                    let factor = factors.get(label as usize).unwrap_or(&1.0);
+                    let score = (terms + vectors).min(1.0) * factor;
+                    (LabelScore { label, score }, supporters(label))
+                })
+                .collect();
+            expected.sort_by(|(a, _), (b, _)| {
+                b.score.total_cmp(&a.score).then(first(a.label).cmp(&first(b.label)))
+            });
+            let mut outcome = Outcome::default();
+            vote_with(voters, by.weight, &factors, &among, &mut outcome);
+            let found: Vec<_> = outcome.scores.into_iter().zip(outcome.supporters).collect();
+            assert_eq!(found, expected, "{by}");
         }
     }
 

@@ -14,10 +14,16 @@ const POINTS: usize = 20;
 /// The thresholds of the curve are `0 / STEPS` to `STEPS / STEPS`.
 const STEPS: usize = 100;
 
-/// The threshold of a step of the curve.
-fn threshold(step: usize) -> f64 {
-    step as f64 / STEPS as f64
-}
+/// The threshold of each step of the curve.
+const THRESHOLDS: [f64; STEPS + 1] = {
+    let mut thresholds = [0.0; STEPS + 1];
+    let mut step = 0;
+    while step <= STEPS {
+        thresholds[step] = step as f64 / STEPS as f64;
+        step += 1;
+    }
+    thresholds
+};
 
 /// The highest step whose threshold a score reaches, as [`decide`](crate::decide::decide) compares
 /// them: `score >= threshold`. 0 for a score that reaches none.
@@ -25,9 +31,9 @@ fn step(score: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let guess = ((score * STEPS as f64) as usize).min(STEPS);
     // The product is rounded, and so is the threshold: the step may be one too low or too high.
-    if guess < STEPS && score >= threshold(guess + 1) {
+    if guess < STEPS && score >= THRESHOLDS[guess + 1] {
         guess + 1
-    } else if guess > 0 && score < threshold(guess) {
+    } else if guess > 0 && score < THRESHOLDS[guess] {
         guess - 1
     } else {
         guess
@@ -223,7 +229,7 @@ impl Confidences {
         for (step, &(rights, wrongs)) in self.scores.iter().enumerate().rev() {
             (right, wrong) = (right + rights, wrong + wrongs);
             let prf = Prf::of(right, wrong, support.saturating_sub(right));
-            points.push(Point { threshold: threshold(step), prf });
+            points.push(Point { threshold: THRESHOLDS[step], prf });
         }
         points.reverse();
         points
@@ -252,7 +258,7 @@ mod tests {
     #[test]
     fn steps_are_those_that_a_score_reaches() {
         let by_comparison =
-            |score: f64| (1..=STEPS).filter(|&step| score >= threshold(step)).count();
+            |score: f64| (1..=STEPS).filter(|&step| score >= THRESHOLDS[step]).count();
         for at in 0..=STEPS {
             let exact = at as f64 / 100.0;
             assert_eq!(step(exact), at, "{exact}");

@@ -62,15 +62,10 @@ impl Counter {
         }
     }
 
-    /// Counts documents; nothing if one has a label that training has not.
-    pub(super) fn count<'a>(&self, documents: impl Iterator<Item = Judged<'a>>) -> Option<Part> {
-        let mut part = self.part();
-        for judged in documents {
-            let labels = closed(&self.model, judged.labels);
-            let numbers = labels.iter().map(|label| self.numbers.get(label).copied());
-            part.add(self, &judged, numbers.collect::<Option<Vec<u32>>>()?);
-        }
-        Some(part)
+    /// The numbers of a document's labels; nothing if training has not all of them.
+    pub(super) fn known(&self, labels: &[String]) -> Option<Vec<u32>> {
+        let labels = closed(&self.model, labels);
+        labels.iter().map(|label| self.numbers.get(label).copied()).collect()
     }
 
     fn names(&self, labels: &[u32]) -> Vec<String> {

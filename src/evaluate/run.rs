@@ -10,11 +10,14 @@ use rayon::prelude::*;
 
 use super::part::{Counter, Judged, Part};
 use super::{Evaluation, Evaluator};
-use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
+    Probabilities,
+};
 use crate::corpus::{CorpusError, Place, Problem};
 use crate::search::Neighbor;
 use crate::stages::{SoFar, Stage};
-use crate::stream::{Pipeline, PipelineError, Source, Vectorized};
+use crate::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
 use crate::vectors::Labeled;
 use crate::vote::Voters;
 
@@ -69,44 +72,79 @@ impl From<CorpusError> for EvaluateError {
     }
 }
 
-/// A batch with predictions.
+/// Predictions for a batch.
 struct Voted {
     documents: Vec<Labeled>,
-    predictions: Vec<Prediction>,
-    /// Whether more neighbors are as similar as the last one that voted.
-    tied: Vec<bool>,
-    /// What is counted of each [`PART`] documents, if all their labels are known.
-    parts: Vec<Option<Part>>,
+    /// Those for each [`PART`] documents.
+    parts: Vec<Counted>,
+}
+
+/// Predictions for some documents.
+enum Counted {
+    /// What is counted of them, if all labels of the documents are known.
+    Part(Box<Part>),
+    /// The predictions, and whether more neighbors are as similar as the last one that voted: other labels get their numbers in
+    /// the order of the documents.
+    Predictions(Vec<(Prediction, bool)>),
 }
 
 impl Voted {
-    fn new(documents: Vec<Labeled>, predictions: Vec<Prediction>, tied: Vec<bool>) -> Self {
-        Self { documents, predictions, tied, parts: Vec::new() }
-    }
-
-    /// Counts parts of the documents side by side.
-    fn count(&mut self, counter: &Counter) {
-        let starts = (0..self.documents.len()).into_par_iter().step_by(PART);
-        self.parts = starts.map(|start| counter.count(self.part(start))).collect();
+    /// Predicts labels and counts parts of the documents side by side. `predict` predicts those of the document at a place
+    /// and returns whether more neighbors are as similar as the last one that voted.
+    fn new(
+        documents: Vec<Labeled>,
+        predict: impl Fn(usize, &mut Predicted) -> bool + Sync,
+        counter: &Counter,
+    ) -> Self {
+        let count = |predicted: &mut Predicted, start: usize| {
+            let places = start..documents.len().min(start + PART);
+            let known = places.clone().map(|at| counter.known(&documents[at].labels));
+            let Some(numbers) = known.collect::<Option<Vec<_>>>() else {
+                let predictions = places.map(|at| {
+                    let tied_at_k = predict(at, predicted);
+                    (predicted.prediction.clone(), tied_at_k)
+                });
+                return Counted::Predictions(predictions.collect());
+            };
+            let mut part = counter.part();
+            for (at, numbers) in places.zip(numbers) {
+                let tied_at_k = predict(at, predicted);
+                part.add(
+                    counter,
+                    &judged(&documents[at], &predicted.prediction, tied_at_k),
+                    numbers,
+                );
+            }
+            Counted::Part(Box::new(part))
+        };
+        // A part's predictions are counted while they are in the cache.
+        let starts = (0..documents.len()).into_par_iter().step_by(PART);
+        let parts = starts.map_init(Predicted::default, count).collect();
+        Self { documents, parts }
     }
 
     fn add_to(&mut self, evaluator: &mut Evaluator) {
-        for (at, part) in std::mem::take(&mut self.parts).into_iter().enumerate() {
+        let documents = self.documents.chunks(PART);
+        for (documents, part) in documents.zip(std::mem::take(&mut self.parts)) {
             match part {
-                Some(part) => evaluator.append(part),
-                None => evaluator.add_part(self.part(at * PART)),
+                Counted::Part(part) => evaluator.append(*part),
+                Counted::Predictions(predictions) => {
+                    let each = documents.iter().zip(&predictions);
+                    evaluator.add_part(each.map(|(document, (prediction, tied_at_k))| {
+                        judged(document, prediction, *tied_at_k)
+                    }));
+                }
             }
         }
     }
+}
 
-    /// The [`PART`] documents from `start` on.
-    fn part(&self, start: usize) -> impl Iterator<Item = Judged<'_>> {
-        (start..self.documents.len().min(start + PART)).map(|at| {
-            let Labeled { id, labels } = &self.documents[at];
-            let (prediction, tied_at_k) = (&self.predictions[at], self.tied[at]);
-            Judged { id, labels, prediction, tied_at_k }
-        })
-    }
+fn judged<'a>(
+    Labeled { id, labels }: &'a Labeled,
+    prediction: &'a Prediction,
+    tied_at_k: bool,
+) -> Judged<'a> {
+    Judged { id, labels, prediction, tied_at_k }
 }
 
 /// Classifies test documents and measures how well that went. Each stage runs on a thread of its own.
@@ -128,6 +166,7 @@ pub fn evaluate(
     if per_document {
         evaluator = evaluator.with_documents();
     }
+    let options = ClassifyOptions { probabilities: Probabilities::Given, ..options.clone() };
     // One neighbor more than votes shows whether the last one is tied.
     let one_more = ClassifyOptions { k: options.k.saturating_add(1), ..options.clone() };
     let pipeline = Pipeline {
@@ -139,16 +178,17 @@ pub fn evaluate(
         last: "tally",
     };
     let (threads, of_known) = (classifier.threads(), evaluator.counter.clone());
-    let vote = |Vectorized { documents, vectors }: Vectorized, neighbors: &FoundNeighbors| {
-        let tied = neighbors.iter().map(|found| tied_at(options.k, found)).collect();
-        // Predictions are counted while they are in the cache.
+    let vote = |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, Voted>| {
+        let Vectorized { documents, vectors } = batch;
         let voted = threads.run(|| {
-            let predictions = classifier.predict(&vectors, neighbors, options);
-            let mut voted = Voted::new(documents, predictions, tied);
-            voted.count(&of_known);
-            voted
+            let predictor = Predictor::new(classifier, &vectors, neighbors, &options);
+            let predict = |at: usize, predicted: &mut Predicted| {
+                predictor.predict(at, predicted);
+                tied_at(options.k, neighbors.get(at))
+            };
+            Voted::new(documents, predict, &of_known)
         });
-        std::iter::once((voted.documents.len(), voted))
+        hand_over(voted.documents.len(), voted);
     };
     let mut done = 0;
     let made = pipeline.run(test, vote, |mut batch, so_far| {
@@ -191,7 +231,7 @@ mod tests {
     use crate::vote::LabelScore;
 
     /// A document that has one of the labels a, b and c, a new one, or none, and its prediction.
-    fn judged(number: u32) -> (Labeled, Prediction) {
+    fn made(number: u32) -> (Labeled, Prediction) {
         let label = match number % 7 {
             0 if number > 1_500 => format!("new{}", number / 1_000),
             rest => ["a", "b", "c"][rest as usize % 3].to_owned(),
@@ -272,15 +312,18 @@ mod tests {
             };
             let (mut one_by_one, mut in_batches) = (evaluator(), evaluator());
             for number in 0..4_000 {
-                let (Labeled { id, labels }, prediction) = judged(number);
+                let (Labeled { id, labels }, prediction) = made(number);
                 one_by_one.add(&id, &labels, &prediction, number.is_multiple_of(5));
             }
             for batch in [0..1, 1..1, 1..2_000, 2_000..4_000] {
-                let tied = batch.clone().map(|number: u32| number.is_multiple_of(5)).collect();
-                let (documents, predictions) = batch.map(judged).unzip();
-                let mut voted = Voted::new(documents, predictions, tied);
-                threads.run(|| voted.count(&in_batches.counter));
-                voted.add_to(&mut in_batches);
+                let first = batch.start;
+                let (documents, predictions): (Vec<_>, Vec<_>) = batch.map(made).unzip();
+                let predict = |at: usize, predicted: &mut Predicted| {
+                    predicted.prediction.clone_from(&predictions[at]);
+                    (first + u32::try_from(at).expect("few")).is_multiple_of(5)
+                };
+                let voted = threads.run(|| Voted::new(documents, predict, &in_batches.counter));
+                { voted }.add_to(&mut in_batches);
             }
             let result = finish(in_batches);
             assert_eq!(result.labels.unseen, ["new1", "new2", "new3"]);

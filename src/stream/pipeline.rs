@@ -60,13 +60,15 @@ struct Searched {
     neighbors: FoundNeighbors,
 }
 
-/// What was made of a part of a batch.
-struct Voted<V> {
-    /// The number of documents.
-    count: usize,
-    made: V,
-    /// Whether it is the last part of its batch.
-    is_last: bool,
+/// Takes what was made of so many documents, and tells whether more is taken.
+pub(crate) type HandOver<'a, V> = &'a mut dyn FnMut(usize, V) -> bool;
+
+/// What the last stage takes.
+enum Voted<V> {
+    /// What was made of so many documents.
+    Part(usize, V),
+    /// All parts of a batch came.
+    Batch,
 }
 
 /// For how many seconds each stage was at work so far, as bits.
@@ -101,16 +103,16 @@ pub(crate) enum PipelineError<E> {
 }
 
 impl Pipeline<'_> {
-    /// Classifies all documents: `vote` makes something of each batch and its neighbors, in one or several parts with their
-    /// numbers of documents, on a thread of its own. `receive` gets the parts, in the order of the documents, and how far all
-    /// stages are with them. Returns the time of each stage.
+    /// Classifies all documents: `vote` makes something of each batch and its neighbors, on a thread of its own, and hands it
+    /// over in parts with their numbers of documents. It may stop once no more are taken. `receive` gets the parts,
+    /// in the order of the documents, and how far all stages are with them. Returns the time of each stage.
     ///
     /// What comes before an error is received. After an error the thread that reads documents is abandoned: it may
     /// wait for input that never comes.
-    pub(crate) fn run<V: Send, E, P: Iterator<Item = (usize, V)>>(
+    pub(crate) fn run<V: Send, E>(
         &self,
         source: Source,
-        vote: impl FnMut(Vectorized, &FoundNeighbors) -> P + Send,
+        vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>) + Send,
         mut receive: impl FnMut(V, &SoFar<'_>) -> Result<(), E>,
     ) -> Result<Vec<Stage>, PipelineError<E>> {
         let begin = Instant::now();
@@ -139,7 +141,13 @@ impl Pipeline<'_> {
             let mut stage = self.stage(LAST);
             let mut take = |voted: Result<Voted<V>, ClassifyError>| {
                 let start = Instant::now();
-                let Voted { count, made, is_last } = voted.map_err(PipelineError::Classify)?;
+                let (count, made) = match voted.map_err(PipelineError::Classify)? {
+                    Voted::Part(count, made) => (count, made),
+                    Voted::Batch => {
+                        backlog.done();
+                        return Ok(());
+                    }
+                };
                 let (longest, seconds) = busy.longest();
                 let so_far = SoFar {
                     documents: stage.documents + count as u64,
@@ -149,9 +157,6 @@ impl Pipeline<'_> {
                 receive(made, &so_far).map_err(PipelineError::Receive)?;
                 stage.add(count as u64, start);
                 busy.tell(LAST, &stage);
-                if is_last {
-                    backlog.done();
-                }
                 Ok(())
             };
             let outcome = voted.iter().try_for_each(&mut take);
@@ -330,11 +335,11 @@ impl Pipeline<'_> {
         stage
     }
 
-    fn vote<V, P: Iterator<Item = (usize, V)>>(
+    fn vote<V>(
         &self,
         (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
         busy: &Busy,
-        mut vote: impl FnMut(Vectorized, &FoundNeighbors) -> P,
+        mut vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>),
         to_receive: &SyncSender<Result<Voted<V>, ClassifyError>>,
     ) -> Stage {
         let mut stage = self.stage(VOTE);
@@ -345,20 +350,20 @@ impl Pipeline<'_> {
                 Err(error) => {
                     // If nobody takes it, there was an error before.
                     let _ = to_receive.send(Err(error));
-                    return stage;
+                    break;
                 }
             };
-            let mut parts = vote(batch, &neighbors).peekable();
-            // After the last search nobody takes them any more.
-            let _ = give_back.send(neighbors);
-            while let Some((count, made)) = parts.next() {
-                let is_last = parts.peek().is_none();
+            vote(batch, &neighbors, &mut |count, made| {
                 stage.add(count as u64, start);
                 busy.tell(VOTE, &stage);
-                if to_receive.send(Ok(Voted { count, made, is_last })).is_err() {
-                    return stage;
-                }
+                let taken = to_receive.send(Ok(Voted::Part(count, made)));
                 start = Instant::now();
+                taken.is_ok()
+            });
+            // After the last search nobody takes them any more.
+            let _ = give_back.send(neighbors);
+            if to_receive.send(Ok(Voted::Batch)).is_err() {
+                break;
             }
         }
         stage

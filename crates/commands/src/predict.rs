@@ -8,7 +8,7 @@ use std::sync::mpsc::sync_channel;
 use array_file::output::Output;
 use clap::ValueEnum;
 use classify::answer::{Answer, Extras, Near};
-use classify::classifier::{Classifier, ClassifyOptions, Prediction, Searchers};
+use classify::classifier::{Classifier, ClassifyOptions, Prediction, Probabilities, Searchers};
 use classify::corpus::{CorpusError, Document, LabelUse};
 use classify::explain::{Explanation, explain};
 use classify::model::Model;
@@ -97,7 +97,10 @@ impl Predict {
         Searching::say(&engines, talk);
         let model = Arc::new(model);
         self.deciding.refuse_learning()?;
-        let options = self.deciding.change(&model)?;
+        let mut options = self.deciding.change(&model)?;
+        if !self.shows_scores() && !explains {
+            options.probabilities = Probabilities::Given;
+        }
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
         let progress = Progress::new(talk, "predicting", &self.corpora);
@@ -136,6 +139,11 @@ impl Predict {
             Err(StreamError::Answer(error)) => Err(written.out.error(error).into()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether scores of labels that are not given are shown, too.
+    fn shows_scores(&self) -> bool {
+        self.with.contains(&Extra::Scores) || self.top.is_some()
     }
 }
 
@@ -258,7 +266,7 @@ impl Lines<'_> {
             return Ok(Vec::new());
         }
         let mut names = vec!["id", "labels", "score", "probability", "confidence", "reason"];
-        if self.has(Extra::Scores) || self.command.top.is_some() {
+        if self.command.shows_scores() {
             names.push("scores");
         }
         if self.has(Extra::Neighbors) {
@@ -312,9 +320,8 @@ impl Lines<'_> {
     }
 
     fn in_words<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
-        let scores = self.has(Extra::Scores) || self.command.top.is_some();
         let extras = Extras {
-            scores: scores.then(|| self.command.top.unwrap_or(usize::MAX)),
+            scores: self.command.shows_scores().then(|| self.command.top.unwrap_or(usize::MAX)),
             neighbors: self.has(Extra::Neighbors),
             texts: false,
             learned: self.learned,

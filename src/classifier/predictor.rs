@@ -1,0 +1,320 @@
+//! Neighbors → predictions.
+
+use rayon::prelude::*;
+
+use super::{
+    Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Probabilities, Reason,
+};
+use crate::calibrate::{Abstention, Calibration, Shown, Signals, Votes, confidence};
+use crate::decide::{Decision, decide, decide_batch, margin};
+use crate::matrix::row;
+use crate::vote::{LabelScore, Outcome, Voters, vote_with};
+
+/// Minimum documents per task.
+const PIECE: usize = 64;
+
+/// Predicts the labels of the documents of a batch, one by one.
+pub(crate) struct Predictor<'a> {
+    classifier: &'a Classifier,
+    vectors: &'a DocumentVectors,
+    neighbors: &'a FoundNeighbors,
+    options: &'a ClassifyOptions,
+    /// The factor of each label's score.
+    factors: Vec<f64>,
+    /// If it was learned with these votes.
+    calibration: Option<&'a Calibration>,
+    /// The strangeness above which documents are foreign.
+    foreign_above: Option<f64>,
+    /// Whether a document without known terms has no neighbors.
+    needs_terms: bool,
+    /// The votes and the labels of all documents, if these are decided on together.
+    decided: Option<Vec<(Outcome, Vec<u32>)>>,
+}
+
+/// A prediction, in memory that is filled again.
+#[derive(Debug, Default)]
+pub(crate) struct Predicted {
+    pub(crate) prediction: Prediction,
+    /// How many voters have each label; empty: not counted.
+    supporters: Vec<u32>,
+}
+
+impl<'a> Predictor<'a> {
+    /// If documents are decided on together, this happens here, on the threads of the caller's pool.
+    pub(crate) fn new(
+        classifier: &'a Classifier,
+        vectors: &'a DocumentVectors,
+        neighbors: &'a FoundNeighbors,
+        options: &'a ClassifyOptions,
+    ) -> Self {
+        let model = &classifier.model;
+        let settings = model.settings();
+        // The limit is valid only for the neighbors that it was learned with,
+        let same_neighbors = options.k == settings.k
+            && options.dense_share.to_bits() == settings.dense_share.to_bits();
+        // the curves only for the vote, too.
+        let same_votes = options.vote == settings.vote && same_neighbors;
+        // A vector made of terms is nothing without them.
+        let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
+        let foreign = options.foreign.filter(|_| same_neighbors);
+        let mut own = Self {
+            factors: model.training_labels().factors(options.vote),
+            calibration: model.calibration().filter(|_| same_votes),
+            foreign_above: foreign.and_then(|limit| limit.strangeness),
+            needs_terms: model.has_terms() && (derived || options.dense_share < 1.0),
+            decided: None,
+            classifier,
+            vectors,
+            neighbors,
+            options,
+        };
+        if options.decision.needs_batch() {
+            let voted = (0..neighbors.len()).into_par_iter().with_min_len(PIECE).map(|document| {
+                let mut outcome = Outcome::default();
+                own.vote(document, &mut outcome);
+                outcome
+            });
+            let outcomes: Vec<Outcome> = voted.collect();
+            let scores: Vec<_> = outcomes.iter().map(|outcome| &*outcome.scores).collect();
+            let labels = decide_batch(&scores, &options.decision);
+            own.decided = Some(outcomes.into_iter().zip(labels).collect());
+        }
+        own
+    }
+
+    /// The predictions for all documents, made on the threads of the caller's pool.
+    pub(crate) fn predict_all(&self) -> Vec<Prediction> {
+        let documents = (0..self.neighbors.len()).into_par_iter().with_min_len(PIECE);
+        let predict = |document| {
+            let mut predicted = Predicted::default();
+            self.predict(document, &mut predicted);
+            predicted.prediction
+        };
+        documents.map(predict).collect()
+    }
+
+    /// Predicts the labels of a document.
+    ///
+    /// # Panics
+    /// If there is no such document.
+    pub(crate) fn predict(&self, document: usize, predicted: &mut Predicted) {
+        let Predicted { prediction, supporters } = predicted;
+        let mut outcome = Outcome {
+            scores: std::mem::take(&mut prediction.scores),
+            supporters: std::mem::take(supporters),
+        };
+        if let Some(decided) = &self.decided {
+            let (known, labels) = &decided[document];
+            outcome.clone_from(known);
+            prediction.labels.clone_from(labels);
+        } else {
+            self.vote(document, &mut outcome);
+            prediction.labels = decide(&outcome.scores, &self.options.decision);
+        }
+        self.answer(document, &outcome, prediction);
+        *supporters = outcome.supporters;
+        prediction.scores = outcome.scores;
+    }
+
+    /// Decides whether a document gets the labels that it would get by its votes, and how sure that is.
+    fn answer(&self, document: usize, outcome: &Outcome, prediction: &mut Prediction) {
+        let Outcome { scores, supporters } = outcome;
+        let labels = &mut prediction.labels;
+        let among = self.classifier.model.training_labels();
+        let (voters, terms) = (self.voters(document), self.vectors.terms[document]);
+        let unknown = terms.unknown as f64 / (terms.known + terms.unknown).max(1) as f64;
+        prediction.probabilities.clear();
+        prediction.confidence = self.calibration.map(|calibration| {
+            let first = self.probabilities(scores, labels);
+            let counted = Votes { scores, supporters, voters, unknown };
+            calibration.probabilities(counted, first, &among, &mut prediction.probabilities);
+            confidence(labels, scores, &prediction.probabilities)
+        });
+        prediction.reason = match () {
+            () if voters.is_empty() && self.needs_terms && terms.known == 0 => {
+                Some(Reason::NoKnownTerm)
+            }
+            () if voters.is_empty() => Some(Reason::NoNeighbor),
+            () if scores.is_empty() => Some(Reason::NoLabel),
+            () if self.is_foreign(document, scores[0].label, (voters, unknown)) => {
+                labels.clear();
+                Some(Reason::Foreign)
+            }
+            () if self.abstains(
+                voters,
+                scores,
+                (unknown, prediction.confidence, labels.is_empty()),
+            ) =>
+            {
+                labels.clear();
+                Some(Reason::Unsure)
+            }
+            () => None,
+        };
+        if scores.is_empty()
+            && self.options.decision == Decision::Single
+            && self.options.abstention.is_none()
+            && self.foreign_above.is_none()
+        {
+            // There is no vote, but a label is required.
+            labels.extend(self.classifier.prior);
+        }
+        self.classifier.close(labels);
+        let [(terms_voted, _), (vectors_voted, _)] = voters.lists();
+        let (first, second) = if self.options.dense_share < 1.0 {
+            (terms_voted, vectors_voted)
+        } else {
+            (vectors_voted, &[][..])
+        };
+        let copy = |to: &mut Vec<_>, from: &[_]| {
+            to.clear();
+            to.extend_from_slice(from);
+        };
+        copy(&mut prediction.neighbors, first);
+        copy(&mut prediction.by_vectors, second);
+        prediction.unknown_terms = terms.unknown;
+    }
+
+    /// How many of the labels get probabilities.
+    fn probabilities(&self, scores: &[LabelScore], given: &[u32]) -> usize {
+        match self.options.probabilities {
+            Probabilities::All => scores.len(),
+            Probabilities::Given => {
+                let above = |label: u32| self.classifier.above.get(label as usize);
+                let is_given = |score: &LabelScore| {
+                    given.iter().any(|&given| {
+                        given == score.label
+                            || above(given).is_some_and(|above| above.contains(&score.label))
+                    })
+                };
+                scores.iter().rposition(is_given).map_or(1, |last| last + 1)
+            }
+        }
+    }
+
+    /// Whether a document seems to have none of the labels; `best` is the one with the highest score.
+    fn is_foreign(&self, document: usize, best: u32, (voters, unknown): (Voters<'_>, f64)) -> bool {
+        let model = &self.classifier.model;
+        self.foreign_above.zip(model.strangeness()).is_some_and(|(limit, strangeness)| {
+            let prototypes = model.prototypes().filter(|_| strangeness.needs_margins());
+            if prototypes.is_some_and(|known| !known.has(best)) {
+                // The label is newer than the prototypes, to which its documents are strange.
+                return false;
+            }
+            let terms = || row(&self.vectors.rows.view(), document);
+            let margins = prototypes.and_then(|prototypes| prototypes.highest(terms()));
+            let shown = Shown { voters, unknown, margins, row: None, among: None };
+            strangeness.of(shown, &model.training_labels()) > limit
+        })
+    }
+
+    fn abstains(
+        &self,
+        voters: Voters<'_>,
+        scores: &[LabelScore],
+        (unknown, confidence, no_label): (f64, Option<f64>, bool),
+    ) -> bool {
+        match self.options.abstention {
+            None => false,
+            // Where no label was given, none is withheld.
+            Some(Abstention::Confidence(_)) if no_label => false,
+            Some(Abstention::Confidence(limit)) => {
+                limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
+            }
+            Some(Abstention::Signals(limits)) => {
+                let similarity = voters.best_similarity();
+                let margin = margin(scores, &self.options.decision);
+                !limits.allows(Signals { similarity, margin, unknown })
+            }
+        }
+    }
+
+    /// The neighbors that vote on a document.
+    fn voters(&self, document: usize) -> Voters<'a> {
+        self.neighbors.get(document).first(self.options.k.get())
+    }
+
+    /// The scores of labels by the voters, and by prototypes if these have a share.
+    fn vote(&self, document: usize, outcome: &mut Outcome) {
+        let (model, vote) = (&self.classifier.model, self.options.vote);
+        let (voters, among) = (self.voters(document), model.training_labels());
+        match model.learned_votes().filter(|_| vote.learned) {
+            Some(learned) => {
+                outcome.scores = learned.vote(voters, vote.weight, &among);
+                outcome.supporters.clear();
+            }
+            None => vote_with(voters, vote.weight, &self.factors, &among, outcome),
+        }
+        let prototypes = model.prototypes().filter(|_| vote.prototypes > 0.0);
+        if let Some(prototypes) = prototypes.filter(|_| !outcome.scores.is_empty()) {
+            let terms = row(&self.vectors.rows.view(), document);
+            prototypes.join(terms, vote.prototypes, &mut outcome.scores);
+            // Another order.
+            outcome.supporters.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::calibrate::Curves;
+    use crate::classifier::train;
+    use crate::corpus::{Corpus, LabelUse, ReadOptions};
+    use crate::counts::TermLimits;
+    use crate::hierarchy::Hierarchy;
+    use crate::model::{InputSpec, TrainSettings};
+    use crate::threads::Threads;
+
+    /// Ancestors are given, too, and have probabilities.
+    #[test]
+    fn probabilities_up_to_the_last_label_given() {
+        let threads = Threads::available().expect("threads start");
+        let lines = [
+            r#"{"text": "oven bread", "label": ["bread"]}"#,
+            r#"{"text": "oven cake", "label": ["cake"]}"#,
+            r#"{"text": "oven soup", "label": ["soup"]}"#,
+        ];
+        let bytes = lines.join("\n").into_bytes();
+        let mut corpus = Corpus::from_bytes("in", bytes, ReadOptions::default()).expect("it opens");
+        let decision = Decision::Multi { threshold: 0.4, allow_none: false };
+        let hierarchy =
+            Hierarchy::parse("parents", "bread\tfood\nsoup\tfood\n").expect("two pairs");
+        let settings =
+            TrainSettings { hierarchy, ..TrainSettings::new(InputSpec::default(), decision) };
+        let model = train(&mut corpus, settings, TermLimits::default(), &threads);
+        let model = model.expect("it is a corpus");
+        let curves = Curves {
+            of_label: vec![0; model.labels().len()].into(),
+            starts: vec![0, 2].into(),
+            scores: vec![0.0, 1.0].into(),
+            probabilities: vec![0.1, 0.7].into(),
+        };
+        let model = Arc::new(model.calibrated(Calibration::Curves(curves)));
+        let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
+        let all = classifier.options();
+        let given = ClassifyOptions { probabilities: Probabilities::Given, ..all.clone() };
+        let texts = ["bread oven", "bread bread cake", "soup soup cake cake cake", "soup bread", "unknown", "oven"];
+        let lines: Vec<String> =
+            texts.iter().map(|text| format!("{{\"text\": \"{text}\"}}")).collect();
+        let read = ReadOptions { labels: LabelUse::Optional, ..ReadOptions::default() };
+        let corpus = Corpus::from_bytes("in", lines.join("\n").into_bytes(), read);
+        let documents: Result<Vec<_>, _> = corpus.expect("it opens").collect();
+        let documents = documents.expect("they are documents");
+        let [all, given] = [all, given]
+            .map(|options| classifier.classify(&documents, &options).expect("they match"));
+        let mut fewer = 0;
+        for (all, given) in all.into_iter().zip(given) {
+            let count = given.probabilities.len();
+            assert_eq!(given.probabilities, all.probabilities[..count]);
+            assert_eq!(all.probabilities.len(), all.scores.len());
+            let last = all.scores.iter().rposition(|score| all.labels.contains(&score.label));
+            assert_eq!(count, last.map_or(0, |last| last + 1));
+            fewer += usize::from(count < all.scores.len());
+            assert_eq!(Prediction { probabilities: all.probabilities.clone(), ..given }, all);
+        }
+        assert!(fewer > 0);
+    }
+}

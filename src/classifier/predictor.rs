@@ -296,7 +296,14 @@ mod tests {
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         let all = classifier.options();
         let given = ClassifyOptions { probabilities: Probabilities::Given, ..all.clone() };
-        let texts = ["bread oven", "bread bread cake", "soup soup cake cake cake", "soup bread", "unknown", "oven"];
+        let texts = [
+            "bread oven",
+            "bread bread cake",
+            "soup soup cake cake cake",
+            "soup bread",
+            "unknown",
+            "oven",
+        ];
         let lines: Vec<String> =
             texts.iter().map(|text| format!("{{\"text\": \"{text}\"}}")).collect();
         let read = ReadOptions { labels: LabelUse::Optional, ..ReadOptions::default() };

@@ -231,6 +231,11 @@ enum Residence {
     Gone(GpuError),
 }
 
+/// Loads the kernels of all engines onto a GPU, which keeps them.
+pub(super) fn load_kernels(device: &Device) -> Result<(), GpuError> {
+    Kernels::load(device).map(|_| ())
+}
+
 impl Cuda {
     /// Loads training rows onto a GPU. Threads and documents of the paper's engines are clamped to
     /// 1 to 1,024.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use gpu_runtime::{Device, GpuError};
 
+use super::cuda::load_kernels;
 use super::{CudaEngine, EngineKind, Engines};
 use crate::threads::Threads;
 
@@ -131,6 +132,10 @@ impl DeviceChoice {
             (device, _) => device,
         };
         let gpus = device.gpus()?;
+        for gpu in &gpus {
+            // Whoever opens a device beside other work need not wait for this later, when a failure is met again and told.
+            let _ = load_kernels(gpu);
+        }
         Ok(match engine {
             Some(EngineKind::Exhaustive) => Engines::exhaustive(threads),
             Some(EngineKind::Cuda(kind)) => Engines::several_gpus(kind, gpus, threads),

@@ -153,11 +153,16 @@ impl DeviceInfo {
 /// }
 /// ```
 pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
+    Ok(opened()?.into_iter().map(|device| device.info).collect())
+}
+
+/// The same, open.
+fn opened() -> Result<Vec<Device>, GpuError> {
     let mut found = Vec::new();
     let mut first_error = None;
     for ordinal in 0..count()? {
         match Device::open(ordinal) {
-            Ok(device) => found.push(device.info),
+            Ok(device) => found.push(device),
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
@@ -240,15 +245,13 @@ impl Device {
     /// }
     /// ```
     pub fn open_best() -> Result<Self, GpuError> {
-        let found = devices()?;
-        let best = found.iter().filter(|info| info.is_supported()).max_by_key(|info| info.free);
-        match best.or(found.first()) {
-            Some(info) => {
-                info.check()?;
-                Self::open(info.ordinal)
-            }
-            None => Err(GpuError::NoDevice),
-        }
+        // Opening takes long: the best one stays open.
+        let mut found = opened()?;
+        let of = |device: &Self| (device.info.is_supported(), device.info.free);
+        let best = (0..found.len()).max_by_key(|&at| of(&found[at])).ok_or(GpuError::NoDevice)?;
+        let best = found.swap_remove(best);
+        best.info.check()?;
+        Ok(best)
     }
 
     /// The GPU's properties, as of opening.

@@ -218,8 +218,9 @@ impl Outcomes {
         let estimate = self.figures(0..self.len(), labels);
         let figures = (0..replicates)
             .into_par_iter()
-            .map(|replicate| {
-                self.weighted(patterns.count(draws(self.len(), seed, replicate)), labels)
+            .map_init(Drawn::default, |drawn, replicate| {
+                let times = patterns.count(draws(self.len(), seed, replicate), drawn);
+                patterns.distinct.weighted(times, labels)
             })
             .collect::<Vec<Headline>>();
         let interval = |of: fn(&Headline) -> f64, correction: Correction| {
@@ -246,8 +247,16 @@ const SHARES: u64 = 16;
 struct Patterns {
     /// The pattern of each document.
     of_document: Vec<u32>,
-    /// A document of each pattern.
-    documents: Vec<u32>,
+    /// The decisions of each pattern.
+    distinct: Outcomes,
+}
+
+/// How often documents and patterns are drawn; memory that is used again.
+#[derive(Debug, Default)]
+struct Drawn {
+    /// Small numbers, so that they stay in a near cache.
+    documents: Vec<u8>,
+    patterns: Vec<u32>,
 }
 
 impl Patterns {
@@ -304,20 +313,36 @@ impl Patterns {
             number[pattern as usize] = new;
         }
         of_document.par_iter_mut().for_each(|pattern| *pattern = number[*pattern as usize]);
-        let documents = order.iter().map(|&pattern| counts[pattern as usize].1).collect();
-        Self { of_document, documents }
+        let mut distinct = Outcomes::default();
+        for &pattern in &order {
+            distinct.decisions.extend_from_slice(decisions(counts[pattern as usize].1));
+            distinct.ends.push(distinct.decisions.len());
+        }
+        Self { of_document, distinct }
     }
 
-    /// A document of each pattern, and how many of `documents` have the pattern.
-    fn count(&self, documents: impl Iterator<Item = usize>) -> impl Iterator<Item = (usize, u64)> {
-        let mut counts = vec![0u32; self.documents.len()];
+    /// The patterns of which there are any among `documents`, and how many there are.
+    fn count(
+        &self,
+        documents: impl Iterator<Item = usize>,
+        drawn: &mut Drawn,
+    ) -> impl Iterator<Item = (usize, u64)> {
+        drawn.documents.clear();
+        drawn.documents.resize(self.of_document.len(), 0);
+        drawn.patterns.clear();
+        drawn.patterns.resize(self.distinct.len(), 0);
         for document in documents {
-            counts[self.of_document[document] as usize] += 1;
+            let times = &mut drawn.documents[document];
+            *times = times.wrapping_add(1);
+            if *times == 0 {
+                drawn.patterns[self.of_document[document] as usize] += 1 << u8::BITS;
+            }
         }
-        self.documents
-            .iter()
-            .zip(counts)
-            .map(|(&document, times)| (document as usize, times.into()))
+        for (&pattern, &times) in self.of_document.iter().zip(&drawn.documents) {
+            drawn.patterns[pattern as usize] += u32::from(times);
+        }
+        let times = drawn.patterns.iter().map(|&times| u64::from(times));
+        times.enumerate().filter(|&(_, times)| times > 0)
     }
 }
 
@@ -495,10 +520,17 @@ mod tests {
             outcomes.push(&labels(), &labels());
         }
         let patterns = Patterns::of(&outcomes);
-        assert!(patterns.documents.len() < 256);
+        assert!(patterns.distinct.len() < 256);
+        let mut memory = Drawn::default();
         for replicate in 0..20 {
             let drawn = || draws(outcomes.len(), 3, replicate);
-            let counted = outcomes.weighted(patterns.count(drawn()), 3);
+            let counted = patterns.distinct.weighted(patterns.count(drawn(), &mut memory), 3);
+            assert_eq!(counted, outcomes.figures(drawn(), 3));
+        }
+        // Some documents far more often than others.
+        for most in [255, 256, 257, 1_000] {
+            let drawn = || (0..most).map(|_| 7).chain([3, 3, 499]);
+            let counted = patterns.distinct.weighted(patterns.count(drawn(), &mut memory), 3);
             assert_eq!(counted, outcomes.figures(drawn(), 3));
         }
     }

@@ -1,6 +1,10 @@
 //! Relevance judgments: lines `label id 1` that assign labels to document identifiers.
 
+use std::hash::BuildHasher;
 use std::path::Path;
+
+use foldhash::fast::FixedState;
+use rayon::prelude::*;
 
 use super::blocks::InBlocks;
 use super::source::{Ends, Lines, Source};
@@ -13,11 +17,25 @@ use crate::vocabulary::Interner;
 #[derive(Debug, Default)]
 pub struct Qrels {
     names: Vec<String>,
+    shards: Vec<Shard>,
+}
+
+/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made side by side.
+#[derive(Debug, Default)]
+struct Shard {
     ids: Interner,
     /// The labels of the document with number `d` among the identifiers, in the order of the file, are
     /// `labels[starts[d]..starts[d + 1]]`.
     starts: Vec<usize>,
     labels: Vec<u32>,
+}
+
+/// The number of shards: each fits in a near cache of a processor while it is made.
+const SHARDS: usize = 32;
+
+#[expect(clippy::cast_possible_truncation, reason = "fewer than 256")]
+fn shard_of(id: &str) -> u8 {
+    ((FixedState::default().hash_one(id.as_bytes()) >> 32) % SHARDS as u64) as u8
 }
 
 impl Qrels {
@@ -49,10 +67,12 @@ impl Qrels {
     fn from_source(source: Source, threads: Option<&Threads>) -> Result<Self, CorpusError> {
         let source = source.limited();
         let read = match threads.filter(|threads| threads.count() > 1 && source.is_file()) {
-            None => Judgments::read(source.lines()).and_then(|all| Self::of([Ok(all)])),
+            None => Judgments::read(source.lines()).map(|all| Self::of(&[all], None)),
             Some(threads) => {
                 let parse = |lines| vec![Judgments::read(lines)];
-                InBlocks::of_lines(source.blocks(Ends::Lines), parse, threads).and_then(Self::of)
+                InBlocks::of_lines(source.blocks(Ends::Lines), parse, threads)
+                    .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                    .map(|blocks| Self::of(&blocks, Some(threads)))
             }
         };
         read.map_err(|error| match error.problem {
@@ -63,34 +83,54 @@ impl Qrels {
     }
 
     /// The judgments of blocks, in their order.
-    fn of(
-        blocks: impl IntoIterator<Item = Result<Judgments, CorpusError>>,
-    ) -> Result<Self, CorpusError> {
-        let number = |strings: &mut Interner, string: &str| {
-            strings.id(string.into()).expect("the size of a file of qrels is limited")
+    fn of(blocks: &[Judgments], threads: Option<&Threads>) -> Self {
+        let mut names = Interner::default();
+        // The number of each name of a block.
+        let mut number =
+            |name: &str| names.id(name.into()).expect("the size of a file of qrels is limited");
+        let numbers: Vec<Vec<u32>> = blocks
+            .iter()
+            .map(|block| {
+                (0..).take(block.names.len()).map(|name| number(block.names.term(name))).collect()
+            })
+            .collect();
+        let shard = |number: usize| Shard::of(number, blocks, &numbers);
+        let shards = match threads {
+            Some(threads) => threads.run(|| (0..SHARDS).into_par_iter().map(shard).collect()),
+            None => (0..SHARDS).map(shard).collect(),
         };
-        let (mut names, mut ids) = (Interner::default(), Interner::default());
+        let names = (0..).take(names.len()).map(|name| names.term(name).to_owned()).collect();
+        Self { names, shards }
+    }
+
+    /// The labels of the document `id`; none if the file does not mention it.
+    pub fn labels(&self, id: &str) -> Vec<String> {
+        let shard = self.shards.get(usize::from(shard_of(id)));
+        let labels = shard.map_or(&[][..], |shard| shard.labels(id));
+        labels.iter().map(|&label| self.names[label as usize].clone()).collect()
+    }
+
+    /// All labels in the file, in order of first appearance.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+}
+
+impl Shard {
+    /// The documents of a shard, with the labels' numbers among all.
+    fn of(shard: usize, blocks: &[Judgments], numbers: &[Vec<u32>]) -> Self {
+        let mut ids = Interner::default();
         // Numbers of documents and of their labels.
         let mut judged: Vec<(u32, u32)> = Vec::new();
-        let mut numbers: Vec<u32> = Vec::new();
-        for block in blocks {
-            let block = block?;
-            let of_names: Vec<u32> = (0..)
-                .take(block.names.len())
-                .map(|name| number(&mut names, block.names.term(name)))
-                .collect();
-            let mut text = 0;
-            let of_block = block.documents.iter().map(|&(end, _)| {
-                let start = std::mem::replace(&mut text, end);
-                &block.ids[start..end]
-            });
-            numbers.clear();
-            ids.ids_of(of_block, &mut numbers);
-            let mut first = 0;
-            for (&document, &(_, end)) in numbers.iter().zip(&block.documents) {
-                let labels = &block.labels[first..end];
-                judged.extend(labels.iter().map(|&label| (document, of_names[label as usize])));
-                first = end;
+        let mut own = Vec::new();
+        for (block, of_names) in blocks.iter().zip(numbers) {
+            let in_shard = |&at: &usize| usize::from(block.shards[at]) == shard;
+            let places = || (0..block.documents.len()).filter(in_shard);
+            own.clear();
+            ids.ids_of(places().map(|at| block.id(at)), &mut own);
+            for (&document, at) in own.iter().zip(places()) {
+                let labels = block.labels(at).iter();
+                judged.extend(labels.map(|&label| (document, of_names[label as usize])));
             }
         }
         let mut starts = vec![0; ids.len() + 1];
@@ -106,21 +146,14 @@ impl Qrels {
             labels[*place] = label;
             *place += 1;
         }
-        let names = (0..).take(names.len()).map(|name| names.term(name).to_owned()).collect();
-        Ok(Self { names, ids, starts, labels })
+        Self { ids, starts, labels }
     }
 
-    /// The labels of the document `id`; none if the file does not mention it.
-    pub fn labels(&self, id: &str) -> Vec<String> {
-        let Some(document) = self.ids.find(id) else { return Vec::new() };
+    /// The labels of a document; none if there is no such document.
+    fn labels(&self, id: &str) -> &[u32] {
+        let Some(document) = self.ids.find(id) else { return &[] };
         let document = document as usize;
-        let labels = &self.labels[self.starts[document]..self.starts[document + 1]];
-        labels.iter().map(|&label| self.names[label as usize].clone()).collect()
-    }
-
-    /// All labels in the file, in order of first appearance.
-    pub fn names(&self) -> &[String] {
-        &self.names
+        &self.labels[self.starts[document]..self.starts[document + 1]]
     }
 }
 
@@ -132,6 +165,8 @@ struct Judgments {
     ids: String,
     /// Where the identifier of each document ends, and where its labels do.
     documents: Vec<(usize, usize)>,
+    /// The shard of each document.
+    shards: Vec<u8>,
     /// Numbers of names.
     labels: Vec<u32>,
 }
@@ -157,6 +192,7 @@ impl Judgments {
                 last = own.ids.len();
                 own.ids.push_str(id);
                 own.documents.push((own.ids.len(), own.labels.len()));
+                own.shards.push(shard_of(id));
             }
             let label = own.names.id(name.into());
             own.labels.push(label.expect("the size of a file of qrels is limited"));
@@ -165,5 +201,18 @@ impl Judgments {
             }
         }
         Ok(own)
+    }
+
+    /// Where the identifier of a document begins, and where its labels do.
+    fn start(&self, document: usize) -> (usize, usize) {
+        document.checked_sub(1).map_or((0, 0), |before| self.documents[before])
+    }
+
+    fn id(&self, document: usize) -> &str {
+        &self.ids[self.start(document).0..self.documents[document].0]
+    }
+
+    fn labels(&self, document: usize) -> &[u32] {
+        &self.labels[self.start(document).1..self.documents[document].1]
     }
 }

@@ -35,8 +35,8 @@ pub(super) fn dot<const VALUES: usize>(weights: &[f64; VALUES], values: &[f64; V
 
 /// The weights of the values, the first of which is constant.
 pub(super) fn weights<const VALUES: usize>(observations: &[Observation<VALUES>]) -> [f64; VALUES] {
-    let (weights, standards) = fitted(observations);
-    standards.undo(weights)
+    let standards = Standards::new(observations);
+    standards.undo(fitted(observations, &standards.of_all(observations)))
 }
 
 /// The constant and the slope of the logarithm of the odds along a single value, and the logarithmic loss.
@@ -58,13 +58,15 @@ pub(super) fn weights_and_offsets<const VALUES: usize>(
     observations: &[Observation<VALUES>],
     groups: usize,
 ) -> ([f64; VALUES], Vec<f64>) {
-    let (weights, standards) = fitted(observations);
+    let standards = Standards::new(observations);
+    let all = standards.of_all(observations);
+    let weights = fitted(observations, &all);
     let mut offsets = vec![0.0; groups];
     for _ in 0..ITERATIONS / 3 {
         let mut by_group = vec![(0.0, 0.0); groups];
-        for observation in observations {
+        for (observation, values) in observations.iter().zip(&all) {
             let group = observation.group as usize;
-            let z = dot(&weights, &standards.of(&observation.values)) + offsets[group];
+            let z = dot(&weights, values) + offsets[group];
             let (slope, curve) = observation.slopes(z);
             by_group[group].0 += slope;
             by_group[group].1 += curve;
@@ -110,6 +112,10 @@ impl<const VALUES: usize> Standards<VALUES> {
         })
     }
 
+    fn of_all(&self, observations: &[Observation<VALUES>]) -> Vec<[f64; VALUES]> {
+        observations.iter().map(|observation| self.of(&observation.values)).collect()
+    }
+
     /// The weights of values that are not standardized.
     fn undo(&self, weights: [f64; VALUES]) -> [f64; VALUES] {
         let mut plain = [0.0; VALUES];
@@ -124,18 +130,17 @@ impl<const VALUES: usize> Standards<VALUES> {
     }
 }
 
-/// The weights of standardized values.
+/// The weights of standardized values, those of each observation.
 fn fitted<const VALUES: usize>(
     observations: &[Observation<VALUES>],
-) -> ([f64; VALUES], Standards<VALUES>) {
-    let standards = Standards::new(observations);
+    standardized: &[[f64; VALUES]],
+) -> [f64; VALUES] {
     let mut weights = [0.0; VALUES];
     for _ in 0..ITERATIONS {
         let mut gradient = [0.0; VALUES];
         let mut curvature = [[0.0; VALUES]; VALUES];
-        for observation in observations {
-            let values = standards.of(&observation.values);
-            let (slope, curve) = observation.slopes(dot(&weights, &values));
+        for (observation, values) in observations.iter().zip(standardized) {
+            let (slope, curve) = observation.slopes(dot(&weights, values));
             for at in 0..VALUES {
                 gradient[at] += slope * values[at];
                 for other in 0..=at {
@@ -161,7 +166,7 @@ fn fitted<const VALUES: usize>(
             break;
         }
     }
-    (weights, standards)
+    weights
 }
 
 /// Solves a positive definite system, of whose matrix the lower half is given (Cholesky).

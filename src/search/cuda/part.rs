@@ -11,6 +11,9 @@ use super::tile::{Cuts, TileIndex};
 use crate::matrix::{CsrView, row};
 use crate::threads::Threads;
 
+/// The lists of a few tiles are made at a time, of about so many bytes: they stay in host memory only until they are on
+/// the GPU.
+const HOST_BYTES: usize = 1 << 30;
 /// The column in the padding between rows: no column.
 const NO_COLUMN: u32 = u32::MAX;
 
@@ -77,46 +80,46 @@ impl Part {
     ) -> Result<Self, GpuError> {
         let narrow = |n: usize| u32::try_from(n).expect("row numbers are checked");
         let first_row = narrow(range.start);
-        let (rows, row_ptr) = csr(device, stream, training, &range, needs.tile_rows.is_some())?;
+        let entries = |cut: &Range<usize>| {
+            nonzeros(training, &(range.start + cut.start..range.start + cut.end))
+        };
+        let cuts = needs.tile_rows.map(|most| cuts(range.len(), most, &entries));
+        let cuts = cuts.unwrap_or_default();
+        let of_tile = bytes(training, &range, needs) / cuts.len().max(1);
+        let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
+        let index = |some: &[Range<usize>]| -> Vec<TileIndex> {
+            let index = |cut: &Range<usize>| {
+                TileIndex::new(training, range.start + cut.start..range.start + cut.end)
+            };
+            some.par_iter().map(index).collect()
+        };
+        // The first ones are made while the rows are copied.
+        let mut made = Vec::new();
+        let copied = threads.scope(|scope| {
+            scope.spawn(|_| made = cuts.chunks(at_once).next().map(index).unwrap_or_default());
+            csr(device, stream, training, &range, needs.tile_rows.is_some())
+        });
+        let (rows, row_ptr) = copied?;
         let textures = match needs.texture_width {
             Some(width) => textures(device, &rows, &row_ptr, width)?,
             None => Vec::new(),
         };
         let mut tiles = Vec::new();
-        if let Some(most) = needs.tile_rows {
-            // A few tiles at a time: their lists stay in host memory only until they are on the
-            // GPU.
-            const HOST_BYTES: usize = 1 << 30;
-            let entries = |cut: &Range<usize>| {
-                nonzeros(training, &(range.start + cut.start..range.start + cut.end))
-            };
-            let cuts = cuts(range.len(), most, &entries);
-            let of_tile = bytes(training, &range, needs) / cuts.len().max(1);
-            let at_once = threads.count().min(HOST_BYTES / of_tile.max(1)).max(1);
-            for some in cuts.chunks(at_once) {
-                let made: Vec<TileIndex> = threads.run(|| {
-                    let index = |cut: &Range<usize>| {
-                        TileIndex::new(training, range.start + cut.start..range.start + cut.end)
-                    };
-                    some.par_iter().map(index).collect()
-                });
-                for (cut, index) in some.iter().zip(&made) {
-                    let lists = Lists {
-                        lists: upload(device, stream, &index.lists)?,
-                        postings: upload(device, stream, &index.postings)?,
-                    };
-                    let place = (first_row, narrow(cut.start), narrow(cut.len()));
-                    let tile = TileRows::new(
-                        stream,
-                        &lists,
-                        &rows,
-                        place,
-                        (index.longest, training.cols()),
-                    );
-                    tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
-                }
-                stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
+        for (number, some) in cuts.chunks(at_once).enumerate() {
+            if number > 0 {
+                made = threads.run(|| index(some));
             }
+            for (cut, index) in some.iter().zip(&made) {
+                let lists = Lists {
+                    lists: upload(device, stream, &index.lists)?,
+                    postings: upload(device, stream, &index.postings)?,
+                };
+                let place = (first_row, narrow(cut.start), narrow(cut.len()));
+                let of_all = (index.longest, training.cols());
+                let tile = TileRows::new(stream, &lists, &rows, place, of_all);
+                tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
+            }
+            stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
         }
         stream.synchronize().map_err(device.doing("copying rows to it").failed())?;
         Ok(Self { first_row, textures, rows, tiles })

@@ -42,7 +42,7 @@ pub use html::html;
 use crate::outcomes::ratio;
 use part::{Counter, FIRST, Judged, Part, closed};
 pub use report::{compared, markdown, terminal};
-pub use run::{EvaluateError, EvaluateOptions, evaluate};
+pub use run::{EvaluateError, EvaluateOptions, Tallied, evaluate, tally};
 use summary::Tally;
 
 type HashMap<K, V> = Map<K, V, RandomState>;

@@ -18,6 +18,7 @@ use crate::corpus::{CorpusError, Place, Problem};
 use crate::search::Neighbor;
 use crate::stages::{SoFar, Stage};
 use crate::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
+use crate::threads::Threads;
 use crate::vectors::Labeled;
 use crate::vote::Voters;
 
@@ -160,6 +161,39 @@ pub fn evaluate(
     how: EvaluateOptions,
     progress: &dyn Fn(&SoFar<'_>),
 ) -> Result<Evaluation, EvaluateError> {
+    let tallied = tally(classifier, options, test, how, progress)?;
+    Ok(tallied.measure(classifier.threads()))
+}
+
+/// What was counted of predictions for test documents.
+#[derive(Debug)]
+pub struct Tallied {
+    evaluator: Evaluator,
+    seed: u64,
+    stages: Vec<Stage>,
+}
+
+impl Tallied {
+    /// The measures and their intervals.
+    pub fn measure(self, threads: &Threads) -> Evaluation {
+        let options = &self.evaluator.options;
+        let by = (options.k.get(), options.vote.to_string());
+        self.evaluator.finish(by, self.seed, threads, self.stages)
+    }
+}
+
+/// The first part of [`evaluate`], after which the classifier is not needed any more: classifies test documents and
+/// counts how well that went.
+///
+/// # Errors
+/// As [`evaluate`].
+pub fn tally(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    test: Source,
+    how: EvaluateOptions,
+    progress: &dyn Fn(&SoFar<'_>),
+) -> Result<Tallied, EvaluateError> {
     let EvaluateOptions { name, batch, per_document, seed, mut stages } = how;
     let start = Instant::now();
     let mut evaluator = Evaluator::new(Arc::clone(classifier.model()), options.clone());
@@ -205,8 +239,7 @@ pub fn evaluate(
     }
     stages.extend(made);
     stages.push(Stage::since("test: all of it, stages side by side", done, start));
-    let by = (options.k.get(), options.vote.to_string());
-    Ok(evaluator.finish(by, seed, threads, stages))
+    Ok(Tallied { evaluator, seed, stages })
 }
 
 /// Whether, in one of the lists, the neighbor after the `k`-th is as similar as the `k`-th.

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use array_file::output::Output;
@@ -13,7 +14,7 @@ use classify::corpus::preset::{Documents, Preset};
 use classify::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
-use classify::evaluate::{EvaluateOptions, evaluate, html, markdown, terminal};
+use classify::evaluate::{EvaluateOptions, html, markdown, tally, terminal};
 use classify::model::Model;
 use classify::search::Engines;
 use classify::stages::{SoFar, Stage};
@@ -151,8 +152,15 @@ impl Evaluate {
         };
         let progress = Progress::new(talk, "testing", &test.paths);
         let tick = |so_far: &SoFar<'_>| progress.side_by_side(so_far);
-        let evaluation = evaluate(&classifier, &options, set, how, &tick)?;
+        let tallied = tally(&classifier, &options, set, how, &tick)?;
         drop(progress);
+        let evaluation = thread::scope(|scope| {
+            // A GPU takes a while to be closed.
+            let close = move || drop((classifier, engines));
+            let closing = thread::Builder::new().name("close".to_owned());
+            let _ = closing.spawn_scoped(scope, close);
+            tallied.measure(threads)
+        });
         talk.stages(&evaluation.stages);
         if let Some(printed) = printed {
             write(printed, terminal(&evaluation, talk.verbose).as_bytes())?;

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use classify::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
 use classify::matrix::{Csr, CsrBuilder};
@@ -85,6 +85,9 @@ enum Path {
     Any,
 }
 
+/// Locked by the test that takes nearly all memory of the GPU: others count searches that fall back meanwhile.
+static MEMORY: RwLock<()> = RwLock::new(());
+
 fn agree_with(
     oracle: &dyn Search,
     training: &Arc<Csr>,
@@ -93,6 +96,7 @@ fn agree_with(
     options: &[CudaOptions],
     path: Path,
 ) {
+    let _shared = MEMORY.read().unwrap_or_else(PoisonError::into_inner);
     let mut lists = NeighborLists::default();
     let filters = Filters::new(training.rows(), queries.rows());
     let most = NonZeroUsize::new(ks.iter().copied().max().unwrap()).unwrap();
@@ -341,6 +345,7 @@ fn a_corpus_of_the_size_of_rcv1() {
 #[test]
 #[ignore = "needs a GPU"]
 fn memory_that_runs_out_changes_no_answer() {
+    let _alone = MEMORY.write().unwrap_or_else(PoisonError::into_inner);
     let rows = rcv1_like_rows(20_000, 20_000, 3);
     let device = Device::open(0).unwrap();
     let stream = device.stream().unwrap();

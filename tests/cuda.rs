@@ -85,7 +85,7 @@ enum Path {
     Any,
 }
 
-/// Locked by the test that takes nearly all memory of the GPU: others count searches that fall back meanwhile.
+/// The test that takes nearly all memory of the GPU runs alone: without memory, other tests would see searches fall back.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 fn agree_with(

@@ -49,10 +49,10 @@ impl<'a> Predictor<'a> {
     ) -> Self {
         let model = &classifier.model;
         let settings = model.settings();
-        // The limit is valid only for the neighbors that it was learned with,
+        // The limit was learned for these neighbors only,
         let same_neighbors = options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
-        // the curves only for the vote, too.
+        // the curves also for this vote only.
         let same_votes = options.vote == settings.vote && same_neighbors;
         // A vector made of terms is nothing without them.
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());

@@ -76,7 +76,7 @@ pub enum Problem {
         label: String,
     },
     /// A record that is not a JSON object.
-    #[error("not a JSON object: {}", quoted(.0))]
+    #[error("not a JSON object: {}", quoted(in_line(.0)))]
     Json(#[source] serde_json::Error),
     /// A CSV or TSV file that cannot be parsed.
     #[error("not valid CSV: {}", quoted(.message))]
@@ -396,6 +396,16 @@ fn quoted(text: impl fmt::Display) -> Printable<String> {
         text.push('…');
     }
     printable(text)
+}
+
+/// What is wrong with the JSON of one line, which is line 1 to the parser.
+fn in_line(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    match text.strip_suffix(&format!(" at line {line} column {column}")) {
+        Some(problem) => format!("{problem} at column {column}"),
+        None => text,
+    }
 }
 
 fn list(names: &[String]) -> String {

@@ -133,7 +133,7 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Whoever opens a device beside other work need not wait for this later, when a failure is met again and told.
+            // Now, because callers open a device beside other work. If it fails, so will the first engine, which returns the error.
             let _ = load_kernels(gpu);
         }
         Ok(match engine {

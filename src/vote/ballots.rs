@@ -12,13 +12,13 @@ thread_local! {
 
 /// The votes for all labels, of which most have none.
 ///
-/// Most neighbors have few labels, but not the same number: a loop over them ends at another one each time, which processors
-/// predict badly. So votes are first [listed](Self::list), which takes no such loop, then counted one after another.
+/// Most neighbors have few labels, but not equally many: processors mispredict where a loop over them ends.
+/// So votes are first [listed](Self::list), which takes no such loop, then counted one after another.
 #[derive(Debug)]
 pub(crate) struct Ballots {
-    /// The labels and their votes, in the order of the neighbors. Longer than what is listed.
+    /// The labels voted for and the weights of the votes, in the order of the neighbors. Longer than `listed`.
     labels: Vec<u32>,
-    votes: Vec<f64>,
+    weights: Vec<f64>,
     /// How many are listed.
     listed: usize,
     of_label: Vec<Ballot>,
@@ -42,14 +42,14 @@ struct Ballot {
     voters: u32,
 }
 
-/// So many labels of a neighbor are listed at once, whether they are its own or not.
+/// The number of labels copied at once. The last of them may belong to the next document.
 const AT_ONCE: usize = 8;
 
 impl Ballots {
     const fn new() -> Self {
         Self {
             labels: Vec::new(),
-            votes: Vec::new(),
+            weights: Vec::new(),
             listed: 0,
             of_label: Vec::new(),
             met: Vec::new(),
@@ -59,13 +59,13 @@ impl Ballots {
         }
     }
 
-    /// Counts the votes of all neighbors for their labels; `counts` gets the list, the rank and the neighbor
-    /// and returns what its votes count.
+    /// Counts the votes of all neighbors for their labels; `weight` gets the list, the rank and the neighbor
+    /// and returns the weight of its votes.
     pub(crate) fn count(
         &mut self,
         voters: Voters<'_>,
         among: &TrainingLabels<'_>,
-        mut counts: impl FnMut(usize, usize, &Neighbor) -> f64,
+        mut weight: impl FnMut(usize, usize, &Neighbor) -> f64,
     ) {
         let labels = among.sizes.len();
         if self.of_label.len() < labels {
@@ -75,13 +75,13 @@ impl Ballots {
         match voters.lists() {
             [(list, _), (&[], _)] => {
                 for (rank, neighbor) in list.iter().enumerate() {
-                    self.list(among, neighbor.row, counts(0, rank, neighbor));
+                    self.list(among, neighbor.row, weight(0, rank, neighbor));
                 }
                 self.count_listed(0);
             }
             // By rank, as the order of the first votes wants it.
             _ => voters.each(|list, rank, neighbor| {
-                self.list(among, neighbor.row, counts(list, rank, neighbor));
+                self.list(among, neighbor.row, weight(list, rank, neighbor));
                 self.count_listed(list);
             }),
         }
@@ -89,7 +89,7 @@ impl Ballots {
 
     /// Lists the votes of a neighbor.
     #[inline]
-    fn list(&mut self, among: &TrainingLabels<'_>, row: u32, votes: f64) {
+    fn list(&mut self, among: &TrainingLabels<'_>, row: u32, weight: f64) {
         let own = among.own(row);
         let at = self.listed;
         self.listed += own.len();
@@ -99,12 +99,12 @@ impl Ballots {
         if let (Some(first), true) =
             (among.indices[own.start..].first_chunk::<AT_ONCE>(), own.len() <= AT_ONCE)
         {
-            // What follows the neighbor's own labels is overwritten.
+            // The next neighbor overwrites what follows this one's labels.
             self.labels[at..at + AT_ONCE].copy_from_slice(first);
-            self.votes[at..at + AT_ONCE].fill(votes);
+            self.weights[at..at + AT_ONCE].fill(weight);
         } else {
             self.labels[at..self.listed].copy_from_slice(&among.indices[own]);
-            self.votes[at..self.listed].fill(votes);
+            self.weights[at..self.listed].fill(weight);
         }
     }
 
@@ -112,19 +112,19 @@ impl Ballots {
     fn grow(&mut self) {
         let length = (self.listed + AT_ONCE).next_power_of_two();
         self.labels.resize(length, 0);
-        self.votes.resize(length, 0.0);
+        self.weights.resize(length, 0.0);
     }
 
     /// Counts what is listed.
     fn count_listed(&mut self, list: usize) {
         let (of_label, met) = (&mut self.of_label[..], &mut self.met[..]);
         let mut count = self.count;
-        for (&label, votes) in self.labels[..self.listed].iter().zip(&self.votes) {
+        for (&label, weight) in self.labels[..self.listed].iter().zip(&self.weights) {
             let ballot = &mut of_label[label as usize];
             met[count] = label;
             count += usize::from(ballot.voters == 0);
             ballot.voters += 1;
-            ballot.sums[list] += votes;
+            ballot.sums[list] += weight;
         }
         self.count = count;
         self.listed = 0;
@@ -215,18 +215,18 @@ mod tests {
         };
         let lists = [[3, 0], [1, 2]].map(|rows| rows.map(|row| Neighbor { row, similarity: 0.5 }));
         let voters = Voters::both(&lists[0], &lists[1], 0.5);
-        let counts = |list: usize, rank: usize, _: &Neighbor| [1.0, 4.0][list] * (rank + 1) as f64;
+        let weight = |list: usize, rank: usize, _: &Neighbor| [1.0, 4.0][list] * (rank + 1) as f64;
         for _ in 0..2 {
             // A panic leaves no votes behind.
             let panics = || {
                 with_ballots(|ballots| {
-                    ballots.count(voters, &among, counts);
+                    ballots.count(voters, &among, weight);
                     panic!("on purpose")
                 })
             };
             assert!(std::panic::catch_unwind(panics).is_err());
             with_ballots(|ballots| {
-                ballots.count(voters, &among, counts);
+                ballots.count(voters, &among, weight);
                 assert_eq!([7, 2, 5, 99].map(|label| ballots.voters(label)), [3, 1, 0, 0]);
                 let found = ballots.ranked(|label, [a, b]| if label == 2 { 9.0 } else { a + b });
                 let found: Vec<_> =

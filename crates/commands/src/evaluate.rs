@@ -155,7 +155,7 @@ impl Evaluate {
         let tallied = tally(&classifier, &options, set, how, &tick)?;
         drop(progress);
         let evaluation = thread::scope(|scope| {
-            // A GPU takes a while to be closed.
+            // Closing a GPU takes a while.
             let close = move || drop((classifier, engines));
             let closing = thread::Builder::new().name("close".to_owned());
             let _ = closing.spawn_scoped(scope, close);

@@ -55,8 +55,8 @@ impl Searching {
         Ok(engines.with_index(self.index))
     }
 
-    /// The engines, how long they took to start, and what was opened meanwhile: a GPU takes a while. That there is
-    /// none is told first.
+    /// The engines, how long they took to start, and what was opened meanwhile, as a GPU takes a while. If there is
+    /// none, that is the error returned, whatever else failed.
     pub(crate) fn beside<T>(
         self,
         threads: &Threads,

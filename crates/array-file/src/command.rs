@@ -15,7 +15,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::memory::{clean_up_and_abort, end};
 
-pub use crate::memory::{Memory, keep_freed_memory};
+pub use crate::memory::{Memory, keep_freed_memory, return_freed_memory_after};
 use crate::output::remove_temporary_files;
 
 /// Makes the process remove the temporary files of [outputs](crate::output) however it ends. To be called

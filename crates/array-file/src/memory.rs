@@ -91,6 +91,16 @@ pub fn keep_freed_memory() {
     mi_option_set(PURGE_DELAY, -1);
 }
 
+/// From now on, [`Memory`] returns what is freed to the system after this time (whole milliseconds) instead of a second. For
+/// work that soon needs other memory: what one part of it freed is then not added to what the next part needs.
+///
+/// ```
+/// array_file::command::return_freed_memory_after(std::time::Duration::from_millis(300));
+/// ```
+pub fn return_freed_memory_after(delay: Duration) {
+    mi_option_set(PURGE_DELAY, c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
+}
+
 fn checked(pointer: *mut u8, size: usize) -> *mut u8 {
     // The flag of a thread that is ending is gone.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {

@@ -30,8 +30,11 @@ fn cleared_for_ten() -> u64 {
 }
 
 #[test]
-fn freed_memory_is_kept() {
+fn freed_memory_is_returned_soon_or_kept() {
     let returned = cleared_for_ten();
+    array_file::command::return_freed_memory_after(Duration::from_millis(50));
+    let returned_soon = cleared_for_ten();
+    assert!(returned * 2 < returned_soon, "{returned_soon} pages cleared, {returned} before");
     array_file::command::keep_freed_memory();
     cleared_for_ten();
     let kept = cleared_for_ten();

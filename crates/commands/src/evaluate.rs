@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use array_file::command::{keep_freed_memory, return_freed_memory_after};
 use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -31,6 +32,9 @@ use super::reading::{Reading, fit, name, open};
 use super::searching::Searching;
 use super::training::Training;
 use super::tuning::Told;
+
+/// Training may take less than a second, and testing does not need the memory that it freed.
+const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
 
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "classify evaluate [OPTIONS] MODEL CORPUS...
@@ -115,7 +119,11 @@ impl ValueEnum for PresetArgument {
 
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
-        self.training.keep_memory();
+        if self.training.tunes() {
+            keep_freed_memory();
+        } else {
+            return_freed_memory_after(RETURN_MEMORY_AFTER);
+        }
         let mut files = self.files();
         let json = files.optional(self.json.as_ref())?;
         let page = files.optional(self.html.as_ref())?;

@@ -6,7 +6,7 @@
 FOLDER gets the corpora, where they are missing: 804,414 documents of `classify generate rcv1-like` (1 GB) and 1,008 MB of English
 JSONL (`english_texts.py`, from the stories in REUTERS_FOLDER), and the models and predictions, which are removed at the end. All files are
 read once before, so that they come from the page cache. Commands run in turns. For each one the median, the least and the most of the
-seconds, the median of CPU seconds and the largest peak of memory are printed, then the medians of its stages. The longest commands run
+seconds, the median of CPU seconds, and the median and the most of peak memory are printed, then the medians of its stages. The longest commands run
 only every third time. NAMES (separated by commas) are the names that it prints.
 
 Before, it measures what the machine can do: reading the page cache, and copying memory, in one process and in as many as there are cores.
@@ -171,7 +171,8 @@ def main():
         seconds = [one[0] for one in runs]
         busy = statistics.median(one[1] for one in runs)
         print(f"{name}: {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f}, {len(runs)} runs),", end=" ")
-        print(f"{busy:.1f} s of CPU, {max(one[2] for one in runs):.0f} MiB at most")
+        memory = [one[2] for one in runs]
+        print(f"{busy:.1f} s of CPU, {statistics.median(memory):.0f} MiB (up to {max(memory):.0f})")
         of_stages(runs)
 
 

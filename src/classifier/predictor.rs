@@ -273,17 +273,19 @@ mod tests {
     fn probabilities_up_to_the_last_label_given() {
         let threads = Threads::available().expect("threads start");
         let lines = [
-            r#"{"text": "oven bread", "label": ["bread"]}"#,
+            r#"{"text": "oven bread", "label": ["bread", "food"]}"#,
             r#"{"text": "oven cake", "label": ["cake"]}"#,
-            r#"{"text": "oven soup", "label": ["soup"]}"#,
+            r#"{"text": "oven soup", "label": ["soup", "food"]}"#,
         ];
         let bytes = lines.join("\n").into_bytes();
         let mut corpus = Corpus::from_bytes("in", bytes, ReadOptions::default()).expect("it opens");
         let decision = Decision::Multi { threshold: 0.4, allow_none: false };
         let hierarchy =
             Hierarchy::parse("parents", "bread\tfood\nsoup\tfood\n").expect("two pairs");
-        let settings =
+        let mut settings =
             TrainSettings { hierarchy, ..TrainSettings::new(InputSpec::default(), decision) };
+        // The ancestor gets a lower score, as more documents have it.
+        settings.vote.compensation = 0.5;
         let model = train(&mut corpus, settings, TermLimits::default(), &threads);
         let model = model.expect("it is a corpus");
         let curves = Curves {
@@ -312,7 +314,9 @@ mod tests {
         let documents = documents.expect("they are documents");
         let [all, given] = [all, given]
             .map(|options| classifier.classify(&documents, &options).expect("they match"));
-        let mut fewer = 0;
+        let food = (0..).zip(model.labels().iter()).find(|&(_, name)| name == "food");
+        let food = food.map(|(label, _)| label);
+        let (mut fewer, mut ancestors_last) = (0, 0);
         for (all, given) in all.into_iter().zip(given) {
             let count = given.probabilities.len();
             assert_eq!(given.probabilities, all.probabilities[..count]);
@@ -320,8 +324,10 @@ mod tests {
             let last = all.scores.iter().rposition(|score| all.labels.contains(&score.label));
             assert_eq!(count, last.map_or(0, |last| last + 1));
             fewer += usize::from(count < all.scores.len());
+            ancestors_last +=
+                usize::from(last.is_some_and(|last| Some(all.scores[last].label) == food));
             assert_eq!(Prediction { probabilities: all.probabilities.clone(), ..given }, all);
         }
-        assert!(fewer > 0);
+        assert!(fewer > 0 && ancestors_last > 0, "{fewer}, {ancestors_last}");
     }
 }

@@ -73,11 +73,12 @@ const PURGE_DELAY: c_int = 15;
 
 #[expect(
     unsafe_code,
-    reason = "a function of mimalloc, which `mimalloc` links but does not declare"
+    reason = "functions of mimalloc, which `mimalloc` links but does not declare"
 )]
 // SAFETY: declared as in `mimalloc.h`.
 unsafe extern "C" {
     safe fn mi_option_set(option: c_int, value: c_long);
+    safe fn mi_collect(force: bool);
 }
 
 /// From now on, [`Memory`] keeps what is freed for later allocations instead of returning it to the system, until the process ends.
@@ -91,14 +92,17 @@ pub fn keep_freed_memory() {
     mi_option_set(PURGE_DELAY, -1);
 }
 
-/// From now on, [`Memory`] returns what is freed to the system after this time (whole milliseconds) instead of a second. For
-/// work that soon needs other memory: what one part of it freed is then not added to what the next part needs.
+/// From now on, [`Memory`] returns what is freed to the system after this time (whole milliseconds) instead of a second; what
+/// the calling thread has freed already, it returns now. For work that soon needs other memory: what one part of it freed is
+/// then not added to what the next part needs.
 ///
 /// ```
 /// array_file::command::return_freed_memory_after(std::time::Duration::from_millis(300));
 /// ```
 pub fn return_freed_memory_after(delay: Duration) {
     mi_option_set(PURGE_DELAY, c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
+    // What was freed before has the time from before, and until then so has what is freed now.
+    mi_collect(true);
 }
 
 fn checked(pointer: *mut u8, size: usize) -> *mut u8 {

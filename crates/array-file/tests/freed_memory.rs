@@ -29,10 +29,21 @@ fn cleared_for_ten() -> u64 {
     cleared() - before
 }
 
+/// The memory of this process, in pages.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+    let resident = pages.split_whitespace().nth(1).expect("resident pages");
+    resident.parse().expect("a number")
+}
+
 #[test]
 fn freed_memory_is_returned_soon_or_kept() {
     let returned = cleared_for_ten();
+    drop(black_box(vec![1u8; 24 << 20]));
+    let before = resident();
     array_file::command::return_freed_memory_after(Duration::from_millis(50));
+    let after = resident();
+    assert!(after * 2 < before, "{after} pages are resident, {before} before");
     let returned_soon = cleared_for_ten();
     assert!(returned * 2 < returned_soon, "{returned_soon} pages cleared, {returned} before");
     array_file::command::keep_freed_memory();

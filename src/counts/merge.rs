@@ -72,8 +72,11 @@ pub(super) fn merge(
         start += entries as u64;
         moves.push((&numbers[shard], rows, target));
     }
+    let bytes = bytes_of(kept.len());
     let fill = || {
-        moves.into_par_iter().for_each(|(numbers, rows, target)| target.fill(&rows, numbers));
+        moves
+            .into_par_iter()
+            .for_each(|(numbers, rows, target)| target.fill(&rows, numbers, bytes));
     };
     let ((), vocabulary) = threads.run(|| rayon::join(fill, || vocabulary(kind, &kept)));
     Merged {
@@ -98,10 +101,10 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes rows with the vocabulary's numbers, in increasing order in every row.
-    fn fill(mut self, rows: &Rows, numbers: &[u32]) {
+    /// Writes rows with the vocabulary's numbers, which have so many bytes, in increasing order in every row.
+    fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
         self.lengths.copy_from_slice(&rows.lengths);
-        let mut row: Vec<u64> = Vec::new();
+        let (mut row, mut spare): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
         let (mut start, mut filled) = (0, 0);
         for (index, &end) in rows.ends.iter().enumerate() {
             let entries = start..end;
@@ -112,7 +115,7 @@ impl Target<'_> {
                 let number = numbers[term as usize];
                 (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
             }));
-            row.sort_unstable();
+            sort(&mut row, &mut spare, bytes);
             let places = filled..filled + row.len();
             filled = places.end;
             for (term, &entry) in self.terms[places.clone()].iter_mut().zip(&row) {
@@ -139,9 +142,44 @@ impl Target<'_> {
     }
 }
 
+/// How many bytes numbers up to `most` have.
+fn bytes_of(most: usize) -> u32 {
+    (usize::BITS - most.leading_zeros()).div_ceil(8)
+}
+
+/// The least entries for each byte of their terms at which sorting by bytes is faster than by comparisons.
+const FEWEST_BY_BYTES: usize = 32;
+
+/// Sorts entries by the terms in their upper halves, all different and of so many bytes; `spare` is memory to be used again.
+fn sort(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
+    if row.len() < FEWEST_BY_BYTES * bytes as usize {
+        row.sort_unstable();
+        return;
+    }
+    spare.resize(row.len(), 0);
+    for byte in 0..bytes {
+        let of = |entry: u64| (entry >> (u32::BITS + 8 * byte) & 0xFF) as usize;
+        // Where the entries with each byte begin.
+        let mut starts = [0u32; 256];
+        for &entry in &*row {
+            starts[of(entry)] += 1;
+        }
+        let mut next = 0;
+        for start in &mut starts {
+            next += std::mem::replace(start, next);
+        }
+        for &entry in &*row {
+            let place = &mut starts[of(entry)];
+            spare[*place as usize] = entry;
+            *place += 1;
+        }
+        std::mem::swap(row, spare);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::num::NonZeroUsize;
 
     use proptest::prelude::*;
@@ -155,6 +193,27 @@ mod tests {
     fn word() -> impl Strategy<Value = String> {
         let beginning = prop::sample::select(vec!["", "a", "abcdefghijklmno", "abcdefghijklmnop"]);
         (beginning, "[a-c]{1,3}").prop_map(|(beginning, end)| format!("{beginning}{end}"))
+    }
+
+    proptest! {
+        /// Rows around the length from which they are sorted by bytes, and the largest terms of all numbers of bytes.
+        #[test]
+        fn rows_are_sorted(
+            bytes in 1u32..=4,
+            terms in prop::collection::hash_set(any::<u32>(), 0..200),
+        ) {
+            let most = u32::MAX >> (u32::BITS - 8 * bytes);
+            let terms: BTreeSet<u32> = terms.into_iter().map(|term| term.reverse_bits() & most).collect();
+            prop_assert_eq!(bytes_of(most as usize), bytes);
+            let expected: Vec<u64> =
+                (0..).zip(&terms).map(|(at, &term)| u64::from(term) << 32 | at).collect();
+            let mut row = expected.clone();
+            // Another order.
+            row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut spare = vec![7; 3];
+            sort(&mut row, &mut spare, bytes);
+            prop_assert_eq!(row, expected);
+        }
     }
 
     proptest! {

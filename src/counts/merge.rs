@@ -152,7 +152,8 @@ const FEWEST_BY_BYTES: usize = 32;
 
 /// Sorts entries by the terms in their upper halves, all different and of so many bytes; `spare` is memory to be used again.
 fn sort(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
-    if row.len() < FEWEST_BY_BYTES * bytes as usize {
+    // Comparisons find rows that are sorted already at once, as those of files of vectors often are.
+    if row.len() < FEWEST_BY_BYTES * bytes as usize || row.is_sorted() {
         row.sort_unstable();
         return;
     }

@@ -169,6 +169,33 @@ fn answers_come_in_order() {
     assert_eq!(answers.0, expected.collect::<Vec<_>>());
 }
 
+/// A panic while an answer is made ends the stream, though its documents have no end; what came before is delivered.
+#[test]
+fn an_answer_whose_making_panics_is_an_error() {
+    let classifier = trained(
+        "two lines",
+        "{\"text\": \"bake bread\", \"label\": \"a\"}\n{\"text\": \"guitar\", \"label\": \"b\"}\n",
+    );
+    for last in [0, 1, 30_000] {
+        let documents = (0u32..).map(|number| {
+            let content = Content::Text("bread".to_owned());
+            Ok(Document { id: number.to_string(), ..document(content) })
+        });
+        let make = |id: &str, _: &Prediction| {
+            assert_ne!(id, last.to_string(), "making an answer fails");
+            id.to_owned()
+        };
+        let mut answers = Collected::default();
+        let documents = Source::Documents(Box::new(documents));
+        let ended =
+            classify_stream(&classifier, &classifier.options(), documents, make, &mut answers);
+        assert!(matches!(ended, Err(StreamError::Panicked("voting"))), "{ended:?}");
+        let count = answers.0.len();
+        assert!(count <= last && (last < 30_000 || count > 0), "{count} answers");
+        assert!(answers.0.into_iter().eq((0..count).map(|id| id.to_string())));
+    }
+}
+
 /// Tells when it was asked to pass on what it received, after it was told how far all stages are.
 struct Told(mpsc::Sender<usize>, usize);
 

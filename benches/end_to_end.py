@@ -9,7 +9,7 @@ read once before, so that they come from the page cache. Commands run in turns. 
 seconds, the median of CPU seconds, and the median and the most of peak memory are printed, then the medians of its stages. The longest commands run
 only every third time. NAMES (separated by commas) are the names that it prints.
 
-Before, it measures what the machine can do: reading the page cache, and copying memory, in one process and in as many as there are cores.
+First it measures what the machine can do: reading the page cache and copying memory, in one process and in as many as there are cores.
 """
 
 import argparse

@@ -101,7 +101,7 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes rows with the vocabulary's numbers, which have so many bytes, in increasing order in every row.
+    /// Writes rows with the vocabulary's numbers, which have `bytes` bytes, in increasing order in every row.
     fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
         self.lengths.copy_from_slice(&rows.lengths);
         let (mut row, mut spare): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
@@ -147,12 +147,13 @@ fn bytes_of(most: usize) -> u32 {
     (usize::BITS - most.leading_zeros()).div_ceil(8)
 }
 
-/// The least entries for each byte of their terms at which sorting by bytes is faster than by comparisons.
+/// Rows with at least this number of entries for each byte of their terms are sorted faster by bytes than by comparisons.
 const FEWEST_BY_BYTES: usize = 32;
 
-/// Sorts entries by the terms in their upper halves, all different and of so many bytes; `spare` is memory to be used again.
+/// Sorts entries by the terms in their upper halves, which are all different and have `bytes` bytes. `spare` is memory that is
+/// used again.
 fn sort(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
-    // Comparisons find rows that are sorted already at once, as those of files of vectors often are.
+    // The rows of files of vectors are often sorted already, which comparisons find out at once.
     if row.len() < FEWEST_BY_BYTES * bytes as usize || row.is_sorted() {
         row.sort_unstable();
         return;

@@ -101,7 +101,7 @@ pub fn keep_freed_memory() {
 /// ```
 pub fn return_freed_memory_after(delay: Duration) {
     mi_option_set(PURGE_DELAY, c_long::try_from(delay.as_millis()).unwrap_or(c_long::MAX));
-    // What was freed before has the time from before, and until then so has what is freed now.
+    // All that is freed is returned at a time that was set when the first memory was freed. This ends the wait for it.
     mi_collect(true);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use array_file::command::{keep_freed_memory, return_freed_memory_after};
+use array_file::command::return_freed_memory_after;
 use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -119,9 +119,8 @@ impl ValueEnum for PresetArgument {
 
 impl Evaluate {
     pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
-        if self.training.tunes() {
-            keep_freed_memory();
-        } else {
+        self.training.keep_memory();
+        if !self.training.tunes() {
             return_freed_memory_after(RETURN_MEMORY_AFTER);
         }
         let mut files = self.files();

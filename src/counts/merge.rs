@@ -115,7 +115,7 @@ impl Target<'_> {
                 let number = numbers[term as usize];
                 (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
             }));
-            sort(&mut row, &mut spare, bytes);
+            sort_by_terms(&mut row, &mut spare, bytes);
             let places = filled..filled + row.len();
             filled = places.end;
             for (term, &entry) in self.terms[places.clone()].iter_mut().zip(&row) {
@@ -152,7 +152,7 @@ const FEWEST_BY_BYTES: usize = 32;
 
 /// Sorts entries by the terms in their upper halves, which are all different and have `bytes` bytes. `spare` is memory that is
 /// used again.
-fn sort(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
+fn sort_by_terms(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
     // The rows of files of vectors are often sorted already, which comparisons find out at once.
     if row.len() < FEWEST_BY_BYTES * bytes as usize || row.is_sorted() {
         row.sort_unstable();
@@ -212,8 +212,10 @@ mod tests {
             let mut row = expected.clone();
             // Another order.
             row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let by_bytes = row.len() >= FEWEST_BY_BYTES * bytes as usize && !row.is_sorted();
             let mut spare = vec![7; 3];
-            sort(&mut row, &mut spare, bytes);
+            sort_by_terms(&mut row, &mut spare, bytes);
+            prop_assert_eq!(spare.len(), if by_bytes { row.len() } else { 3 });
             prop_assert_eq!(row, expected);
         }
     }

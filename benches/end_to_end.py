@@ -28,6 +28,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ENGLISH_BYTES = 1_008_000_000
 STAGE = re.compile(r"^([a-z][^:]*(?:: [a-z][^:]*)?): ([0-9.]+) s(?:, (\d+) documents/s)?(?:, (\d+) MB/s)?(?:, busy (\d+) %)?")
 BUFFERS = []
+NAMES = ["evaluate", "evaluate-cpu", "evaluate-2-cores", "evaluate-vectors", "predict", "predict-cpu", "predict-one", "train", "train-english"]
+NAMES += ["predict-neighbors"]
 
 
 def processor():
@@ -118,6 +120,11 @@ def main():
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     program, folder, cores = options.classify.resolve(), options.folder, os.cpu_count()
+    if not program.is_file():
+        sys.exit(f"{program} is missing: cargo build --release makes it, --classify names another one")
+    chosen = options.only.split(",") if options.only else NAMES
+    if unknown := set(chosen) - set(NAMES):
+        sys.exit(f"no command {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
     folder.mkdir(parents=True, exist_ok=True)
     rows, english = folder / "rcv1-like", folder / "english.jsonl"
     if not rows.exists():
@@ -158,9 +165,6 @@ def main():
         ("train-english", [program, "train", english, *to, "--no-tune", "-v", *cpu], 0, 1),
         ("predict-neighbors", [*predict, *test, *to, *device, *everything], 0, 3),
     ]
-    chosen = options.only.split(",") if options.only else [name for name, *_ in commands]
-    if unknown := set(chosen) - {name for name, *_ in commands}:
-        sys.exit(f"no command {', '.join(sorted(unknown))}; there are: {', '.join(name for name, *_ in commands)}")
     results = {name: [] for name in chosen}
     for number in range(options.runs):
         for name, command, pinned, every in commands:

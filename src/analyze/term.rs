@@ -10,14 +10,26 @@ pub(crate) struct Term<'a> {
     prefix: Prefix,
 }
 
-/// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the lowest.
-pub(crate) type Prefix = [u64; 2];
+/// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the lowest one of `low`.
+///
+/// Two fields, not an array: these are copied one by one, and an array at once. A processor waits where it reads at
+/// once what it has just written one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Prefix {
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+}
 
-/// A number as two: written and read by halves, since a processor waits where it reads as one what it has
-/// just written as two.
-#[expect(clippy::cast_possible_truncation, reason = "the lower and the upper half")]
-fn halves(number: u128) -> Prefix {
-    [number as u64, (number >> 64) as u64]
+impl Prefix {
+    #[expect(clippy::cast_possible_truncation, reason = "the lower and the upper half")]
+    fn new(bytes: u128) -> Self {
+        Self { low: bytes as u64, high: (bytes >> 64) as u64 }
+    }
+
+    /// The sixteen bytes; the first one is the lowest.
+    pub(crate) fn bytes(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
 }
 
 impl<'a> Term<'a> {
@@ -30,7 +42,7 @@ impl<'a> Term<'a> {
             || prefix(term.as_bytes()),
             |&chunk| u128::from_le_bytes(chunk) & MASKS[term.len().min(PREFIX)],
         );
-        Self { text: term, prefix: halves(prefix) }
+        Self { text: term, prefix: Prefix::new(prefix) }
     }
 
     pub(crate) fn text(self) -> &'a str {
@@ -48,7 +60,7 @@ impl<'a> Term<'a> {
 
 impl<'a> From<&'a str> for Term<'a> {
     fn from(text: &'a str) -> Self {
-        Self { text, prefix: halves(prefix(text.as_bytes())) }
+        Self { text, prefix: Prefix::new(prefix(text.as_bytes())) }
     }
 }
 
@@ -92,7 +104,7 @@ mod tests {
                 let mut padded = [0; PREFIX];
                 let shown = term.len().min(PREFIX);
                 padded[..shown].copy_from_slice(&term[..shown]);
-                let expected = halves(u128::from_le_bytes(padded));
+                let expected = Prefix::new(u128::from_le_bytes(padded));
                 assert_eq!(Term::from(&text[start..end]).prefix(), expected, "{start}..{end}");
                 assert_eq!(Term::within(text, start, end).prefix(), expected, "{start}..{end}");
             }

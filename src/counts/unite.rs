@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::TermLimits;
 use super::shard::Shard;
-use crate::analyze::{PREFIX, Term};
+use crate::analyze::{PREFIX, Prefix, Term};
 use crate::vocabulary::{Interner, TermKind, Vocabulary};
 
 /// The terms of a shard.
@@ -41,7 +41,8 @@ enum Key<'a> {
 impl<'a> Key<'a> {
     fn text(term: &'a str) -> Self {
         // The first byte is the highest, as in the order of strings.
-        Self::Text(Term::from(term).prefix().map(u64::swap_bytes), Rest(term))
+        let Prefix { low, high } = Term::from(term).prefix();
+        Self::Text([low, high].map(u64::swap_bytes), Rest(term))
     }
 }
 

@@ -5,6 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 
 use crate::analyze::{PREFIX, Prefix, Term};
+use crate::matrix::prefetch;
 use crate::strings::Strings;
 
 /// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has their first
@@ -27,7 +28,7 @@ struct Slot {
 }
 
 /// No term has this id: there are fewer.
-const FREE: Slot = Slot { prefix: [0; 2], length: 0, id: u32::MAX };
+const FREE: Slot = Slot { prefix: Prefix { low: 0, high: 0 }, length: 0, id: u32::MAX };
 /// Longer terms are compared by their bytes anyway.
 const LONG: usize = PREFIX + 1;
 const FEWEST_SLOTS: usize = 16;
@@ -51,14 +52,13 @@ impl ShortTerm {
 
     /// Calls `work` with its text.
     pub(crate) fn with<T>(self, work: impl FnOnce(&str) -> T) -> T {
-        let [low, high] = self.prefix;
-        let padded = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        let padded = self.prefix.bytes().to_le_bytes();
         work(std::str::from_utf8(&padded[..self.length as usize]).expect("made of a text"))
     }
 }
 
 /// The number of terms whose slots are read together.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 32;
 
 /// Calls `work` with the terms, [`TOGETHER`] at a time.
 #[inline]
@@ -94,12 +94,13 @@ impl TermTable {
     #[inline]
     pub(super) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
         let mut hashes = [0; TOGETHER];
-        let mut read = 0;
         for (hash, term) in hashes.iter_mut().zip(batch) {
             *hash = hash_prefix(&self.hasher, term.prefix);
-            read ^= self.slots.get(self.first_slot(*hash)).map_or(0, |slot| slot.id);
+            let first = self.first_slot(*hash);
+            prefetch(&self.slots, first);
+            #[cfg(not(target_arch = "x86_64"))]
+            std::hint::black_box(self.slots.get(first).map(|slot| slot.id));
         }
-        std::hint::black_box(read);
         hashes
     }
 
@@ -199,6 +200,6 @@ fn hash(hasher: &RandomState, prefix: Prefix, term: &[u8]) -> u64 {
 }
 
 #[inline]
-fn hash_prefix(hasher: &RandomState, [low, high]: Prefix) -> u64 {
-    hasher.hash_one(u128::from(high) << 64 | u128::from(low))
+fn hash_prefix(hasher: &RandomState, prefix: Prefix) -> u64 {
+    hasher.hash_one(prefix.bytes())
 }

@@ -230,6 +230,7 @@ mod tests {
             many in 250usize..600,
             owners in prop::collection::vec(0usize..3, 12),
             min_df in 1u32..3,
+            documents_of_piece in 1usize..4,
         ) {
             let texts: Vec<String> = (0..).zip(&texts).map(|(number, words)| {
                 let mut all: Vec<&str> = Vec::new();
@@ -242,17 +243,18 @@ mod tests {
             let analyzer = Analyzer::new(AnalyzerSpec::default());
             let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
             let mut shards: Vec<Shard<'_>> = (0..3).map(|_| Shard::new(&input)).collect();
-            for (piece, text) in texts.iter().enumerate() {
-                let document = Document {
-                    id: String::new(),
-                    content: Content::Text(text.clone()),
-                    labels: Vec::new(),
-                    weight: 1.0,
-                    vector: None,
-                    group: None,
-                    place: Place { source: "made".into(), line: None },
-                };
-                shards[owners[piece]].count(piece, &[document]).unwrap();
+            let document = |text: &String| Document {
+                id: String::new(),
+                content: Content::Text(text.clone()),
+                labels: Vec::new(),
+                weight: 1.0,
+                vector: None,
+                group: None,
+                place: Place { source: "made".into(), line: None },
+            };
+            for (piece, texts) in texts.chunks(documents_of_piece).enumerate() {
+                let documents: Vec<Document> = texts.iter().map(document).collect();
+                shards[owners[piece]].count(piece, &documents).unwrap();
             }
             let limits = TermLimits { min_df: DfLimit::Count(min_df), ..TermLimits::default() };
             let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();

@@ -107,7 +107,9 @@ impl Rows {
             // term; otherwise it belongs to an earlier row, or there is none.
             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
             let entry = first + met.entry.wrapping_sub(first as u32) as usize;
-            let is_new = terms.get(entry) != Some(&term);
+            // A term that is new to the row is at none of its places: compared with any of them, it differs.
+            let entry = entry.min(room - 1);
+            let is_new = terms[entry] != term;
             let entry = if is_new { end } else { entry };
             end += usize::from(is_new);
             met.document_frequency += u32::from(is_new);

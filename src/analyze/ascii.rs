@@ -42,10 +42,12 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
         text,
         |block, offset, carry| {
             let words = bits(block, is_word_byte);
-            let middles = bits(block, |byte| matches!(byte, b':' | b',' | b';' | b'.' | b'\''));
+            let middles = bits(block, is_middle);
             let mut joined = words;
-            // A middle after a word byte; what follows it may be in the next block.
-            let mut candidates = middles & (words << 1 | carry);
+            // A middle between word bytes, the second of which may be in the next block.
+            let next = bytes.get(offset + BLOCK).is_some_and(|&byte| is_word_byte(byte));
+            let after = words >> 1 | u64::from(next) << (BLOCK - 1);
+            let mut candidates = middles & (words << 1 | carry) & after;
             while candidates != 0 {
                 let at = candidates.trailing_zeros();
                 candidates &= candidates - 1;
@@ -69,6 +71,11 @@ pub(super) fn word_character_runs<'a>(text: &'a str, word: &mut impl FnMut(Term<
 
 fn is_word_byte(byte: u8) -> bool {
     (byte | 0x20).wrapping_sub(b'a') < 26 || byte.wrapping_sub(b'0') < 10 || byte == b'_'
+}
+
+/// Whether a byte joins letters or digits: `:`, `;`, `,`, `.` or `'`, two pairs of which differ in one bit.
+fn is_middle(byte: u8) -> bool {
+    byte | 1 == b';' || byte | 2 == b'.' || byte == b'\''
 }
 
 /// Calls `word` with each run of bytes whose bit is set. `members` computes the bits of a block from
@@ -108,10 +115,71 @@ fn runs<'a>(
 
 /// One bit per byte, lowest first: whether `test` holds.
 fn bits(block: &[u8; BLOCK], test: impl Fn(u8) -> bool) -> u64 {
-    let flags = block.map(|byte| u8::from(test(byte)));
-    let (eights, _) = flags.as_chunks::<8>();
+    let flags = block.map(|byte| if test(byte) { u8::MAX } else { 0 });
+    let (sixteens, _) = flags.as_chunks::<16>();
+    sixteens.iter().rev().fold(0, |bits, flags| bits << 16 | u64::from(top_bits(flags)))
+}
+
+/// The highest bit of each byte.
+#[cfg(target_arch = "x86_64")]
+fn top_bits(bytes: &[u8; 16]) -> u16 {
+    use std::arch::x86_64::{_mm_movemask_epi8, _mm_set_epi64x};
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn mask(low: i64, high: i64) -> i32 {
+        _mm_movemask_epi8(_mm_set_epi64x(high, low))
+    }
+
+    let (halves, _) = bytes.as_chunks::<8>();
+    let [low, high] = [0, 1].map(|half: usize| i64::from_le_bytes(halves[half]));
+    #[expect(unsafe_code, reason = "needs SSE2")]
+    // SAFETY: every processor of this architecture has it.
+    let bits = unsafe { mask(low, high) };
+    u16::try_from(bits).expect("sixteen bits")
+}
+
+/// The highest bit of each byte.
+#[cfg(not(target_arch = "x86_64"))]
+fn top_bits(bytes: &[u8; 16]) -> u16 {
+    top_bits_portable(bytes)
+}
+
+#[cfg(any(not(target_arch = "x86_64"), test))]
+fn top_bits_portable(bytes: &[u8; 16]) -> u16 {
+    let (eights, _) = bytes.as_chunks::<8>();
     eights.iter().rev().fold(0, |bits, &eight| {
+        let flags = u64::from_le_bytes(eight) >> 7 & 0x0101_0101_0101_0101;
         // The top byte of the product holds the eight flags as bits.
-        bits << 8 | u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
+        bits << 8 | u16::from(flags.wrapping_mul(0x0102_0408_1020_4080).to_le_bytes()[7])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All bytes, each at all places.
+    #[test]
+    fn bits_of_all_bytes() {
+        for shift in 0..=u8::MAX {
+            let byte = |at: usize| shift.wrapping_add(at.to_le_bytes()[0]);
+            let block: [u8; BLOCK] = std::array::from_fn(byte);
+            for test in [is_word_byte, is_middle] {
+                let expected: u64 =
+                    (0..).zip(block).map(|(at, byte)| u64::from(test(byte)) << at).sum();
+                assert_eq!(bits(&block, test), expected);
+            }
+            let bytes: [u8; 16] = std::array::from_fn(|at| byte(37 * at));
+            assert_eq!(top_bits(&bytes), top_bits_portable(&bytes), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn middles_have_a_class() {
+        for byte in 0..=u8::MAX {
+            let expected = class(byte) & (MID_LETTER | MID_DIGIT) != 0;
+            assert_eq!(is_middle(byte), expected, "{byte}");
+        }
+    }
 }

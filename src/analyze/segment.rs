@@ -216,6 +216,16 @@ mod tests {
             }
         }
 
+        /// Words and what joins them at the ends of blocks of 64 bytes.
+        #[test]
+        fn ascii_path_across_blocks(before in 50usize..66, text in "[ a1_.,;']{10,100}") {
+            let text = format!("{}{text}", " ".repeat(before));
+            for spec in specs() {
+                let (fast, slow) = both(&spec, &text);
+                prop_assert_eq!(fast, slow);
+            }
+        }
+
         #[test]
         fn chunks_give_the_words_of_the_whole(
             text in "[ \nabC1._'\u{301}\u{200d}\u{ad}\u{df}\u{3a3}\u{5d0}\"\u{915}\u{93f}\u{4e2d}\u{6587}\u{30ab}\u{ac00}\u{fb01}\u{a8}\u{3000}\u{3099}\u{1f1e6}]{0,24}"

@@ -11,8 +11,6 @@ use crate::threads::Threads;
 const PIECE: usize = 1_024;
 /// The number of values that a thread adds up at a time.
 const PART: usize = 1 << 16;
-/// The number of pieces that are moved at a time.
-const ROUND: usize = 64;
 /// The start of a piece in the arrays, the ends of its rows, their terms and their values.
 type Piece<'a> = (usize, &'a mut [u64], &'a mut [u32], &'a mut [f32]);
 
@@ -99,25 +97,51 @@ impl Weighting {
 }
 
 /// Keeps the values at `places`, which are in increasing order.
+///
+/// Each thread has a block of the places and fills its part of the result. It first copies what the next threads will
+/// overwrite, usually little, and then moves the rest within its part.
 fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
+    let blocks = places.chunks(places.len().div_ceil(rayon::current_num_threads()).max(1));
     let mut end = 0;
-    // What a round has copied away, it and later rounds may overwrite.
-    for round in places.chunks(ROUND) {
-        let ends = std::iter::once(end).chain(round.iter().map(|place| place.end));
-        if ends.zip(round).all(|(end, place)| end == place.start) {
-            end = round[round.len() - 1].end;
-            continue;
-        }
-        let copies: Vec<Vec<T>> =
-            round.par_iter().map(|place| values[place.clone()].to_vec()).collect();
-        let mut rest = &mut values[end..];
-        let mut moves = Vec::new();
-        for copy in &copies {
-            moves.push((rest.split_off_mut(..copy.len()).expect("not longer than before"), copy));
-            end += copy.len();
-        }
-        moves.into_par_iter().for_each(|(place, copy)| place.copy_from_slice(copy));
+    let parts: Vec<(&[Range<usize>], Range<usize>)> = blocks
+        .map(|block| {
+            let start = end;
+            end += block.iter().map(Range::len).sum::<usize>();
+            (block, start..end)
+        })
+        .collect();
+    if parts.iter().all(|(block, part)| block.last().is_none_or(|last| last.end == part.end)) {
+        values.truncate(end);
+        return;
     }
+    let behind = |(block, part): &(&[Range<usize>], Range<usize>)| {
+        let behind = block.iter().map(|place| place.start.max(part.end)..place.end);
+        let mut copy = Vec::new();
+        behind.filter(|place| !place.is_empty()).for_each(|place| copy.extend(&values[place]));
+        copy
+    };
+    let copies: Vec<Vec<T>> = parts.par_iter().map(behind).collect();
+    let mut rest = &mut **values;
+    let mut moves = Vec::new();
+    for ((block, part), copy) in parts.into_iter().zip(&copies) {
+        moves.push((
+            rest.split_off_mut(..part.len()).expect("not longer than before"),
+            part,
+            block,
+            copy,
+        ));
+    }
+    moves.into_par_iter().for_each(|(target, part, block, copy)| {
+        let mut filled = 0;
+        for place in block {
+            let within =
+                place.start.min(part.end) - part.start..place.end.min(part.end) - part.start;
+            let length = within.len();
+            target.copy_within(within, filled);
+            filled += length;
+        }
+        target[filled..].copy_from_slice(copy);
+    });
     values.truncate(end);
 }
 
@@ -130,28 +154,34 @@ fn range(start: u64, end: u64) -> Range<usize> {
 mod tests {
     use std::num::NonZeroUsize;
 
+    use proptest::prelude::*;
+
     use super::*;
 
-    #[test]
-    fn gaps_are_closed() {
-        let values: Vec<usize> = (0..2_000).collect();
-        for (gaps_from, gap) in [(0, 1), (3, 1), (130, 4), (usize::MAX, 0), (0, 5)] {
-            let kept = |piece| if piece < gaps_from { 5 } else { 5 - gap };
-            let places: Vec<_> = (0..400).map(|piece| 5 * piece..5 * piece + kept(piece)).collect();
-            let mut found = values.clone();
-            close_gaps(&mut found, &places);
-            assert!(found.into_iter().eq(places.into_iter().flatten()), "{gaps_from} {gap}");
+    proptest! {
+        /// Fewer pieces than threads and several for each; gaps of all sizes, also where whole blocks move into earlier ones.
+        #[test]
+        fn gaps_are_closed(
+            threads in 1usize..20,
+            pieces in prop::collection::vec((0usize..6, prop::sample::select(vec![0, 0, 0, 1, 2, 30])), 0..150),
+        ) {
+            let (mut places, mut start) = (Vec::new(), 0);
+            for (kept, gap) in pieces {
+                places.push(start..start + kept);
+                start += kept + gap;
+            }
+            let mut values: Vec<usize> = (0..start).collect();
+            let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+            threads.run(|| close_gaps(&mut values, &places));
+            prop_assert!(values.into_iter().eq(places.into_iter().flatten()));
         }
-        let mut none = Vec::<u32>::new();
-        close_gaps(&mut none, &[]);
-        assert!(none.is_empty());
     }
 
-    /// More rows than a round has; a term that is in all documents and weighs nothing, or does not.
+    /// Many pieces; a term that is in all documents and weighs nothing, or does not.
     #[test]
     fn many_rows_are_weighed_as_each_alone() {
         let weighting = Weighting::default();
-        let rows = ROUND * PIECE + 3 * PIECE + 7;
+        let rows = 64 * PIECE + 3 * PIECE + 7;
         for dropped in [0, 1, 2] {
             let mut all = RawRows { indptr: vec![0], indices: vec![], data: vec![] };
             let mut expected = all.clone();

@@ -44,7 +44,7 @@ pub(super) fn uax29_words<'a>(text: &'a str, word: &mut impl FnMut(Term<'a>)) {
             let words = bits(block, is_word_byte);
             let middles = bits(block, is_middle);
             let mut joined = words;
-            // A middle between word bytes, the second of which may be in the next block.
+            // Middles with a word byte on both sides; the one behind may be in the next block.
             let next = bytes.get(offset + BLOCK).is_some_and(|&byte| is_word_byte(byte));
             let after = words >> 1 | u64::from(next) << (BLOCK - 1);
             let mut candidates = middles & (words << 1 | carry) & after;
@@ -73,7 +73,7 @@ fn is_word_byte(byte: u8) -> bool {
     (byte | 0x20).wrapping_sub(b'a') < 26 || byte.wrapping_sub(b'0') < 10 || byte == b'_'
 }
 
-/// Whether a byte joins letters or digits: `:`, `;`, `,`, `.` or `'`, two pairs of which differ in one bit.
+/// Whether a byte may join letters or digits: `:`, `;`, `,`, `.` or `'`. The bytes of the first two pairs differ in one bit only.
 fn is_middle(byte: u8) -> bool {
     byte | 1 == b';' || byte | 2 == b'.' || byte == b'\''
 }

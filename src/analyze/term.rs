@@ -12,8 +12,8 @@ pub(crate) struct Term<'a> {
 
 /// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the lowest one of `low`.
 ///
-/// Two fields, not an array: these are copied one by one, and an array at once. A processor waits where it reads at
-/// once what it has just written one by one.
+/// Two fields instead of an array, because compilers copy an array with one load: that would have to wait for the two stores
+/// that have just written it, which processors cannot forward to a wider load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Prefix {
     pub(crate) low: u64,

@@ -107,7 +107,7 @@ impl Rows {
             // term; otherwise it belongs to an earlier row, or there is none.
             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
             let entry = first + met.entry.wrapping_sub(first as u32) as usize;
-            // A term that is new to the row is at none of its places: compared with any of them, it differs.
+            // Any place of the row will do for a term that is new to it: it differs from all terms there.
             let entry = entry.min(room - 1);
             let is_new = terms[entry] != term;
             let entry = if is_new { end } else { entry };

@@ -96,52 +96,62 @@ impl Weighting {
     }
 }
 
-/// Keeps the values at `places`, which are in increasing order.
-///
-/// Each thread has a block of the places and fills its part of the result. It first copies what the next threads will
-/// overwrite, usually little, and then moves the rest within its part.
-fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
-    let blocks = places.chunks(places.len().div_ceil(rayon::current_num_threads()).max(1));
-    let mut end = 0;
-    let parts: Vec<(&[Range<usize>], Range<usize>)> = blocks
-        .map(|block| {
-            let start = end;
-            end += block.iter().map(Range::len).sum::<usize>();
-            (block, start..end)
-        })
-        .collect();
-    if parts.iter().all(|(block, part)| block.last().is_none_or(|last| last.end == part.end)) {
-        values.truncate(end);
-        return;
-    }
-    let behind = |(block, part): &(&[Range<usize>], Range<usize>)| {
-        let behind = block.iter().map(|place| place.start.max(part.end)..place.end);
+/// Places to be moved by one thread, and where to.
+struct Block<'a> {
+    places: &'a [Range<usize>],
+    target: Range<usize>,
+}
+
+impl Block<'_> {
+    /// A copy of the values at its places behind its target, which later blocks overwrite.
+    fn behind<T: Copy>(&self, values: &[T]) -> Vec<T> {
+        let behind = |place: &Range<usize>| place.start.max(self.target.end)..place.end;
         let mut copy = Vec::new();
-        behind.filter(|place| !place.is_empty()).for_each(|place| copy.extend(&values[place]));
+        for place in self.places.iter().map(behind).filter(|place| !place.is_empty()) {
+            copy.extend_from_slice(&values[place]);
+        }
         copy
-    };
-    let copies: Vec<Vec<T>> = parts.par_iter().map(behind).collect();
-    let mut rest = &mut **values;
-    let mut moves = Vec::new();
-    for ((block, part), copy) in parts.into_iter().zip(&copies) {
-        moves.push((
-            rest.split_off_mut(..part.len()).expect("not longer than before"),
-            part,
-            block,
-            copy,
-        ));
     }
-    moves.into_par_iter().for_each(|(target, part, block, copy)| {
+
+    /// Moves the values at its places to the front of `target`, the part of all values that it fills, and those `behind` after them.
+    fn fill<T: Copy>(&self, target: &mut [T], behind: &[T]) {
+        let Range { start, end } = self.target;
         let mut filled = 0;
-        for place in block {
-            let within =
-                place.start.min(part.end) - part.start..place.end.min(part.end) - part.start;
+        for place in self.places {
+            let within = place.start.min(end) - start..place.end.min(end) - start;
             let length = within.len();
             target.copy_within(within, filled);
             filled += length;
         }
-        target[filled..].copy_from_slice(copy);
-    });
+        target[filled..].copy_from_slice(behind);
+    }
+}
+
+/// Keeps the values at `places`, which are in increasing order.
+///
+/// Each thread moves a block of them within the array. Before that, it copies what the next threads will overwrite: little, if gaps
+/// are small.
+fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
+    let of_thread = places.len().div_ceil(rayon::current_num_threads()).max(1);
+    let mut end = 0;
+    let block = |places| {
+        let start = end;
+        end += <[Range<usize>]>::iter(places).map(Range::len).sum::<usize>();
+        Block { places, target: start..end }
+    };
+    let blocks: Vec<Block<'_>> = places.chunks(of_thread).map(block).collect();
+    if places.last().is_some_and(|last| last.end > end) {
+        let behind: Vec<Vec<T>> = blocks.par_iter().map(|block| block.behind(values)).collect();
+        let mut rest = &mut **values;
+        let mut targets = Vec::new();
+        for block in &blocks {
+            let length = block.target.len();
+            targets.push(rest.split_off_mut(..length).expect("not longer than before"));
+        }
+        (blocks, targets, behind)
+            .into_par_iter()
+            .for_each(|(block, target, behind)| block.fill(target, &behind));
+    }
     values.truncate(end);
 }
 

@@ -57,7 +57,7 @@ impl ShortTerm {
     }
 }
 
-/// The number of terms whose slots are read together.
+/// The number of terms whose slots are fetched together.
 const TOGETHER: usize = 32;
 
 /// Calls `work` with the terms, [`TOGETHER`] at a time.
@@ -89,8 +89,8 @@ impl TermTable {
         })
     }
 
-    /// The hashes of a batch. Reads the slots where its searches begin, so that the processor waits for all of them at
-    /// once instead of for one after the other.
+    /// The hashes of a batch. Fetches the slots where its searches begin into the cache, so that the processor waits for all of
+    /// them at once instead of for one after the other.
     #[inline]
     pub(super) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
         let mut hashes = [0; TOGETHER];

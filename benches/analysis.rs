@@ -9,12 +9,12 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use classify::analyze::AnalyzerSpec;
-use classify::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
-use classify::counts::{Counts, Fields, Input, TermLimits};
-use classify::decide::Decision;
-use classify::hierarchy::Hierarchy;
+use classify::decide::decision::Decision;
 use classify::model::{InputSpec, Model, TrainSettings};
+use classify::text::analyze::AnalyzerSpec;
+use classify::text::corpus::{Content, Corpus, CorpusError, Document, ReadOptions};
+use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
 

@@ -20,8 +20,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
-use classify::matrix::{Csr, CsrBuilder};
+use classify::rows::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
+use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
     Cuda, CudaEngine, CudaOptions, GridMemory, NeighborLists, Request, Search, SeveralGpus,
 };

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::dense::{Kernel, Metric, Vectors};
+use classify::rows::dense::{Kernel, Metric, Vectors};
 use classify::search::{Dense, DenseIndex, NeighborLists, Request, Search};
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use classify::classifier::{Classifier, Searchers, UpdatableEngines};
-use classify::corpus::{Corpus, Document, ReadOptions};
+use classify::learn::trainer::{TrainOptions, Trainer};
 use classify::model::{Change, Model, UpdatedModel};
 use classify::search::{Engines, NeighborLists, Request, Search};
+use classify::text::corpus::{Corpus, Document, ReadOptions};
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer};
 
 const PAIRS: usize = 15;
 const QUERIES: usize = 4_096;
@@ -86,7 +86,7 @@ fn compare(
     what: &str,
     updated: &UpdatedModel,
     engines: &mut UpdatableEngines,
-    queries: &classify::matrix::Csr,
+    queries: &classify::rows::matrix::Csr,
     k: NonZeroUsize,
     threads: &Threads,
 ) {

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use classify::matrix::{Csr, CsrBuilder};
 use classify::model::Model;
+use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{Exhaustive, Inverted, NeighborLists, Report, Request, Search};
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};

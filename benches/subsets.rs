@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use classify::classifier::{Classifier, FoundNeighbors, train};
-use classify::corpus::preset::{Documents, Preset};
-use classify::corpus::{Document, ReadOptions};
-use classify::counts::TermLimits;
-use classify::decide::Decision;
+use classify::decide::decision::Decision;
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
 use classify::search::{Exhaustive, Inverted, Neighbor, Search};
+use classify::text::corpus::preset::{Documents, Preset};
+use classify::text::corpus::{Document, ReadOptions};
+use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];

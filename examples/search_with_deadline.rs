@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use classify::generate::rcv1_like_rows;
+use classify::rows::generate::rcv1_like_rows;
 use classify::search::{Inverted, NeighborLists, Request, Search, SearchError, Stop};
 use classify::threads::Threads;
 

@@ -8,10 +8,10 @@ use std::error::Error;
 use std::num::NonZeroUsize;
 
 use classify::classifier::Classifier;
-use classify::corpus::{Content, Corpus, Document, Place, ReadOptions};
+use classify::learn::trainer::{TrainOptions, Trainer};
 use classify::search::{Allow, Engines, NeighborLists, Request, RowSet};
+use classify::text::corpus::{Content, Corpus, Document, Place, ReadOptions};
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let threads = Threads::available()?;

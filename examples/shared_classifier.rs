@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::thread;
 
 use classify::classifier::Classifier;
-use classify::corpus::{Corpus, ReadOptions};
+use classify::learn::trainer::{TrainOptions, Trainer};
 use classify::search::Engines;
+use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer};
 
 /// What a program would keep for as long as it runs.
 struct Desk {

@@ -4,18 +4,18 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use classify::analyze::{
+use classify::classifier::Classifier;
+use classify::evaluate::{Comparison, Loaded, compare};
+use classify::model::Model;
+use classify::text::analyze::{
     Analyzer, AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words,
 };
-use classify::classifier::Classifier;
-use classify::corpus::{
+use classify::text::corpus::{
     Content, Corpus, Document, Format, LabelUse, OnBadUtf8, Place, Qrels, ReadOptions, Split,
     encoding_for_label,
 };
-use classify::dense::WordVectors;
-use classify::evaluate::{Comparison, Loaded, compare};
-use classify::hierarchy::Hierarchy;
-use classify::model::Model;
+use classify::text::hierarchy::Hierarchy;
+use classify::text::word_vectors::WordVectors;
 use classify::threads::Threads;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@
 // entries, so that four can be read at once; between them the column is NO_ROW, the weight 0. Queries are
 // CSR without gaps, with 16-bit columns where the vocabulary allows it.
 //
-// The similarity is that of src/search.rs: products exact in f64, added in f64 in order of the
+// The similarity is that of src/search/mod.rs: products exact in f64, added in f64 in order of the
 // terms, rounded once to f32 and at most FLT_MAX. fma(a, b, s) of two f32 widened to f64 is that
 // addition: the product of 24-bit significands is exact in 53 bits.
 typedef unsigned int u32;
@@ -26,7 +26,7 @@ __device__ __forceinline__ u64 neighbor_key(float similarity, u32 row) {
     return ((u64)__float_as_uint(similarity) << 32) | (u64)(~row);
 }
 
-// What the host reads: the row, then the similarity (Neighbor in src/search.rs).
+// What the host reads: the row, then the similarity (Neighbor in src/search/mod.rs).
 __device__ __forceinline__ u64 neighbor_of(u64 key) { return key ^ 0xffffffffull; }
 
 // The query rows of a batch.

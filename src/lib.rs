@@ -13,8 +13,8 @@
 //!
 //! ```
 //! use classify::classifier::{Classifier, train};
-//! use classify::corpus::{Corpus, ReadOptions};
-//! use classify::decide::Decision;
+//! use classify::text::corpus::{Corpus, ReadOptions};
+//! use classify::decide::decision::Decision;
 //! use classify::model::{InputSpec, TrainSettings};
 //! use classify::threads::Threads;
 //!
@@ -34,35 +34,16 @@ pub use seeded_random as random;
 pub use svg_chart as chart;
 
 pub mod threads;
-mod powers;
 pub mod printable;
 pub mod limits;
-pub mod matrix;
-pub mod strings;
 pub mod stages;
-pub mod corpus;
-pub mod hierarchy;
-pub mod analyze;
-pub mod vocabulary;
-pub mod tfidf;
-pub mod counts;
-pub mod select;
-pub mod dense;
+pub mod rows;
+pub mod text;
 pub mod search;
-pub mod vote;
 pub mod decide;
-pub mod calibrate;
-pub mod outcomes;
-pub mod tune;
 pub mod model;
 pub mod classifier;
-pub mod explain;
-pub mod answer;
-pub mod cluster;
-pub mod trainer;
-pub mod vectors;
-pub mod stream;
+pub mod learn;
 pub mod evaluate;
-pub mod generate;
 #[cfg(feature = "serve")]
 pub mod server;

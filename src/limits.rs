@@ -6,7 +6,7 @@
 use std::io::{self, BufRead, Read};
 
 /// The bytes of one record: a line, a CSV record, a story of several lines, a file in a label folder.
-/// 256 MiB; [`ReadOptions::max_record`](crate::corpus::ReadOptions::max_record) changes it.
+/// 256 MiB; [`ReadOptions::max_record`](crate::text::corpus::ReadOptions::max_record) changes it.
 pub const RECORD: u64 = 1 << 28;
 
 /// The bytes of a file beside the corpus, after decompression: a hierarchy, relevance judgments, an

@@ -5,16 +5,16 @@
 use std::io;
 use std::sync::{Arc, mpsc};
 
+use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
 use classify::classifier::{Classifier, ClassifyError, Prediction};
-use classify::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
-use classify::counts::{Counts, Fields, Input, TermLimits};
-use classify::decide::Decision;
+use classify::decide::decision::Decision;
+use classify::learn::trainer::{TrainOptions, Trainer};
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
 use classify::stages::SoFar;
-use classify::stream::{Answers, Source, StreamError, classify_stream};
+use classify::text::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
+use classify::text::counts::{Counts, Fields, Input, TermLimits};
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer};
 
 fn trained(name: &str, corpus: &str) -> Classifier {
     let threads = Threads::available().unwrap();

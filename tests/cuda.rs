@@ -6,9 +6,9 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use classify::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
-use classify::matrix::{Csr, CsrBuilder};
 use classify::random::Random;
+use classify::rows::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
+use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
     Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Neighbor, NeighborLists,
     Report, Request, Search, SearchError, SeveralGpus, Stop,
@@ -425,7 +425,7 @@ fn several_gpus_give_the_answers_of_one() {
 #[test]
 #[ignore = "needs a GPU"]
 fn dense_vectors_on_a_gpu() {
-    use classify::dense::{Kernel, Metric, Vectors};
+    use classify::rows::dense::{Kernel, Metric, Vectors};
     use classify::search::{Dense, DenseIndex};
     let threads = Threads::available().unwrap();
     let mut random = Random::new(9);

@@ -5,8 +5,8 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use classify::dense::{Kernel, Metric, Vectors};
 use classify::random::Random;
+use classify::rows::dense::{Kernel, Metric, Vectors};
 use classify::search::{
     Allow, Dense, DenseIndex, Neighbor, NeighborLists, Request, RowLists, RowMap, RowRange, RowSet,
     Search, SearchError, Sharded, Stop, learn_scale,
@@ -263,7 +263,7 @@ fn wrong_requests() {
     let other = fine(1, 2, 0);
     let error = engine.search(&Request::new(other.view(), k), &mut found).unwrap_err();
     assert!(matches!(error, SearchError::Columns { found: 2, expected: 3 }), "{error}");
-    let sparse = classify::matrix::CsrBuilder::default().build(9);
+    let sparse = classify::rows::matrix::CsrBuilder::default().build(9);
     let error = engine.search(&Request::new(&sparse, k), &mut found).unwrap_err();
     assert!(matches!(error, SearchError::Columns { found: 9, expected: 3 }), "{error}");
     let nan = Vectors::new(3, vec![f32::NAN; 3]).unwrap();

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use classify::classifier::{ClassifyOptions, Prediction, Reason, train};
-use classify::corpus::{Corpus, ReadOptions};
-use classify::counts::TermLimits;
-use classify::decide::Decision;
+use classify::decide::decision::Decision;
+use classify::decide::objective::{Figures, Objective};
+use classify::decide::vote::LabelScore;
 use classify::evaluate::{Confusion, Evaluation, Evaluator, html, markdown, terminal};
-use classify::hierarchy::Hierarchy;
 use classify::model::{InputSpec, Model, TrainSettings, TuningSummary};
 use classify::search::Neighbor;
+use classify::text::corpus::{Corpus, ReadOptions};
+use classify::text::counts::TermLimits;
+use classify::text::hierarchy::Hierarchy;
 use classify::threads::Threads;
-use classify::tune::{Figures, Objective};
-use classify::vote::LabelScore;
 
 /// A model with labels a = 0, b = 1, c = 2; c occurs only in training.
 fn model(decision: Decision) -> Model {

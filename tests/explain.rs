@@ -5,14 +5,16 @@
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 
-use classify::analyze::AnalyzerSpec;
+use classify::classifier::explain::{ExplainedPrototype, Explanation, explain, marks};
 use classify::classifier::{Classifier, Reason};
-use classify::corpus::{Content, Corpus, Document, LabelUse, ReadOptions};
-use classify::explain::{ExplainedPrototype, Explanation, explain, marks};
+use classify::learn::trainer::{
+    DenseOptions, DenseSource, TrainOptions, Trainer, TuneOptions, TuneScope,
+};
 use classify::random::Random;
 use classify::search::Engines;
+use classify::text::analyze::AnalyzerSpec;
+use classify::text::corpus::{Content, Corpus, Document, LabelUse, ReadOptions};
 use classify::threads::Threads;
-use classify::trainer::{DenseOptions, DenseSource, TrainOptions, Trainer, TuneOptions, TuneScope};
 
 /// Documents of three labels, whose words overlap.
 fn corpus(documents: usize, seed: u64) -> String {
@@ -177,7 +179,7 @@ fn documents_without_an_answer_are_explained() {
 fn neighbors_by_vectors_have_no_terms() {
     let source = DenseSource::Lsa { dimensions: 8, seed: 0 };
     let dense =
-        DenseOptions { source, metric: classify::dense::Metric::default(), with_terms: true };
+        DenseOptions { source, metric: classify::rows::dense::Metric::default(), with_terms: true };
     let options = TrainOptions { dense: Some(dense), ..TrainOptions::default() };
     let classifier = trained(options, &corpus(60, 6));
     let documents: Vec<Document> = read(&corpus(3, 7)).map(Result::unwrap).collect();

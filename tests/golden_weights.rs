@@ -1,11 +1,11 @@
 //! `--weighting sklearn` against scikit-learn's own results (`golden/make.py`).
 
-use classify::analyze::{AnalyzerSpec, Case, Normalization, Words};
 use classify::classifier::train;
-use classify::corpus::{Corpus, ReadOptions};
-use classify::counts::TermLimits;
-use classify::decide::Decision;
+use classify::decide::decision::Decision;
 use classify::model::{InputSpec, TrainSettings};
+use classify::text::analyze::{AnalyzerSpec, Case, Normalization, Words};
+use classify::text::corpus::{Corpus, ReadOptions};
+use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 use serde_json::Value;
 

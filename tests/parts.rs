@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use classify::corpus::{Corpus, Document, ReadOptions};
-use classify::counts::{CorpusStatistics, Counts, Input, TermFrequency, TermLimits};
+use classify::learn::trainer::{TrainError, TrainOptions, Trainer, TuneOptions};
 use classify::model::{InputSpec, Model};
 use classify::search::Engines;
+use classify::text::corpus::{Corpus, Document, ReadOptions};
+use classify::text::counts::{CorpusStatistics, Counts, Input, TermFrequency, TermLimits};
 use classify::threads::Threads;
-use classify::trainer::{TrainError, TrainOptions, Trainer, TuneOptions};
 
 const SAMPLE: &str = "corpora/sample/train.jsonl";
 

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use classify::analyze::AnalyzerSpec;
-use classify::corpus::preset::Preset;
-use classify::corpus::{
+use classify::learn::tune::Weighted;
+use classify::model::InputSpec;
+use classify::text::analyze::AnalyzerSpec;
+use classify::text::corpus::preset::Preset;
+use classify::text::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
     encoding_for_label,
 };
-use classify::counts::{Counts, Fields, Input, TermLimits};
-use classify::model::InputSpec;
+use classify::text::counts::{Counts, Fields, Input, TermLimits};
 use classify::threads::Threads;
-use classify::tune::Weighted;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
     Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()

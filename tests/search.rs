@@ -8,9 +8,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use classify::dense::ShapeError;
-use classify::matrix::{Csr, CsrBuilder};
 use classify::random::Random;
+use classify::rows::dense::ShapeError;
+use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
     Allow, Exhaustive, Inverted, Neighbor, NeighborLists, Report, Request, RowLists, RowMap,
     RowRange, RowSet, Search, SearchError, Sharded, Stop, Updatable, VectorsView,

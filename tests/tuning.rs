@@ -12,24 +12,25 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use classify::corpus::{Content, Document, Place};
-use classify::counts::{Counts, Fields, Input, TermLimits};
-use classify::decide::{Decision, DecisionOptions, ThresholdRule, decide, decide_batch};
-use classify::matrix::CsrBuilder;
-use classify::model::InputSpec;
-use classify::random::Random;
-use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
-use classify::tfidf::Weighting;
-use classify::threads::Threads;
-use classify::trainer::{
+use classify::decide::decision::{Decision, DecisionOptions, ThresholdRule, decide, decide_batch};
+use classify::decide::objective::{Figures, Objective};
+use classify::decide::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
+use classify::learn::trainer::{
     Event, FreeFeatures, NearDuplicateLimit, TrainOptions, Trained, Trainer, TuneOptions, TuneScope,
 };
-use classify::tune::{
-    Candidate, Exclusion, FOLDS, Figures, Grid, HeldOut, LabelScores, LeaveOneOut, NearDuplicates,
-    Objective, Step, Trial, VoteLearning, Weighted, abstention, calibrate, drawn, folds, hashes,
-    learn_votes, learned_votes, nearest, revote, thresholds, tune_votes, window,
+use classify::learn::tune::{
+    Candidate, Exclusion, FOLDS, Grid, HeldOut, LabelScores, LeaveOneOut, NearDuplicates, Step,
+    Trial, VoteLearning, Weighted, abstention, calibrate, drawn, folds, hashes, learn_votes,
+    learned_votes, nearest, revote, thresholds, tune_votes, window,
 };
-use classify::vote::{LabelScore, TrainingLabels, VoteWeight, vote};
+use classify::model::InputSpec;
+use classify::random::Random;
+use classify::rows::matrix::CsrBuilder;
+use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
+use classify::text::corpus::{Content, Document, Place};
+use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::tfidf::Weighting;
+use classify::threads::Threads;
 use serde_json::Value;
 
 /// Documents about one to three of seven subjects (the last one rare); some occur twice, one has

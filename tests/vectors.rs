@@ -5,11 +5,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use classify::classifier::vectors::{StoredVectors, VectorsProblem, VectorsWriter};
 use classify::classifier::{Classifier, DocumentVectors};
-use classify::corpus::{Corpus, Document, ReadOptions};
 use classify::model::Model;
+use classify::text::corpus::{Corpus, Document, ReadOptions};
 use classify::threads::Threads;
-use classify::vectors::{StoredVectors, VectorsProblem, VectorsWriter};
 
 fn model(name: &str) -> Arc<Model> {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");

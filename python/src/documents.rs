@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use classify::corpus::{Content, Document, Place};
+use classify::text::corpus::{Content, Document, Place};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

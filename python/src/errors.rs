@@ -3,10 +3,10 @@
 use std::io::ErrorKind;
 
 use classify::classifier::ClassifyError;
-use classify::corpus::{CorpusError, Problem};
+use classify::text::corpus::{CorpusError, Problem};
 use classify::model::ModelError as LibraryModelError;
 use classify::search::{DeviceError, SearchError};
-use classify::trainer::TrainError;
+use classify::learn::trainer::TrainError;
 use pyo3::create_exception;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError,

@@ -34,7 +34,7 @@ mod _native {
     /// The languages that have a list of stop words, as ISO 639-1 codes.
     #[pyfunction]
     fn stop_word_languages() -> Vec<&'static str> {
-        classify::analyze::stop_word_languages().to_vec()
+        classify::text::analyze::stop_word_languages().to_vec()
     }
 
     #[pymodule_init]

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
-use classify::corpus::{CorpusError, Document, Place, Problem};
-use classify::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLimits};
-use classify::explain::explain;
+use classify::text::corpus::{CorpusError, Document, Place, Problem};
+use classify::text::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLimits};
+use classify::classifier::explain::explain;
 use classify::model::{InputSpec, Model as Trained};
 use classify::search::{DeviceChoice, Engines, Stop};
-use classify::tfidf::Side;
-use classify::trainer::{Event, TrainOptions, Trainer};
+use classify::text::tfidf::Side;
+use classify::learn::trainer::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -505,7 +505,7 @@ impl Model {
     fn similarity(&self) -> &'static str {
         let settings = self.trained.settings();
         let angular =
-            |dense: &classify::dense::DenseSpec| dense.metric == classify::dense::Metric::Angular;
+            |dense: &classify::rows::dense::DenseSpec| dense.metric == classify::rows::dense::Metric::Angular;
         match &settings.dense {
             Some(dense) if settings.dense_share >= 1.0 && !angular(dense) => "bounded",
             Some(_) if settings.dense_share >= 1.0 => "cosine",

@@ -4,18 +4,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use classify::analyze::{AnalyzerSpec, NgramRange, stop_words};
-use classify::counts::{ClassWeights, DfLimit, Fields, TermLimits};
-use classify::decide::DecisionOptions;
-use classify::dense::MOST_DIMENSIONS;
-use classify::hierarchy::Hierarchy;
+use classify::text::analyze::{AnalyzerSpec, NgramRange, stop_words};
+use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
+use classify::decide::decision::DecisionOptions;
+use classify::rows::dense::MOST_DIMENSIONS;
+use classify::text::hierarchy::Hierarchy;
 use classify::model::FeatureSpec;
-use classify::tfidf::Weighting;
-use classify::trainer::{
+use classify::text::tfidf::Weighting;
+use classify::learn::trainer::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };
-use classify::tune::Objective;
+use classify::decide::objective::Objective;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyBool, PyDict};
@@ -191,7 +191,7 @@ impl<'py> Parameters<'_, 'py> {
     fn features(&self, is_dense: bool) -> PyResult<(bool, Option<DenseOptions>)> {
         let name = "features";
         let metric = match self.text("metric")?.as_deref() {
-            None | Some("cosine") => classify::dense::Metric::default(),
+            None | Some("cosine") => classify::rows::dense::Metric::default(),
             Some(_) => self.parsed("metric")?.unwrap_or_default(),
         };
         if is_dense {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 
-use classify::matrix::{Csr, csr};
+use classify::rows::matrix::{Csr, csr};
 use classify::search::{DeviceChoice, Neighbor, NeighborLists, Request, Search, Stop};
 use classify::threads::Threads;
 use numpy::{IntoPyArray, PyArray1};

@@ -5,10 +5,10 @@ use rayon::prelude::*;
 use super::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Probabilities, Reason,
 };
-use crate::calibrate::{Abstention, Calibration, Shown, Signals, Votes, confidence};
-use crate::decide::{Decision, decide, decide_batch, margin};
-use crate::matrix::row;
-use crate::vote::{LabelScore, Outcome, Voters, vote_with};
+use crate::decide::calibrate::{Abstention, Calibration, Shown, Signals, Votes, confidence};
+use crate::decide::decision::{Decision, decide, decide_batch, margin};
+use crate::decide::vote::{LabelScore, Outcome, Voters, vote_with};
+use crate::rows::matrix::row;
 
 /// Minimum documents per task.
 const PIECE: usize = 64;
@@ -260,12 +260,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::calibrate::Curves;
     use crate::classifier::train;
-    use crate::corpus::{Corpus, LabelUse, ReadOptions};
-    use crate::counts::TermLimits;
-    use crate::hierarchy::Hierarchy;
+    use crate::decide::calibrate::Curves;
     use crate::model::{InputSpec, TrainSettings};
+    use crate::text::corpus::{Corpus, LabelUse, ReadOptions};
+    use crate::text::counts::TermLimits;
+    use crate::text::hierarchy::Hierarchy;
     use crate::threads::Threads;
 
     /// Ancestors are given, too, and have probabilities.

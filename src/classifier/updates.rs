@@ -4,14 +4,14 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::{Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Searchers, TermUse};
-use crate::corpus::{Content, Document};
-use crate::dense::{Metric, Vectors, normalize};
-use crate::matrix::{Csr, row};
+use crate::decide::vote::Voters;
 use crate::model::{Change, Collection, NewDocument};
+use crate::rows::dense::{Metric, Vectors, normalize};
+use crate::rows::matrix::{Csr, row};
 use crate::search::{Engines, Search, SearchError, Updatable};
-use crate::tfidf::Side;
+use crate::text::corpus::{Content, Document};
+use crate::text::tfidf::Side;
 use crate::threads::Threads;
-use crate::vote::Voters;
 
 /// Changes that add documents to a model.
 #[derive(Debug)]

@@ -5,16 +5,16 @@ use std::sync::{MutexGuard, PoisonError};
 use rayon::prelude::*;
 
 use super::Classifier;
-use crate::analyze::TermCounter;
-use crate::corpus::{
+use crate::model::{InputSpec, Settings};
+use crate::rows::dense::{DensePart, Vectors};
+use crate::rows::matrix::{Csr, CsrBuilder, stacked};
+use crate::text::analyze::TermCounter;
+use crate::text::corpus::{
     Content, CorpusError, Document, Problem, add_features, check_features, check_vector,
 };
-use crate::counts::tally;
-use crate::dense::{DensePart, Vectors};
-use crate::matrix::{Csr, CsrBuilder, stacked};
-use crate::model::{InputSpec, Settings};
-use crate::tfidf::Side;
-use crate::vocabulary::Vocabulary;
+use crate::text::counts::tally;
+use crate::text::tfidf::Side;
+use crate::text::vocabulary::Vocabulary;
 
 /// Documents as query rows.
 #[derive(Debug)]

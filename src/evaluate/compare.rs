@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal, StudentsT};
 
 use super::{DocumentResult, Prf};
-use crate::limits::{self, Limited};
-use crate::outcomes::{
+use crate::decide::outcomes::{
     Correction, Headline, Kind, LabelSet, Outcomes, Replicates, draws, replicates,
 };
+use crate::limits::{self, Limited};
 use crate::printable::printable;
 use crate::threads::Threads;
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{DocumentCounts, Prf, ratio};
 use crate::classifier::Prediction;
-use crate::outcomes::LabelSet;
+use crate::decide::outcomes::LabelSet;
 
 /// The number of reliability bins, of equal width from 0 to 1.
 const BINS: usize = 10;
@@ -25,7 +25,7 @@ const THRESHOLDS: [f64; STEPS + 1] = {
     thresholds
 };
 
-/// The highest step whose threshold a score reaches, as [`decide`](crate::decide::decide) compares
+/// The highest step whose threshold a score reaches, as [`decide`](crate::decide::decision::decide) compares
 /// them: `score >= threshold`. 0 for a score that reaches none.
 fn step(score: f64) -> usize {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -251,7 +251,7 @@ impl Confidences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vote::LabelScore;
+    use crate::decide::vote::LabelScore;
 
     /// The step of a score is the number of thresholds above 0 that it reaches, by comparison with
     /// every one of them. `(0.29 * 100.0) as usize` is 28.

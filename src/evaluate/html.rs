@@ -253,7 +253,7 @@ fn coverage(evaluation: &Evaluation) -> Figure {
 fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let by_k = &evaluation.tuning.as_ref()?.by_k;
     let most = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
-    let line = |class, name: &str, of: fn(&crate::tune::Figures) -> f64| {
+    let line = |class, name: &str, of: fn(&crate::decide::objective::Figures) -> f64| {
         let points = by_k.iter().map(|(k, figures)| (*k as f64, of(figures))).collect();
         Mark::Line { class, points, name: name.into() }
     };

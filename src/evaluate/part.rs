@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::confidence::Confidences;
 use super::{DocumentCounts, DocumentResult, ErrorNeighbor, HashMap, WorstError};
 use crate::classifier::{ClassifyOptions, Prediction, Reason};
-use crate::decide::Decision;
+use crate::decide::decision::Decision;
+use crate::decide::outcomes::{LabelSet, Outcomes};
 use crate::model::Model;
-use crate::outcomes::{LabelSet, Outcomes};
 use crate::search::Neighbor;
 
 /// How many of the worst errors are kept.

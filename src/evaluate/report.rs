@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Comparison, Evaluation, Intervals, LabelResult, Prf};
+use crate::decide::objective::{Expected, Figures};
+use crate::model::TuningSummary;
 use crate::printable::printable;
-use crate::tfidf::Weighting;
-use crate::tune::{Expected, Figures, TuningSummary};
+use crate::text::tfidf::Weighting;
 
 /// The largest confusion matrix that is shown; beyond, the most confused pairs are.
 const MATRIX_LABELS: usize = 12;

@@ -10,17 +10,17 @@ use rayon::prelude::*;
 
 use super::part::{Counter, Judged, Part};
 use super::{Evaluation, Evaluator};
+use crate::classifier::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
+use crate::classifier::vectors::Labeled;
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
     Probabilities,
 };
-use crate::corpus::{CorpusError, Place, Problem};
+use crate::decide::vote::Voters;
 use crate::search::Neighbor;
 use crate::stages::{SoFar, Stage};
-use crate::stream::{HandOver, Pipeline, PipelineError, Source, Vectorized};
+use crate::text::corpus::{CorpusError, Place, Problem};
 use crate::threads::Threads;
-use crate::vectors::Labeled;
-use crate::vote::Voters;
 
 /// Documents that are counted together, beside others.
 const PART: usize = 512;
@@ -256,12 +256,12 @@ fn tied_at(k: NonZeroUsize, voters: Voters<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::classifier::train;
-    use crate::corpus::{Corpus, ReadOptions};
-    use crate::counts::TermLimits;
-    use crate::decide::Decision;
+    use crate::decide::decision::Decision;
+    use crate::decide::vote::LabelScore;
     use crate::model::{InputSpec, TrainSettings};
+    use crate::text::corpus::{Corpus, ReadOptions};
+    use crate::text::counts::TermLimits;
     use crate::threads::Threads;
-    use crate::vote::LabelScore;
 
     /// A document that has one of the labels a, b and c, a new one, or none, and its prediction.
     fn made(number: u32) -> (Labeled, Prediction) {

@@ -2,8 +2,8 @@
 
 use super::error::invalid;
 use super::{InputSpec, Model, ModelProblem, array_names, bounds_of};
-use crate::calibrate::Strangeness;
-use crate::dense::DenseFeatures;
+use crate::decide::calibrate::Strangeness;
+use crate::rows::dense::DenseFeatures;
 use crate::threads;
 
 /// The number of weights that a thread tests at a time.

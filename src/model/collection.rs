@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Model;
 use super::joined::{Joined, Kept};
-use crate::dense::{DensePart, GREATEST, Metric, Vectors};
-use crate::matrix::{Csr, CsrBuilder};
-use crate::strings::StringsBuilder;
+use crate::rows::dense::{DensePart, GREATEST, Metric, Vectors};
+use crate::rows::matrix::{Csr, CsrBuilder};
+use crate::rows::strings::StringsBuilder;
 
 mod piece;
 mod snapshot;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::error::invalid;
 use super::{ModelProblem, array_names};
-use crate::dense::{
+use crate::rows::dense::{
     DenseFeatures, DensePart, DenseSpec, GREATEST, MOST_DIMENSIONS, Metric, Projection, Vectors,
 };
-use crate::matrix::Array;
+use crate::rows::matrix::Array;
 
 impl DensePart {
     /// The part that a model file holds.

@@ -15,13 +15,13 @@ use super::{
     PART, PROTOTYPES, Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE,
     array_names,
 };
-use crate::calibrate::{Calibration, Curves, Evidence, Strangeness};
-use crate::dense::DensePart;
-use crate::matrix::{Array, csr};
-use crate::strings::{FILE_KEY, Strings};
+use crate::decide::calibrate::{Calibration, Curves, Evidence, Strangeness};
+use crate::decide::vote::{LearnedVotes, Prototypes};
+use crate::rows::dense::DensePart;
+use crate::rows::matrix::{Array, csr};
+use crate::rows::strings::{FILE_KEY, Strings};
+use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads;
-use crate::vocabulary::{TermKind, Vocabulary};
-use crate::vote::{LearnedVotes, Prototypes};
 
 const MODELS: Format =
     Format { what: "a model", key: FILE_KEY, name: FORMAT, oldest: 1, newest: VERSION };

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::matrix::{Csr, CsrBuilder, row};
-use crate::strings::{Strings, StringsBuilder};
+use crate::rows::matrix::{Csr, CsrBuilder, row};
+use crate::rows::strings::{Strings, StringsBuilder};
 
 /// The rows of a piece that count, in increasing order; `None`: all.
 pub(crate) type Kept = Option<Arc<[u32]>>;

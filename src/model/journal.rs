@@ -377,9 +377,9 @@ impl JournalLock {
 /// A model file whose documents are being changed: no other process changes them meanwhile.
 ///
 /// ```
-/// use classify::corpus::{Corpus, ReadOptions};
+/// use classify::text::corpus::{Corpus, ReadOptions};
 /// use classify::model::{Change, Model, TrainSettings, Updates, UpdatedModel};
-/// use classify::decide::Decision;
+/// use classify::decide::decision::Decision;
 /// use classify::threads::Threads;
 ///
 /// let folder = tempfile::tempdir()?;

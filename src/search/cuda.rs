@@ -25,7 +25,7 @@ use super::{
     Inverted, Neighbor, Queries, Report, Request, Search, SearchError, check_training,
     whole_or_none,
 };
-use crate::matrix::{Csr, CsrView};
+use crate::rows::matrix::{Csr, CsrView};
 use crate::threads::Threads;
 
 mod batch;

@@ -22,7 +22,7 @@ use super::{
     Allow, Neighbor, NeighborLists, QueryRows, Report, Request, RowSet, Search, SearchError,
     VectorsView, whole_or_none,
 };
-use crate::dense::{Kernel, Metric, Vectors, normalize};
+use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
 use crate::threads::Threads;
 
 /// The index over dense vectors: `auto`, or a kind of `metric-index`, such as `brute-force`, `kd-tree`, `vp-tree`, `lc:64` or
@@ -76,7 +76,7 @@ impl FromStr for DenseIndex {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use classify::dense::{Kernel, Metric, Vectors};
+/// use classify::rows::dense::{Kernel, Metric, Vectors};
 /// use classify::search::{Dense, DenseIndex, NeighborLists, Request, Search};
 /// use classify::threads::Threads;
 ///

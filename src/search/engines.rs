@@ -11,8 +11,8 @@ use super::{
     CudaEngine, CudaOptions, Dense, DenseIndex, Exhaustive, GridMemory, Inverted, NEVER,
     NeighborLists, Report, Request, Search, SearchError, SeveralGpus, Stop,
 };
-use crate::dense::DensePart;
-use crate::matrix::Csr;
+use crate::rows::dense::DensePart;
+use crate::rows::matrix::Csr;
 use crate::threads::Threads;
 
 /// An engine by name, written `inverted`, `exhaustive`, `fused`, `base:THREADS`, `shared:THREADS`,
@@ -286,7 +286,7 @@ impl Search for Stoppable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::CsrBuilder;
+    use crate::rows::matrix::CsrBuilder;
 
     #[test]
     fn a_stop_ends_the_searches_of_engines_made_with_it() {

@@ -10,7 +10,7 @@ use super::{
     Allow, Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
     rounded, whole_or_none,
 };
-use crate::matrix::{Csr, CsrView, row};
+use crate::rows::matrix::{Csr, CsrView, row};
 use crate::threads::Threads;
 
 /// The engine without an index: its time per query is proportional to all non-zeros. It has no fast

@@ -46,7 +46,7 @@ use super::{
     Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
     whole_or_none,
 };
-use crate::matrix::{Csr, CsrView, row};
+use crate::rows::matrix::{Csr, CsrView, row};
 use crate::threads::Threads;
 
 mod bounds;
@@ -533,8 +533,8 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::matrix::CsrBuilder;
     use crate::random::Random;
+    use crate::rows::matrix::CsrBuilder;
 
     #[test]
     fn threads_share_queries_evenly() {

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::stop::NEVER;
 use super::{Allow, SearchError, Stop};
-use crate::dense::{Vectors, VectorsView};
-use crate::matrix::{Csr, CsrBuilder, CsrView, row};
+use crate::rows::dense::{Vectors, VectorsView};
+use crate::rows::matrix::{Csr, CsrBuilder, CsrView, row};
 use crate::threads::Threads;
 
 /// Query rows.

@@ -41,7 +41,7 @@ impl RowMap {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use classify::matrix::CsrBuilder;
+/// use classify::rows::matrix::CsrBuilder;
 /// use classify::search::{Inverted, NeighborLists, Request, RowMap, Search, Sharded};
 /// use classify::threads::Threads;
 ///

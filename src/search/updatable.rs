@@ -13,7 +13,7 @@ use super::{Neighbor, NeighborLists, Report, Request, RowSet, Search, SearchErro
 /// ```
 /// use std::sync::Arc;
 ///
-/// use classify::matrix::CsrBuilder;
+/// use classify::rows::matrix::CsrBuilder;
 /// use classify::search::{Inverted, NeighborLists, Request, Search, Updatable};
 /// use classify::threads::Threads;
 ///

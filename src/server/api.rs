@@ -18,11 +18,11 @@ use super::queue::{Done, Queue, Refusal, Wanted};
 use super::state::{ChangeFailure, Live, State};
 use super::stream::stream;
 use super::{metrics, openapi, pages};
-use crate::answer::{Answer, Extras};
 use crate::classifier::ClassifyError;
-use crate::corpus::{Content, Document, IdUse, LabelUse};
+use crate::classifier::answer::{Answer, Extras};
 use crate::model::{Change, ChangeError, Changed, UpdateError};
 use crate::search::SearchError;
+use crate::text::corpus::{Content, Document, IdUse, LabelUse};
 
 /// Terms for and against a label in an explanation.
 const TERMS: usize = 20;

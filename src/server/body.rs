@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::api::Failure;
 use super::state::Live;
-use crate::corpus::{Content, Corpus, Document, IdUse, LabelUse, Place, ReadOptions};
+use crate::text::corpus::{Content, Corpus, Document, IdUse, LabelUse, Place, ReadOptions};
 
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +182,7 @@ pub(super) fn lines(
         return Ok(Vec::new());
     }
     let read = ReadOptions { labels, ids, ..live.read.clone() };
-    let bad = |error: crate::corpus::CorpusError| {
+    let bad = |error: crate::text::corpus::CorpusError| {
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "document", error.to_string())
     };
     let corpus = Corpus::from_bytes("request", text.into_bytes(), read).map_err(bad)?;

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::state::{Live, State};
+use crate::classifier::explain::{Explanation, explain_until};
 use crate::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
-use crate::corpus::Document;
-use crate::explain::{Explanation, explain_until};
 use crate::search::{SearchError, Stop};
+use crate::text::corpus::Document;
 
 /// Documents that are searched together at most, unless one request has more.
 const TOGETHER: usize = 256;

@@ -8,13 +8,13 @@ use std::time::SystemTime;
 use super::metrics::Metrics;
 use super::{ServeError, ServeOptions};
 use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, UpdatableEngines};
-use crate::corpus::{Document, Format, LabelUse, ReadOptions};
-use crate::counts::Fields;
-use crate::dense::DenseFeatures;
 use crate::model::{
     Change, Changed, Collection, InputSpec, Model, UpdateError, UpdatedModel, journal_path,
 };
+use crate::rows::dense::DenseFeatures;
 use crate::search::Engines;
+use crate::text::corpus::{Document, Format, LabelUse, ReadOptions};
+use crate::text::counts::Fields;
 
 /// What answers requests.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::api::{About, Asked, Failure, Shared, log_texts};
 use super::body;
-use crate::corpus::{IdUse, LabelUse};
+use crate::text::corpus::{IdUse, LabelUse};
 
 /// Documents that are answered together at most.
 const TOGETHER: usize = 64;

@@ -8,16 +8,16 @@ use std::process::Command;
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, Prediction, UpdatableEngines};
-use classify::corpus::{Content, Corpus, Document, Place, ReadOptions};
-use classify::counts::CorpusStatistics;
-use classify::decide::DecisionOptions;
+use classify::decide::decision::DecisionOptions;
+use classify::learn::trainer::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
 use classify::model::{
     Change, ChangeError, Collection, Model, NewDocument, UpdateError, UpdatedModel, journal_path,
 };
 use classify::random::Random;
 use classify::search::{DeviceChoice, Engines};
+use classify::text::corpus::{Content, Corpus, Document, Place, ReadOptions};
+use classify::text::counts::CorpusStatistics;
 use classify::threads::Threads;
-use classify::trainer::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/train.jsonl");
 const TEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/test.jsonl");

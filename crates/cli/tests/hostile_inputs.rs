@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use classify::corpus::preset::Preset;
-use classify::corpus::{
+use classify::text::corpus::preset::Preset;
+use classify::text::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, Problem, Qrels, ReadOptions,
 };
-use classify::hierarchy::Hierarchy;
+use classify::text::hierarchy::Hierarchy;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
     Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()

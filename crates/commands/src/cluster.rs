@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use classify::classifier::train;
-use classify::cluster::{Agreement, ClusterOptions, Clusters, cluster};
-use classify::corpus::{Content, CorpusError, Document, LabelUse, Place, Problem};
-use classify::counts::{DfLimit, TermLimits};
-use classify::decide::Decision;
+use classify::decide::decision::Decision;
+use classify::evaluate::cluster::{Agreement, ClusterOptions, Clusters, cluster};
 use classify::model::{FeatureSpec, InputSpec, Model, TrainSettings};
 use classify::printable::printable;
-use classify::tfidf::Weighting;
+use classify::text::corpus::{Content, CorpusError, Document, LabelUse, Place, Problem};
+use classify::text::counts::{DfLimit, TermLimits};
+use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
 use serde::Serialize;
 

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use classify::classifier::ClassifyOptions;
-use classify::decide::{DecisionOptions, RuleOption};
+use classify::decide::decision::{DecisionOptions, RuleOption};
+use classify::decide::vote::Vote;
 use classify::model::Model;
-use classify::vote::Vote;
 
 use super::failure::Failure;
 
@@ -152,7 +152,7 @@ impl Deciding {
     pub(crate) fn refuse_learning(&self) -> Result<(), Failure> {
         match self.abstention_targets() {
             (None, None) => Ok(()),
-            _ => Err(classify::trainer::TrainError::AbstainNeedsTuning.into()),
+            _ => Err(classify::learn::trainer::TrainError::AbstainNeedsTuning.into()),
         }
     }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::{Document, IdUse, LabelUse};
+use classify::learn::trainer::reweigh;
 use classify::model::{
     Change, ChangeError, JournalLock, Model, UpdateError, UpdatedModel, Updates,
 };
+use classify::text::corpus::{Document, IdUse, LabelUse};
 use classify::threads::Threads;
-use classify::trainer::reweigh;
 
 use super::failure::Failure;
 use super::outputs::Files;

@@ -10,19 +10,19 @@ use array_file::command::return_freed_memory_after;
 use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use classify::classifier::stream::Source;
+use classify::classifier::vectors::{StoredVectors, VectorsError, VectorsProblem};
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::preset::{Documents, Preset};
-use classify::corpus::{
-    CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
-};
 use classify::evaluate::{EvaluateOptions, html, markdown, tally, terminal};
+use classify::learn::trainer::{Event, TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
 use classify::stages::{SoFar, Stage};
-use classify::stream::Source;
+use classify::text::corpus::preset::{Documents, Preset};
+use classify::text::corpus::{
+    CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
+};
 use classify::threads::Threads;
-use classify::trainer::{Event, TrainOptions, Trainer};
-use classify::vectors::{StoredVectors, VectorsError, VectorsProblem};
 
 use super::failure::Failure;
 use super::opening::Opening;

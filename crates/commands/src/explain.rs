@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use classify::classifier::explain::explain;
+use classify::classifier::explain::html::{TAIL, head};
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
-use classify::explain::explain;
-use classify::explain::html::{TAIL, head};
 use classify::printable::printable;
+use classify::text::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
 use classify::threads::Threads;
 
 use super::deciding::Deciding;

@@ -8,15 +8,15 @@ use anstyle::{AnsiColor, Style};
 use array_file::FileProblem;
 use array_file::output::{OutputError, OutputProblem};
 use classify::classifier::ClassifyError;
-use classify::corpus::{CorpusError, Problem};
+use classify::classifier::stream::StreamError;
+use classify::classifier::vectors::{VectorsError, VectorsProblem};
 use classify::evaluate::EvaluateError;
+use classify::learn::trainer::{ReweighError, TrainError};
 use classify::model::{ChangeError, ModelError, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;
-use classify::stream::StreamError;
+use classify::text::corpus::{CorpusError, Problem};
 use classify::threads::NO_THREAD;
-use classify::trainer::{ReweighError, TrainError};
-use classify::vectors::{VectorsError, VectorsProblem};
 use gpu_runtime::GpuError;
 
 /// Why a command failed.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use classify::corpus::ReadOptions;
-use classify::dense::{MOST_DIMENSIONS, Metric};
-use classify::trainer::{DenseOptions, DenseSource};
+use classify::learn::trainer::{DenseOptions, DenseSource};
+use classify::rows::dense::{MOST_DIMENSIONS, Metric};
+use classify::text::corpus::ReadOptions;
 
 use super::failure::Failure;
 

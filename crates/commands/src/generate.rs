@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use classify::generate::{DOCUMENTS, Written, rcv1_like};
+use classify::rows::generate::{DOCUMENTS, Written, rcv1_like};
 
 use super::failure::Failure;
 use super::progress::{Progress, Talk};

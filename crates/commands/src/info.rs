@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use classify::analyze::AnalyzerSpec;
-use classify::calibrate::Abstention;
-use classify::counts::Fields;
-use classify::dense::{DenseSpec, Metric};
+use classify::decide::calibrate::Abstention;
+use classify::decide::objective::Figures;
+use classify::decide::outcomes::Intervals;
+use classify::model::TuningSummary;
 use classify::model::{InputSpec, Model};
-use classify::outcomes::Intervals;
 use classify::printable::printable;
-use classify::tune::{Figures, TuningSummary};
+use classify::rows::dense::{DenseSpec, Metric};
+use classify::text::analyze::AnalyzerSpec;
+use classify::text::counts::Fields;
 
 use super::failure::Failure;
 use super::opening::Opening;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use classify::classifier::vectors::{StoredVectors, VectorsError};
 use classify::model::{Model, ModelError};
 use classify::threads::Threads;
-use classify::vectors::{StoredVectors, VectorsError};
 
 /// How models and vectors files are opened.
 #[derive(Debug, Clone, Copy, clap::Args)]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use array_file::output::{Output, Outputs};
-use classify::corpus::{Corpus, Format, ReadOptions};
+use classify::text::corpus::{Corpus, Format, ReadOptions};
 use serde::Serialize;
 
 use super::failure::Failure;

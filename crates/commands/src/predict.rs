@@ -7,16 +7,16 @@ use std::sync::mpsc::sync_channel;
 
 use array_file::output::Output;
 use clap::ValueEnum;
-use classify::answer::{Answer, Extras, Near};
+use classify::classifier::answer::{Answer, Extras, Near};
+use classify::classifier::explain::{Explanation, explain};
+use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
+use classify::classifier::vectors::StoredVectors;
 use classify::classifier::{Classifier, ClassifyOptions, Prediction, Probabilities, Searchers};
-use classify::corpus::{CorpusError, Document, LabelUse};
-use classify::explain::{Explanation, explain};
+use classify::decide::vote::LearnedVotes;
 use classify::model::Model;
 use classify::stages::SoFar;
-use classify::stream::{Answers, Source, StreamError, classify_stream};
+use classify::text::corpus::{CorpusError, Document, LabelUse};
 use classify::threads::Threads;
-use classify::vectors::StoredVectors;
-use classify::vote::LearnedVotes;
 
 use super::deciding::Deciding;
 use super::failure::Failure;

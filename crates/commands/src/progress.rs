@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use classify::corpus::{Format, OnOpen};
 use classify::printable::{printable, printable_lines};
 use classify::stages::{SoFar, Stage};
+use classify::text::corpus::{Format, OnOpen};
 
 /// How much to print.
 #[derive(Debug, Clone, Copy)]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use classify::corpus::{
+use classify::classifier::vectors::StoredVectors;
+use classify::model::Model;
+use classify::rows::dense::{DenseFeatures, DenseSpec};
+use classify::text::corpus::{
     Corpus, Format, IdUse, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split, VectorsBeside,
     encoding_for_label,
 };
-use classify::dense::{DenseFeatures, DenseSpec};
-use classify::model::Model;
 use classify::threads::Threads;
-use classify::vectors::StoredVectors;
 
 use super::failure::Failure;
 use super::progress::{Progress, Talk};

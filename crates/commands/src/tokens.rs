@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use array_file::output::Output;
-use classify::analyze::Analyzer;
-use classify::corpus::{Content, Corpus, CorpusError, LabelUse, Problem};
+use classify::text::analyze::Analyzer;
+use classify::text::corpus::{Content, Corpus, CorpusError, LabelUse, Problem};
 
 use super::failure::Failure;
 use super::opening::Opening;

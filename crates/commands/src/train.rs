@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use classify::corpus::LabelUse;
+use classify::learn::trainer::{Event, Trainer};
 use classify::model::Model;
 use classify::stages::Stage;
+use classify::text::corpus::LabelUse;
 use classify::threads::Threads;
-use classify::trainer::{Event, Trainer};
 
 use super::documents::lock;
 use super::failure::Failure;

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 
 use array_file::command::keep_freed_memory;
 use clap::{Args, ValueEnum};
-use classify::analyze::{
+use classify::learn::trainer::{DenseOptions, FreeFeatures, TrainOptions};
+use classify::model::FeatureSpec;
+use classify::search::Engines;
+use classify::text::analyze::{
     AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
     stop_words,
 };
-use classify::corpus::ReadOptions;
-use classify::counts::{ClassWeights, DfLimit, Fields, TermLimits};
-use classify::hierarchy::Hierarchy;
-use classify::model::FeatureSpec;
-use classify::search::Engines;
-use classify::select::Selection;
-use classify::tfidf::Weighting;
+use classify::text::corpus::ReadOptions;
+use classify::text::counts::{ClassWeights, DfLimit, Fields, TermLimits};
+use classify::text::hierarchy::Hierarchy;
+use classify::text::select::Selection;
+use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
-use classify::trainer::{DenseOptions, FreeFeatures, TrainOptions};
 
 use super::deciding::Deciding;
 use super::failure::Failure;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use array_file::command::keep_freed_memory;
 use clap::Args;
-use classify::decide::{DecisionOptions, RuleOption};
+use classify::decide::decision::{DecisionOptions, RuleOption};
+use classify::learn::trainer::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
-use classify::trainer::{Event, TrainError, TrainOptions, Trainer};
 
 use super::deciding::{AbstainArgument, Mode};
 use super::documents::lock;

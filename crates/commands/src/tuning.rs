@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
-use classify::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
-use classify::tune::Objective;
+use classify::decide::objective::Objective;
+use classify::learn::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
 
 use super::progress::{Progress, Talk};
 

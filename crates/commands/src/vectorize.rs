@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use classify::classifier::vectors::VectorsWriter;
 use classify::classifier::{Classifier, Searchers};
-use classify::corpus::{CorpusError, Document, LabelUse, Place, Problem};
+use classify::text::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::threads::Threads;
-use classify::vectors::VectorsWriter;
 
 use super::failure::Failure;
 use super::opening::Opening;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::dense::Vectors;
-use crate::matrix::Csr;
 use crate::model::Model;
 use crate::model::joined::{Join, Kept, each};
-use crate::strings::{Strings, StringsBuilder};
+use crate::rows::dense::Vectors;
+use crate::rows::matrix::Csr;
+use crate::rows::strings::{Strings, StringsBuilder};
 
 /// Documents that were added together, or put together since.
 #[derive(Debug)]

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::Collection;
 use super::piece::Lists;
-use crate::calibrate::Calibration;
-use crate::decide::{Decision, shares};
-use crate::dense::{DensePart, Vectors};
-use crate::matrix::row;
+use crate::decide::calibrate::Calibration;
+use crate::decide::decision::{Decision, shares};
+use crate::decide::vote::LearnedVotes;
 use crate::model::joined::{Join, Joined, Places, each};
 use crate::model::{Arrays, Model, ModelCounts, Settings, Updates};
-use crate::strings::{Strings, StringsBuilder};
-use crate::vote::LearnedVotes;
+use crate::rows::dense::{DensePart, Vectors};
+use crate::rows::matrix::row;
+use crate::rows::strings::{Strings, StringsBuilder};
 
 impl Collection {
     pub(super) fn make(&self) -> Model {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::Failed;
 use super::launch::{AllowRows, QueryRows};
-use crate::matrix::row;
+use crate::rows::matrix::row;
 use crate::search::allow::Parts;
 use crate::search::{Allow, Queries, SearchError};
 use crate::threads::Threads;

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::launch::{Lists, Rows, TextureRows, TileRows};
 use super::tile::{Cuts, TileIndex};
-use crate::matrix::{CsrView, row};
+use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
 /// The lists of a few tiles are made at a time, of about so many bytes: they stay in host memory only until they are on

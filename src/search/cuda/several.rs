@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gpu_runtime::{Device, GpuError, Pinned};
 
 use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
-use crate::matrix::{Csr, CsrBuilder, row};
+use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::search::request::Queries;
 use crate::search::{
     NeighborLists, Report, Request, RowMap, Search, SearchError, Sharded, whole_or_none,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::matrix::{CsrView, row};
+use crate::rows::matrix::{CsrView, row};
 
 /// The largest weight of a posting, which represents the largest weight of its list.
 const STEPS: f64 = 8191.0;
@@ -226,7 +226,7 @@ const FREE: u32 = u32::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::CsrBuilder;
+    use crate::rows::matrix::CsrBuilder;
 
     fn index(rows: usize, terms: u32, weight: impl Fn(usize, u32) -> f32) -> (TileIndex, usize) {
         let mut builder = CsrBuilder::default();

@@ -1,6 +1,6 @@
 //! Similarities by the formula, of a query and some rows.
 
-use crate::matrix::{Common, CsrView, Spread, prefetch_row, row};
+use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
 use crate::search::inverted::Row;
 use crate::search::{Neighbor, rounded};
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::kernels::{self, Head, LANES};
-use crate::matrix::{CsrView, row};
+use crate::rows::matrix::{CsrView, row};
 
 /// A number of 16 bits that sums and weights are stored in: `u16` if no weight is negative, else `i16`.
 pub(super) trait Fixed: Copy + Ord + Default + Debug + Send + Sync + 'static {

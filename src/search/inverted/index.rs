@@ -9,7 +9,7 @@ use super::Work;
 use super::bounds::SHARES;
 use super::fixed::{Fixed, Range};
 use super::kernels::{Head, LANES, WINDOW};
-use crate::matrix::{CsrView, prefetch, row};
+use crate::rows::matrix::{CsrView, prefetch, row};
 
 /// A term belongs to the head if at least this share of the rows contains it: multiplying its weights with the factors of all queries of
 /// a batch, zeros too, is then cheaper than adding its postings for the queries that contain it.

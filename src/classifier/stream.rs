@@ -1,0 +1,190 @@
+//! Documents → their predictions, in order and with bounded memory.
+
+use std::io;
+use std::num::NonZeroUsize;
+
+use rayon::prelude::*;
+
+use crate::classifier::vectors::StoredVectors;
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Predicted, Prediction, Predictor,
+};
+use crate::search::SearchError;
+use crate::stages::{SoFar, Stage};
+use crate::text::corpus::{CorpusError, Document};
+
+mod backlog;
+mod pipeline;
+
+pub(crate) use pipeline::{HandOver, Pipeline, PipelineError, Vectorized};
+
+/// The most stored vectors that are classified together; of documents there are fewer.
+const BATCH: usize = 16_384;
+/// The most predictions of which something is made at a time, because that may take much memory.
+const MADE: usize = 2_048;
+/// The maximum number of neighbors in the lists of a batch, unless k is very large.
+const NEIGHBORS: usize = 1_000_000;
+
+/// The number of documents classified together: at most `most`, fewer if many neighbors are kept
+/// for each.
+fn batch_size(most: usize, options: &ClassifyOptions) -> usize {
+    if options.decision.needs_batch() {
+        return usize::MAX;
+    }
+    (NEIGHBORS / options.k).max(16).min(most)
+}
+
+/// Where documents come from.
+pub enum Source {
+    /// A stream of documents.
+    Documents(Box<dyn Iterator<Item = Result<Document, CorpusError>> + Send>),
+    /// The first `count` documents of a file of vectors.
+    Vectors {
+        /// The file.
+        stored: Box<StoredVectors>,
+        /// How many of its documents.
+        count: usize,
+    },
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Documents(_) => f.write_str("Documents"),
+            Self::Vectors { count, .. } => write!(f, "Vectors({count})"),
+        }
+    }
+}
+
+impl From<StoredVectors> for Source {
+    fn from(stored: StoredVectors) -> Self {
+        Self::Vectors { count: stored.len(), stored: Box::new(stored) }
+    }
+}
+
+impl Source {
+    /// The first `most` documents only.
+    #[must_use]
+    pub fn first(self, most: NonZeroUsize) -> Self {
+        match self {
+            Self::Documents(documents) => Self::Documents(Box::new(documents.take(most.get()))),
+            Self::Vectors { stored, count } => {
+                Self::Vectors { stored, count: count.min(most.get()) }
+            }
+        }
+    }
+}
+
+/// Receives predictions as they are made.
+pub trait Answers {
+    /// The error of a prediction that cannot be accepted.
+    type Error;
+    /// What is made of a prediction, on any thread, before it is received: a line of text, say.
+    type Made: Send;
+
+    /// Receives what was made of the prediction for the next document.
+    ///
+    /// # Errors
+    /// If it cannot be accepted, which ends the stream.
+    fn answer(&mut self, made: Self::Made) -> Result<(), Self::Error>;
+
+    /// Called after some predictions, at the latest when no further one follows immediately, and at the end.
+    ///
+    /// # Errors
+    /// If earlier predictions cannot be passed on.
+    fn flush(&mut self) -> Result<(), Self::Error>;
+
+    /// Called after some predictions with their number, and with the busiest stage. Does nothing unless implemented.
+    fn progress(&mut self, _so_far: &SoFar<'_>) {}
+}
+
+/// Why a stream ended before its last document.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError<E> {
+    /// A document cannot be read, or does not match the model.
+    #[error(transparent)]
+    Corpus(CorpusError),
+    /// The search failed.
+    #[error(transparent)]
+    Search(SearchError),
+    /// A prediction could not be accepted.
+    #[error("a prediction could not be delivered: {0}")]
+    Answer(E),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The reader thread panicked.
+    #[error("an internal error ended the reading of documents")]
+    Reader,
+    /// Another thread panicked.
+    #[error("{0} ended by an internal error")]
+    Panicked(&'static str),
+}
+
+impl<E> From<PipelineError<E>> for StreamError<E> {
+    fn from(error: PipelineError<E>) -> Self {
+        match error {
+            PipelineError::Classify(ClassifyError::Document(error)) => Self::Corpus(error),
+            PipelineError::Classify(ClassifyError::Search(error)) => Self::Search(error),
+            PipelineError::Receive(error) => Self::Answer(error),
+            PipelineError::Thread(error) => Self::Thread(error),
+            PipelineError::Reader => Self::Reader,
+            PipelineError::Panicked(what) => Self::Panicked(what),
+        }
+    }
+}
+
+/// Reads documents, classifies them and delivers the predictions in order; each stage runs on a thread of its own. Returns
+/// the time of each stage. `make` is called with the identifier and the prediction of each document, on the
+/// classifier's threads, and `answers` receive what it makes.
+///
+/// A slow source gets each prediction immediately; the documents of a fast one, which come while others are being
+/// classified, are classified together. Predictions before an error are delivered.
+///
+/// # Errors
+/// The first error of the documents, the search or the receiver of predictions.
+pub fn classify_stream<A: Answers>(
+    classifier: &Classifier,
+    options: &ClassifyOptions,
+    source: Source,
+    make: impl Fn(&str, &Prediction) -> A::Made + Send + Sync,
+    answers: &mut A,
+) -> Result<Vec<Stage>, StreamError<A::Error>> {
+    let pipeline =
+        Pipeline { classifier, options, batch: BATCH, patient: false, prefix: "", last: "write" };
+    let threads = classifier.threads();
+    let vote = |batch: Vectorized, neighbors: &FoundNeighbors, hand_over: HandOver<'_, _>| {
+        let Vectorized { documents, vectors } = batch;
+        let make_one = |predictor: &Predictor<'_>, predicted: &mut Predicted, at: usize| {
+            predictor.predict(at, predicted);
+            make(&documents[at].id, &predicted.prediction)
+        };
+        let prepare = || Predictor::new(classifier, &vectors, neighbors, options);
+        if documents.len() == 1 && !options.decision.needs_batch() {
+            // Switching threads would take longer.
+            hand_over(1, vec![make_one(&prepare(), &mut Predicted::default(), 0)]);
+            return;
+        }
+        let predictor = threads.run(prepare);
+        let mut from = 0;
+        while from < documents.len() {
+            let to = documents.len().min(from + MADE);
+            let make_each = |predicted: &mut Predicted, at| make_one(&predictor, predicted, at);
+            let each = (from..to).into_par_iter().map_init(Predicted::default, make_each);
+            let ready: Vec<A::Made> = threads.run(|| each.collect());
+            if !hand_over(to - from, ready) {
+                break;
+            }
+            from = to;
+        }
+    };
+    let stages = pipeline.run(source, vote, |ready, so_far| {
+        ready.into_iter().try_for_each(|made| answers.answer(made))?;
+        answers.progress(so_far);
+        answers.flush()
+    })?;
+    // Of no documents, too.
+    answers.flush().map_err(StreamError::Answer)?;
+    Ok(stages)
+}

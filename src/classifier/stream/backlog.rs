@@ -1,0 +1,218 @@
+//! Documents that were read and wait to be classified.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::text::corpus::{Content, CorpusError, Document};
+
+/// When documents leave a [`Backlog`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The most documents that leave, and wait, together.
+    pub(super) documents: usize,
+    /// The bytes after which no document is added, however few there are.
+    pub(super) bytes: usize,
+    /// Whether documents wait until there are as many as this, even if nothing else is to be done.
+    pub(super) patient: bool,
+}
+
+/// Documents between a thread that reads and one that classifies. They leave, in their order, when there are as many as
+/// allowed, at the end and, unless told to be patient, whenever all that left before are done: a slow source is
+/// answered at once, a fast one in large batches.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    limits: Limits,
+    state: Mutex<State>,
+    /// Some can be taken now.
+    ready: Condvar,
+    /// There is room again.
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    documents: Vec<Document>,
+    bytes: usize,
+    /// Why reading ended, if not because there are no more documents.
+    error: Option<CorpusError>,
+    /// No document is added any more.
+    ended: bool,
+    /// No document is taken any more.
+    closed: bool,
+    /// Batches that were taken and are not done.
+    in_process: usize,
+}
+
+impl Backlog {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, state: Mutex::default(), ready: Condvar::new(), room: Condvar::new() }
+    }
+
+    /// Adds a document, when there is room. Returns whether more are wanted.
+    pub(super) fn push(&self, document: Document) -> bool {
+        let bytes = bytes(&document);
+        let waits = |state: &mut State| !state.closed && self.is_full(state);
+        let state = self.room.wait_while(self.state(), waits);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return false;
+        }
+        let before = self.can_leave(&state);
+        state.documents.push(document);
+        state.bytes = state.bytes.saturating_add(bytes);
+        if !before && self.can_leave(&state) {
+            self.ready.notify_one();
+        }
+        true
+    }
+
+    /// Nothing is added any more: because of an error, or because that was all.
+    pub(super) fn end(&self, error: Option<CorpusError>) {
+        let mut state = self.state();
+        if !state.ended {
+            state.ended = true;
+            state.error = error;
+        }
+        self.ready.notify_one();
+    }
+
+    /// The next documents, when they can leave, and the error after them; nothing at the end.
+    pub(super) fn take(&self) -> Option<(Vec<Document>, Option<CorpusError>)> {
+        let waits = |state: &mut State| !state.closed && !self.can_leave(state);
+        let state = self.ready.wait_while(self.state(), waits);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        let (documents, error) = (std::mem::take(&mut state.documents), state.error.take());
+        if state.closed || (documents.is_empty() && error.is_none()) {
+            return None;
+        }
+        state.bytes = 0;
+        state.in_process += 1;
+        self.room.notify_one();
+        Some((documents, error))
+    }
+
+    /// All documents that left together are done.
+    pub(super) fn done(&self) {
+        let mut state = self.state();
+        state.in_process = state.in_process.saturating_sub(1);
+        if self.can_leave(&state) {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Nothing is taken any more.
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.ready.notify_one();
+        self.room.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        state.documents.len() >= self.limits.documents || state.bytes >= self.limits.bytes
+    }
+
+    fn can_leave(&self, state: &State) -> bool {
+        let nothing_to_do = !self.limits.patient && state.in_process == 0;
+        state.ended || self.is_full(state) || (nothing_to_do && !state.documents.is_empty())
+    }
+}
+
+/// About how much memory the content of a document takes.
+fn bytes(document: &Document) -> usize {
+    let content = match &document.content {
+        Content::Features(features) => size_of_val(features.as_slice()),
+        text => text.text_bytes(),
+    };
+    content + document.vector.as_ref().map_or(0, |vector| size_of_val(&vector[..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::text::corpus::{Place, Problem};
+
+    fn document(text: &str) -> Document {
+        Document {
+            id: text.to_owned(),
+            content: Content::Text(text.to_owned()),
+            labels: Vec::new(),
+            weight: 1.0,
+            vector: None,
+            group: None,
+            place: place(),
+        }
+    }
+
+    fn place() -> Place {
+        Place { source: "in".into(), line: None }
+    }
+
+    fn ids(taken: Option<(Vec<Document>, Option<CorpusError>)>) -> (Vec<String>, bool) {
+        let (documents, error) = taken.expect("some are there");
+        (documents.into_iter().map(|document| document.id).collect(), error.is_some())
+    }
+
+    #[test]
+    fn documents_leave_when_all_before_are_done_or_there_are_many() {
+        let limits = Limits { documents: 3, bytes: 100, patient: false };
+        let backlog = Backlog::new(limits);
+        assert!(backlog.push(document("a")));
+        assert_eq!(ids(backlog.take()), (vec!["a".into()], false));
+        for id in ["b", "c"] {
+            assert!(backlog.push(document(id)));
+        }
+        assert!(!backlog.can_leave(&backlog.state()), "a is not done");
+        backlog.done();
+        assert_eq!(ids(backlog.take()), (vec!["b".into(), "c".into()], false));
+        for id in ["d", "e", "f"] {
+            assert!(backlog.push(document(id)));
+        }
+        assert_eq!(ids(backlog.take()).0.len(), 3, "as many as can leave");
+        assert!(backlog.push(document(&"long".repeat(25))));
+        assert_eq!(ids(backlog.take()).0.len(), 1, "as many bytes as can leave");
+        backlog.end(Some(CorpusError { place: place(), problem: Problem::NoDocument }));
+        backlog.end(None);
+        assert_eq!(ids(backlog.take()), (Vec::new(), true), "the error comes last, once");
+        assert!(backlog.take().is_none());
+    }
+
+    #[test]
+    fn the_patient_wait_for_more_or_the_end() {
+        let limits = Limits { documents: usize::MAX, bytes: usize::MAX, patient: true };
+        let backlog = Backlog::new(limits);
+        for _ in 0..100 {
+            assert!(backlog.push(document("a")));
+            assert!(!backlog.can_leave(&backlog.state()));
+        }
+        backlog.end(None);
+        assert_eq!(ids(backlog.take()).0.len(), 100);
+        assert!(backlog.take().is_none());
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_woken() {
+        let backlog = Backlog::new(Limits { documents: 2, bytes: 100, patient: true });
+        thread::scope(|scope| {
+            let reading =
+                scope.spawn(|| (0..1_000).take_while(|_| backlog.push(document("a"))).count());
+            for _ in 0..50 {
+                assert_eq!(ids(backlog.take()).0.len(), 2);
+            }
+            backlog.close();
+            let pushed = reading.join().expect("it ends");
+            assert!((100..=102).contains(&pushed), "{pushed}");
+        });
+        assert!(backlog.take().is_none());
+        let empty = Backlog::new(Limits { documents: 2, bytes: 100, patient: false });
+        thread::scope(|scope| {
+            let taking = scope.spawn(|| empty.take().is_none());
+            empty.end(None);
+            assert!(taking.join().expect("it ends"), "there was nothing");
+        });
+    }
+}

@@ -1,0 +1,440 @@
+//! Documents → predictions, each stage on a thread of its own, so that it waits for none but the slowest: a GPU
+//! searches while the next documents are parsed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle, ScopedJoinHandle};
+use std::time::Instant;
+
+use super::backlog::{Backlog, Limits};
+use super::{Source, batch_size};
+use crate::classifier::vectors::{Labeled, StoredVectors};
+use crate::classifier::{
+    Classifier, ClassifyError, ClassifyOptions, DocumentVectors, FoundNeighbors,
+};
+use crate::stages::{SoFar, Stage};
+use crate::text::corpus::{CorpusError, Document};
+
+/// Batches that wait between two stages.
+const QUEUE: usize = 1;
+/// The most documents of a batch, which take more memory than stored vectors: up to eight batches are under way at once.
+const MOST_DOCUMENTS: usize = 8_192;
+/// The bytes of text or features after which a batch is full.
+const MOST_BYTES: usize = 32 << 20;
+
+/// The names of all stages but the last.
+const NAMES: [&str; 4] = ["read", "analyze, weigh", "search", "vote"];
+const READ: usize = 0;
+const ANALYZE: usize = 1;
+const SEARCH: usize = 2;
+const VOTE: usize = 3;
+const LAST: usize = NAMES.len();
+
+/// Batches of documents on their way through all stages.
+#[derive(Debug)]
+pub(crate) struct Pipeline<'a> {
+    pub(crate) classifier: &'a Classifier,
+    /// How neighbors are searched.
+    pub(crate) options: &'a ClassifyOptions,
+    /// Documents that are searched together, at most.
+    pub(crate) batch: usize,
+    /// Whether documents wait for others, even if there is nothing else to be done.
+    pub(crate) patient: bool,
+    /// What the names of stages begin with.
+    pub(crate) prefix: &'static str,
+    /// The name of the last stage.
+    pub(crate) last: &'static str,
+}
+
+/// A batch that was vectorized.
+pub(crate) struct Vectorized {
+    pub(crate) documents: Vec<Labeled>,
+    pub(crate) vectors: DocumentVectors,
+}
+
+/// A batch whose neighbors were found.
+struct Searched {
+    batch: Vectorized,
+    neighbors: FoundNeighbors,
+}
+
+/// Takes what was made of so many documents, and tells whether more is taken.
+pub(crate) type HandOver<'a, V> = &'a mut dyn FnMut(usize, V) -> bool;
+
+/// What the last stage takes.
+enum Voted<V> {
+    /// What was made of so many documents.
+    Part(usize, V),
+    /// All parts of a batch came.
+    Batch,
+}
+
+/// For how many seconds each stage was at work so far, as bits.
+#[derive(Debug, Default)]
+struct Busy([AtomicU64; NAMES.len() + 1]);
+
+impl Busy {
+    fn tell(&self, number: usize, stage: &Stage) {
+        self.0[number].store(stage.seconds.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The stage that was at work for the longest time, and its seconds.
+    fn longest(&self) -> (usize, f64) {
+        let seconds = self.0.iter().map(|bits| f64::from_bits(bits.load(Ordering::Relaxed)));
+        seconds.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
+    }
+}
+
+/// Why not all documents came through.
+#[derive(Debug)]
+pub(crate) enum PipelineError<E> {
+    /// A document cannot be read, or does not match the model, or the search failed.
+    Classify(ClassifyError),
+    /// What was made could not be received.
+    Receive(E),
+    /// A thread could not be started.
+    Thread(io::Error),
+    /// The reader panicked.
+    Reader,
+    /// A thread panicked while it did this.
+    Panicked(&'static str),
+}
+
+impl Pipeline<'_> {
+    /// Classifies all documents: `vote` makes something of each batch and its neighbors, on a thread of its own, and hands it
+    /// over in parts with their numbers of documents. It may stop once no more are taken. `receive` gets the parts,
+    /// in the order of the documents, and how far all stages are with them. Returns the time of each stage.
+    ///
+    /// What comes before an error is received. After an error the thread that reads documents is abandoned: it may
+    /// wait for input that never comes.
+    pub(crate) fn run<V: Send, E>(
+        &self,
+        source: Source,
+        vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>) + Send,
+        mut receive: impl FnMut(V, &SoFar<'_>) -> Result<(), E>,
+    ) -> Result<Vec<Stage>, PipelineError<E>> {
+        let begin = Instant::now();
+        let busy = Arc::new(Busy::default());
+        let (backlog, input, reading) = self.open(source, &busy).map_err(PipelineError::Thread)?;
+        let busy = &*busy;
+        let closing = Closing(&backlog);
+        let (made, last) = thread::scope(|scope| {
+            let (to_search, vectorized) = sync_channel(QUEUE);
+            let (to_vote, found) = sync_channel(QUEUE);
+            let (to_receive, voted) = sync_channel(QUEUE);
+            // Lists that were voted on are filled again.
+            let (give_back, spare) = channel();
+            let start = |name: &str| thread::Builder::new().name(name.to_owned());
+            let vectorizing = start("vectorize")
+                .spawn_scoped(scope, move || self.vectorize(input, busy, &to_search))
+                .map_err(PipelineError::Thread)?;
+            let searching = start("search")
+                .spawn_scoped(scope, move || self.search((vectorized, spare), busy, &to_vote))
+                .map_err(PipelineError::Thread)?;
+            let voting = start("vote")
+                .spawn_scoped(scope, move || {
+                    self.vote((found, &give_back), busy, vote, &to_receive)
+                })
+                .map_err(PipelineError::Thread)?;
+            let mut stage = self.stage(LAST);
+            let mut take = |voted: Result<Voted<V>, ClassifyError>| {
+                let start = Instant::now();
+                let (count, made) = match voted.map_err(PipelineError::Classify)? {
+                    Voted::Part(count, made) => (count, made),
+                    Voted::Batch => {
+                        backlog.done();
+                        return Ok(());
+                    }
+                };
+                let (longest, seconds) = busy.longest();
+                let so_far = SoFar {
+                    documents: stage.documents + count as u64,
+                    busiest: self.name(longest),
+                    busy: (seconds / begin.elapsed().as_secs_f64()).min(1.0),
+                };
+                receive(made, &so_far).map_err(PipelineError::Receive)?;
+                stage.add(count as u64, start);
+                busy.tell(LAST, &stage);
+                Ok(())
+            };
+            let outcome = voted.iter().try_for_each(&mut take);
+            // Threads that wait for something, or to hand something over, end.
+            drop(voted);
+            drop(closing);
+            let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
+                thread.join().map_err(|_| PipelineError::Panicked(what))
+            };
+            let made = [
+                ended(vectorizing, "vectorizing")?,
+                ended(searching, "searching")?,
+                ended(voting, "voting")?,
+            ];
+            outcome.map(|()| (made, stage))
+        })?;
+        let mut stages = Vec::new();
+        if let Some(reading) = reading {
+            // Nothing came any more: the reader has ended.
+            stages.push(reading.join().map_err(|_| PipelineError::Reader)?);
+        }
+        stages.extend(made);
+        stages.push(last);
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(stages.into_iter().map(|stage| stage.beside(seconds)).collect())
+    }
+
+    fn name(&self, number: usize) -> &'static str {
+        NAMES.get(number).unwrap_or(&self.last)
+    }
+
+    fn stage(&self, number: usize) -> Stage {
+        Stage::empty(&format!("{}{}", self.prefix, self.name(number)))
+    }
+
+    /// Begins to read.
+    fn open(
+        &self,
+        source: Source,
+        busy: &Arc<Busy>,
+    ) -> io::Result<(Arc<Backlog>, Input, Option<JoinHandle<Stage>>)> {
+        let whole = self.options.decision.needs_batch();
+        let most = batch_size(self.batch.max(1), self.options);
+        let limits = Limits {
+            documents: if whole { usize::MAX } else { most.min(MOST_DOCUMENTS) },
+            bytes: if whole { usize::MAX } else { MOST_BYTES },
+            patient: self.patient || whole,
+        };
+        let backlog = Arc::new(Backlog::new(limits));
+        let documents = match source {
+            Source::Documents(documents) => documents,
+            Source::Vectors { stored, count } => {
+                return Ok((backlog, Input::Vectors { stored, count, most }, None));
+            }
+        };
+        let input = Input::Documents(Arc::clone(&backlog));
+        let (stage, own, busy) = (self.stage(READ), Arc::clone(&backlog), Arc::clone(busy));
+        // Not of the scope: a reader that waits for input must not hold up the end after a failure.
+        let reading = thread::Builder::new().name("read".to_owned());
+        let reading = reading.spawn(move || read(documents, &own, &busy, stage))?;
+        Ok((backlog, input, Some(reading)))
+    }
+
+    fn vectorize(
+        &self,
+        input: Input,
+        busy: &Busy,
+        to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
+    ) -> Stage {
+        match input {
+            Input::Documents(backlog) => self.vectorize_documents(&backlog, busy, to_search),
+            Input::Vectors { stored, count, most } => {
+                let mut stage = self.stage(READ);
+                for first in (0..count).step_by(most.min(count).max(1)) {
+                    let start = Instant::now();
+                    let batch = first..first.saturating_add(most).min(count);
+                    let (documents, vectors) = stored.batch(batch);
+                    stage.add(documents.len() as u64, start);
+                    busy.tell(READ, &stage);
+                    if to_search.send(Ok(Vectorized { documents, vectors })).is_err() {
+                        break;
+                    }
+                }
+                stage
+            }
+        }
+    }
+
+    fn vectorize_documents(
+        &self,
+        backlog: &Backlog,
+        busy: &Busy,
+        to_search: &SyncSender<Result<Vectorized, ClassifyError>>,
+    ) -> Stage {
+        let mut stage = self.stage(ANALYZE);
+        while let Some((mut documents, mut error)) = backlog.take() {
+            let start = Instant::now();
+            if self.patient
+                && let Some(error) = error
+            {
+                // Nothing is made of the documents before it.
+                let _ = to_search.send(Err(error.into()));
+                break;
+            }
+            let vectors = self.classifier.vectorize(&documents).or_else(|mismatch| {
+                // Of several errors this may be any. Documents before the first one are classified.
+                let (at, first) = self.first_mismatch(&documents).unwrap_or((0, mismatch));
+                documents.truncate(at);
+                error = Some(first);
+                self.classifier.vectorize(&documents)
+            });
+            let made = vectors.map(|vectors| {
+                let bytes: usize = documents.iter().map(|d| d.content.text_bytes()).sum();
+                if bytes > 0 {
+                    stage.bytes = Some(stage.bytes.unwrap_or(0) + bytes as u64);
+                }
+                let apart =
+                    |Document { id, labels, content, .. }| (content, Labeled { id, labels });
+                let (contents, documents): (Vec<_>, Vec<_>) =
+                    documents.into_iter().map(apart).unzip();
+                self.free(contents);
+                stage.add(documents.len() as u64, start);
+                busy.tell(ANALYZE, &stage);
+                Vectorized { documents, vectors }
+            });
+            let failed = made.is_err();
+            if to_search.send(made.map_err(ClassifyError::from)).is_err() || failed {
+                break;
+            }
+            if let Some(error) = error {
+                // If nobody takes it, there was an error before.
+                let _ = to_search.send(Err(error.into()));
+                break;
+            }
+        }
+        stage
+    }
+
+    /// The first document that does not match the model.
+    fn first_mismatch(&self, documents: &[Document]) -> Option<(usize, CorpusError)> {
+        let error = |one| self.classifier.vectorize(std::slice::from_ref(one)).err();
+        documents.iter().enumerate().find_map(|(at, one)| Some((at, error(one)?)))
+    }
+
+    /// Frees many small allocations, which takes a while and for which no stage need wait.
+    fn free<T: Send + 'static>(&self, many: Vec<T>) {
+        if many.len() > 1 {
+            self.classifier.threads().spawn(move || drop(many));
+        }
+    }
+
+    fn search(
+        &self,
+        (vectorized, spare): (
+            Receiver<Result<Vectorized, ClassifyError>>,
+            Receiver<FoundNeighbors>,
+        ),
+        busy: &Busy,
+        to_vote: &SyncSender<Result<Searched, ClassifyError>>,
+    ) -> Stage {
+        let mut stage = self.stage(SEARCH);
+        for batch in vectorized {
+            let start = Instant::now();
+            let made = batch.and_then(|batch| {
+                let mut neighbors = spare.try_recv().unwrap_or_default();
+                let _ = self.classifier.neighbors(&batch.vectors, self.options, &mut neighbors)?;
+                stage.add(batch.documents.len() as u64, start);
+                busy.tell(SEARCH, &stage);
+                Ok(Searched { batch, neighbors })
+            });
+            let failed = made.is_err();
+            if to_vote.send(made).is_err() || failed {
+                break;
+            }
+        }
+        stage
+    }
+
+    fn vote<V>(
+        &self,
+        (found, give_back): (Receiver<Result<Searched, ClassifyError>>, &Sender<FoundNeighbors>),
+        busy: &Busy,
+        mut vote: impl FnMut(Vectorized, &FoundNeighbors, HandOver<'_, V>),
+        to_receive: &SyncSender<Result<Voted<V>, ClassifyError>>,
+    ) -> Stage {
+        let mut stage = self.stage(VOTE);
+        for searched in found {
+            let mut start = Instant::now();
+            let Searched { batch, neighbors } = match searched {
+                Ok(searched) => searched,
+                Err(error) => {
+                    // If nobody takes it, there was an error before.
+                    let _ = to_receive.send(Err(error));
+                    break;
+                }
+            };
+            vote(batch, &neighbors, &mut |count, made| {
+                stage.add(count as u64, start);
+                busy.tell(VOTE, &stage);
+                let taken = to_receive.send(Ok(Voted::Part(count, made)));
+                start = Instant::now();
+                taken.is_ok()
+            });
+            // After the last search nobody takes them any more.
+            let _ = give_back.send(neighbors);
+            if to_receive.send(Ok(Voted::Batch)).is_err() {
+                break;
+            }
+        }
+        stage
+    }
+}
+
+/// What the first stage takes.
+enum Input {
+    Documents(Arc<Backlog>),
+    Vectors { stored: Box<StoredVectors>, count: usize, most: usize },
+}
+
+/// Reads documents until their end, the first error, or when no more are wanted.
+fn read(
+    mut documents: impl Iterator<Item = Result<Document, CorpusError>>,
+    backlog: &Backlog,
+    busy: &Busy,
+    mut stage: Stage,
+) -> Stage {
+    // If the documents panic, those before are classified.
+    let _ending = Ending(backlog);
+    loop {
+        let start = Instant::now();
+        let Some(document) = documents.next() else { return stage };
+        match document {
+            Ok(document) => {
+                stage.add(1, start);
+                busy.tell(READ, &stage);
+                if !backlog.push(document) {
+                    return stage;
+                }
+            }
+            Err(error) => {
+                backlog.end(Some(error));
+                return stage;
+            }
+        }
+    }
+}
+
+/// Ends a backlog when it goes.
+struct Ending<'a>(&'a Backlog);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end(None);
+    }
+}
+
+/// Closes a backlog when it goes.
+struct Closing<'a>(&'a Backlog);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_stage() {
+        let busy = Busy::default();
+        for (number, seconds) in [(READ, 0.5), (SEARCH, 2.0), (VOTE, 1.5), (LAST, 0.1), (READ, 0.7)]
+        {
+            busy.tell(number, &Stage { seconds, ..Stage::empty("") });
+        }
+        assert_eq!(busy.longest(), (SEARCH, 2.0));
+        busy.tell(ANALYZE, &Stage { seconds: 2.5, ..Stage::empty("") });
+        assert_eq!(busy.longest(), (ANALYZE, 2.5));
+    }
+}

@@ -1,0 +1,398 @@
+//! Scores → probabilities, and when to abstain.
+//!
+//! A score is a share of the vote; a probability says how often a label with such votes is right. It is
+//! a logistic regression on everything that the votes tell, learned on left-out documents: see
+//! [`Evidence`]. The confidence in an answer is the mean probability of its labels: the share of them
+//! that should be right.
+
+use crate::decide::vote::{LabelScore, TrainingLabels, Voters, with_ballots};
+use crate::rows::matrix::Array;
+
+mod abstention;
+mod curves;
+mod foreign;
+mod logistic;
+
+pub use abstention::{Abstention, Answer, ConfidenceLimit, SignalLimits, Signals};
+pub use curves::Curves;
+pub use foreign::{ForeignLimit, Strangeness};
+
+pub(crate) use foreign::Shown;
+pub(crate) use logistic::line;
+use logistic::{Observation, dot, logistic, weights_and_offsets};
+
+/// From scores to probabilities.
+#[derive(Debug, Clone)]
+pub enum Calibration {
+    /// By everything that the votes tell.
+    Evidence(Evidence),
+    /// By scores alone: models of version 3 and older.
+    Curves(Curves),
+}
+
+/// The probability that a label is right, from the votes on a document: a logistic regression on
+///
+/// 1. the logarithm of the odds of the score,
+/// 2. the score,
+/// 3. the score less the best score of the other labels,
+/// 4. the share of the neighbors that have the label, whatever their votes,
+/// 5. the similarity of the best neighbor, as the share of the left-out documents whose best neighbor is
+///    less similar: it means the same for every weighting,
+/// 6. the product of 2 and 5,
+/// 7. the share of the document's terms that the model does not know,
+/// 8. whether the label has the highest score, and the products of that with 5 and 7,
+///
+/// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
+///
+/// There are two such regressions: one for the label with the highest score, which is mostly the answer, and one for
+/// the others, whose probabilities stay below that of the first. Models before version 9 have one for all.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// The constant and the weights of the ten values, first for the label with the highest score, then for others.
+    pub(crate) weights: Array<f64>,
+    /// The offset of each label, in the same order.
+    pub(crate) offsets: Array<f64>,
+    /// The best similarity of left-out documents at the quantiles `i / (count - 1)`, not falling.
+    pub(crate) similarities: Array<f32>,
+    /// The number of left-out documents that were learned from. Models keep it with what tuning found.
+    pub(crate) documents: u64,
+}
+
+/// A document to learn from.
+#[derive(Debug, Clone)]
+pub struct Seen<'a> {
+    /// The labels with a vote, by decreasing score.
+    pub scores: Vec<LabelScore>,
+    /// The neighbors that voted.
+    pub voters: Voters<'a>,
+    /// The share of unknown terms.
+    pub unknown: f64,
+    /// Its labels, increasing.
+    pub gold: &'a [u32],
+}
+
+/// All that is known of the votes on a document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Votes<'a> {
+    /// The labels with a vote, by decreasing score.
+    pub(crate) scores: &'a [LabelScore],
+    /// How many of the neighbors have each label; may be empty.
+    pub(crate) supporters: &'a [u32],
+    /// The neighbors that voted.
+    pub(crate) voters: Voters<'a>,
+    /// The share of the document's terms that the model does not know.
+    pub(crate) unknown: f64,
+}
+
+/// The number of values that are told of a label, with the constant.
+const VALUES: usize = 11;
+/// The number of stored quantiles of similarities.
+const QUANTILES: usize = 33;
+/// The number of labels of a document to learn from: those with the highest scores.
+const LABELS: usize = 10;
+
+impl Evidence {
+    /// Learns from left-out documents, for a model with this number of labels.
+    pub fn fit<'a>(
+        documents: impl Iterator<Item = Seen<'a>> + Clone,
+        among: &TrainingLabels<'_>,
+    ) -> Self {
+        let best: Vec<f32> = documents.clone().map(|seen| seen.voters.best_similarity()).collect();
+        let count = best.len() as u64;
+        let similarities = quantiles(best, QUANTILES);
+        let mut observations = [Vec::new(), Vec::new()];
+        for Seen { scores, voters, unknown, gold } in documents {
+            let share = quantile(&similarities, voters.best_similarity());
+            let supporters = count_supporters(&scores, LABELS, voters, among);
+            for (at, score) in scores.iter().take(LABELS).enumerate() {
+                observations[usize::from(at > 0)].push(Observation {
+                    values: values(
+                        &scores,
+                        at,
+                        agreement(supporters[at], voters.count()),
+                        share,
+                        unknown,
+                    ),
+                    group: score.label,
+                    right: gold.binary_search(&score.label).is_ok(),
+                });
+            }
+        }
+        let (mut weights, mut offsets) = (Vec::new(), Vec::new());
+        for observations in observations {
+            let learned = weights_and_offsets::<VALUES>(&observations, among.sizes.len());
+            weights.extend(learned.0);
+            offsets.extend(learned.1);
+        }
+        Self {
+            weights: weights.into(),
+            offsets: offsets.into(),
+            similarities: similarities.into(),
+            documents: count,
+        }
+    }
+
+    fn probabilities(
+        &self,
+        votes: Votes<'_>,
+        first: usize,
+        among: &TrainingLabels<'_>,
+        all: &mut Vec<f64>,
+    ) {
+        let Votes { scores, supporters, voters, unknown } = votes;
+        let (weights, labels) = (self.weights.as_chunks::<VALUES>().0, self.labels());
+        let share = quantile(&self.similarities, voters.best_similarity());
+        let counted;
+        let supporters = if supporters.len() == scores.len() {
+            supporters
+        } else {
+            counted = count_supporters(scores, first, voters, among);
+            &counted
+        };
+        // However clear the evidence, n documents do not rule out one exception in n + 2 (rule of succession).
+        let least = 1.0 / (self.documents as f64 + 2.0);
+        let count = voters.count();
+        let probability = |(at, (score, &supporters)): (usize, (&LabelScore, &u32))| {
+            let values = values(scores, at, agreement(supporters, count), share, unknown);
+            let part = at.min(weights.len() - 1);
+            let offset = self.offsets[part * labels + score.label as usize];
+            logistic(dot(&weights[part], &values) + offset).clamp(least, 1.0 - least)
+        };
+        let start = all.len();
+        all.extend(scores.iter().zip(supporters).take(first).enumerate().map(probability));
+        if let ([first, others @ ..], true) = (&mut all[start..], self.is_by_rank()) {
+            // Two regressions may disagree: the label with the highest score stays the most probable one.
+            let most = *first * (1.0 - 1e-9);
+            for other in others {
+                *other = other.min(most);
+            }
+        }
+    }
+
+    /// The number of labels.
+    fn labels(&self) -> usize {
+        self.offsets.len() / (self.weights.len() / VALUES).max(1)
+    }
+
+    /// The offsets of each regression.
+    pub(crate) fn parts(&self) -> Vec<&[f64]> {
+        self.offsets.chunks(self.labels().max(1)).collect()
+    }
+
+    /// Whether the label with the highest score has a regression of its own.
+    pub(crate) fn is_by_rank(&self) -> bool {
+        self.weights.len() > VALUES
+    }
+
+    fn check(&self, labels: usize) -> Result<(), &'static str> {
+        let parts = if self.is_by_rank() { 2 } else { 1 };
+        if self.weights.len() != parts * VALUES || self.offsets.len() != parts * labels {
+            return Err("not one weight per value and one offset per label");
+        }
+        let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
+        let rising = self.similarities.is_sorted()
+            && self.similarities.iter().all(|similarity| similarity.is_finite());
+        if finite && rising { Ok(()) } else { Err("a value that is not finite or out of order") }
+    }
+}
+
+/// What is known of the label at a rank.
+fn values(
+    scores: &[LabelScore],
+    at: usize,
+    agreement: f64,
+    similarity: f64,
+    unknown: f64,
+) -> [f64; VALUES] {
+    let score = scores[at].score;
+    let other = scores.get(usize::from(at == 0)).map_or(0.0, |other| other.score);
+    let odds = score.clamp(1e-4, 1.0 - 1e-4);
+    let odds = libm::log(odds / (1.0 - odds));
+    let first = if at == 0 { 1.0 } else { 0.0 };
+    let (by_score, by_rank) = (score * similarity, [first, first * similarity, first * unknown]);
+    let [a, b, c] = by_rank;
+    [1.0, odds, score, score - other, agreement, similarity, by_score, unknown, a, b, c]
+}
+
+/// For the first labels, how many of the neighbors have them.
+fn count_supporters(
+    scores: &[LabelScore],
+    labels: usize,
+    voters: Voters<'_>,
+    among: &TrainingLabels<'_>,
+) -> Vec<u32> {
+    with_ballots(|ballots| {
+        ballots.count(voters, among, |_, _, _| 0.0);
+        scores.iter().take(labels).map(|score| ballots.voters(score.label)).collect()
+    })
+}
+
+/// The share of the neighbors that support a label.
+fn agreement(supporters: u32, neighbors: usize) -> f64 {
+    f64::from(supporters) / neighbors.max(1) as f64
+}
+
+/// Values at `count` evenly spaced quantiles; none of no values.
+fn quantiles(mut values: Vec<f32>, count: usize) -> Vec<f32> {
+    values.sort_by(f32::total_cmp);
+    let last = values.len().max(1) - 1;
+    (0..count).filter_map(|at| values.get(last * at / (count - 1)).copied()).collect()
+}
+
+/// The share of quantiles below a similarity, from 0 to 1, with straight lines between them.
+fn quantile(similarities: &[f32], at: f32) -> f64 {
+    let last = similarities.len().saturating_sub(1);
+    let after = similarities.partition_point(|&similarity| similarity < at);
+    match (after.checked_sub(1), similarities.get(after)) {
+        (None, _) => 0.0,
+        (Some(_), None) => 1.0,
+        (Some(before), Some(&next)) => {
+            let between =
+                f64::from(at - similarities[before]) / f64::from(next - similarities[before]);
+            (before as f64 + between) / last.max(1) as f64
+        }
+    }
+}
+
+impl Calibration {
+    /// The same calibration, known to be learned from a number of documents.
+    #[must_use]
+    pub(crate) fn learned_from(self, documents: u64) -> Self {
+        match self {
+            Self::Evidence(evidence) => Self::Evidence(Evidence { documents, ..evidence }),
+            curves @ Self::Curves(_) => curves,
+        }
+    }
+
+    /// Whether the label with the highest score has a regression of its own.
+    pub(crate) fn is_by_rank(&self) -> bool {
+        matches!(self, Self::Evidence(evidence) if evidence.is_by_rank())
+    }
+
+    /// Adds the probabilities of the `first` labels, in their order.
+    pub(crate) fn probabilities(
+        &self,
+        votes: Votes<'_>,
+        first: usize,
+        among: &TrainingLabels<'_>,
+        all: &mut Vec<f64>,
+    ) {
+        match self {
+            Self::Evidence(evidence) => evidence.probabilities(votes, first, among, all),
+            Self::Curves(curves) => {
+                let first = votes.scores.iter().take(first);
+                all.extend(first.map(|score| curves.probability(score.label, score.score)));
+            }
+        }
+    }
+
+    /// What is wrong, if anything, for a model with this number of labels.
+    pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
+        match self {
+            Self::Evidence(evidence) => evidence.check(labels),
+            Self::Curves(curves) => curves.check(labels),
+        }
+    }
+}
+
+/// The confidence in an answer: the mean probability of its labels; 0 without labels.
+pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
+    let of = |label: &u32| scores.iter().position(|score| score.label == *label);
+    let probability = |label: &u32| of(label).and_then(|at| probabilities.get(at)).unwrap_or(&0.0);
+    let sum = given.iter().map(probability).fold(0.0, |sum, probability| sum + probability);
+    sum / given.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::Neighbor;
+
+    /// Label 0 is right as often as its score says, label 1 never; documents with distant neighbors are
+    /// wrong.
+    #[test]
+    fn probabilities_by_evidence() {
+        let (indptr, indices) = ([0u64, 1, 2], [0u32, 1]);
+        let among = TrainingLabels {
+            indptr: &indptr,
+            indices: &indices,
+            weights: &[1.0; 2],
+            sizes: &[1, 1],
+        };
+        let lists: Vec<[Neighbor; 2]> = (0..2_000u16)
+            .map(|at| {
+                let similarity = if at % 2 == 0 { 0.9 } else { 0.1 };
+                [0, 1].map(|row| Neighbor { row, similarity })
+            })
+            .collect();
+        let mut random = crate::random::Random::new(9);
+        let made: Vec<_> = lists
+            .iter()
+            .enumerate()
+            .map(|(at, list)| {
+                let score = 0.5 + random.unit() / 2.0;
+                let other = LabelScore { label: 1, score: 1.0 - score };
+                let scores = vec![LabelScore { label: 0, score }, other];
+                (scores, at % 2 == 0 && random.unit() < score, *list)
+            })
+            .collect();
+        let documents = made.iter().map(|(scores, right, list)| Seen {
+            scores: scores.clone(),
+            voters: Voters::one(list),
+            unknown: 0.0,
+            gold: if *right { &[0] } else { &[] },
+        });
+        let evidence = Evidence::fit(documents, &among);
+        assert_eq!(
+            evidence.parts().iter().map(|offsets| offsets.len()).collect::<Vec<_>>(),
+            [2, 2]
+        );
+        // As in older models: one regression for all labels.
+        let older = Calibration::Evidence(Evidence {
+            weights: evidence.weights[..VALUES].to_vec().into(),
+            offsets: evidence.offsets[..2].to_vec().into(),
+            ..evidence.clone()
+        });
+        assert!(older.check(2) == Ok(()) && older.check(1).is_err() && !older.is_by_rank());
+        let calibration = Calibration::Evidence(evidence);
+        assert!(calibration.check(2) == Ok(()) && calibration.is_by_rank());
+        assert!(calibration.check(3).is_err());
+        let probabilities = |by: &Calibration, scores: &[LabelScore], list: &[Neighbor; 2]| {
+            let votes = Votes { scores, supporters: &[], voters: Voters::one(list), unknown: 0.0 };
+            let mut all = Vec::new();
+            by.probabilities(votes, scores.len(), &among, &mut all);
+            // The same if the supporters are counted already, and for the first label only.
+            let mut first = Vec::new();
+            by.probabilities(Votes { supporters: &[1, 1], ..votes }, 1, &among, &mut first);
+            assert_eq!(first[0].to_bits(), all[0].to_bits());
+            assert_eq!(first.len(), 1);
+            all
+        };
+        let of = |score: f64, list: &[Neighbor; 2]| {
+            let scores =
+                [LabelScore { label: 0, score }, LabelScore { label: 1, score: 1.0 - score }];
+            probabilities(&calibration, &scores, list)
+        };
+        let (near, far) = (of(0.9, &lists[0]), of(0.9, &lists[1]));
+        let scores = &made[0].0;
+        let [newer, older] = [&calibration, &older].map(|by| probabilities(by, scores, &lists[0]));
+        assert!(
+            newer[0].to_bits() == older[0].to_bits() && newer[1].to_bits() != older[1].to_bits()
+        );
+        assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
+        assert!(near[1] < 0.05, "{near:?}");
+        assert!(near[0] > near[1] && far[0] > far[1], "the first label is the most probable one");
+        assert!((confidence(&[1, 0], &made[0].0, &[0.5, 0.1]) - 0.3).abs() < 1e-12);
+        assert!(confidence(&[], &made[0].0, &[0.5, 0.1]) <= 0.0);
+    }
+
+    #[test]
+    fn quantiles_of_similarities() {
+        let similarities = [0.1, 0.2, 0.4];
+        let shares = [0.05, 0.1, 0.2, 0.3, 0.5].map(|at| quantile(&similarities, at));
+        for (share, expected) in shares.into_iter().zip([0.0, 0.0, 0.5, 0.75, 1.0]) {
+            assert!((share - expected).abs() < 1e-6, "{shares:?}");
+        }
+        assert!(quantile(&[], 0.5) <= 0.0);
+    }
+}

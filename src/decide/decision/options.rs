@@ -1,0 +1,342 @@
+//! The parts of a decision that a caller sets; the rest follows from the corpus or the model.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Decision, ThresholdRule};
+
+/// A decision rule for several labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// One threshold for all labels.
+    Threshold,
+    /// [`ThresholdRule::Scut`].
+    Scut,
+    /// [`ThresholdRule::ScutFbr`].
+    ScutFbr,
+    /// [`ThresholdRule::ScutSmoothed`].
+    ScutSmoothed,
+    /// [`ThresholdRule::Rtcut`].
+    Rtcut,
+    /// [`ThresholdRule::Micromacro`].
+    Micromacro,
+    /// The best labels of each document.
+    Rcut,
+    /// The labels of each document before the largest gap.
+    Mcut,
+    /// The best documents of each label; only for whole batches.
+    Pcut,
+}
+
+impl From<ThresholdRule> for Rule {
+    fn from(rule: ThresholdRule) -> Self {
+        match rule {
+            ThresholdRule::Scut => Self::Scut,
+            ThresholdRule::ScutFbr => Self::ScutFbr,
+            ThresholdRule::ScutSmoothed => Self::ScutSmoothed,
+            ThresholdRule::Rtcut => Self::Rtcut,
+            ThresholdRule::Micromacro => Self::Micromacro,
+        }
+    }
+}
+
+/// A rule and its optional number: `rcut:2` is the best two labels, `pcut:1.2` a factor.
+///
+/// ```
+/// use classify::decide::decision::{Rule, RuleOption};
+///
+/// let first_two: RuleOption = "rcut:2".parse().unwrap();
+/// assert_eq!(first_two.rule, Rule::Rcut);
+/// assert!("scut:2".parse::<RuleOption>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RuleOption {
+    /// The rule.
+    pub rule: Rule,
+    /// Its number.
+    pub number: Option<f64>,
+}
+
+impl FromStr for RuleOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, number) = text.split_once(':').map_or((text, None), |(n, x)| (n, Some(x)));
+        let rule = match name {
+            "threshold" => Rule::Threshold,
+            "scut" => Rule::Scut,
+            "scut-fbr" => Rule::ScutFbr,
+            "scut-smoothed" => Rule::ScutSmoothed,
+            "rtcut" => Rule::Rtcut,
+            "micromacro" => Rule::Micromacro,
+            "rcut" => Rule::Rcut,
+            "mcut" => Rule::Mcut,
+            "pcut" => Rule::Pcut,
+            _ => return Err("no such rule; see --help".to_owned()),
+        };
+        let legal = |number: &f64| match rule {
+            Rule::Rcut => *number >= 1.0 && number.fract() <= 0.0 && *number < 1e6,
+            Rule::Pcut => *number > 0.0 && number.is_finite(),
+            _ => false,
+        };
+        let number = match number {
+            None => None,
+            Some(number) => match number.parse().ok().filter(legal) {
+                Some(number) => Some(number),
+                None => return Err("rcut takes a count, such as rcut:2, pcut a factor".into()),
+            },
+        };
+        Ok(Self { rule, number })
+    }
+}
+
+impl RuleOption {
+    /// The rule, if tuning chooses its number.
+    ///
+    /// # Errors
+    /// If a number was given.
+    pub fn tuned(self) -> Result<Rule, DecisionError> {
+        if self.number.is_some() { Err(DecisionError::NumberIsTuned) } else { Ok(self.rule) }
+    }
+
+    /// The decision, if it needs no tuning; `shares` returns the labels' shares in training.
+    fn decision(self, shares: impl FnOnce() -> Vec<f64>) -> Result<Decision, DecisionError> {
+        match (self.rule, self.number) {
+            (Rule::Threshold, _) => {
+                Ok(Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false })
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a count, checked when it was read"
+            )]
+            (Rule::Rcut, Some(labels)) => Ok(Decision::First { labels: labels as usize }),
+            (Rule::Rcut, None) => Err(DecisionError::HowMany),
+            (Rule::Mcut, _) => Ok(Decision::LargestGap),
+            (Rule::Pcut, factor) => {
+                let factor = factor.unwrap_or(1.0);
+                Ok(Decision::Proportional { factor, shares: shares() })
+            }
+            _ => Err(DecisionError::NeedsTuning),
+        }
+    }
+}
+
+/// Conflicting options of a decision. The messages name the command-line flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecisionError {
+    /// One label per document, and an option for several labels.
+    #[error("{option} is for several labels and conflicts with --mode single")]
+    OneLabel {
+        /// The option.
+        option: &'static str,
+    },
+    /// Both a rule and a threshold.
+    #[error("--rule conflicts with {option}")]
+    RuleAnd {
+        /// The option.
+        option: &'static str,
+    },
+    /// An option whose value tuning chooses.
+    #[error("--tune chooses the threshold: omit --tune, or omit --threshold and --allow-none")]
+    ThresholdIsTuned,
+    /// A number that tuning chooses.
+    #[error("tuning chooses the number of a --rule: omit it")]
+    NumberIsTuned,
+    /// A rule that lacks its number.
+    #[error("--rule rcut needs the number of labels, such as rcut:2, or --tune")]
+    HowMany,
+    /// A rule that must learn its thresholds.
+    #[error("this --rule learns thresholds: it needs --tune")]
+    NeedsTuning,
+    /// `--allow-none` with a decision that has no threshold.
+    #[error("--allow-none needs a threshold, which this model's decision lacks: add --threshold")]
+    NoThreshold,
+}
+
+/// The parts of a decision that are set. By default none.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DecisionOptions {
+    /// Whether a document may have several labels; `None`: as in the training corpus.
+    pub several: Option<bool>,
+    /// The rule that chooses several labels.
+    pub rule: Option<RuleOption>,
+    /// The share of the vote that a label needs.
+    pub threshold: Option<f64>,
+    /// Whether a document may have no label if none reaches its threshold.
+    pub allow_none: bool,
+}
+
+impl DecisionOptions {
+    /// Whether documents may have several labels; `corpus`: whether the training corpus has such
+    /// documents.
+    pub fn several(&self, corpus: bool) -> bool {
+        let implied = self.threshold.is_some() || self.allow_none || self.rule.is_some();
+        self.several.unwrap_or(corpus || implied)
+    }
+
+    /// Rejects a decision for one label combined with an option for several labels.
+    ///
+    /// # Errors
+    /// If these options request one label per document.
+    pub fn refuse_single(&self, option: &'static str) -> Result<(), DecisionError> {
+        if self.several == Some(false) { Err(DecisionError::OneLabel { option }) } else { Ok(()) }
+    }
+
+    fn check(&self) -> Result<(), DecisionError> {
+        for (given, option) in [
+            (self.rule.is_some(), "--rule"),
+            (self.threshold.is_some(), "--threshold"),
+            (self.allow_none, "--allow-none"),
+        ] {
+            if given {
+                self.refuse_single(option)?;
+            }
+        }
+        match (self.rule, self.threshold) {
+            (Some(_), Some(_)) => Err(DecisionError::RuleAnd { option: "--threshold" }),
+            (Some(_), None) if self.allow_none => {
+                Err(DecisionError::RuleAnd { option: "--allow-none" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The rule that tuning must use.
+    ///
+    /// # Errors
+    /// If these options set what tuning chooses.
+    pub fn tuned_rule(&self) -> Result<Option<Rule>, DecisionError> {
+        self.check()?;
+        if self.threshold.is_some() || self.allow_none {
+            return Err(DecisionError::ThresholdIsTuned);
+        }
+        self.rule.map(RuleOption::tuned).transpose()
+    }
+
+    /// The decision without tuning; `several` says whether the training corpus has documents with
+    /// several labels, and `shares` returns the labels' shares in it.
+    ///
+    /// # Errors
+    /// If the options conflict or need tuning.
+    pub fn decision(
+        &self,
+        several: bool,
+        shares: impl FnOnce() -> Vec<f64>,
+    ) -> Result<Decision, DecisionError> {
+        self.check()?;
+        if !self.several(several) {
+            return Ok(Decision::Single);
+        }
+        if let Some(rule) = self.rule {
+            return rule.decision(shares);
+        }
+        let threshold = self.threshold.unwrap_or(Decision::THRESHOLD);
+        Ok(Decision::Multi { threshold, allow_none: self.allow_none })
+    }
+
+    /// A model's decision, overridden by these options; learned values are kept if possible.
+    ///
+    /// # Errors
+    /// If the options conflict with each other or with the model's decision, or need tuning.
+    pub fn change(
+        &self,
+        decision: &Decision,
+        shares: impl FnOnce() -> Vec<f64>,
+    ) -> Result<Decision, DecisionError> {
+        self.check()?;
+        if let Some(rule) = self.rule {
+            return rule.decision(shares);
+        }
+        if self.several == Some(false) {
+            return Ok(Decision::Single);
+        }
+        let given = (self.threshold, self.allow_none);
+        Ok(match (decision, given) {
+            (Decision::Single, (None, false)) if self.several != Some(true) => Decision::Single,
+            (Decision::Single, (threshold, allow_none)) => {
+                let threshold = threshold.unwrap_or(Decision::THRESHOLD);
+                Decision::Multi { threshold, allow_none }
+            }
+            (kept, (None, false)) => kept.clone(),
+            (&Decision::Multi { threshold, allow_none: none }, (given, allow_none)) => {
+                let threshold = given.unwrap_or(threshold);
+                Decision::Multi { threshold, allow_none: none || allow_none }
+            }
+            (Decision::PerLabel { allow_none: none, .. }, (Some(threshold), allow_none)) => {
+                Decision::Multi { threshold, allow_none: *none || allow_none }
+            }
+            (Decision::PerLabel { rule, thresholds, .. }, (None, true)) => {
+                let (rule, thresholds) = (*rule, thresholds.clone());
+                Decision::PerLabel { rule, thresholds, allow_none: true }
+            }
+            (_, (Some(threshold), allow_none)) => Decision::Multi { threshold, allow_none },
+            (_, (None, true)) => return Err(DecisionError::NoThreshold),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learnt(allow_none: bool) -> Decision {
+        let thresholds = vec![Some(0.2), None];
+        Decision::PerLabel { rule: ThresholdRule::Scut, thresholds, allow_none }
+    }
+
+    fn changed(options: DecisionOptions, decision: &Decision) -> Result<Decision, DecisionError> {
+        options.change(decision, || vec![0.5, 0.5])
+    }
+
+    const NONE: DecisionOptions =
+        DecisionOptions { several: None, rule: None, threshold: None, allow_none: false };
+
+    #[test]
+    fn learnt_thresholds_stay() {
+        assert_eq!(changed(NONE, &learnt(false)), Ok(learnt(false)));
+        let allow_none = DecisionOptions { allow_none: true, ..NONE };
+        assert_eq!(changed(allow_none, &learnt(false)), Ok(learnt(true)));
+        let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
+        let flat = Decision::Multi { threshold: 0.3, allow_none: true };
+        assert_eq!(changed(threshold, &learnt(true)), Ok(flat));
+    }
+
+    #[test]
+    fn changes_of_every_decision() {
+        let multi = |threshold, allow_none| Decision::Multi { threshold, allow_none };
+        let allow_none = DecisionOptions { allow_none: true, ..NONE };
+        let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
+        let several = DecisionOptions { several: Some(true), ..NONE };
+        let single = DecisionOptions { several: Some(false), ..NONE };
+        assert_eq!(changed(NONE, &Decision::Single), Ok(Decision::Single));
+        assert_eq!(changed(several, &Decision::Single), Ok(multi(0.4, false)));
+        assert_eq!(changed(allow_none, &Decision::Single), Ok(multi(0.4, true)));
+        assert_eq!(changed(allow_none, &multi(0.2, false)), Ok(multi(0.2, true)));
+        assert_eq!(changed(threshold, &multi(0.2, true)), Ok(multi(0.3, true)));
+        assert_eq!(changed(single, &multi(0.2, true)), Ok(Decision::Single));
+        assert_eq!(changed(several, &Decision::LargestGap), Ok(Decision::LargestGap));
+        assert_eq!(changed(threshold, &Decision::LargestGap), Ok(multi(0.3, false)));
+        assert_eq!(changed(allow_none, &Decision::LargestGap), Err(DecisionError::NoThreshold));
+    }
+
+    #[test]
+    fn what_excludes_each_other() {
+        let rule = |text: &str| Some(text.parse::<RuleOption>().unwrap());
+        let both = DecisionOptions { rule: rule("mcut"), threshold: Some(0.3), ..NONE };
+        assert!(both.decision(true, Vec::new).is_err());
+        let single = DecisionOptions { several: Some(false), threshold: Some(0.3), ..NONE };
+        assert!(single.decision(true, Vec::new).is_err());
+        let scut = DecisionOptions { rule: rule("scut"), ..NONE };
+        assert_eq!(scut.decision(true, Vec::new), Err(DecisionError::NeedsTuning));
+        assert_eq!(scut.tuned_rule(), Ok(Some(Rule::Scut)));
+        let two = DecisionOptions { rule: rule("rcut:2"), ..NONE };
+        assert_eq!(two.decision(false, Vec::new), Ok(Decision::First { labels: 2 }));
+        assert_eq!(two.tuned_rule(), Err(DecisionError::NumberIsTuned));
+        let threshold = DecisionOptions { threshold: Some(0.3), ..NONE };
+        assert_eq!(threshold.tuned_rule(), Err(DecisionError::ThresholdIsTuned));
+    }
+}

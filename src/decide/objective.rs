@@ -1,0 +1,98 @@
+//! What tuning maximizes, and the metrics that it reports.
+
+use serde::{Deserialize, Serialize};
+
+use super::outcomes::Intervals;
+
+/// The objective to maximize.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Micro F1: F1 over all decisions.
+    #[default]
+    MicroF1,
+    /// Macro F1: the mean of the labels' F1.
+    MacroF1,
+    /// Accuracy: the share of documents with exactly the right labels.
+    Accuracy,
+    /// The mean of micro and macro F1.
+    MicroMacro,
+    /// Precision at 5: the mean share of right labels among the five best.
+    #[serde(rename = "p@5")]
+    PrecisionAt5,
+    /// Top-3 accuracy: the share of documents with a right label among the three best.
+    #[serde(rename = "top-3-accuracy")]
+    Top3Accuracy,
+}
+
+impl Objective {
+    /// The objective's value for some figures.
+    pub fn of(self, figures: Figures) -> f64 {
+        match self {
+            Self::MicroF1 => figures.micro_f1,
+            Self::MacroF1 => figures.macro_f1,
+            Self::Accuracy => figures.accuracy,
+            Self::MicroMacro => f64::midpoint(figures.micro_f1, figures.macro_f1),
+            Self::PrecisionAt5 | Self::Top3Accuracy => figures.by_ranks.unwrap_or(0.0),
+        }
+    }
+
+    /// What to maximize among decisions on the same ranking of labels: micro F1 if the objective does not
+    /// depend on decisions.
+    pub(crate) fn of_decision(self, figures: Figures) -> f64 {
+        if self.best_labels().is_some() { figures.micro_f1 } else { self.of(figures) }
+    }
+
+    /// The number of best labels that the objective looks at, if it depends on these alone.
+    pub(crate) fn best_labels(self) -> Option<usize> {
+        match self {
+            Self::PrecisionAt5 => Some(5),
+            Self::Top3Accuracy => Some(3),
+            Self::MicroF1 | Self::MacroF1 | Self::Accuracy | Self::MicroMacro => None,
+        }
+    }
+
+    /// The objective for a document with so many right labels among the best, if it depends on these alone.
+    pub(crate) fn of_ranking(self, right: usize) -> f64 {
+        match self {
+            Self::PrecisionAt5 => right as f64 / 5.0,
+            _ => f64::from(u8::from(right > 0)),
+        }
+    }
+
+    /// The objective's name in `--objective`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MicroF1 => "micro-f1",
+            Self::MacroF1 => "macro-f1",
+            Self::Accuracy => "accuracy",
+            Self::MicroMacro => "micro+macro",
+            Self::PrecisionAt5 => "p@5",
+            Self::Top3Accuracy => "top-3-accuracy",
+        }
+    }
+}
+
+/// The quality of decisions, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// F1 over all decisions.
+    pub micro_f1: f64,
+    /// The mean F1 of all labels of the training corpus.
+    pub macro_f1: f64,
+    /// The share of documents with exactly the right labels.
+    pub accuracy: f64,
+    /// Precision at 5 or top-3 accuracy, if one of them is the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_ranks: Option<f64>,
+}
+
+/// Figures to expect of new documents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expected {
+    /// The figures.
+    pub figures: Figures,
+    /// Their 95 % intervals, by resampling the left-out documents.
+    pub intervals: Option<Intervals>,
+}

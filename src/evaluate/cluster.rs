@@ -1,0 +1,479 @@
+//! Clusters: documents grouped by their similarity, without labels.
+//!
+//! Spherical k-means (Dhillon and Modha 2001): a document belongs to the cluster whose center is most similar to it, a
+//! center is the mean of its documents, scaled to length 1, and both are found in turn until no document moves. The first
+//! centers are documents, drawn in proportion to their distance from those drawn before (k-means++, Arthur and
+//! Vassilvitskii 2007, several candidates for each). The best of several starts counts: the one with the highest
+//! sum of similarities to the centers.
+//!
+//! ```
+//! use std::num::NonZeroUsize;
+//! use std::sync::Arc;
+//! use classify::evaluate::cluster::{ClusterOptions, cluster};
+//! use classify::rows::matrix::CsrBuilder;
+//! use classify::search::Engines;
+//! use classify::threads::Threads;
+//!
+//! let mut rows = CsrBuilder::default();
+//! for (term, other) in [(0, 1), (3, 4), (1, 2), (4, 5)] {
+//!     rows.push_row([(term, 0.6), (other, 0.8)]);
+//! }
+//! let options = ClusterOptions::new(NonZeroUsize::new(2).expect("above 0"));
+//! let engines = Engines::cpu(&Threads::available()?);
+//! let found = cluster(&Arc::new(rows.build(6)), options, &engines)?;
+//! assert_eq!(found.of_row, [Some(0), Some(1), Some(0), Some(1)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::random::Random;
+use crate::rows::matrix::{Csr, CsrBuilder, row};
+use crate::search::{Engines, NeighborLists, Request, SearchError};
+
+/// How documents are clustered.
+#[derive(Debug, Clone, Copy)]
+pub struct ClusterOptions {
+    /// The number of clusters, or of documents if these are fewer.
+    pub clusters: NonZeroUsize,
+    /// The number of starts.
+    pub starts: NonZeroUsize,
+    /// The most rounds of a start.
+    pub rounds: NonZeroUsize,
+    /// The seed of the starts.
+    pub seed: u64,
+}
+
+impl ClusterOptions {
+    /// Ten starts of at most 100 rounds.
+    #[expect(clippy::missing_panics_doc, reason = "the numbers are above 0")]
+    pub const fn new(clusters: NonZeroUsize) -> Self {
+        let ten = NonZeroUsize::new(10).expect("above 0");
+        let hundred = NonZeroUsize::new(100).expect("above 0");
+        Self { clusters, starts: ten, rounds: hundred, seed: 0 }
+    }
+}
+
+/// Clusters, numbered in the order of their first documents.
+#[derive(Debug, Clone)]
+pub struct Clusters {
+    /// The cluster of each row; `None`: the row shares no term with any center, such as an empty one.
+    pub of_row: Vec<Option<u32>>,
+    /// The similarity of each row to its center; 0 without one.
+    pub similarities: Vec<f32>,
+    /// The centers, rows of length 1.
+    pub centers: Arc<Csr>,
+    /// The sum of the similarities.
+    pub objective: f64,
+    /// The rounds of the best start.
+    pub rounds: usize,
+}
+
+/// Clusters rows of length 1. The result depends only on rows and options, not on engines and threads.
+///
+/// # Errors
+/// If a weight is not finite, or there are too many rows.
+#[expect(clippy::missing_panics_doc, reason = "there is a start")]
+pub fn cluster(
+    rows: &Arc<Csr>,
+    options: ClusterOptions,
+    engines: &Engines,
+) -> Result<Clusters, SearchError> {
+    let mut best: Option<Clusters> = None;
+    for start in 0..options.starts.get() as u64 {
+        let random = Random::new(options.seed ^ (start.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let found = one_start(rows, options, engines, random)?;
+        if best.as_ref().is_none_or(|best| found.objective > best.objective) {
+            best = Some(found);
+        }
+    }
+    let mut best = best.expect("there is a start");
+    best.renumber();
+    Ok(best)
+}
+
+fn one_start(
+    rows: &Arc<Csr>,
+    options: ClusterOptions,
+    engines: &Engines,
+    mut random: Random,
+) -> Result<Clusters, SearchError> {
+    let mut centers = Arc::new(first_centers(rows, options.clusters.get(), engines, &mut random));
+    let mut lists = NeighborLists::default();
+    let mut of_row = vec![None; rows.rows()];
+    for round in 1.. {
+        let (nearest, similarities) = nearest(rows, &centers, engines, &mut lists)?;
+        if nearest == of_row || round == options.rounds.get() {
+            let objective = similarities.iter().map(|&similarity| f64::from(similarity)).sum();
+            return Ok(Clusters {
+                of_row: nearest,
+                similarities,
+                centers,
+                objective,
+                rounds: round,
+            });
+        }
+        of_row = nearest;
+        centers = Arc::new(means(rows, &of_row, &similarities, centers.rows(), engines));
+    }
+    unreachable!("rounds end")
+}
+
+/// The most weights of centers that are stored for every term: 256 MiB.
+const TABLE: usize = 1 << 26;
+
+/// The most similar center of each row, and its similarity: the same, to the bit, from a table of all centers as from a search
+/// engine, which takes less memory.
+fn nearest(
+    rows: &Csr,
+    centers: &Arc<Csr>,
+    engines: &Engines,
+    lists: &mut NeighborLists,
+) -> Result<(Vec<Option<u32>>, Vec<f32>), SearchError> {
+    let count = centers.rows();
+    if rows.cols().saturating_mul(count) > TABLE {
+        let engine = engines.engine(centers)?;
+        let _ = engine.search(&Request::new(rows, NonZeroUsize::MIN), lists)?;
+        let first = lists.iter().map(|list| list.first());
+        return Ok(first
+            .map(|first| (first.map(|one| one.row), first.map_or(0.0, |one| one.similarity)))
+            .unzip());
+    }
+    // The weights of a term in all centers are beside each other.
+    let mut table = vec![0f32; rows.cols() * count];
+    for center in 0..count {
+        let (terms, weights) = row(&centers.view(), center);
+        for (&term, &weight) in terms.iter().zip(weights) {
+            table[term as usize * count + center] = weight;
+        }
+    }
+    let of_row = |sums: &mut Vec<f64>, at: usize| {
+        sums.clear();
+        sums.resize(count, 0.0);
+        let (terms, weights) = row(&rows.view(), at);
+        for (&term, &weight) in terms.iter().zip(weights) {
+            let own = &table[term as usize * count..][..count];
+            for (sum, &center) in sums.iter_mut().zip(own) {
+                *sum += f64::from(weight) * f64::from(center);
+            }
+        }
+        let mut best = (None, 0.0f32);
+        for (center, &sum) in (0..).zip(&*sums) {
+            #[expect(clippy::cast_possible_truncation, reason = "the one rounding of a similarity")]
+            let similarity = (sum as f32).min(f32::MAX);
+            if similarity > best.1 {
+                best = (Some(center), similarity);
+            }
+        }
+        best
+    };
+    let numbers = (0..rows.rows()).into_par_iter().with_min_len(64);
+    Ok(engines.threads().run(|| numbers.map_init(Vec::new, of_row).unzip()))
+}
+
+/// Rows drawn in proportion to their distance from those drawn before.
+fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Random) -> Csr {
+    let filled: Vec<usize> =
+        (0..rows.rows()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
+    let mut chosen = Vec::new();
+    // 1 − the similarity to the nearest center.
+    let mut distances = vec![1.0f32; filled.len()];
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+    let candidates = 2 + (count as f64).ln() as usize;
+    let mut dense = vec![0f32; rows.cols()];
+    for _ in 0..count.min(filled.len()) {
+        let total: f64 = distances.iter().map(|&distance| f64::from(distance)).sum();
+        if total <= 1e-9 && !chosen.is_empty() {
+            // All others are copies of centers.
+            break;
+        }
+        let mut best: Option<(f64, usize, Vec<f32>)> = None;
+        for _ in 0..if chosen.is_empty() { 1 } else { candidates } {
+            let mut left = random.unit() * total;
+            let drawn = distances.iter().position(|&distance| {
+                left -= f64::from(distance);
+                left < 0.0
+            });
+            let drawn = drawn.unwrap_or(filled.len() - 1);
+            let (terms, weights) = row(&rows.view(), filled[drawn]);
+            for (&term, &weight) in terms.iter().zip(weights) {
+                dense[term as usize] = weight;
+            }
+            let after = |(&own, &before): (&usize, &f32)| {
+                let (terms, weights) = row(&rows.view(), own);
+                let products =
+                    terms.iter().zip(weights).map(|(&term, &w)| w * dense[term as usize]);
+                before.min((1.0 - products.sum::<f32>()).max(0.0))
+            };
+            let after: Vec<f32> =
+                engines.threads().run(|| filled.par_iter().zip(&distances).map(after).collect());
+            for &term in terms {
+                dense[term as usize] = 0.0;
+            }
+            let left = after.iter().map(|&distance| f64::from(distance)).sum();
+            if best.as_ref().is_none_or(|(least, ..)| left < *least) {
+                best = Some((left, drawn, after));
+            }
+        }
+        let Some((_, drawn, after)) = best else { break };
+        chosen.push(filled[drawn]);
+        distances = after;
+    }
+    let mut centers = CsrBuilder::default();
+    for at in chosen {
+        let (terms, weights) = row(&rows.view(), at);
+        centers.push_slices(terms, weights);
+    }
+    centers.build(rows.cols())
+}
+
+/// The means of the clusters, of length 1. A cluster without rows gets the row that is least similar to its center.
+fn means(
+    rows: &Csr,
+    of_row: &[Option<u32>],
+    similarities: &[f32],
+    count: usize,
+    engines: &Engines,
+) -> Csr {
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (at, cluster) in of_row.iter().enumerate() {
+        if let Some(cluster) = cluster {
+            members[*cluster as usize].push(at);
+        }
+    }
+    let empty = members.iter().filter(|members| members.is_empty()).count();
+    if empty > 0 {
+        let mut far: Vec<usize> =
+            (0..of_row.len()).filter(|&at| !row(&rows.view(), at).0.is_empty()).collect();
+        far.sort_by(|&a, &b| similarities[a].total_cmp(&similarities[b]).then(a.cmp(&b)));
+        let mut far = far.into_iter();
+        for members in members.iter_mut().filter(|members| members.is_empty()) {
+            members.extend(far.next());
+        }
+    }
+    let mean = |sums: &mut Vec<f64>, members: &Vec<usize>| {
+        sums.resize(rows.cols(), 0.0);
+        let mut used = Vec::new();
+        for &at in members {
+            let (terms, weights) = row(&rows.view(), at);
+            for (&term, &weight) in terms.iter().zip(weights) {
+                let sum = &mut sums[term as usize];
+                if *sum == 0.0 {
+                    used.push(term);
+                }
+                *sum += f64::from(weight);
+            }
+        }
+        used.sort_unstable();
+        // A sum may have been 0 in between.
+        used.dedup();
+        let length = used.iter().map(|&term| sums[term as usize].powi(2)).sum::<f64>().sqrt();
+        let mut mean = Vec::with_capacity(used.len());
+        for term in used {
+            let sum = std::mem::take(&mut sums[term as usize]);
+            #[expect(clippy::cast_possible_truncation, reason = "rounded to f32")]
+            let weight = (sum / length) as f32;
+            if weight.is_finite() && weight != 0.0 {
+                mean.push((term, weight));
+            }
+        }
+        mean
+    };
+    let means: Vec<Vec<(u32, f32)>> =
+        engines.threads().run(|| members.par_iter().map_init(Vec::new, mean).collect());
+    let mut centers = CsrBuilder::default();
+    for mean in means {
+        centers.push_row(mean);
+    }
+    centers.build(rows.cols())
+}
+
+impl Clusters {
+    /// Numbers the clusters in the order of their first documents; those without documents come last.
+    fn renumber(&mut self) {
+        let mut numbers: Vec<Option<u32>> = vec![None; self.centers.rows()];
+        let mut order = Vec::new();
+        let all = self.of_row.iter().flatten().copied().chain(0..length(self.centers.rows()));
+        for cluster in all {
+            let number = &mut numbers[cluster as usize];
+            if number.is_none() {
+                *number = Some(length(order.len()));
+                order.push(cluster);
+            }
+        }
+        for cluster in self.of_row.iter_mut().flatten() {
+            *cluster = numbers[*cluster as usize].expect("every cluster has a number");
+        }
+        let mut centers = CsrBuilder::default();
+        for cluster in order {
+            let (terms, weights) = row(&self.centers.view(), cluster as usize);
+            centers.push_slices(terms, weights);
+        }
+        self.centers = Arc::new(centers.build(self.centers.cols()));
+    }
+
+    /// The number of rows of each cluster.
+    pub fn sizes(&self) -> Vec<usize> {
+        let mut sizes = vec![0; self.centers.rows()];
+        for cluster in self.of_row.iter().flatten() {
+            sizes[*cluster as usize] += 1;
+        }
+        sizes
+    }
+
+    /// The terms that tell the clusters apart, for each the best first: those whose weight in the center is the most above the
+    /// mean of all centers.
+    pub fn best_terms(&self, count: usize) -> Vec<Vec<u32>> {
+        let view = self.centers.view();
+        let clusters = self.centers.rows();
+        let mut means: BTreeMap<u32, f64> = BTreeMap::new();
+        for cluster in 0..clusters {
+            let (terms, weights) = row(&view, cluster);
+            for (&term, &weight) in terms.iter().zip(weights) {
+                *means.entry(term).or_default() += f64::from(weight) / clusters as f64;
+            }
+        }
+        let best = |cluster| {
+            let (terms, weights) = row(&view, cluster);
+            let above = |(&term, &weight): (&u32, &f32)| (term, f64::from(weight) - means[&term]);
+            let mut best: Vec<(u32, f64)> = terms.iter().zip(weights).map(above).collect();
+            best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            best.into_iter().take(count).map(|(term, _)| term).collect()
+        };
+        (0..clusters).map(best).collect()
+    }
+}
+
+fn length(count: usize) -> u32 {
+    u32::try_from(count).expect("row numbers are 32-bit")
+}
+
+/// How well two groupings of the same things agree.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Agreement {
+    /// Normalized mutual information, by the mean of the two entropies: 1 for equal groupings, 0 for independent ones.
+    pub nmi: f64,
+    /// The adjusted Rand index (Hubert and Arabie 1985): 1 for equal groupings, 0 on average for random ones.
+    pub ari: f64,
+}
+
+impl Agreement {
+    /// The agreement of two groupings, each a group per thing.
+    ///
+    /// ```
+    /// use classify::evaluate::cluster::Agreement;
+    ///
+    /// let same = Agreement::of(&[0, 0, 1, 2], &[5, 5, 3, 9]);
+    /// assert!((same.nmi - 1.0).abs() < 1e-12 && (same.ari - 1.0).abs() < 1e-12);
+    /// let crossed = Agreement::of(&[0, 0, 1, 1], &[0, 1, 0, 1]);
+    /// assert!(crossed.nmi.abs() < 1e-12 && crossed.ari < 0.0);
+    /// ```
+    ///
+    /// # Panics
+    /// If the groupings are of different length.
+    pub fn of(a: &[u32], b: &[u32]) -> Self {
+        assert_eq!(a.len(), b.len(), "the same things");
+        let count = |groups: &mut dyn Iterator<Item = (u32, u32)>| {
+            let mut counts: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+            groups.for_each(|group| *counts.entry(group).or_default() += 1.0);
+            counts
+        };
+        let both = count(&mut a.iter().copied().zip(b.iter().copied()));
+        let of_a = count(&mut a.iter().map(|&group| (group, 0)));
+        let of_b = count(&mut b.iter().map(|&group| (group, 0)));
+        let n = (a.len() as f64).max(1.0);
+        let entropy = |counts: &BTreeMap<(u32, u32), f64>| -> f64 {
+            counts.values().map(|&count| -count / n * libm::log(count / n)).sum()
+        };
+        let mutual: f64 = both
+            .iter()
+            .map(|(&(one, other), &count)| {
+                let expected = of_a[&(one, 0)] * of_b[&(other, 0)] / n;
+                count / n * libm::log(count / expected)
+            })
+            .sum();
+        let mean = f64::midpoint(entropy(&of_a), entropy(&of_b));
+        let pairs = |counts: &BTreeMap<(u32, u32), f64>| -> f64 {
+            counts.values().map(|&count| count * (count - 1.0) / 2.0).sum()
+        };
+        let (in_both, in_a, in_b) = (pairs(&both), pairs(&of_a), pairs(&of_b));
+        let all = (n * (n - 1.0) / 2.0).max(1.0);
+        let expected = in_a * in_b / all;
+        let most = f64::midpoint(in_a, in_b);
+        // Two groupings of one group, or of groups of one, are equal.
+        let ari = if most > expected { (in_both - expected) / (most - expected) } else { 1.0 };
+        Self { nmi: if mean > 0.0 { (mutual / mean).clamp(0.0, 1.0) } else { 1.0 }, ari }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::Threads;
+
+    fn rows(count: usize) -> Arc<Csr> {
+        let mut random = Random::new(5);
+        let mut rows = CsrBuilder::default();
+        for number in 0..count {
+            let mut terms: Vec<u32> = (0..6)
+                .map(|_| u32::try_from(number % 4 * 10 + random.below(14)).unwrap_or(0))
+                .collect();
+            terms.sort_unstable();
+            terms.dedup();
+            // Some rows are empty.
+            terms.truncate(if number % 17 == 3 { 0 } else { 6 });
+            let weight = 1.0 / (terms.len() as f32).sqrt();
+            rows.push_row(terms.into_iter().map(|term| (term, weight)));
+        }
+        Arc::new(rows.build(50))
+    }
+
+    #[test]
+    fn the_table_is_as_good_as_an_engine() {
+        let engines = Engines::cpu(&Threads::available().expect("threads"));
+        let rows = rows(300);
+        let centers = Arc::new(first_centers(&rows, 7, &engines, &mut Random::new(1)));
+        let mut lists = NeighborLists::default();
+        let (found, similarities) = nearest(&rows, &centers, &engines, &mut lists).expect("found");
+        let engine = engines.engine(&centers).expect("an engine");
+        let request = Request::new(&*rows, NonZeroUsize::MIN);
+        let _ = engine.search(&request, &mut lists).expect("found");
+        for (at, list) in lists.iter().enumerate() {
+            assert_eq!(found[at], list.first().map(|one| one.row));
+            assert_eq!(
+                similarities[at].to_bits(),
+                list.first().map_or(0.0, |one| one.similarity).to_bits()
+            );
+        }
+    }
+
+    #[test]
+    fn clusters_of_few_documents_and_of_copies() {
+        let engines = Engines::cpu(&Threads::available().expect("threads"));
+        let of = |rows: &Arc<Csr>, count| {
+            let options = ClusterOptions::new(NonZeroUsize::new(count).expect("above 0"));
+            cluster(rows, options, &engines).expect("clusters")
+        };
+        let some = rows(60);
+        let found = of(&some, 4);
+        assert_eq!(found.centers.rows(), 4);
+        assert_eq!(found.of_row[3], None);
+        assert_eq!(
+            found.sizes().iter().sum::<usize>(),
+            60 - found.of_row.iter().filter(|c| c.is_none()).count()
+        );
+        // More clusters than documents, copies only, nothing at all.
+        assert!(of(&rows(3), 10).centers.rows() <= 3);
+        let mut copies = CsrBuilder::default();
+        for _ in 0..5 {
+            copies.push_row([(0, 1.0)]);
+        }
+        assert_eq!(of(&Arc::new(copies.build(1)), 3).of_row, [Some(0); 5]);
+        let none = of(&Arc::new(CsrBuilder::default().build(3)), 2);
+        assert!(none.of_row.is_empty() && none.centers.rows() == 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! Weighted terms → a dense vector: a matrix with a row for each term.
+
+use rayon::prelude::*;
+
+use super::Vectors;
+use crate::rows::matrix::{CsrView, row};
+use crate::threads::Threads;
+
+/// From rows of term weights to dense vectors: the sum of the vectors of a row's terms, each times the term's weight.
+#[derive(Debug, Clone)]
+pub struct Projection {
+    /// A vector for each term.
+    pub(crate) terms: Vectors,
+    /// Whether the sum is divided by the weights of the terms that have a vector: a mean.
+    pub(crate) is_mean: bool,
+}
+
+impl Projection {
+    /// The number of values of a vector.
+    pub fn dimension(&self) -> usize {
+        self.terms.dimension()
+    }
+
+    /// The vectors of the terms, by term.
+    pub fn terms(&self) -> &Vectors {
+        &self.terms
+    }
+
+    /// Adds the vector of a row of term weights, in order of the terms in `f64`.
+    #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
+    pub(crate) fn project(&self, (terms, weights): (&[u32], &[f32]), into: &mut Vec<f32>) {
+        let mut sums = vec![0.0; self.dimension()];
+        let mut total = 0.0;
+        for (&term, &weight) in terms.iter().zip(weights) {
+            let weight = f64::from(weight);
+            let vector = self.terms.row(term as usize);
+            if self.is_mean && vector.iter().any(|&value| value != 0.0) {
+                total += weight;
+            }
+            for (sum, &value) in sums.iter_mut().zip(vector) {
+                *sum += weight * f64::from(value);
+            }
+        }
+        let divisor = if self.is_mean && total != 0.0 { total } else { 1.0 };
+        // Weights may be up to f32's limit; what is beyond `GREATEST` would not be a vector.
+        let limit = f64::from(super::GREATEST);
+        into.extend(sums.iter().map(|sum| (sum / divisor).clamp(-limit, limit) as f32));
+    }
+
+    /// The vectors of all rows, row after row.
+    pub(crate) fn project_all(&self, rows: &CsrView<'_>, threads: &Threads) -> Vec<f32> {
+        let pieces: Vec<Vec<f32>> = threads.run(|| {
+            let starts: Vec<usize> = (0..rows.rows()).step_by(256).collect();
+            let piece = |&start: &usize| {
+                let mut values = Vec::new();
+                for number in start..rows.rows().min(start + 256) {
+                    self.project(row(rows, number), &mut values);
+                }
+                values
+            };
+            starts.par_iter().map(piece).collect()
+        });
+        pieces.concat()
+    }
+}

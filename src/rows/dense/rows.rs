@@ -1,0 +1,130 @@
+//! Rows of numbers, owned and borrowed.
+
+use crate::rows::matrix::{Array, Csr, CsrBuilder};
+
+/// Values that cannot be divided into whole rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{values} values cannot be divided into rows of {dimension}")]
+pub struct ShapeError {
+    /// The number of values.
+    pub values: usize,
+    /// The number of values per row.
+    pub dimension: usize,
+}
+
+/// Rows of numbers, all of the same dimension, stored one after another.
+///
+/// ```
+/// use classify::rows::dense::VectorsView;
+///
+/// let vectors = VectorsView::new(2, &[1.0, 0.0, 0.5, 0.5])?;
+/// assert_eq!((vectors.rows(), vectors.dimension()), (2, 2));
+/// assert!(VectorsView::new(3, &[1.0]).is_err());
+/// # Ok::<(), classify::rows::dense::ShapeError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct VectorsView<'a> {
+    dimension: usize,
+    values: &'a [f32],
+}
+
+impl<'a> VectorsView<'a> {
+    /// Divides `values` into rows of `dimension` values each.
+    ///
+    /// # Errors
+    /// If the values cannot be divided into whole rows.
+    pub fn new(dimension: usize, values: &'a [f32]) -> Result<Self, ShapeError> {
+        if dimension == 0 || !values.len().is_multiple_of(dimension) {
+            return Err(ShapeError { values: values.len(), dimension });
+        }
+        Ok(Self { dimension, values })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    /// The number of values per row.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// All values, row after row.
+    pub fn values(&self) -> &'a [f32] {
+        self.values
+    }
+
+    /// The rows.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [f32]> {
+        self.values.chunks_exact(self.dimension)
+    }
+
+    /// The rows as a sparse matrix, without zeros.
+    pub(crate) fn sparse(&self) -> Csr {
+        let mut rows = CsrBuilder::default();
+        for row in self.iter() {
+            // NaN is kept here and rejected later.
+            rows.push_row((0..).zip(row.iter().copied()).filter(|&(_, value)| value != 0.0));
+        }
+        rows.build(self.dimension)
+    }
+}
+
+/// Vectors of the same dimension, row after row, in memory or mapped from a model file.
+///
+/// ```
+/// use classify::rows::dense::Vectors;
+///
+/// let vectors = Vectors::new(2, vec![1.0, 0.0, 0.5, 0.5])?;
+/// assert_eq!((vectors.rows(), vectors.row(1)), (2, &[0.5, 0.5][..]));
+/// # Ok::<(), classify::rows::dense::ShapeError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Vectors {
+    dimension: usize,
+    values: Array<f32>,
+}
+
+impl Vectors {
+    /// Divides values into rows of `dimension` values each.
+    ///
+    /// # Errors
+    /// If the values cannot be divided into whole rows.
+    pub fn new(dimension: usize, values: impl Into<Array<f32>>) -> Result<Self, ShapeError> {
+        let values = values.into();
+        VectorsView::new(dimension, &values)?;
+        Ok(Self { dimension, values })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.dimension
+    }
+
+    /// The number of values per row.
+    pub fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    /// A row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.dimension..][..self.dimension]
+    }
+
+    /// The rows, borrowed.
+    ///
+    /// # Panics
+    /// Never: the rows are whole.
+    pub fn view(&self) -> VectorsView<'_> {
+        VectorsView::new(self.dimension, &self.values).expect("whole rows")
+    }
+
+    /// All values, row after row.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+}

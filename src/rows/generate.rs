@@ -1,0 +1,399 @@
+//! Synthetic corpora of any size, shaped like RCV1-v2, for benchmarks.
+//!
+//! RCV1-v2 (Lewis, Yang, Rose and Li 2004) has 804,414 documents with about 76 terms each, 23,149
+//! of them for training. It has a vocabulary of 47,236 stems, the most frequent of which is in a
+//! quarter of the documents, and 103 topics in a hierarchy. [`rcv1_like`] generates similar
+//! documents:
+//!
+//! * a *theme* (one of 900, some far more frequent than others) belongs to a topic and has its own
+//!   terms; a document takes some of its terms from its theme, some from its topic, and the rest
+//!   from a background that follows the Zipf–Mandelbrot law;
+//! * one document in twelve repeats an earlier one of its theme with a few terms changed, as news
+//!   agencies do;
+//! * its labels are its topic and all ancestors, and for one document in four also those of another
+//!   theme; one document in six has the labels of another theme instead.
+//!
+//! The files have the benchmark's names and formats: `lyrl2004_vectors_{train,test_pt0…3}.dat` with
+//! unit-length `ltc` weights (with document frequencies from the training documents; terms that do
+//! not occur in these are omitted), `rcv1-v2.topics.qrels`, `rcv1.topics.hier.orig`. The same seed
+//! gives the same bytes.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::random::Random;
+use crate::rows::matrix::{Csr, CsrBuilder};
+use array_file::output::{Output, OutputError};
+
+/// The number of documents of RCV1-v2.
+pub const DOCUMENTS: u64 = 804_414;
+/// The number of training documents of RCV1-v2.
+pub const TRAINING: u64 = 23_149;
+const TERMS: usize = 47_236;
+const THEMES: usize = 900;
+/// The number of terms of a theme, and of a topic.
+const THEME_TERMS: usize = 60;
+const TOPIC_TERMS: usize = 600;
+/// The topics under each of the four roots: 4 + 99.
+const ROOTS: [(&str, usize); 4] = [("C", 30), ("E", 25), ("G", 28), ("M", 16)];
+/// The number of earlier documents of a theme that can be repeated.
+const REMEMBERED: usize = 8;
+/// The number of the first document, as in RCV1.
+const FIRST_ID: u64 = 2_286;
+
+/// The number of documents written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// For training.
+    pub training: u64,
+    /// For testing.
+    pub test: u64,
+}
+
+/// Writes a corpus of `documents` documents like RCV1-v2 into `folder`: 23,149 of them for
+/// training, or half of a smaller corpus. `progress` is called with the number written so far.
+///
+/// # Errors
+/// If a file cannot be written; all are opened before the work starts.
+pub fn rcv1_like(
+    documents: u64,
+    seed: u64,
+    folder: &Path,
+    progress: &dyn Fn(u64),
+) -> Result<Written, OutputError> {
+    std::fs::create_dir_all(folder).map_err(|error| OutputError::write(folder, error))?;
+    let parts = (0..4).map(|part| format!("lyrl2004_vectors_test_pt{part}.dat"));
+    let names = ["lyrl2004_vectors_train.dat", "rcv1-v2.topics.qrels", "rcv1.topics.hier.orig"];
+    let names: Vec<String> = names.into_iter().map(str::to_owned).chain(parts).collect();
+    let open = |name: &String| Output::open(&folder.join(name));
+    let mut files: Vec<Output> = names.iter().map(open).collect::<Result<_, _>>()?;
+    let training = TRAINING.min(documents / 2);
+    let mut world = World::new(seed);
+    let mut qrels = Vec::new();
+    let train: Vec<Made> = (0..training).map(|number| world.document(number)).collect();
+    let idf = idf(&train);
+    fill(&mut files[0], |out| {
+        for (number, document) in (0..).zip(&train) {
+            document.write(number, &idf, out)?;
+            document.judge(number, &world, &mut qrels)?;
+        }
+        Ok(())
+    })?;
+    drop(train);
+    let test = documents - training;
+    for (part, file) in (0..4).zip(&mut files[3..]) {
+        fill(file, |out| {
+            for number in training + test * part / 4..training + test * (part + 1) / 4 {
+                let document = world.document(number);
+                document.write(number, &idf, out)?;
+                document.judge(number, &world, &mut qrels)?;
+                if number.is_multiple_of(1_000) {
+                    progress(number);
+                }
+            }
+            Ok(())
+        })?;
+    }
+    fill(&mut files[1], |out| out.write_all(&qrels))?;
+    fill(&mut files[2], |out| {
+        writeln!(out, "parent: None child: Root child-description: Root")?;
+        world.topics.iter().try_for_each(|topic| {
+            let parent = topic.parent.map_or("Root", |parent| &world.topics[parent].name);
+            let name = &topic.name;
+            writeln!(out, "parent: {parent} child: {name} child-description: made {name}")
+        })
+    })?;
+    files.into_iter().try_for_each(Output::commit)?;
+    Ok(Written { training, test })
+}
+
+fn fill(
+    output: &mut Output,
+    write: impl FnOnce(&mut Output) -> io::Result<()>,
+) -> Result<(), OutputError> {
+    write(output).map_err(|error| output.error(error))
+}
+
+/// The rows of a corpus like RCV1-v2, without files: the contents of the files of [`rcv1_like`],
+/// with full-precision weights.
+#[derive(Debug)]
+pub struct Rows {
+    /// Training documents × terms, unit rows.
+    pub training: Arc<Csr>,
+    /// Test documents × the same terms.
+    pub test: Csr,
+}
+
+/// Generates the rows of a corpus like RCV1-v2: `training` documents, then `test` documents.
+///
+/// ```
+/// let rows = classify::rows::generate::rcv1_like_rows(200, 50, 0);
+/// assert_eq!((rows.training.rows(), rows.test.rows()), (200, 50));
+/// ```
+pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
+    let mut world = World::new(seed);
+    let train: Vec<Made> = (0..training).map(|number| world.document(number)).collect();
+    let idf = idf(&train);
+    let matrix = |documents: &mut dyn Iterator<Item = Made>| {
+        let mut rows = CsrBuilder::default();
+        for document in documents {
+            let (weights, norm) = document.weights(&idf);
+            #[expect(clippy::cast_possible_truncation, reason = "weights are kept as f32")]
+            rows.push_row(weights.map(|(term, weight)| (term, (weight / norm) as f32)));
+        }
+        rows.build(TERMS)
+    };
+    Rows {
+        training: Arc::new(matrix(&mut train.into_iter())),
+        test: matrix(&mut (training..training + test).map(|number| world.document(number))),
+    }
+}
+
+/// ln(N / df) of each term; 0 for a term that is in no training document.
+fn idf(train: &[Made]) -> Vec<f64> {
+    let mut frequencies = vec![0u32; TERMS];
+    for document in train {
+        for &term in document.terms.keys() {
+            frequencies[term as usize] += 1;
+        }
+    }
+    let of_term = |&df: &u32| match df {
+        0 => 0.0,
+        df => libm::log(train.len() as f64 / f64::from(df)),
+    };
+    frequencies.iter().map(of_term).collect()
+}
+
+/// A number below `limit`, from the 53 bits of [`Random::unit`]: written corpora depend on these
+/// numbers.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the limit")]
+fn below(random: &mut Random, limit: usize) -> usize {
+    ((random.unit() * limit as f64) as usize).min(limit - 1)
+}
+
+/// An approximately normal number with mean 0 and standard deviation 1: the sum of twelve uniform
+/// ones.
+fn normal(random: &mut Random) -> f64 {
+    (0..12).map(|_| random.unit()).sum::<f64>() - 6.0
+}
+
+/// Numbers from 0 with decreasing probability, 1 / (rank + shift)^power.
+#[derive(Debug)]
+struct Falling {
+    cumulative: Vec<f64>,
+}
+
+impl Falling {
+    fn new(count: usize, shift: f64, power: f64) -> Self {
+        let mut sum = 0.0;
+        let cumulative = (0..count).map(|rank| {
+            sum += libm::pow(rank as f64 + shift, -power);
+            sum
+        });
+        Self { cumulative: cumulative.collect() }
+    }
+
+    fn draw(&self, random: &mut Random) -> usize {
+        let last = self.cumulative.len() - 1;
+        let at = random.unit() * self.cumulative[last];
+        self.cumulative.partition_point(|&sum| sum <= at).min(last)
+    }
+}
+
+#[derive(Debug)]
+struct Topic {
+    name: String,
+    parent: Option<usize>,
+    terms: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Theme {
+    topic: usize,
+    terms: Vec<u32>,
+    /// How much of a document comes from its theme; reports that follow a template have a high
+    /// share.
+    share: f64,
+    remembered: Vec<Made>,
+}
+
+/// A generated document.
+#[derive(Debug, Clone)]
+struct Made {
+    /// The number of occurrences of each term.
+    terms: BTreeMap<u32, u32>,
+    /// The topics, without their ancestors.
+    topics: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct World {
+    random: Random,
+    topics: Vec<Topic>,
+    themes: Vec<Theme>,
+    background: Falling,
+    themes_drawn: Falling,
+    theme_terms: Falling,
+    topic_terms: Falling,
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let background = Falling::new(TERMS, 13.0, 1.0);
+        let mut topics: Vec<Topic> = Vec::new();
+        for (letter, count) in ROOTS {
+            let root = topics.len();
+            topics.push(Topic { name: format!("{letter}CAT"), parent: None, terms: Vec::new() });
+            for number in 0..count {
+                // Every third topic is below another topic of its root.
+                let under =
+                    if number % 3 == 2 { root + 1 + below(&mut random, number) } else { root };
+                let deep = topics[under].parent.is_some_and(|above| above != root);
+                let parent = if deep { root } else { under };
+                let name = format!("{letter}{}", 10 + number);
+                topics.push(Topic { name, parent: Some(parent), terms: Vec::new() });
+            }
+        }
+        // Terms of medium frequency: neither the words of all documents nor the rarest.
+        let mut special = |count: usize| -> Vec<u32> {
+            (0..count).map(|_| 60 + below(&mut random, TERMS / 3 - 60) as u32).collect()
+        };
+        for topic in &mut topics {
+            topic.terms = special(TOPIC_TERMS);
+        }
+        let mut theme_lists: Vec<Vec<u32>> = (0..THEMES).map(|_| special(THEME_TERMS)).collect();
+        let popular = Falling::new(topics.len() - ROOTS.len(), 3.0, 1.0);
+        let mut leaves: Vec<usize> =
+            (0..topics.len()).filter(|&topic| topics[topic].parent.is_some()).collect();
+        for at in (1..leaves.len()).rev() {
+            leaves.swap(at, below(&mut random, at + 1));
+        }
+        let themes = theme_lists
+            .drain(..)
+            .zip(0..)
+            .map(|(terms, number): (_, usize)| {
+                // Every topic has a theme; the rarest themes cycle through the topics.
+                let last = (THEMES - number).checked_sub(1).and_then(|at| leaves.get(at));
+                let topic = last.copied().unwrap_or_else(|| leaves[popular.draw(&mut random)]);
+                let share = 0.36 + 0.5 * random.unit();
+                Theme { topic, terms, share, remembered: Vec::new() }
+            })
+            .collect();
+        Self {
+            random,
+            topics,
+            themes,
+            background,
+            themes_drawn: Falling::new(THEMES, 20.0, 0.9),
+            theme_terms: Falling::new(THEME_TERMS, 8.0, 1.0),
+            topic_terms: Falling::new(TOPIC_TERMS, 4.0, 1.0),
+        }
+    }
+
+    fn document(&mut self, number: u64) -> Made {
+        let theme = self.themes_drawn.draw(&mut self.random);
+        let repeated =
+            below(&mut self.random, 12) == 0 && !self.themes[theme].remembered.is_empty();
+        let made = if repeated {
+            let known = below(&mut self.random, self.themes[theme].remembered.len());
+            let mut made = self.themes[theme].remembered[known].clone();
+            for _ in 0..made.terms.len() / 8 {
+                let at = below(&mut self.random, made.terms.len());
+                let gone = made.terms.keys().nth(at).copied().expect("`at` is below the length");
+                made.terms.remove(&gone);
+                *made.terms.entry(self.background.draw(&mut self.random) as u32).or_default() += 1;
+            }
+            made
+        } else {
+            self.drawn(theme)
+        };
+        let remembered = &mut self.themes[theme].remembered;
+        if remembered.len() < REMEMBERED {
+            remembered.push(made.clone());
+        } else {
+            remembered[(number % REMEMBERED as u64) as usize] = made.clone();
+        }
+        made
+    }
+
+    fn drawn(&mut self, theme: usize) -> Made {
+        let random = &mut self.random;
+        // Log-normal, about 76 terms on average.
+        let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
+        let own = &self.themes[theme];
+        // Editors disagree: one document in six has the topic of another theme.
+        let judged = if below(random, 6) == 0 { self.themes_drawn.draw(random) } else { theme };
+        let mut topics = vec![self.themes[judged].topic];
+        let other = (below(random, 4) == 0).then(|| self.themes_drawn.draw(random));
+        if let Some(other) = other
+            && self.themes[other].topic != topics[0]
+        {
+            topics.push(self.themes[other].topic);
+        }
+        let share = (own.share + 0.1 * normal(random)).clamp(0.05, 0.85);
+        let mut terms = BTreeMap::new();
+        let mut tries = 0;
+        while terms.len() < length && tries < 4 * length {
+            tries += 1;
+            let from = random.unit();
+            let term = if from < share {
+                let list = match other {
+                    Some(other) if below(random, 3) == 0 => &self.themes[other].terms,
+                    _ => &own.terms,
+                };
+                list[self.theme_terms.draw(random)]
+            } else if from < share + 0.2 * (1.0 - share) {
+                let topic = topics[below(random, topics.len())];
+                self.topics[topic].terms[self.topic_terms.draw(random)]
+            } else {
+                self.background.draw(random) as u32
+            };
+            *terms.entry(term).or_default() += 1;
+        }
+        Made { terms, topics }
+    }
+}
+
+impl Made {
+    /// Its `ltc` weights above 0 before normalization, and their Euclidean length.
+    fn weights<'a>(&'a self, idf: &'a [f64]) -> (impl Iterator<Item = (u32, f64)> + 'a, f64) {
+        let weight = move |(&term, &count): (&u32, &u32)| {
+            (term, (1.0 + libm::log(f64::from(count))) * idf[term as usize])
+        };
+        let squares = self.terms.iter().map(weight).map(|(_, weight)| weight * weight);
+        let norm = squares.sum::<f64>().sqrt();
+        (self.terms.iter().map(weight).filter(|(_, weight)| *weight > 0.0), norm)
+    }
+
+    /// The document's line of a vector file.
+    fn write(&self, number: u64, idf: &[f64], out: &mut dyn Write) -> io::Result<()> {
+        let (weights, norm) = self.weights(idf);
+        write!(out, "{} ", FIRST_ID + number)?;
+        for (term, weight) in weights {
+            write!(out, " {}:{:.8}", term + 1, weight / norm)?;
+        }
+        writeln!(out)
+    }
+
+    /// The document's lines of the qrels.
+    fn judge(&self, number: u64, world: &World, qrels: &mut Vec<u8>) -> io::Result<()> {
+        let mut labels: Vec<usize> = Vec::new();
+        for &topic in &self.topics {
+            let mut at = Some(topic);
+            while let Some(topic) = at {
+                labels.push(topic);
+                at = world.topics[topic].parent;
+            }
+        }
+        labels.sort_unstable();
+        labels.dedup();
+        for label in labels {
+            writeln!(qrels, "{} {} 1", world.topics[label].name, FIRST_ID + number)?;
+        }
+        Ok(())
+    }
+}

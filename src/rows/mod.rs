@@ -1,0 +1,17 @@
+//! Rows of numbers: sparse matrices, dense vectors, and lists of strings.
+//!
+//! Comes in: nothing but numbers and strings. Goes out: the types that every later stage computes
+//! with. A row is a document or a query.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`matrix`] | sparse matrices in CSR form (read this first) |
+//! | [`dense`] | dense vectors, their metrics, and projections that make them of sparse rows |
+//! | [`strings`] | many strings in one array: identifiers, labels, terms |
+//! | [`generate`] | synthetic matrices and corpora for measurements |
+
+pub mod matrix;
+pub mod strings;
+pub mod dense;
+pub(crate) mod powers;
+pub mod generate;

@@ -1,0 +1,119 @@
+//! Many strings end to end in one array: ids, labels, terms and texts of a model.
+
+use array_file::FileProblem;
+use array_file::container::Container;
+use safetensors::Dtype;
+
+use crate::rows::matrix::Array;
+
+/// The key of the settings in the files of this program.
+pub(crate) const FILE_KEY: &str = "classify";
+
+/// Strings by number, owned or memory-mapped.
+#[derive(Debug, Clone)]
+pub struct Strings {
+    text: Array<u8>,
+    offsets: Array<u64>,
+}
+
+impl Strings {
+    /// String `i` is `text[offsets[i]..offsets[i + 1]]`.
+    ///
+    /// # Errors
+    /// The sentence that says what is wrong: offsets that do not rise from 0 to the text's end
+    /// or cut a character, text that is no UTF-8.
+    pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
+        let (text, offsets) = (text.into(), offsets.into());
+        let checked = std::str::from_utf8(&text).map_err(|_| "text that is no UTF-8".to_owned())?;
+        if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
+            return Err("offsets that do not span the text".to_owned());
+        }
+        if !offsets.is_sorted() || !offsets.iter().all(|&at| checked.is_char_boundary(narrow(at))) {
+            return Err("offsets that fall or cut a character".to_owned());
+        }
+        Ok(Self { text, offsets })
+    }
+
+    /// Strings, end to end in one array of a file, with their offsets in another.
+    pub(crate) fn read(
+        file: &mut Container,
+        text: &str,
+        offsets: &str,
+    ) -> Result<Self, FileProblem> {
+        let bytes: Array<u8> = file.array(text, Dtype::U8)?;
+        let offsets: Array<u64> = file.array(offsets, Dtype::U64)?;
+        Self::new(bytes, offsets).map_err(|what| FileProblem::invalid(text, what))
+    }
+
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// String `index`, from 0.
+    pub fn get(&self, index: usize) -> Option<&str> {
+        let end = *self.offsets.get(index.checked_add(1)?)?;
+        std::str::from_utf8(&self.text[narrow(self.offsets[index])..narrow(end)]).ok()
+    }
+
+    /// All strings in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.len()).map(|index| self.get(index).unwrap_or_default())
+    }
+
+    /// The bytes of string `index`.
+    ///
+    /// # Panics
+    /// If there is no such string.
+    pub(crate) fn bytes(&self, index: usize) -> &[u8] {
+        &self.text[narrow(self.offsets[index])..narrow(self.offsets[index + 1])]
+    }
+
+    pub(crate) fn parts(&self) -> (&[u8], &[u64]) {
+        (&self.text, &self.offsets)
+    }
+}
+
+impl<S: AsRef<str>> FromIterator<S> for Strings {
+    fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
+        let mut builder = StringsBuilder::default();
+        for string in strings {
+            builder.push(string.as_ref());
+        }
+        builder.build()
+    }
+}
+
+/// Puts strings end to end.
+#[derive(Debug, Clone)]
+pub(crate) struct StringsBuilder {
+    text: Vec<u8>,
+    offsets: Vec<u64>,
+}
+
+impl Default for StringsBuilder {
+    fn default() -> Self {
+        Self { text: Vec::new(), offsets: vec![0] }
+    }
+}
+
+impl StringsBuilder {
+    pub(crate) fn push(&mut self, string: &str) {
+        self.text.extend_from_slice(string.as_bytes());
+        self.offsets.push(self.text.len() as u64);
+    }
+
+    pub(crate) fn build(self) -> Strings {
+        Strings { text: self.text.into(), offsets: self.offsets.into() }
+    }
+}
+
+/// An offset that was checked against memory, or beyond any.
+fn narrow(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}

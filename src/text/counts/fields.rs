@@ -1,0 +1,118 @@
+//! Fields: the parts of a text, which can have different weights.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::corpus::{Content, ReadOptions};
+
+/// The fields of a text and their boosts: how many times each occurrence of a term in a field
+/// counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fields {
+    /// The text is one field.
+    #[default]
+    Whole,
+    /// The first line (a title) counts `boost` times, the rest once. A text with a single line has
+    /// no title.
+    FirstLine {
+        /// How many times a term of the first line counts.
+        boost: f32,
+    },
+    /// Columns of JSONL, CSV and TSV with the boost of each. Text from a source without columns
+    /// belongs to the last one.
+    Columns(Vec<(String, f32)>),
+}
+
+impl Fields {
+    /// The largest boost.
+    pub const LIMIT: f32 = 1000.0;
+
+    /// The number of fields.
+    #[expect(clippy::len_without_is_empty, reason = "there is always one")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Whole => 1,
+            Self::FirstLine { .. } => 2,
+            Self::Columns(columns) => columns.len(),
+        }
+    }
+
+    /// The boosts, one per field.
+    pub fn boosts(&self) -> Vec<f32> {
+        match self {
+            Self::Whole => vec![1.0],
+            &Self::FirstLine { boost } => vec![boost, 1.0],
+            Self::Columns(columns) => columns.iter().map(|&(_, boost)| boost).collect(),
+        }
+    }
+
+    /// The columns that hold the fields; empty if the text is not in columns.
+    pub fn columns(&self) -> Vec<String> {
+        match self {
+            Self::Columns(columns) => columns.iter().map(|(name, _)| name.clone()).collect(),
+            Self::Whole | Self::FirstLine { .. } => Vec::new(),
+        }
+    }
+
+    /// Requests that the columns of the fields be read separately.
+    pub fn read_apart(&self, options: &mut ReadOptions) {
+        if let Self::Columns(_) = self {
+            options.text_columns = self.columns();
+            options.fields = true;
+        }
+    }
+
+    /// Whether there is at least one field and every boost is above 0 and at most
+    /// [`Fields::LIMIT`].
+    pub fn is_valid(&self) -> bool {
+        let boosts = self.boosts();
+        let legal = |boost: &f32| *boost > 0.0 && *boost <= Self::LIMIT;
+        !boosts.is_empty() && boosts.iter().all(legal)
+    }
+
+    /// The fields of a content, by number.
+    pub(crate) fn split<'a>(
+        &self,
+        content: &'a Content,
+    ) -> impl Iterator<Item = (u32, &'a str)> + use<'a> {
+        let last = u32::try_from(self.len() - 1).expect("fields are few");
+        let (first, rest): (Option<&str>, &[String]) = match content {
+            Content::Text(text) => (Some(text), &[]),
+            Content::Fields(fields) => (None, fields),
+            Content::Features(_) => (None, &[]),
+        };
+        let lines = match (self, first) {
+            (Self::FirstLine { .. }, Some(text)) => match text.split_once('\n') {
+                Some((title, body)) => [Some((0, title)), Some((1, body))],
+                None => [Some((last, text)), None],
+            },
+            (_, text) => [text.map(|text| (last, text)), None],
+        };
+        let columns = (0u32..).zip(rest);
+        lines
+            .into_iter()
+            .flatten()
+            .chain(columns.map(move |(field, text)| (field.min(last), text.as_str())))
+    }
+}
+
+/// Calls `entry` with each id of `ids`, which are pairs of an id and a field, and its boosted
+/// count, in increasing order of ids. The count is the sum over the fields, in order, of boost ×
+/// occurrences.
+pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMut(u32, f32)) {
+    ids.sort_unstable();
+    for same in ids.chunk_by(|a, b| a.0 == b.0) {
+        let fields = same.chunk_by(|a, b| a.1 == b.1);
+        let boosted = fields.map(|same| boosts[same[0].1 as usize] * same.len() as f32);
+        entry(same[0].0, boosted.fold(0.0, |sum, count| sum + count));
+    }
+}
+
+impl super::Counts {
+    /// The boosted count of entry `at`, computed as in [`tally`].
+    pub(crate) fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
+        let fields = self.values.iter().zip(boosts);
+        let found = fields.map(|(counts, &boost)| boost * counts[at]);
+        found.fold(0.0, |sum, count| sum + count)
+    }
+}

@@ -1,0 +1,128 @@
+//! What documents have beside their terms: identifiers, labels, weights, groups, texts.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::Counts;
+use super::merge::Merged;
+use crate::rows::strings::StringsBuilder;
+use crate::text::corpus::{Content, Document};
+
+/// The data of a corpus's documents other than their terms.
+pub(super) struct Headers {
+    ids: StringsBuilder,
+    texts: Option<StringsBuilder>,
+    weights: Vec<f32>,
+    groups: Vec<Option<u32>>,
+    group_names: HashMap<String, u32, RandomState>,
+    /// The start of each document's labels, and the end.
+    label_indptr: Vec<u64>,
+    /// Labels, numbered in the order of their first occurrence.
+    labels: Vec<u32>,
+    names: HashMap<String, u32, RandomState>,
+}
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self {
+            ids: StringsBuilder::default(),
+            texts: None,
+            weights: Vec::new(),
+            groups: Vec::new(),
+            group_names: HashMap::default(),
+            label_indptr: vec![0],
+            labels: Vec::new(),
+            names: HashMap::default(),
+        }
+    }
+}
+
+impl Headers {
+    pub(super) fn new(keep_text: bool) -> Self {
+        Self { texts: keep_text.then(StringsBuilder::default), ..Self::default() }
+    }
+
+    /// The number of documents.
+    pub(super) fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Adds the next document.
+    pub(super) fn push(&mut self, document: &Document) {
+        self.ids.push(&document.id);
+        self.weights.push(document.weight);
+        self.groups.push(document.group.as_ref().map(|group| {
+            let next = u32::try_from(self.group_names.len()).expect("fewer than 2^32 groups");
+            *self.group_names.entry(group.clone()).or_insert(next)
+        }));
+        for label in &document.labels {
+            let number = self.number(label);
+            self.labels.push(number);
+        }
+        self.label_indptr.push(self.labels.len() as u64);
+        match (&mut self.texts, &document.content) {
+            (Some(texts), Content::Text(text)) => texts.push(text),
+            (Some(texts), Content::Fields(fields)) => texts.push(&fields.join("\n")),
+            _ => {}
+        }
+    }
+
+    fn number(&mut self, label: &str) -> u32 {
+        if let Some(&number) = self.names.get(label) {
+            return number;
+        }
+        let number = u32::try_from(self.names.len()).expect("fewer than 2^32 labels");
+        self.names.insert(label.to_owned(), number);
+        number
+    }
+
+    /// All of it, with the terms.
+    pub(super) fn finish(mut self, counted: Merged) -> Counts {
+        let mut names: Vec<(String, u32)> = self.names.into_iter().collect();
+        names.sort_unstable();
+        let mut renumbered = vec![0; names.len()];
+        for (new, (_, old)) in (0..).zip(&names) {
+            renumbered[*old as usize] = new;
+        }
+        for label in &mut self.labels {
+            *label = renumbered[*label as usize];
+        }
+        for bounds in self.label_indptr.windows(2) {
+            #[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
+            self.labels[bounds[0] as usize..bounds[1] as usize].sort_unstable();
+        }
+        let Merged { vocabulary, indptr, terms, counts, lengths, bytes, titled } = counted;
+        Counts {
+            vocabulary,
+            indptr,
+            terms,
+            values: counts,
+            ids: self.ids.build(),
+            label_indptr: self.label_indptr,
+            label_indices: self.labels,
+            label_names: names.into_iter().map(|(name, _)| name).collect(),
+            weights: self.weights,
+            groups: groups(&self.groups, self.group_names.len()),
+            texts: self.texts.map(StringsBuilder::build),
+            lengths,
+            bytes,
+            titled,
+            whole: None,
+            stages: Vec::new(),
+        }
+    }
+}
+
+/// The group of each document. Ungrouped documents get a unique id; empty if there are no groups.
+fn groups(of_documents: &[Option<u32>], names: usize) -> Vec<u32> {
+    if names == 0 {
+        return Vec::new();
+    }
+    let mut own = u32::try_from(names).expect("fewer than 2^32 groups");
+    let mut next = || {
+        own += 1;
+        own
+    };
+    of_documents.iter().map(|group| group.unwrap_or_else(&mut next)).collect()
+}

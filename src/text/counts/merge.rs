@@ -1,0 +1,295 @@
+//! Shards → one matrix.
+
+use rayon::prelude::*;
+
+use super::TermLimits;
+use super::shard::{Rows, Shard, Values};
+use super::unite::{DROPPED, Names, unite, vocabulary};
+use crate::text::vocabulary::{TermKind, Vocabulary};
+use crate::threads::Threads;
+
+pub(super) struct Merged {
+    pub(super) vocabulary: Vocabulary,
+    pub(super) indptr: Vec<u64>,
+    pub(super) terms: Vec<u32>,
+    pub(super) counts: Vec<Vec<f32>>,
+    /// For each document, the number of terms with repetitions, before any were dropped; for
+    /// features, the number of columns.
+    pub(super) lengths: Vec<f32>,
+    /// The number of bytes of text analyzed.
+    pub(super) bytes: u64,
+    /// Whether any text has more than one line.
+    pub(super) titled: bool,
+}
+
+/// Merges the shards: the documents in the order of the pieces. These are renumbered and moved on all
+/// threads; each is freed as soon as it has been moved.
+pub(super) fn merge(
+    mut shards: Vec<Shard<'_>>,
+    documents: usize,
+    limits: TermLimits,
+    threads: &Threads,
+) -> Merged {
+    let kind = shards.first().map_or(TermKind::Columns, Shard::kind);
+    let fields = shards.first().map_or(1, |shard| shard.fields);
+    let mut pieces: Vec<(usize, usize, Rows)> = Vec::new();
+    for (number, shard) in shards.iter_mut().enumerate() {
+        let own = std::mem::take(&mut shard.pieces).into_iter();
+        pieces.extend(own.map(|(piece, rows)| (piece, number, rows)));
+    }
+    pieces.sort_unstable_by_key(|&(piece, ..)| piece);
+    let names: Vec<Names<'_>> = threads.run(|| shards.par_iter().map(Shard::names).collect());
+    let (kept, numbers) = threads.run(|| unite(&shards, &names, documents, limits));
+    let all_kept = numbers.iter().flatten().all(|&number| number != DROPPED);
+    let entries = |(_, shard, rows): &(usize, usize, Rows)| {
+        if all_kept {
+            return rows.terms.len();
+        }
+        rows.terms.iter().filter(|&&term| numbers[*shard][term as usize] != DROPPED).count()
+    };
+    let entries: Vec<usize> = threads.run(|| pieces.par_iter().map(entries).collect());
+    let nonzeros = entries.iter().sum();
+    let (mut indptr, mut all_lengths) = (vec![0; documents + 1], vec![0.0; documents]);
+    let mut all_terms = vec![0; nonzeros];
+    let mut all_counts = vec![vec![0.0; nonzeros]; fields];
+    // The place of each piece in the arrays.
+    let (mut ends, mut lengths) = (&mut indptr[1..], &mut *all_lengths);
+    let mut terms = &mut *all_terms;
+    let mut counts: Vec<&mut [f32]> = all_counts.iter_mut().map(|counts| &mut **counts).collect();
+    let mut start = 0;
+    let mut moves = Vec::new();
+    for ((_, shard, rows), entries) in pieces.into_iter().zip(entries) {
+        let target = Target {
+            start,
+            ends: ends.split_off_mut(..rows.ends.len()).expect("a row for each document"),
+            lengths: lengths.split_off_mut(..rows.ends.len()).expect("a row for each document"),
+            terms: terms.split_off_mut(..entries).expect("as many as counted"),
+            counts: counts
+                .iter_mut()
+                .map(|counts| counts.split_off_mut(..entries).expect("as many as counted"))
+                .collect(),
+        };
+        start += entries as u64;
+        moves.push((&numbers[shard], rows, target));
+    }
+    let bytes = bytes_of(kept.len());
+    let fill = || {
+        moves
+            .into_par_iter()
+            .for_each(|(numbers, rows, target)| target.fill(&rows, numbers, bytes));
+    };
+    let ((), vocabulary) = threads.run(|| rayon::join(fill, || vocabulary(kind, &kept)));
+    Merged {
+        vocabulary,
+        indptr,
+        terms: all_terms,
+        counts: all_counts,
+        lengths: all_lengths,
+        bytes: shards.iter().map(|shard| shard.bytes).sum(),
+        titled: shards.iter().any(|shard| shard.titled),
+    }
+}
+
+/// The place of a piece in the merged arrays.
+struct Target<'a> {
+    /// The number of entries before.
+    start: u64,
+    ends: &'a mut [u64],
+    lengths: &'a mut [f32],
+    terms: &'a mut [u32],
+    counts: Vec<&'a mut [f32]>,
+}
+
+impl Target<'_> {
+    /// Writes rows with the vocabulary's numbers, which have `bytes` bytes, in increasing order in every row.
+    fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
+        self.lengths.copy_from_slice(&rows.lengths);
+        let (mut row, mut spare): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        let (mut start, mut filled) = (0, 0);
+        for (index, &end) in rows.ends.iter().enumerate() {
+            let entries = start..end;
+            start = end;
+            row.clear();
+            // Packing a term and its position into one integer sorts faster than pairs.
+            row.extend((0u32..).zip(&rows.terms[entries.clone()]).filter_map(|(at, &term)| {
+                let number = numbers[term as usize];
+                (number != DROPPED).then_some(u64::from(number) << 32 | u64::from(at))
+            }));
+            sort_by_terms(&mut row, &mut spare, bytes);
+            let places = filled..filled + row.len();
+            filled = places.end;
+            for (term, &entry) in self.terms[places.clone()].iter_mut().zip(&row) {
+                *term = (entry >> 32) as u32;
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+            let entry = |packed: u64| entries.start + packed as u32 as usize;
+            match &rows.values {
+                Values::Counts(fields) => {
+                    for (counts, of_field) in self.counts.iter_mut().zip(fields) {
+                        for (count, &packed) in counts[places.clone()].iter_mut().zip(&row) {
+                            *count = of_field.get(entry(packed));
+                        }
+                    }
+                }
+                Values::Given(values) => {
+                    for (value, &packed) in self.counts[0][places].iter_mut().zip(&row) {
+                        *value = values[entry(packed)];
+                    }
+                }
+            }
+            self.ends[index] = self.start + filled as u64;
+        }
+    }
+}
+
+/// How many bytes numbers up to `most` have.
+fn bytes_of(most: usize) -> u32 {
+    (usize::BITS - most.leading_zeros()).div_ceil(8)
+}
+
+/// Rows with at least this number of entries for each byte of their terms are sorted faster by bytes than by comparisons.
+const FEWEST_BY_BYTES: usize = 32;
+
+/// Sorts entries by the terms in their upper halves, which are all different and have `bytes` bytes. `spare` is memory that is
+/// used again.
+fn sort_by_terms(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
+    // The rows of files of vectors are often sorted already, which comparisons find out at once.
+    if row.len() < FEWEST_BY_BYTES * bytes as usize || row.is_sorted() {
+        row.sort_unstable();
+        return;
+    }
+    spare.resize(row.len(), 0);
+    for byte in 0..bytes {
+        let of = |entry: u64| (entry >> (u32::BITS + 8 * byte) & 0xFF) as usize;
+        // Where the entries with each byte begin.
+        let mut starts = [0u32; 256];
+        for &entry in &*row {
+            starts[of(entry)] += 1;
+        }
+        let mut next = 0;
+        for start in &mut starts {
+            next += std::mem::replace(start, next);
+        }
+        for &entry in &*row {
+            let place = &mut starts[of(entry)];
+            spare[*place as usize] = entry;
+            *place += 1;
+        }
+        std::mem::swap(row, spare);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::num::NonZeroUsize;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::text::analyze::{Analyzer, AnalyzerSpec};
+    use crate::text::corpus::{Content, Document, Place};
+    use crate::text::counts::{DfLimit, Fields, Input};
+
+    /// Words that share their first sixteen bytes or end there, and short ones.
+    fn word() -> impl Strategy<Value = String> {
+        let beginning = prop::sample::select(vec!["", "a", "abcdefghijklmno", "abcdefghijklmnop"]);
+        (beginning, "[a-c]{1,3}").prop_map(|(beginning, end)| format!("{beginning}{end}"))
+    }
+
+    proptest! {
+        /// Rows around the length from which they are sorted by bytes, and the largest terms of all numbers of bytes.
+        #[test]
+        fn rows_are_sorted(
+            bytes in 1u32..=4,
+            terms in prop::collection::hash_set(any::<u32>(), 0..200),
+        ) {
+            let most = u32::MAX >> (u32::BITS - 8 * bytes);
+            let terms: BTreeSet<u32> = terms.into_iter().map(|term| term.reverse_bits() & most).collect();
+            prop_assert_eq!(bytes_of(most as usize), bytes);
+            let expected: Vec<u64> =
+                (0..).zip(&terms).map(|(at, &term)| u64::from(term) << 32 | at).collect();
+            let mut row = expected.clone();
+            // Another order.
+            row.sort_unstable_by_key(|entry| entry.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let by_bytes = row.len() >= FEWEST_BY_BYTES * bytes as usize && !row.is_sorted();
+            let mut spare = vec![7; 3];
+            sort_by_terms(&mut row, &mut spare, bytes);
+            prop_assert_eq!(spare.len(), if by_bytes { row.len() } else { 3 });
+            prop_assert_eq!(row, expected);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Pieces that several shards counted, in any distribution, against a count of each text; words that occur
+        /// more often than a byte can hold; first lines apart.
+        #[test]
+        fn shards_are_one_count(
+            texts in prop::collection::vec(prop::collection::vec((word(), 1usize..5), 0..8), 1..12),
+            many in 250usize..600,
+            owners in prop::collection::vec(0usize..3, 12),
+            min_df in 1u32..3,
+            documents_of_piece in 1usize..4,
+        ) {
+            let texts: Vec<String> = (0..).zip(&texts).map(|(number, words)| {
+                let mut all: Vec<&str> = Vec::new();
+                for (word, times) in words {
+                    let times = if number == 0 { many } else { *times };
+                    all.extend(std::iter::repeat_n(word.as_str(), times));
+                }
+                all.join(if number % 2 == 0 { " " } else { "\n" })
+            }).collect();
+            let analyzer = Analyzer::new(AnalyzerSpec::default());
+            let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
+            let mut shards: Vec<Shard<'_>> = (0..3).map(|_| Shard::new(&input)).collect();
+            let document = |text: &String| Document {
+                id: String::new(),
+                content: Content::Text(text.clone()),
+                labels: Vec::new(),
+                weight: 1.0,
+                vector: None,
+                group: None,
+                place: Place { source: "made".into(), line: None },
+            };
+            for (piece, texts) in texts.chunks(documents_of_piece).enumerate() {
+                let documents: Vec<Document> = texts.iter().map(document).collect();
+                shards[owners[piece]].count(piece, &documents).unwrap();
+            }
+            let limits = TermLimits { min_df: DfLimit::Count(min_df), ..TermLimits::default() };
+            let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+            let merged = merge(shards, texts.len(), limits, &threads);
+
+            let mut frequencies: BTreeMap<&str, u32> = BTreeMap::new();
+            let rows: Vec<BTreeMap<&str, [f32; 2]>> = texts.iter().map(|text| {
+                let mut row: BTreeMap<&str, [f32; 2]> = BTreeMap::new();
+                // One line alone is no title.
+                let (first, rest) = text.split_once('\n').unwrap_or(("", text));
+                for (field, part) in [first, rest].into_iter().enumerate() {
+                    for word in part.split_whitespace() {
+                        row.entry(word).or_default()[field] += 1.0;
+                    }
+                }
+                for word in row.keys() {
+                    *frequencies.entry(word).or_default() += 1;
+                }
+                row
+            }).collect();
+            frequencies.retain(|_, df| *df >= min_df);
+            let terms: Vec<&str> = frequencies.keys().copied().collect();
+            prop_assert!(merged.vocabulary.terms().iter().eq(terms.iter().copied()));
+            let df: Vec<u32> = frequencies.values().copied().collect();
+            prop_assert_eq!(merged.vocabulary.document_frequencies(), &df[..]);
+            for (row, expected) in rows.iter().enumerate() {
+                let [start, end] = [row, row + 1].map(|at| usize::try_from(merged.indptr[at]).unwrap());
+                let found: Vec<(&str, [f32; 2])> = (start..end).map(|at| {
+                    (terms[merged.terms[at] as usize], [merged.counts[0][at], merged.counts[1][at]])
+                }).collect();
+                let expected: Vec<(&str, [f32; 2])> = expected.iter()
+                    .filter(|(word, _)| frequencies.contains_key(*word))
+                    .map(|(&word, &counts)| (word, counts)).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What one thread counts.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+
+use super::unite::Names;
+use super::{Fields, Input};
+use crate::text::analyze::{Analyzer, TermCounter};
+use crate::text::corpus::{Content, CorpusError, Document, Problem, check_features};
+use crate::text::vocabulary::{Interner, TermKind};
+
+/// The terms and rows that one thread counted.
+pub(super) struct Shard<'a> {
+    counter: Counter<'a>,
+    /// Indexed by the shard's own term numbers.
+    pub(super) terms_met: Vec<TermMet>,
+    /// The rows of each piece that it counted, with the number of the piece in the corpus.
+    pub(super) pieces: Vec<(usize, Rows)>,
+    /// Memory for the next piece.
+    room: Option<Rows>,
+    pub(super) fields: usize,
+    pub(super) bytes: u64,
+    pub(super) titled: bool,
+}
+
+/// Rows of counts, by the term numbers of a shard.
+#[derive(Clone)]
+pub(super) struct Rows {
+    /// The end of each row in `terms` and `counts`.
+    pub(super) ends: Vec<usize>,
+    /// As [`Merged::lengths`](super::merge::Merged).
+    pub(super) lengths: Vec<f32>,
+    pub(super) terms: Vec<u32>,
+    pub(super) values: Values,
+}
+
+/// The values of `Rows::terms`.
+#[derive(Clone)]
+pub(super) enum Values {
+    /// The counts in each field.
+    Counts(Vec<FieldCounts>),
+    /// As the features have them.
+    Given(Vec<f32>),
+}
+
+/// Counts of one byte each: touching new memory takes longer than counting, and larger counts are rare.
+#[derive(Clone, Default)]
+pub(super) struct FieldCounts {
+    bytes: Vec<u8>,
+    /// What is to be added to a byte of 255, by its place.
+    more: HashMap<usize, u32, RandomState>,
+}
+
+impl FieldCounts {
+    fn add_one(&mut self, place: usize) {
+        match self.bytes[place].checked_add(1) {
+            Some(more) => self.bytes[place] = more,
+            None => *self.more.entry(place).or_default() += 1,
+        }
+    }
+
+    pub(super) fn get(&self, place: usize) -> f32 {
+        match self.bytes[place] {
+            u8::MAX => {
+                let more = self.more.get(&place).copied().unwrap_or(0);
+                (u32::from(u8::MAX) + more) as f32
+            }
+            count => f32::from(count),
+        }
+    }
+}
+
+impl Rows {
+    fn clear(&mut self) {
+        let Self { ends, lengths, terms, values } = self;
+        ends.clear();
+        lengths.clear();
+        terms.clear();
+        match values {
+            Values::Counts(fields) => {
+                for FieldCounts { bytes, more } in fields {
+                    bytes.clear();
+                    more.clear();
+                }
+            }
+            Values::Given(values) => values.clear(),
+        }
+    }
+
+    /// Adds the terms `ids` of a field to the row that begins at entry `first`.
+    fn tally(&mut self, first: usize, ids: &[u32], field: usize, terms_met: &mut [TermMet]) {
+        let Self { terms, values: Values::Counts(counts), .. } = self else {
+            unreachable!("text is counted")
+        };
+        // Room for all, so that a term needs no branch on whether it is new, which is hard to predict.
+        let mut end = terms.len();
+        let room = end + ids.len();
+        terms.resize(room, NO_TERM);
+        for counts in &mut *counts {
+            counts.bytes.resize(room, 0);
+        }
+        let counted = &mut counts[field];
+        for &term in ids {
+            let met = &mut terms_met[term as usize];
+            // The entry belongs to this row if it lies after the row's first entry and has this
+            // term; otherwise it belongs to an earlier row, or there is none.
+            #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+            let entry = first + met.entry.wrapping_sub(first as u32) as usize;
+            // Any place of the row will do for a term that is new to it: it differs from all terms there.
+            let entry = entry.min(room - 1);
+            let is_new = terms[entry] != term;
+            let entry = if is_new { end } else { entry };
+            end += usize::from(is_new);
+            met.document_frequency += u32::from(is_new);
+            #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
+            let number = entry as u32;
+            met.entry = number;
+            terms[entry] = term;
+            counted.add_one(entry);
+        }
+        terms.truncate(end);
+        for counts in counts {
+            counts.bytes.truncate(end);
+        }
+    }
+}
+
+/// No term has this number.
+const NO_TERM: u32 = u32::MAX;
+
+/// Where a shard has met a term.
+#[derive(Clone, Copy, Default)]
+pub(super) struct TermMet {
+    pub(super) document_frequency: u32,
+    /// The last document's entry for the term in `terms` and `counts`, modulo 2^32.
+    entry: u32,
+}
+
+/// The source of a shard's term numbers.
+enum Counter<'a> {
+    Text {
+        analyzer: &'a Analyzer,
+        fields: &'a Fields,
+        counter: Box<TermCounter>,
+        interner: Interner,
+        ids: Vec<u32>,
+    },
+    Features {
+        columns: HashMap<u32, u32, RandomState>,
+        counts: bool,
+    },
+    /// No terms.
+    Nothing,
+}
+
+impl<'a> Shard<'a> {
+    pub(super) fn new(input: &'a Input) -> Self {
+        let fields = match input {
+            Input::Text { fields, .. } => fields.len(),
+            Input::Features { .. } | Input::Nothing => 1,
+        };
+        let counter = match input {
+            Input::Text { analyzer, fields } => Counter::Text {
+                analyzer,
+                fields,
+                counter: Box::default(),
+                interner: Interner::default(),
+                ids: Vec::new(),
+            },
+            &Input::Features { counts } => {
+                Counter::Features { columns: HashMap::default(), counts }
+            }
+            Input::Nothing => Counter::Nothing,
+        };
+        Self {
+            counter,
+            terms_met: Vec::new(),
+            pieces: Vec::new(),
+            room: None,
+            fields,
+            bytes: 0,
+            titled: false,
+        }
+    }
+
+    /// Counts the documents of piece `number`.
+    pub(super) fn count(
+        &mut self,
+        number: usize,
+        documents: &[Document],
+    ) -> Result<(), CorpusError> {
+        let mut rows = self.room.take().unwrap_or_else(|| self.no_rows());
+        rows.clear();
+        for document in documents {
+            self.count_one(document, &mut rows).map_err(|problem| problem.at(&document.place))?;
+        }
+        // What is kept has no unused room.
+        self.pieces.push((number, rows.clone()));
+        self.room = Some(rows);
+        Ok(())
+    }
+
+    fn no_rows(&self) -> Rows {
+        let values = match self.counter {
+            Counter::Features { .. } => Values::Given(Vec::new()),
+            Counter::Text { .. } | Counter::Nothing => {
+                Values::Counts((0..self.fields).map(|_| FieldCounts::default()).collect())
+            }
+        };
+        Rows { ends: Vec::new(), lengths: Vec::new(), terms: Vec::new(), values }
+    }
+
+    fn count_one(&mut self, document: &Document, rows: &mut Rows) -> Result<(), Problem> {
+        let first = rows.terms.len();
+        let mut length = 0;
+        match (&mut self.counter, &document.content) {
+            (Counter::Nothing, _) => {}
+            (
+                Counter::Text { analyzer, fields, counter, interner, ids },
+                Content::Text(_) | Content::Fields(_),
+            ) => {
+                if let Content::Text(text) = &document.content {
+                    self.titled = self.titled || memchr::memchr(b'\n', text.as_bytes()).is_some();
+                }
+                for (field, text) in fields.split(&document.content) {
+                    self.bytes += text.len() as u64;
+                    ids.clear();
+                    counter.ids(analyzer, text, interner, ids);
+                    self.terms_met.resize(interner.len(), TermMet::default());
+                    rows.tally(first, ids, field as usize, &mut self.terms_met);
+                    length += ids.len();
+                }
+            }
+            (Counter::Features { columns, counts }, Content::Features(features)) => {
+                check_features(features)?;
+                let Values::Given(values) = &mut rows.values else {
+                    unreachable!("features have values")
+                };
+                for &(column, value) in features {
+                    if *counts && value < 0.0 {
+                        return Err(Problem::NegativeCount { column, value });
+                    }
+                    if value == 0.0 {
+                        continue;
+                    }
+                    let next = u32::try_from(columns.len())
+                        .expect("columns are u32, and this is a new one");
+                    let term = *columns.entry(column).or_insert(next);
+                    self.terms_met.resize(columns.len(), TermMet::default());
+                    self.terms_met[term as usize].document_frequency += 1;
+                    rows.terms.push(term);
+                    values.push(value);
+                    length += 1;
+                }
+            }
+            (Counter::Text { .. }, Content::Features(_)) => {
+                return Err(Problem::WrongContent {
+                    found: "features",
+                    expected: "earlier documents have text",
+                });
+            }
+            (Counter::Features { .. }, Content::Text(_) | Content::Fields(_)) => {
+                return Err(Problem::WrongContent {
+                    found: "text",
+                    expected: "earlier documents have features",
+                });
+            }
+        }
+        rows.ends.push(rows.terms.len());
+        rows.lengths.push(length as f32);
+        Ok(())
+    }
+
+    pub(super) fn kind(&self) -> TermKind {
+        match self.counter {
+            Counter::Text { .. } => TermKind::Text,
+            Counter::Features { .. } | Counter::Nothing => TermKind::Columns,
+        }
+    }
+
+    /// The shard's terms, by their numbers.
+    pub(super) fn names(&self) -> Names<'_> {
+        match &self.counter {
+            Counter::Text { interner, .. } => Names::Texts(interner),
+            Counter::Features { columns, .. } => {
+                let mut names = vec![0; columns.len()];
+                for (&column, &term) in columns {
+                    names[term as usize] = column;
+                }
+                Names::Columns(names)
+            }
+            Counter::Nothing => Names::Columns(Vec::new()),
+        }
+    }
+}

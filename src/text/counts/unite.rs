@@ -1,0 +1,250 @@
+//! The terms of all shards → one vocabulary.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
+
+use foldhash::fast::RandomState;
+use rayon::prelude::*;
+
+use super::TermLimits;
+use super::shard::Shard;
+use crate::text::analyze::{PREFIX, Prefix, Term};
+use crate::text::vocabulary::{Interner, TermKind, Vocabulary};
+
+/// The terms of a shard.
+pub(super) enum Names<'a> {
+    Texts(&'a Interner),
+    Columns(Vec<u32>),
+}
+
+impl Names<'_> {
+    /// The place of the shard's term `term` in the order of the vocabulary.
+    fn key(&self, term: u32) -> Key<'_> {
+        match self {
+            Self::Texts(interner) => Key::text(interner.term(term)),
+            Self::Columns(names) => Key::Column(names[term as usize]),
+        }
+    }
+}
+
+/// A term's position in the order of the vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    /// The first sixteen bytes, which nearly always decide, and the term.
+    Text([u64; 2], Rest<'a>),
+    Column(u32),
+}
+
+impl<'a> Key<'a> {
+    fn text(term: &'a str) -> Self {
+        // The first byte is the highest, as in the order of strings.
+        let Prefix { low, high } = Term::from(term).prefix();
+        Self::Text([low, high].map(u64::swap_bytes), Rest(term))
+    }
+}
+
+impl Hash for Key<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match *self {
+            Self::Text(prefix, Rest(term)) => {
+                prefix.hash(state);
+                term.as_bytes().get(PREFIX..).hash(state);
+            }
+            Self::Column(column) => column.hash(state),
+        }
+    }
+}
+
+/// A term, compared with terms that begin with the same sixteen bytes; shorter ones are padded with zeros.
+#[derive(Debug, Clone, Copy)]
+struct Rest<'a>(&'a str);
+
+impl Ord for Rest<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
+        match (one.get(PREFIX..), other.get(PREFIX..)) {
+            (Some(one), Some(other)) => one.cmp(other),
+            // One of them is the other, or begins it.
+            _ => one.len().cmp(&other.len()),
+        }
+    }
+}
+
+impl PartialOrd for Rest<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Rest<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Rest<'_> {}
+
+/// The number of a term that is not in the vocabulary.
+pub(super) const DROPPED: u32 = u32::MAX;
+
+/// The number of parts of [`unite`]: several for each thread, so that none waits long for the last.
+const PARTS: u8 = 128;
+
+/// The terms of a shard, grouped by part.
+struct Parted {
+    terms: Vec<u32>,
+    /// Where each part begins in `terms`, and the number of terms.
+    starts: Vec<u32>,
+}
+
+impl Parted {
+    fn of(parts: &[u8]) -> Self {
+        let mut starts = vec![0; usize::from(PARTS) + 1];
+        for &part in parts {
+            starts[usize::from(part) + 1] += 1;
+        }
+        for part in 0..usize::from(PARTS) {
+            starts[part + 1] += starts[part];
+        }
+        let mut places = starts.clone();
+        let mut terms = vec![0; parts.len()];
+        for (term, &part) in (0..).zip(parts) {
+            let place = &mut places[usize::from(part)];
+            terms[*place as usize] = term;
+            *place += 1;
+        }
+        Self { terms, starts }
+    }
+
+    fn part(&self, part: u8) -> &[u32] {
+        let part = usize::from(part);
+        &self.terms[self.starts[part] as usize..self.starts[part + 1] as usize]
+    }
+}
+
+/// The terms of all shards in one part, in any order.
+#[derive(Default)]
+struct Part<'a> {
+    terms: Vec<Key<'a>>,
+    document_frequencies: Vec<u32>,
+    /// For each shard, the places in `terms` of its terms in this part.
+    places: Vec<Vec<u32>>,
+}
+
+impl<'a> Part<'a> {
+    fn unite(
+        shards: &[Shard<'_>],
+        names: &'a [Names<'a>],
+        parted: &[Parted],
+        part: u8,
+        hasher: &RandomState,
+    ) -> Self {
+        let mut own = Self::default();
+        let mut known: HashMap<Key<'a>, u32, _> = HashMap::with_hasher(hasher.clone());
+        for ((shard, names), parted) in shards.iter().zip(names).zip(parted) {
+            let place = |&term: &u32| {
+                let key = names.key(term);
+                let frequency = shard.terms_met[term as usize].document_frequency;
+                let next = u32::try_from(own.terms.len()).expect("fewer terms than 2^32");
+                let place = *known.entry(key).or_insert(next);
+                if place == next {
+                    own.terms.push(key);
+                    own.document_frequencies.push(0);
+                }
+                own.document_frequencies[place as usize] += frequency;
+                place
+            };
+            own.places.push(parted.part(part).iter().map(place).collect());
+        }
+        own
+    }
+
+    /// Its terms; `part` is its number.
+    fn united(&self, part: u8) -> impl Iterator<Item = United<'a>> {
+        let terms = self.terms.iter().zip(&self.document_frequencies);
+        (0..).zip(terms).map(move |(place, (&key, &document_frequency))| United {
+            key,
+            document_frequency,
+            part,
+            place,
+        })
+    }
+}
+
+/// A term of all shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct United<'a> {
+    key: Key<'a>,
+    document_frequency: u32,
+    part: u8,
+    /// Its place in the part.
+    place: u32,
+}
+
+/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the numbers that its
+/// terms have there.
+///
+/// A term belongs to a part by its hash, and parts are united independently of each other.
+pub(super) fn unite<'a>(
+    shards: &[Shard<'_>],
+    names: &'a [Names<'a>],
+    documents: usize,
+    limits: TermLimits,
+) -> (Vec<United<'a>>, Vec<Vec<u32>>) {
+    let hasher = RandomState::default();
+    let parted = |(shard, names): (&Shard<'_>, &Names<'_>)| {
+        let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer terms than 2^32");
+        // Bits that the tables of the parts do not use.
+        let part = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTS;
+        Parted::of(&terms.map(part).collect::<Vec<u8>>())
+    };
+    let parted: Vec<Parted> = (shards, names).into_par_iter().map(parted).collect();
+    let unite = |part| Part::unite(shards, names, &parted, part, &hasher);
+    let parts: Vec<Part<'_>> = (0..PARTS).into_par_iter().map(unite).collect();
+    // A share is a rounded number: 7 % of 100 documents are 7, not slightly more.
+    let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
+    let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
+    let within = |term: &United<'_>| {
+        let frequency = f64::from(term.document_frequency);
+        frequency >= min && frequency <= max
+    };
+    let united = (0..PARTS).into_par_iter().zip(&parts);
+    let mut kept: Vec<United<'_>> =
+        united.flat_map_iter(|(number, part)| part.united(number)).filter(within).collect();
+    kept.par_sort_unstable();
+    if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
+        kept.sort_by_key(|term| std::cmp::Reverse(term.document_frequency));
+        kept.truncate(most);
+        kept.sort_unstable();
+    }
+    let mut numbers: Vec<Vec<u32>> =
+        parts.iter().map(|part| vec![DROPPED; part.terms.len()]).collect();
+    for (number, term) in (0..).zip(&kept) {
+        numbers[usize::from(term.part)][term.place as usize] = number;
+    }
+    let numbers_of = |(shard, parted): (usize, &Parted)| {
+        let mut own = vec![DROPPED; parted.terms.len()];
+        for (part, (united, numbers)) in (0..PARTS).zip(parts.iter().zip(&numbers)) {
+            for (&term, &place) in parted.part(part).iter().zip(&united.places[shard]) {
+                own[term as usize] = numbers[place as usize];
+            }
+        }
+        own
+    };
+    let numbers = parted.par_iter().enumerate().map(numbers_of).collect();
+    (kept, numbers)
+}
+
+/// The vocabulary of terms in its order.
+pub(super) fn vocabulary(kind: TermKind, united: &[United<'_>]) -> Vocabulary {
+    let terms = united.iter().map(|term| match term.key {
+        Key::Text(_, Rest(term)) => Cow::Borrowed(term),
+        Key::Column(column) => column.to_string().into(),
+    });
+    let frequencies: Vec<u32> = united.iter().map(|term| term.document_frequency).collect();
+    Vocabulary::new(kind, terms.collect(), frequencies.into())
+        .expect("sorted terms with one frequency each")
+}

@@ -1,0 +1,212 @@
+//! Hierarchies of labels: a document with a label also has the label's ancestors.
+//!
+//! A file holds one pair per line, either `child<TAB>parent` or, as in RCV1-v2's
+//! `rcv1.topics.hier.orig` (Lewis et al. 2004, appendix 2),
+//! `parent: CCAT  child: C15  child-description: PERFORMANCE`. A label may have several parents. In
+//! the second form the child of `None` is the root, which is not a label.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{self, Limited};
+use crate::text::corpus::{CorpusError, Place, Problem, read_error};
+
+/// The parents of labels.
+///
+/// ```
+/// use classify::text::hierarchy::Hierarchy;
+///
+/// let hierarchy = Hierarchy::parse("tree.tsv", "cat\tanimal\ndog\tanimal\nanimal\tbeing\n").unwrap();
+/// let ancestors: Vec<&str> = hierarchy.ancestors("cat").into_iter().collect();
+/// assert_eq!(ancestors, ["animal", "being"]);
+/// assert_eq!((hierarchy.level("being"), hierarchy.level("dog")), (1, 3));
+/// assert!(Hierarchy::parse("tree.tsv", "a\tb\nb\ta\n").is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Hierarchy {
+    /// The parents of each label that has any, in byte order.
+    parents: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Hierarchy {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is longer than [`limits::RECORD`] or not UTF-8, a line has neither
+    /// form, or a label is its own ancestor.
+    pub fn read(path: &Path) -> Result<Self, CorpusError> {
+        let source: Arc<str> = path.to_string_lossy().into();
+        let place = |line| Place { source: Arc::clone(&source), line };
+        let mut bytes = Vec::new();
+        File::open(path)
+            .map(|file| Limited::new(BufReader::new(file), "a hierarchy", limits::RECORD))
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(|error| read_error(error, &place(None)))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let before = error.as_bytes().iter().take(valid);
+            let line = before.filter(|&&byte| byte == b'\n').count() as u64 + 1;
+            Problem::OnlyUtf8 { byte: valid as u64 }.at(&place(Some(line)))
+        })?;
+        Self::parse(&source, &text)
+    }
+
+    /// Reads the text of a file; errors call it `source`.
+    ///
+    /// # Errors
+    /// If a line has neither form, or a label is its own ancestor.
+    pub fn parse(source: &str, text: &str) -> Result<Self, CorpusError> {
+        let mut hierarchy = Self::default();
+        let mut roots: BTreeSet<&str> = BTreeSet::new();
+        let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
+        let at = |line| Place { source: source.into(), line: Some(line) };
+        for (line, text) in (1..).zip(text.lines()) {
+            if text.trim().is_empty() {
+                continue;
+            }
+            let (child, parent) = pair(text)
+                .ok_or_else(|| CorpusError { place: at(line), problem: Problem::BadHierarchy })?;
+            if parent == "None" && text.trim_start().starts_with("parent:") {
+                roots.insert(child);
+            } else if !roots.contains(parent) {
+                let parents = hierarchy.parents.entry(child.to_owned()).or_default();
+                parents.insert(parent.to_owned());
+                lines.insert(child, line);
+            }
+        }
+        match hierarchy.above_itself() {
+            Some(label) => {
+                let line = lines.get(label).copied().unwrap_or(1);
+                let problem = Problem::LabelAboveItself { label: label.to_owned() };
+                Err(CorpusError { place: at(line), problem })
+            }
+            None => Ok(hierarchy),
+        }
+    }
+
+    /// A label that is its own ancestor, if there is one.
+    fn above_itself(&self) -> Option<&str> {
+        // Removes labels whose parents have all been removed, until none is left (Kahn 1962): what
+        // remains lies on a cycle or below one.
+        let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut open: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut free: Vec<&str> = Vec::new();
+        for (child, parents) in &self.parents {
+            open.insert(child, parents.len());
+            for parent in parents {
+                children.entry(parent).or_default().push(child);
+                if !self.parents.contains_key(parent) {
+                    free.push(parent);
+                }
+            }
+        }
+        free.sort_unstable();
+        free.dedup();
+        while let Some(parent) = free.pop() {
+            for child in children.remove(parent).into_iter().flatten() {
+                if let Some(count) = open.get_mut(child) {
+                    *count -= 1;
+                    if *count == 0 {
+                        open.remove(child);
+                        free.push(child);
+                    }
+                }
+            }
+        }
+        open.into_keys().next()
+    }
+
+    /// Whether there are no pairs: no label has a parent.
+    pub fn is_empty(&self) -> bool {
+        self.parents.is_empty()
+    }
+
+    /// The ancestors of a label, in byte order.
+    pub fn ancestors(&self, label: &str) -> BTreeSet<&str> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![label];
+        while let Some(label) = open.pop() {
+            for parent in self.parents.get(label).into_iter().flatten() {
+                if found.insert(parent.as_str()) {
+                    open.push(parent);
+                }
+            }
+        }
+        found
+    }
+
+    /// The level of a label: 1 without parents, otherwise one more than that of its highest parent.
+    pub fn level(&self, label: &str) -> usize {
+        let (mut level, mut here) = (1, BTreeSet::from([label]));
+        // There are no cycles: this ends.
+        while here.iter().all(|label| self.parents.contains_key(*label)) {
+            let parents = here.iter().filter_map(|label| self.parents.get(*label)).flatten();
+            here = parents.map(String::as_str).collect();
+            level += 1;
+        }
+        level
+    }
+
+    /// For each of these labels, the numbers of its ancestors among them.
+    pub(crate) fn numbered<'a>(&self, labels: impl Iterator<Item = &'a str>) -> Vec<Vec<u32>> {
+        let labels: Vec<&str> = labels.collect();
+        let numbers: BTreeMap<&str, u32> = labels.iter().copied().zip(0..).collect();
+        let above = |label: &&str| {
+            let ancestors = self.ancestors(label).into_iter();
+            ancestors.filter_map(|ancestor| numbers.get(ancestor).copied()).collect()
+        };
+        labels.iter().map(above).collect()
+    }
+
+    /// Whether no label is its own ancestor and every entry has parents: checks what a model file holds.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.above_itself().is_none() && self.parents.values().all(|parents| !parents.is_empty())
+    }
+}
+
+/// The child and the parent in a line.
+fn pair(line: &str) -> Option<(&str, &str)> {
+    if let Some(rest) = line.trim_start().strip_prefix("parent:") {
+        let (parent, rest) = rest.split_once("child:")?;
+        let child = rest.split_once("child-description:").map_or(rest, |(child, _)| child);
+        let (child, parent) = (child.trim(), parent.trim());
+        return (!child.is_empty() && !parent.is_empty()).then_some((child, parent));
+    }
+    let (child, parent) = line.split_once('\t')?;
+    let (child, parent) = (child.trim(), parent.trim());
+    (!child.is_empty() && !parent.is_empty() && !parent.contains('\t')).then_some((child, parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_rcv1() {
+        let text = "parent: None child: Root child-description: Root\n\
+                    parent: Root                 child: CCAT child-description: CORPORATE\n\
+                    parent: CCAT                 child: C15  child-description: PERFORMANCE\n\
+                    parent: C15                  child: C151 child-description: ACCOUNTS\n";
+        let hierarchy = Hierarchy::parse("hier", text).unwrap();
+        let ancestors: Vec<&str> = hierarchy.ancestors("C151").into_iter().collect();
+        assert_eq!(ancestors, ["C15", "CCAT"]);
+        assert_eq!((hierarchy.level("CCAT"), hierarchy.level("C151")), (1, 3));
+        let numbered = hierarchy.numbered(["C15", "C151", "CCAT"].into_iter());
+        assert_eq!(numbered, [vec![2], vec![0, 2], vec![]]);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = Hierarchy::parse("tree", "a\tb\nno tab here\n").unwrap_err();
+        assert_eq!(error.place.line, Some(2));
+        let error = Hierarchy::parse("tree", "a\tb\nb\tc\nc\ta\n").unwrap_err();
+        assert_eq!(error.place.line, Some(1));
+        assert!(error.to_string().contains('a'), "{error}");
+    }
+}

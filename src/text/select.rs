@@ -1,0 +1,363 @@
+//! Term selection: keeps the terms that are most informative about the labels.
+//!
+//! A term's value is the maximum over all labels of
+//!
+//! * `chi2`: χ² of the table term × label, N (AD − BC)² / ((A + B)(C + D)(A + C)(B + D)), as in
+//!   the k-nearest-neighbor runs of Lewis, Yang, Rose and Li (2004);
+//! * `information-gain`: the mutual information of term and label, in bits
+//!
+//! where A is the number of documents that have both, B the term alone, C the label alone, and D
+//! neither. Terms in fewer than 5 documents come after all others, because their values are due to
+//! chance: one document with a unique label makes every one of its words perfect. Ties go to the
+//! term that is first in the vocabulary's order.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::str::FromStr;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::rows::powers::power;
+use crate::text::counts::Counts;
+use crate::text::tfidf::Weighting;
+use crate::threads::Threads;
+
+/// The measure of a term's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Criterion {
+    /// χ².
+    Chi2,
+    /// Mutual information.
+    InformationGain,
+}
+
+/// Which terms are kept: those with the highest value.
+///
+/// ```
+/// use classify::text::select::Selection;
+/// let selection: Selection = "chi2:2000".parse().unwrap();
+/// assert_eq!(selection.terms.get(), 2000);
+/// assert_eq!(selection.to_string(), "chi2:2000");
+/// assert!("chi2:0".parse::<Selection>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Selection {
+    /// The measure of a term's value.
+    pub criterion: Criterion,
+    /// The number of terms to keep.
+    pub terms: NonZeroUsize,
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.criterion {
+            Criterion::Chi2 => "chi2",
+            Criterion::InformationGain => "information-gain",
+        };
+        write!(f, "{name}:{}", self.terms)
+    }
+}
+
+impl FromStr for Selection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, terms) = text.split_once(':').unwrap_or((text, ""));
+        let criterion = match name {
+            "chi2" => Some(Criterion::Chi2),
+            "information-gain" => Some(Criterion::InformationGain),
+            _ => None,
+        };
+        criterion
+            .zip(terms.parse().ok())
+            .map(|(criterion, terms)| Self { criterion, terms })
+            .ok_or_else(|| {
+                format!("`{text}` is not a selection such as chi2:2000 or information-gain:5000")
+            })
+    }
+}
+
+impl From<Selection> for String {
+    fn from(selection: Selection) -> Self {
+        selection.to_string()
+    }
+}
+
+impl TryFrom<String> for Selection {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// A contingency table of two binary variables over n documents.
+#[derive(Debug, Clone, Copy)]
+struct Table {
+    both: f64,
+    term: f64,
+    label: f64,
+    documents: f64,
+}
+
+impl Table {
+    fn chi2(self) -> f64 {
+        let Self { both, term, label, documents } = self;
+        let (b, c) = (term - both, label - both);
+        let d = documents - term - label + both;
+        let margins = term * (documents - term) * label * (documents - label);
+        if margins > 0.0 { documents * (both * d - b * c).powi(2) / margins } else { 0.0 }
+    }
+
+    fn information(self) -> f64 {
+        let Self { both, term, label, documents } = self;
+        let part = |cell: f64, row: f64, column: f64| {
+            if cell > 0.0 {
+                cell / documents * (libm::log2(cell * documents) - libm::log2(row * column))
+            } else {
+                0.0
+            }
+        };
+        part(both, term, label)
+            + part(term - both, term, documents - label)
+            + part(label - both, documents - term, label)
+            + part(documents - term - label + both, documents - term, documents - label)
+    }
+
+    fn value(self, criterion: Criterion) -> f64 {
+        match criterion {
+            Criterion::Chi2 => self.chi2(),
+            Criterion::InformationGain => self.information(),
+        }
+    }
+}
+
+/// Terms in fewer documents are kept only if no others are left.
+const MIN_DOCUMENTS: u32 = 5;
+
+/// How informative a term is about the labels.
+#[derive(Debug, Clone, Copy)]
+struct Worth {
+    /// The maximum value over all labels.
+    value: f64,
+    /// The number of documents considered that contain the term.
+    df: u32,
+}
+
+/// How informative every term is, by the labels of some documents.
+#[derive(Debug)]
+pub(crate) struct Worths {
+    terms: Vec<Worth>,
+    /// The number of documents considered.
+    documents: u32,
+}
+
+impl Worths {
+    /// Which terms `selection` keeps.
+    pub(crate) fn best(&self, most: NonZeroUsize) -> Vec<bool> {
+        // χ² and information never exceed the number of documents.
+        let behind = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
+        let value = |worth: &Worth| worth.value - behind(worth.df < MIN_DOCUMENTS);
+        let values: Vec<f64> = self.terms.iter().map(value).collect();
+        best(&values, most.get())
+    }
+
+    /// The χ² of every term as a share of the number of documents, to a power.
+    fn powers(&self, exponent: f64) -> impl Iterator<Item = f64> {
+        let documents = f64::from(self.documents.max(1));
+        self.terms.iter().map(move |worth| power(worth.value / documents, exponent))
+    }
+}
+
+/// The documents that contain each term.
+#[derive(Debug)]
+pub(crate) struct Postings {
+    starts: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+impl Postings {
+    pub(crate) fn of(counts: &Counts) -> Self {
+        let (starts, rows) = counts.postings();
+        Self { starts, rows }
+    }
+}
+
+/// The number of terms that a thread considers at a time.
+const TERMS: usize = 1_024;
+
+impl Counts {
+    /// How informative every term is, by the labels of the documents for which `tells` returns
+    /// true.
+    pub(crate) fn worths(
+        &self,
+        postings: &Postings,
+        criterion: Criterion,
+        threads: &Threads,
+        tells: &(dyn Fn(u32) -> bool + Sync),
+    ) -> Worths {
+        let mut documents = 0u32;
+        let mut sizes = vec![0u32; self.label_names.len()];
+        for row in (0u32..).take(self.documents()).filter(|&row| tells(row)) {
+            documents += 1;
+            for &label in self.labels(row as usize) {
+                sizes[label as usize] += 1;
+            }
+        }
+        let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
+        by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
+        let room = || (vec![0u32; sizes.len()], Vec::new());
+        let of_terms = |(together, touched): &mut (Vec<u32>, Vec<u32>), terms: Range<usize>| {
+            let of_term = |term| {
+                let rows = &postings.rows[postings.starts[term]..postings.starts[term + 1]];
+                let mut df = 0u32;
+                for &row in rows.iter().filter(|&&row| tells(row)) {
+                    df += 1;
+                    for &label in self.labels(row as usize) {
+                        if together[label as usize] == 0 {
+                            touched.push(label);
+                        }
+                        together[label as usize] += 1;
+                    }
+                }
+                // Of the labels that the term never occurs with, the most frequent is the most
+                // informative.
+                let never = by_size.iter().find(|&&label| together[label as usize] == 0);
+                let value = |&label: &u32| {
+                    let table = Table {
+                        both: f64::from(together[label as usize]),
+                        term: f64::from(df),
+                        label: f64::from(sizes[label as usize]),
+                        documents: f64::from(documents),
+                    };
+                    table.value(criterion)
+                };
+                let value = touched.iter().chain(never).map(value).fold(0.0, f64::max);
+                for label in touched.drain(..) {
+                    together[label as usize] = 0;
+                }
+                Worth { value, df }
+            };
+            terms.map(of_term).collect::<Vec<_>>()
+        };
+        let count = self.vocabulary.len();
+        let starts = (0..count).into_par_iter().step_by(TERMS);
+        let of_terms =
+            starts.map_init(room, |room, start| of_terms(room, start..(start + TERMS).min(count)));
+        let terms: Vec<Vec<Worth>> = threads.run(|| of_terms.collect());
+        Worths { terms: terms.concat(), documents }
+    }
+
+    /// Keeps only the terms that `selection` chooses.
+    #[must_use]
+    pub fn select(self, selection: Selection, threads: &Threads) -> Self {
+        let Selection { criterion, terms } = selection;
+        let worths = self.worths(&Postings::of(&self), criterion, threads, &|_| true);
+        self.keep(&worths.best(terms))
+    }
+
+    /// The factor of every term besides its frequency in a document: the idf over all documents,
+    /// and the factor by χ² if `worths` are given.
+    pub(crate) fn term_weights(&self, weighting: Weighting, worths: Option<&Worths>) -> Vec<f64> {
+        let documents = self.whole.map_or(self.documents() as u64, |whole| whole.documents);
+        let among = (self.vocabulary.document_frequencies(), documents);
+        Self::term_weights_among(weighting, among, worths)
+    }
+
+    /// The same by the frequencies of terms in a number of documents. A term that none has weighs
+    /// nothing.
+    pub(crate) fn term_weights_among(
+        weighting: Weighting,
+        (frequencies, documents): (&[u32], u64),
+        worths: Option<&Worths>,
+    ) -> Vec<f64> {
+        let idf = |&df: &u32| if df == 0 { 0.0 } else { weighting.idf(df, documents) };
+        let mut weights: Vec<f64> = frequencies.iter().map(idf).collect();
+        if let Some(worths) = worths {
+            let powers = worths.powers(weighting.chi2_power());
+            weights.iter_mut().zip(powers).for_each(|(weight, power)| *weight *= power);
+        }
+        weights
+    }
+
+    /// [`Counts::term_weights`] by the labels of all documents.
+    pub(crate) fn all_term_weights(&self, weighting: Weighting, threads: &Threads) -> Vec<f64> {
+        let worths = self
+            .needs_worths(weighting)
+            .then(|| self.worths(&Postings::of(self), Criterion::Chi2, threads, &|_| true));
+        self.term_weights(weighting, worths.as_ref())
+    }
+
+    /// Whether a weighting depends on the labels. Without labels, no term is informative.
+    pub(crate) fn needs_worths(&self, weighting: Weighting) -> bool {
+        weighting.chi2_power() > 0.0 && !self.label_names.is_empty()
+    }
+}
+
+/// Marks the `count` highest values; ties go to the first.
+fn best(values: &[f64], count: usize) -> Vec<bool> {
+    let mut kept = vec![count >= values.len(); values.len()];
+    if count > 0 && count < values.len() {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        let by_rank = |&a: &usize, &b: &usize| values[b].total_cmp(&values[a]).then(a.cmp(&b));
+        order.select_nth_unstable_by(count - 1, by_rank);
+        for &term in &order[..count] {
+            kept[term] = true;
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// scipy's `chi2_contingency` without correction, scikit-learn's `mutual_info_score`.
+    #[test]
+    fn tables_of_other_peoples_code() {
+        let golden = include_str!("../../tests/golden/tuning.json");
+        let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+        let tables = golden["tables"].as_array().unwrap();
+        assert!(tables.len() >= 20);
+        for golden in tables {
+            let number = |key: &str| golden[key].as_f64().unwrap();
+            let [both, term, label, documents] = ["both", "term", "label", "documents"].map(number);
+            let table = Table { both, term, label, documents };
+            assert!((table.chi2() - number("chi2")).abs() < 1e-9, "{table:?}");
+            assert!((table.information() - number("information")).abs() < 1e-9, "{table:?}");
+        }
+    }
+
+    #[test]
+    fn tables_by_hand() {
+        let table = Table { both: 30.0, term: 40.0, label: 50.0, documents: 100.0 };
+        assert!((table.chi2() - 100.0 * (30.0f64 * 40.0 - 10.0 * 20.0).powi(2) / 6e6).abs() < 1e-9);
+        let independent = Table { both: 20.0, term: 40.0, label: 50.0, documents: 100.0 };
+        assert!(independent.chi2().abs() < 1e-12 && independent.information().abs() < 1e-12);
+        let same = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };
+        assert!((same.information() - 1.0).abs() < 1e-12 && (same.chi2() - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ties_keep_the_first() {
+        assert_eq!(best(&[1.0, 2.0, 1.0, 1.0], 3), [true, true, true, false]);
+        assert_eq!(best(&[1.0], 3), [true]);
+    }
+
+    #[test]
+    fn the_best_are_the_first_of_all_sorted() {
+        let values = [0.5, -1.0, 0.5, 2.0, 0.5, f64::INFINITY, -1.0, 0.5];
+        for count in 0..10 {
+            let mut order: Vec<usize> = (0..values.len()).collect();
+            order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+            let mut expected = [false; 8];
+            order.iter().take(count).for_each(|&term| expected[term] = true);
+            assert_eq!(best(&values, count), expected, "{count}");
+        }
+        assert!(best(&[], 3).is_empty());
+    }
+}

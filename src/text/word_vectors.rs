@@ -1,0 +1,345 @@
+//! Files of word vectors: word2vec (text and binary), `GloVe`, fastText's `.vec`.
+
+use std::io::{BufRead, Read};
+use std::path::Path;
+
+use crate::limits::Limited;
+use crate::rows::dense::{GREATEST, MOST_DIMENSIONS, Projection, Vectors};
+use crate::text::analyze::Analyzer;
+use crate::text::corpus::{CorpusError, Place, Problem, open_bytes, read_error};
+use crate::text::vocabulary::Vocabulary;
+
+/// The bytes of a line, or of a word and its vector.
+const LONGEST: u64 = 1 << 24;
+/// The first bytes of fastText's own models.
+const FAST_TEXT: u32 = 793_712_314;
+
+/// The vectors of a vocabulary's terms, from a file of word vectors.
+#[derive(Debug, Clone)]
+pub struct WordVectors {
+    /// From term weights to the weighted mean of the words' vectors. Terms that the file does not have are left out.
+    pub projection: Projection,
+    /// How many terms of the vocabulary the file has.
+    pub known: usize,
+}
+
+impl WordVectors {
+    /// Reads the vectors of the words that are in a vocabulary; the file may be compressed. A name ending in `.bin` (or
+    /// `.bin.gz`, …) is word2vec's binary format, any other one text, with or without a first line that says how many
+    /// words and dimensions there are.
+    ///
+    /// A word of the file is looked up as it stands, then as the analyzer changes it (`Apple` → `apple`, stems). A word that
+    /// stands as the term itself goes before others; of the others, the first.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not such a file: with the line, or the number of the word.
+    pub fn read(
+        path: &Path,
+        vocabulary: &Vocabulary,
+        analyzer: &Analyzer,
+    ) -> Result<Self, CorpusError> {
+        let name = path.to_string_lossy();
+        let is_binary = name.to_lowercase().split('.').rev().take(2).any(|ending| ending == "bin");
+        Self::from_stream(&name, open_bytes(path)?, is_binary, (vocabulary, analyzer))
+    }
+
+    /// Reads the vectors from a stream that is not compressed; messages call it `name`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn from_stream(
+        name: &str,
+        stream: impl BufRead,
+        is_binary: bool,
+        (vocabulary, analyzer): (&Vocabulary, &Analyzer),
+    ) -> Result<Self, CorpusError> {
+        let place = Place { source: name.into(), line: None };
+        let file = Limited::new(stream, "a line", LONGEST);
+        let mut reader = Reader { file, place, line: 0, bytes: Vec::new() };
+        let mut found = Found::new(vocabulary, analyzer);
+        if is_binary {
+            reader.binary(&mut found)?;
+        } else {
+            reader.text(&mut found)?;
+        }
+        let Found { values, dimension, taken, .. } = found;
+        let known = taken.iter().filter(|&&taken| taken > 0).count();
+        let wrong = |what: String| Problem::WordVectors { what }.at(&reader.place);
+        let terms = Vectors::new(dimension, values)
+            .map_err(|_| wrong("there is no word vector in it".to_owned()))?;
+        if known == 0 {
+            return Err(wrong("it has none of the words of this corpus".to_owned()));
+        }
+        Ok(Self { projection: Projection { terms, is_mean: true }, known })
+    }
+}
+
+/// The vectors found so far.
+struct Found<'a> {
+    vocabulary: &'a Vocabulary,
+    analyzer: &'a Analyzer,
+    dimension: usize,
+    /// A vector for each term, zeros if there is none yet.
+    values: Vec<f32>,
+    /// For each term: 0, 1 if a word has it that was changed, 2 if the word is the term.
+    taken: Vec<u8>,
+}
+
+impl<'a> Found<'a> {
+    fn new(vocabulary: &'a Vocabulary, analyzer: &'a Analyzer) -> Self {
+        let taken = vec![0; vocabulary.len()];
+        Self { vocabulary, analyzer, dimension: 0, values: Vec::new(), taken }
+    }
+
+    /// Sets the dimension, which all vectors have.
+    fn set_dimension(&mut self, dimension: usize) -> Result<(), String> {
+        if dimension == 0 || dimension > MOST_DIMENSIONS {
+            return Err(format!(
+                "vectors of {dimension} dimensions, expected 1 to {MOST_DIMENSIONS}"
+            ));
+        }
+        self.dimension = dimension;
+        self.values = vec![0.0; dimension * self.taken.len()];
+        Ok(())
+    }
+
+    /// The term of a word, and whether the word stands as the term; none if it is not wanted (any more).
+    fn wanted(&self, word: &str) -> Option<(u32, u8)> {
+        let found = self.vocabulary.id(word).map(|term| (term, 2)).or_else(|| {
+            let terms = self.analyzer.terms(word);
+            let [term] = &terms[..] else { return None };
+            Some((self.vocabulary.id(term)?, 1))
+        });
+        found.filter(|&(term, rank)| self.taken[term as usize] < rank)
+    }
+
+    fn set(
+        &mut self,
+        (term, rank): (u32, u8),
+        vector: impl Iterator<Item = Result<f32, String>>,
+    ) -> Result<(), String> {
+        let term = term as usize;
+        self.taken[term] = rank;
+        let into = &mut self.values[term * self.dimension..][..self.dimension];
+        for (number, (value, into)) in (1..).zip(vector.zip(into)) {
+            let value = value?;
+            if !value.is_finite() || value.abs() > GREATEST {
+                let problem = Problem::VectorValue { number, value };
+                return Err(problem.to_string());
+            }
+            *into = value;
+        }
+        Ok(())
+    }
+}
+
+struct Reader<B> {
+    file: Limited<B>,
+    place: Place,
+    line: u64,
+    bytes: Vec<u8>,
+}
+
+impl<B: BufRead> Reader<B> {
+    fn wrong(&self, what: String) -> CorpusError {
+        let line = (self.line > 0).then_some(self.line);
+        Problem::WordVectors { what }.at(&Place { line, ..self.place.clone() })
+    }
+
+    /// The next line, without its end; false at the end of the file.
+    fn next_line(&mut self) -> Result<bool, CorpusError> {
+        self.bytes.clear();
+        self.file.restart(0);
+        self.line += 1;
+        let read = self.file.read_until(b'\n', &mut self.bytes);
+        let place = || Place { line: Some(self.line), ..self.place.clone() };
+        let read = read.map_err(|error| read_error(error, &place()))?;
+        while self.bytes.last().is_some_and(u8::is_ascii_whitespace) {
+            self.bytes.pop();
+        }
+        Ok(read > 0)
+    }
+
+    fn text(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
+        let (mut words, mut claimed) = (0u64, None);
+        while self.next_line()? {
+            if self.line == 1 && self.bytes.len() >= 3 {
+                if self.bytes.starts_with(&FAST_TEXT.to_le_bytes()) {
+                    let what = "a fastText model; its vectors are in the .vec file".to_owned();
+                    return Err(self.wrong(what));
+                }
+                if let Some((count, dimension)) = header(&self.bytes) {
+                    found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+                    claimed = Some(count);
+                    continue;
+                }
+            }
+            if self.bytes.is_empty() {
+                continue;
+            }
+            let outcome = text_line(&self.bytes, found);
+            outcome.map_err(|what| self.wrong(what))?;
+            words += 1;
+        }
+        self.line = 0;
+        match claimed {
+            _ if words == 0 => Err(self.wrong("there is no word vector in it".to_owned())),
+            Some(claimed) if words < claimed => {
+                let what = format!("it ends after {words} words; its first line says {claimed}");
+                Err(self.wrong(what))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn binary(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
+        self.next_line()?;
+        let Some((words, dimension)) = header(&self.bytes) else {
+            let what =
+                "the first line is not `WORDS DIMENSIONS`, as word2vec's binary format has it";
+            return Err(self.wrong(what.to_owned()));
+        };
+        found.set_dimension(dimension).map_err(|what| self.wrong(what))?;
+        self.line = 0;
+        let mut vector = vec![0; dimension * 4];
+        for number in 1..=words {
+            self.file.restart(0);
+            self.bytes.clear();
+            let read = self.file.read_until(b' ', &mut self.bytes);
+            let read = read.and_then(|_| self.file.read_exact(&mut vector));
+            if let Err(error) = read {
+                let what = format!("it ends at word {number} of {words}: {error}");
+                return Err(self.wrong(what));
+            }
+            // The original program writes a line end after each vector, others do not.
+            let word = self.bytes.strip_prefix(b"\n").unwrap_or(&self.bytes);
+            let word = word.strip_suffix(b" ").unwrap_or(word);
+            let wanted = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word));
+            if let Some(wanted) = wanted {
+                let values = vector
+                    .chunks_exact(4)
+                    .map(|four| Ok(f32::from_le_bytes([four[0], four[1], four[2], four[3]])));
+                let set = found.set(wanted, values);
+                set.map_err(|what| self.wrong(format!("word {number}: {what}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of words and dimensions, if the line is nothing else.
+fn header(line: &[u8]) -> Option<(u64, usize)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut numbers = line.split_ascii_whitespace();
+    let header = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+    numbers.next().is_none().then_some(header)
+}
+
+/// A word and its numbers. Words may contain spaces, so the numbers are counted from the end.
+fn text_line(line: &[u8], found: &mut Found<'_>) -> Result<(), String> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    if found.dimension == 0 {
+        let items = line.split(is_blank).filter(|item| !item.is_empty()).count();
+        found.set_dimension(items.saturating_sub(1))?;
+    }
+    let mut start = line.len();
+    for number in 0..found.dimension {
+        let Some(blank) = line[..start].iter().rposition(is_blank) else {
+            return Err(format!("{number} numbers after a word, expected {}", found.dimension));
+        };
+        // Several blanks are one.
+        let before = line[..blank].iter().rposition(|byte| !is_blank(byte));
+        start = before.map_or(0, |at| at + 1);
+    }
+    let (word, numbers) = line.split_at(start);
+    // Some files have words that are not UTF-8: no text has them.
+    let Some(wanted) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word)) else {
+        return Ok(());
+    };
+    let numbers = numbers.split(is_blank).filter(|number| !number.is_empty()).map(|number| {
+        let number = String::from_utf8_lossy(number);
+        number.parse().map_err(|_| format!("`{number}` is not a number"))
+    });
+    found.set(wanted, numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::strings::Strings;
+    use crate::text::analyze::AnalyzerSpec;
+    use crate::text::vocabulary::TermKind;
+
+    fn read(name: &str, bytes: &[u8]) -> Result<WordVectors, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let terms: Strings = ["apple", "bread", "stone"].into_iter().collect();
+        let vocabulary = Vocabulary::new(TermKind::Text, terms, vec![1u32; 3].into()).unwrap();
+        let analyzer = Analyzer::new(AnalyzerSpec::default());
+        let read = WordVectors::read(&path, &vocabulary, &analyzer);
+        read.map_err(|error| error.to_string().rsplit_once('/').unwrap().1.to_owned())
+    }
+
+    fn rows(found: &WordVectors) -> Vec<&[f32]> {
+        (0..3).map(|row| found.projection.terms().row(row)).collect()
+    }
+
+    #[test]
+    fn every_format() {
+        // `Apple` comes first, but `apple` stands as the term does.
+        let text = "Apple 9 9\nBREAD  1 2\napple 0.5 -1e-1\n. . 7 7\nbread 3 4\nBread 8 8\n\n";
+        let with_header = format!("6 2\n{}", text.replace('\n', " \n"));
+        let mut binary = b"3 2\n".to_vec();
+        for (word, vector) in [("apple", [0.5f32, -0.1]), ("x y", [1.0; 2]), ("bread", [3.0, 4.0])]
+        {
+            let word = word.replace(' ', "\u{a0}");
+            binary.extend_from_slice(word.as_bytes());
+            binary.push(b' ');
+            for x in vector {
+                binary.extend_from_slice(&x.to_le_bytes());
+            }
+            binary.push(b'\n');
+        }
+        let unended: Vec<u8> =
+            [&b"1 2\nbread "[..], &3f32.to_le_bytes(), &4f32.to_le_bytes()].concat();
+        for (name, bytes) in [
+            ("glove.txt", text.as_bytes()),
+            ("wiki.vec", with_header.as_bytes()),
+            ("w.bin", &binary),
+        ] {
+            let found = read(name, bytes).unwrap();
+            assert_eq!(rows(&found), [&[0.5, -0.1][..], &[3.0, 4.0], &[0.0, 0.0]], "{name}");
+            assert_eq!(found.known, 2);
+        }
+        assert_eq!(read("one.bin", &unended).unwrap().known, 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (name, bytes, said) in [
+            ("a.txt", &b"bread 1 2\nstone 1\n"[..], "a.txt:2: 1 numbers after a word, expected 2"),
+            ("a.txt", b"bread 1 2\nstone 1 x\n", "a.txt:2: `x` is not a number"),
+            ("a.txt", b"bread 1 nan\n", "a.txt:1: value 2 of the vector is NaN"),
+            ("a.txt", b"bread 1 1e38\n", "a.txt:1: value 2 of the vector is"),
+            ("a.txt", b"", "a.txt: there is no word vector in it"),
+            ("a.txt", b"5 2\n", "a.txt: there is no word vector in it"),
+            (
+                "a.txt",
+                b"3 2\nbread 1 2\nwood 1 2\n",
+                "it ends after 2 words; its first line says 3",
+            ),
+            ("a.txt", b"1 3\nbread 1 2\n", "a.txt:2: 2 numbers after a word, expected 3"),
+            ("a.txt", b"wood 1 2\n", "a.txt: it has none of the words of this corpus"),
+            ("a.txt", b"bread\n", "a.txt:1: vectors of 0 dimensions"),
+            ("a.txt", b"\xba\x16\x4f\x2f\0\0", "fastText model"),
+            ("a.bin", b"words and no numbers\n", "a.bin:1: the first line"),
+            ("a.bin", b"2 2\nbread 12345678", "it ends at word 2 of 2"),
+            ("a.bin", b"2 99999999999\n", "dimensions, expected 1 to"),
+            ("a.bin", b"18446744073709551615 4\nbread 12", "it ends at word 1"),
+        ] {
+            let error = read(name, bytes).unwrap_err();
+            assert!(error.contains(said), "{error} for {said}");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use classify::classifier::explain::explain;
 use classify::model::{InputSpec, Model as Trained};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::tfidf::Side;
-use classify::learn::trainer::{Event, TrainOptions, Trainer};
+use classify::learn::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

@@ -152,7 +152,7 @@ impl Deciding {
     pub(crate) fn refuse_learning(&self) -> Result<(), Failure> {
         match self.abstention_targets() {
             (None, None) => Ok(()),
-            _ => Err(classify::learn::trainer::TrainError::AbstainNeedsTuning.into()),
+            _ => Err(classify::learn::TrainError::AbstainNeedsTuning.into()),
         }
     }
 

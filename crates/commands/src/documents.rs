@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, Searchers};
-use classify::learn::trainer::reweigh;
+use classify::learn::reweigh;
 use classify::model::{
     Change, ChangeError, JournalLock, Model, UpdateError, UpdatedModel, Updates,
 };

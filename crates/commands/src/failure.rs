@@ -11,7 +11,7 @@ use classify::classifier::ClassifyError;
 use classify::classifier::stream::StreamError;
 use classify::classifier::vectors::{VectorsError, VectorsProblem};
 use classify::evaluate::EvaluateError;
-use classify::learn::trainer::{ReweighError, TrainError};
+use classify::learn::{ReweighError, TrainError};
 use classify::model::{ChangeError, ModelError, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
 use classify::decide::objective::Objective;
-use classify::learn::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
+use classify::learn::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
 
 use super::progress::{Progress, Talk};
 

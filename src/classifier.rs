@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use crate::analyze::{Analyzer, TermCounter};
-use crate::calibrate::{Abstention, ForeignLimit};
+use crate::calibrate::{ConfidenceLimit, ForeignLimit};
 use crate::corpus::{Content, CorpusError, Document, Place};
 use crate::counts::{Counts, Fields, Input, TermLimits};
 use crate::decide::Decision;
@@ -180,7 +180,7 @@ pub struct ClassifyOptions {
     /// How labels are chosen.
     pub decision: Decision,
     /// When to abstain because of low confidence; `None`: never.
-    pub abstention: Option<Abstention>,
+    pub abstention: Option<ConfidenceLimit>,
     /// When to refuse a document as foreign; `None`: never.
     pub foreign: Option<ForeignLimit>,
     /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.

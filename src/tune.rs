@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::{Answer, Calibration, ConfidenceLimit, Evidence, Seen, Votes, confidence};
+use crate::calibrate::{Answer, Calibration, ConfidenceLimit, Seen, Votes, confidence};
 use crate::decide::{Decision, Rule, ThresholdRule, decide};
 use crate::threads::Threads;
 use crate::vote::{TrainingLabels, Vote, VoteWeight};
@@ -125,7 +125,7 @@ pub struct Figures {
     /// The share of documents with exactly the right labels.
     pub accuracy: f64,
     /// Precision at 5 or top-3 accuracy, if one of them is the objective.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by_ranks: Option<f64>,
 }
 
@@ -545,7 +545,7 @@ fn probabilities(
         unknown: unknown(*row),
         gold: among.labels(*row),
     });
-    Calibration::Evidence(Evidence::fit(seen, &among))
+    Calibration::fit(seen, &among)
 }
 
 /// Learns the probabilities of labels from left-out documents. `unknown` returns the share of unknown

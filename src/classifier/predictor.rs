@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use super::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Probabilities, Reason,
 };
-use crate::calibrate::{Abstention, Calibration, Shown, Signals, Votes, confidence};
-use crate::decide::{Decision, decide, decide_batch, margin};
+use crate::calibrate::{Calibration, Shown, Votes, confidence};
+use crate::decide::{Decision, decide, decide_batch};
 use crate::matrix::row;
 use crate::vote::{LabelScore, Outcome, Voters, vote_with};
 
@@ -49,10 +49,10 @@ impl<'a> Predictor<'a> {
     ) -> Self {
         let model = &classifier.model;
         let settings = model.settings();
-        // The limit was learned for these neighbors only,
+        // The limit was learned for these neighbors only.
         let same_neighbors = options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
-        // the curves also for this vote only.
+        // The calibration was learned for these neighbors and this vote only.
         let same_votes = options.vote == settings.vote && same_neighbors;
         // A vector made of terms is nothing without them.
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
@@ -140,12 +140,8 @@ impl<'a> Predictor<'a> {
                 labels.clear();
                 Some(Reason::Foreign)
             }
-            () if self.abstains(
-                voters,
-                scores,
-                (unknown, prediction.confidence, labels.is_empty()),
-            ) =>
-            {
+            // If no label was given, none is withheld.
+            () if !labels.is_empty() && self.abstains(prediction.confidence) => {
                 labels.clear();
                 Some(Reason::Unsure)
             }
@@ -208,25 +204,11 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    fn abstains(
-        &self,
-        voters: Voters<'_>,
-        scores: &[LabelScore],
-        (unknown, confidence, no_label): (f64, Option<f64>, bool),
-    ) -> bool {
-        match self.options.abstention {
-            None => false,
-            // Where no label was given, none is withheld.
-            Some(Abstention::Confidence(_)) if no_label => false,
-            Some(Abstention::Confidence(limit)) => {
-                limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
-            }
-            Some(Abstention::Signals(limits)) => {
-                let similarity = voters.best_similarity();
-                let margin = margin(scores, &self.options.decision);
-                !limits.allows(Signals { similarity, margin, unknown })
-            }
-        }
+    /// Whether an answer of this confidence is withheld.
+    fn abstains(&self, confidence: Option<f64>) -> bool {
+        self.options.abstention.is_some_and(|limit| {
+            limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
+        })
     }
 
     /// The neighbors that vote on a document.
@@ -260,7 +242,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::calibrate::Curves;
+    use crate::calibrate::VALUES;
     use crate::classifier::train;
     use crate::corpus::{Corpus, LabelUse, ReadOptions};
     use crate::counts::TermLimits;
@@ -288,13 +270,14 @@ mod tests {
         settings.vote.compensation = 0.5;
         let model = train(&mut corpus, settings, TermLimits::default(), &threads);
         let model = model.expect("it is a corpus");
-        let curves = Curves {
-            of_label: vec![0; model.labels().len()].into(),
-            starts: vec![0, 2].into(),
-            scores: vec![0.0, 1.0].into(),
-            probabilities: vec![0.1, 0.7].into(),
+        let labels = model.labels().len();
+        let calibration = Calibration {
+            weights: vec![0.5; 2 * VALUES].into(),
+            offsets: vec![0.0; 2 * labels].into(),
+            similarities: vec![0.0, 1.0].into(),
+            documents: 100,
         };
-        let model = Arc::new(model.calibrated(Calibration::Curves(curves)));
+        let model = Arc::new(model.calibrated(calibration));
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         let all = classifier.options();
         let given = ClassifyOptions { probabilities: Probabilities::Given, ..all.clone() };

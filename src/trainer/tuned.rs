@@ -12,7 +12,7 @@ use super::training_rows::{ByFold, TrainingRows, View};
 use super::votes::Learnt;
 use super::{Documents, Event, OnEvent, TrainError, Trained, Trainer, TuneOptions, TuneScope, at};
 use crate::analyze::AnalyzerSpec;
-use crate::calibrate::Abstention;
+use crate::calibrate::ConfidenceLimit;
 use crate::classifier::{Classifier, DocumentVectors, Searchers};
 use crate::corpus::{Document, Problem};
 use crate::counts::{Counts, Fields, Input};
@@ -510,7 +510,7 @@ fn voting(
     settings: TrainSettings,
     report: &TuningReport,
     decision: Decision,
-    abstention: Option<Abstention>,
+    abstention: Option<ConfidenceLimit>,
 ) -> TrainSettings {
     TrainSettings {
         k: NonZeroUsize::new(report.best.k).unwrap_or(TrainSettings::K),

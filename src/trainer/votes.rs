@@ -7,7 +7,7 @@ use super::excluded::{Excluded, left_out};
 use super::training_rows::TrainingRows;
 use super::tuned::cut;
 use super::{Event, FreeFeatures, OnEvent, TrainError, Trainer, TuneOptions, TuneScope};
-use crate::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
+use crate::calibrate::{Calibration, ConfidenceLimit, ForeignLimit, Strangeness};
 use crate::counts::Counts;
 use crate::decide::{Decision, Rule};
 use crate::model::{InputSpec, TrainSettings};
@@ -27,7 +27,7 @@ pub(super) struct Learnt {
     pub(super) decision: Decision,
     pub(super) report: TuningReport,
     pub(super) calibration: Calibration,
-    pub(super) abstention: Option<Abstention>,
+    pub(super) abstention: Option<ConfidenceLimit>,
     /// When documents are refused as foreign, if that was asked for.
     pub(super) foreign: Option<(ForeignLimit, Strangeness)>,
     /// What votes are worth, if that was learned.
@@ -141,11 +141,10 @@ impl Trainer {
         let of_batch = by_batch.then_some(Expected { figures, intervals: None });
         let Expected { figures, intervals } = of_batch.unwrap_or_else(|| expected(&held_out));
         let limit = |target| abstention(told, &decisions, labels, target, unknown);
-        let limit = options.target_error.map(limit);
-        if let Some(limit) = &limit {
+        let abstention = options.target_error.map(limit);
+        if let Some(limit) = &abstention {
             on_event(Event::Abstention(limit));
         }
-        let abstention = limit.map(Abstention::Confidence);
         let prototypes = prototypes.filter(|_| tuned.best.vote.prototypes > 0.0);
         let unknown_and_prototypes = (unknown, prototypes.as_ref());
         let foreign =

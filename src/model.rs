@@ -385,7 +385,8 @@ impl Model {
         mut self,
         best: &Trial,
         decision: Decision,
-        (tuning, abstention): (TuningSummary, Option<ConfidenceLimit>),
+        tuning: TuningSummary,
+        abstention: Option<ConfidenceLimit>,
         dense_share: f64,
     ) -> Self {
         self.settings.dense_share = dense_share;

@@ -136,7 +136,7 @@ impl<'a> Predictor<'a> {
             }
             () if voters.is_empty() => Some(Reason::NoNeighbor),
             () if scores.is_empty() => Some(Reason::NoLabel),
-            () if self.is_foreign(document, scores[0].label, (voters, unknown)) => {
+            () if self.is_foreign(document, scores[0].label, voters, unknown) => {
                 labels.clear();
                 Some(Reason::Foreign)
             }
@@ -189,7 +189,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Whether a document seems to have none of the labels; `best` is the one with the highest score.
-    fn is_foreign(&self, document: usize, best: u32, (voters, unknown): (Voters<'_>, f64)) -> bool {
+    fn is_foreign(&self, document: usize, best: u32, voters: Voters<'_>, unknown: f64) -> bool {
         let model = &self.classifier.model;
         self.foreign_above.zip(model.strangeness()).is_some_and(|(limit, strangeness)| {
             let prototypes = model.prototypes().filter(|_| strangeness.needs_margins());

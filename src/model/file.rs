@@ -303,10 +303,8 @@ impl Arrays {
                 let projection = projection
                     .then(|| file.array(array_names::DENSE_PROJECTION, Dtype::F32))
                     .transpose()?;
-                let (documents, terms) = (ids.len(), vocabulary.len());
-                let part =
-                    DensePart::checked(spec.clone(), (documents, vectors), (terms, projection))?;
-                Some(part)
+                let terms = vocabulary.len();
+                Some(DensePart::checked(spec.clone(), ids.len(), vectors, terms, projection)?)
             }
         };
         Ok(Self {

@@ -128,10 +128,9 @@ impl Trainer {
             self.votes(&training, &tuning, several, &excluded, &unknown, Vec::new(), on_event)?;
         let Learnt { decision, report, calibration, abstention, foreign, learned, prototypes } =
             learnt;
-        let tuned = (report.summary(), abstention);
         let model = Arc::into_inner(model).expect("nobody else has the model");
         let share = report.dense_share.unwrap_or(0.0);
-        let model = model.retuned(&report.best, decision, tuned, share);
+        let model = model.retuned(&report.best, decision, report.summary(), abstention, share);
         let threads = self.engines.threads();
         let model = model.with_learned_votes(learned).with_prototypes(prototypes, threads);
         let model = model.calibrated(calibration).refusing(foreign);

@@ -177,7 +177,7 @@ fn the_golden_models_with_learned_terms_and_prototypes_answer() {
     assert_eq!(best(&model, &predictions(&model, &["bake the bread"])[0]), "cooking");
     assert!(model.learned_terms() && model.settings().tuning.is_some());
     let model = opened("golden-v1-prototypes");
-    let text = "tighten the derailleur cable";
+    let text = "the tire of the bicycle";
     assert_eq!(best(&model, &predictions(&model, &[text])[0]), "cycling");
     assert!(model.prototypes().is_some() && model.settings().vote.prototypes > 0.0);
     assert!(model.strangeness().is_some() && model.settings().foreign.is_some());

@@ -73,7 +73,7 @@ fn another_model_and_every_damage_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.vectors");
     vectorized(&own).2.save(&path).unwrap();
-    let other = StoredVectors::open(&path, &model("golden-v2.model")).unwrap_err();
+    let other = StoredVectors::open(&path, &model("golden-v1-rules.model")).unwrap_err();
     assert!(matches!(other.problem, VectorsProblem::OtherModel), "{other}");
     let sound = std::fs::read(&path).unwrap();
     for at in 0..sound.len() {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
+use array_file::FileProblem;
 use array_file::output::{Output, OutputError, OutputProblem, Outputs};
 use clap::{Args, Parser, ValueEnum};
 use metric_index::Question;
@@ -210,7 +211,10 @@ impl Failure {
             StoreProblem::File(problem) if problem.is_write() => 1,
             _ => 4,
         };
-        Self { code, error: error.into() }
+        let is_version = matches!(error.problem, StoreProblem::File(FileProblem::Version { .. }));
+        let error = anyhow::Error::from(error);
+        let hint = "build it again with `metric-index build`";
+        Self { code, error: if is_version { anyhow::anyhow!("{error}; {hint}") } else { error } }
     }
 
     fn usage(text: String) -> Self {

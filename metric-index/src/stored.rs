@@ -43,11 +43,8 @@ use array_file::output::Output;
 use array_file::{Bytes, FileProblem};
 
 const KEY: &str = "metric-index";
-const VERSION: u32 = 3;
-/// The oldest version that is read. Files of version 2 record neither metric nor parameters.
-const OLDEST: u32 = 2;
-const FORMAT: Format =
-    Format { what: "an index", key: KEY, name: KEY, oldest: OLDEST, newest: VERSION };
+const VERSION: u32 = 1;
+const FORMAT: Format = Format { what: "an index", key: KEY, name: KEY, version: VERSION };
 /// The number of distances stored to recognize the metric by.
 const DISTANCES: usize = 32;
 
@@ -129,11 +126,10 @@ struct Header {
     index: String,
     points: String,
     /// The name of the metric, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<String>,
     /// The kind of index with its parameters, as [`Kind`] writes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kind: Option<String>,
+    kind: String,
     numbers: BTreeMap<String, u64>,
     /// The bits of distances of some pairs of points.
     distances: Vec<u32>,
@@ -264,11 +260,14 @@ impl Reader {
         }
     }
 
-    /// The parameters with which the index was built; files of version 2 do not record them.
-    pub(crate) fn kind(&self) -> Result<Option<Kind>, StoreProblem> {
-        let parse =
-            |text: &str| text.parse().map_err(|_| invalid("settings", format!("kind {text}")));
-        self.header.kind.as_deref().map(parse).transpose()
+    /// The kind of the index, with the parameters that it was built with.
+    pub(crate) fn kind(&self) -> Result<Kind, StoreProblem> {
+        self.header.kind.parse().map_err(|_| self.wrong_kind())
+    }
+
+    /// The problem of a kind that does not belong to this index.
+    pub(crate) fn wrong_kind(&self) -> StoreProblem {
+        invalid("settings", format!("kind {}", self.header.kind))
     }
 
     /// A number.
@@ -280,11 +279,8 @@ impl Reader {
         number.ok_or_else(|| invalid("settings", format!("there is no {name}")))
     }
 
-    /// The points of a leaf; `before`, if the file is older than this number.
-    pub(crate) fn leaf(&self, before: u32) -> Result<u32, StoreProblem> {
-        if !self.header.numbers.contains_key("leaf") {
-            return Ok(before);
-        }
+    /// The maximum number of points of a leaf.
+    pub(crate) fn leaf(&self) -> Result<u32, StoreProblem> {
         match self.small("leaf")? {
             0 => Err(invalid("settings", "leaf is 0")),
             leaf => Ok(leaf),
@@ -514,9 +510,9 @@ pub trait Stored: Index {
     #[doc(hidden)]
     fn name(&self) -> &'static str;
 
-    /// Its kind with its parameters, where it has one.
+    /// Its kind, with its parameters.
     #[doc(hidden)]
-    fn kind(&self) -> Option<Kind>;
+    fn kind(&self) -> Kind;
 
     /// Whether this type reads an index of this name.
     #[doc(hidden)]
@@ -615,7 +611,7 @@ fn write<I: Stored<Points: StoredPoints>>(index: &I, output: Output) -> Result<(
         index: index.name().to_owned(),
         points: I::Points::name(),
         metric: index.metric().name(),
-        kind: index.kind().map(|kind| kind.to_string()),
+        kind: index.kind().to_string(),
         numbers: parts.numbers,
         distances: pairs(points.len()).map(distance).collect(),
         checksums: parts.arrays.iter().map(sum).collect(),
@@ -708,11 +704,11 @@ fn read<I: Stored<Points: StoredPoints>>(
 pub struct Description {
     /// The kind of index.
     pub index: String,
-    /// The kind with its parameters, such as `lc:64`; files of version 2 do not record it.
-    pub kind: Option<String>,
+    /// The kind with its parameters, such as `lc:64`.
+    pub kind: String,
     /// The type of its points.
     pub points: String,
-    /// The name of its metric, if it has one; files of version 2 do not record it.
+    /// The name of its metric, if it has one.
     pub metric: Option<String>,
     /// The dimension, if the points are vectors.
     pub dimension: Option<u64>,

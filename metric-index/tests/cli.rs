@@ -390,11 +390,6 @@ fn an_index_tells_its_metric() {
     assert_eq!(out(folder, &[&search[..], &["--metric", "minkowski:1.0"]].concat()), found);
     fails(folder, &[&search[..], &["--metric", "manhattan"]].concat(), 2, "built with minkowski:1");
     fails(folder, &[&search[..], &["--metric", "edit"]].concat(), 2, "edit");
-    let old = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored-v2/kd-tree-v2.index");
-    assert!(out(folder, &["stats", old]).contains("metric\tnot recorded"));
-    let search = ["knn", old, "plane.csv", "-k", "1"];
-    fails(folder, &search, 4, "give the --metric");
-    out(folder, &[&search[..], &["--metric", "manhattan"]].concat());
 }
 
 #[test]

@@ -460,8 +460,7 @@ impl MetricIndex {
             };
             opened.map_err(|error| of_store(&error))
         })?;
-        let kind = found.kind.unwrap_or(found.index);
-        Self { built, kind, jobs: n_jobs, gpus: None, call: Arc::default() }.on(device)
+        Self { built, kind: found.kind, jobs: n_jobs, gpus: None, call: Arc::default() }.on(device)
     }
 
     /// Writes the index file: completely or not at all.

@@ -36,7 +36,7 @@ use serde::Serialize;
 use crate::classifier::{
     Classifier, ClassifyError, ClassifyOptions, FoundNeighbors, Prediction, Reason,
 };
-use crate::decide::calibrate::Abstention;
+use crate::decide::calibrate::ConfidenceLimit;
 use crate::decide::decision::Decision;
 use crate::decide::vote::{TrainingLabels, VoteWeight, Voters};
 use crate::model::Model;
@@ -63,7 +63,7 @@ pub struct Explanation {
     /// How labels were chosen.
     pub decision: Decision,
     /// When the model abstains.
-    pub abstention: Option<Abstention>,
+    pub abstention: Option<ConfidenceLimit>,
 }
 
 /// A neighbor, its vote, and what makes it similar.
@@ -571,14 +571,14 @@ impl Explanation {
             Some(Reason::Foreign) => {
                 "it seems to have none of the model's labels, so none is given".to_owned()
             }
-            Some(Reason::Unsure) => match self.abstention {
-                Some(Abstention::Confidence(limit)) => format!(
+            Some(Reason::Unsure) => {
+                let limit = self.abstention.and_then(|limit| limit.confidence);
+                format!(
                     "its confidence {:.3} is below the limit {}, so no label is given",
                     self.prediction.confidence.unwrap_or(0.0),
-                    limit.confidence.map_or("of 1".to_owned(), |least| format!("{least:.3}")),
-                ),
-                _ => "its neighbors are too far or disagree, so no label is given".to_owned(),
-            },
+                    limit.map_or("of 1".to_owned(), |least| format!("{least:.3}")),
+                )
+            }
             None => match &self.labels[..] {
                 [first, second, ..] if self.decision == Decision::Single => format!(
                     "{}, {:.3} more than {}",

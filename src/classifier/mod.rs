@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-use crate::decide::calibrate::{Abstention, ForeignLimit};
+use crate::decide::calibrate::{ConfidenceLimit, ForeignLimit};
 use crate::decide::decision::Decision;
 use crate::decide::vote::{LabelScore, Vote, Voters};
 use crate::model::{InputSpec, Model, TrainSettings};
@@ -184,7 +184,7 @@ pub struct ClassifyOptions {
     /// How labels are chosen.
     pub decision: Decision,
     /// When to abstain because of low confidence; `None`: never.
-    pub abstention: Option<Abstention>,
+    pub abstention: Option<ConfidenceLimit>,
     /// When to refuse a document as foreign; `None`: never.
     pub foreign: Option<ForeignLimit>,
     /// The share of the neighbors by dense vectors in the votes: 0 for a model without them, 1 for one without terms.

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use super::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Probabilities, Reason,
 };
-use crate::decide::calibrate::{Abstention, Calibration, Shown, Signals, Votes, confidence};
-use crate::decide::decision::{Decision, decide, decide_batch, margin};
+use crate::decide::calibrate::{Calibration, Shown, Votes, confidence};
+use crate::decide::decision::{Decision, decide, decide_batch};
 use crate::decide::vote::{LabelScore, Outcome, Voters, vote_with};
 use crate::rows::matrix::row;
 
@@ -49,10 +49,10 @@ impl<'a> Predictor<'a> {
     ) -> Self {
         let model = &classifier.model;
         let settings = model.settings();
-        // The limit was learned for these neighbors only,
+        // The limit was learned for these neighbors only.
         let same_neighbors = options.k == settings.k
             && options.dense_share.to_bits() == settings.dense_share.to_bits();
-        // the curves also for this vote only.
+        // The calibration was learned for these neighbors and this vote only.
         let same_votes = options.vote == settings.vote && same_neighbors;
         // A vector made of terms is nothing without them.
         let derived = model.dense().is_some_and(|dense| dense.projection().is_some());
@@ -136,16 +136,12 @@ impl<'a> Predictor<'a> {
             }
             () if voters.is_empty() => Some(Reason::NoNeighbor),
             () if scores.is_empty() => Some(Reason::NoLabel),
-            () if self.is_foreign(document, scores[0].label, (voters, unknown)) => {
+            () if self.is_foreign(document, scores[0].label, voters, unknown) => {
                 labels.clear();
                 Some(Reason::Foreign)
             }
-            () if self.abstains(
-                voters,
-                scores,
-                (unknown, prediction.confidence, labels.is_empty()),
-            ) =>
-            {
+            // If no label was given, none is withheld.
+            () if !labels.is_empty() && self.abstains(prediction.confidence) => {
                 labels.clear();
                 Some(Reason::Unsure)
             }
@@ -193,7 +189,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// Whether a document seems to have none of the labels; `best` is the one with the highest score.
-    fn is_foreign(&self, document: usize, best: u32, (voters, unknown): (Voters<'_>, f64)) -> bool {
+    fn is_foreign(&self, document: usize, best: u32, voters: Voters<'_>, unknown: f64) -> bool {
         let model = &self.classifier.model;
         self.foreign_above.zip(model.strangeness()).is_some_and(|(limit, strangeness)| {
             let prototypes = model.prototypes().filter(|_| strangeness.needs_margins());
@@ -208,25 +204,11 @@ impl<'a> Predictor<'a> {
         })
     }
 
-    fn abstains(
-        &self,
-        voters: Voters<'_>,
-        scores: &[LabelScore],
-        (unknown, confidence, no_label): (f64, Option<f64>, bool),
-    ) -> bool {
-        match self.options.abstention {
-            None => false,
-            // Where no label was given, none is withheld.
-            Some(Abstention::Confidence(_)) if no_label => false,
-            Some(Abstention::Confidence(limit)) => {
-                limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
-            }
-            Some(Abstention::Signals(limits)) => {
-                let similarity = voters.best_similarity();
-                let margin = margin(scores, &self.options.decision);
-                !limits.allows(Signals { similarity, margin, unknown })
-            }
-        }
+    /// Whether an answer of this confidence is withheld.
+    fn abstains(&self, confidence: Option<f64>) -> bool {
+        self.options.abstention.is_some_and(|limit| {
+            limit.confidence.is_none_or(|least| confidence.unwrap_or(0.0) < least)
+        })
     }
 
     /// The neighbors that vote on a document.
@@ -261,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::classifier::train;
-    use crate::decide::calibrate::Curves;
+    use crate::decide::calibrate::VALUES;
     use crate::model::{InputSpec, TrainSettings};
     use crate::text::corpus::{Corpus, LabelUse, ReadOptions};
     use crate::text::counts::TermLimits;
@@ -288,14 +270,15 @@ mod tests {
         settings.vote.compensation = 0.5;
         let model = train(&mut corpus, settings, TermLimits::default(), &threads);
         let model = model.expect("it is a corpus");
-        let curves = Curves {
-            of_label: vec![0; model.labels().len()].into(),
-            starts: vec![0, 2].into(),
-            scores: vec![0.0, 1.0].into(),
-            probabilities: vec![0.1, 0.7].into(),
+        let labels = model.labels().len();
+        let calibration = Calibration {
+            weights: vec![0.5; 2 * VALUES].into(),
+            offsets: vec![0.0; 2 * labels].into(),
+            similarities: vec![0.0, 1.0].into(),
+            documents: 100,
         };
         let mut model = model;
-        model.arrays.calibration = Some(Calibration::Curves(curves));
+        model.arrays.calibration = Some(calibration);
         let model = Arc::new(model);
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         let all = classifier.options();

@@ -56,16 +56,14 @@ use crate::rows::matrix::{Array, Csr, csr};
 use crate::rows::strings::{FILE_KEY, Strings, StringsBuilder};
 use crate::text::corpus::{Document, check_vector};
 
-/// Files with dense vectors are of version 2, others of version 1.
-const VERSION: u32 = 2;
+const VERSION: u32 = 1;
 /// The name of the format appears within this many first bytes of a file.
 const FORMAT_WITHIN: usize = 67;
 const FORMAT: container::Format = container::Format {
     what: "a vectors file",
     key: FILE_KEY,
     name: "classify.vectors",
-    oldest: 1,
-    newest: VERSION,
+    version: VERSION,
 };
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -268,7 +266,7 @@ impl VectorsWriter {
         }
         let header = Header {
             format: FORMAT.name.into(),
-            version: if self.dense.is_some() { VERSION } else { 1 },
+            version: VERSION,
             model: self.model,
             terms: self.columns as u64,
             checksums: checksums(&arrays),

@@ -1,34 +1,23 @@
 //! Scores → probabilities, and when to abstain.
 //!
-//! A score is a share of the vote; a probability says how often a label with such votes is right. It is
-//! a logistic regression on everything that the votes tell, learned on left-out documents: see
-//! [`Evidence`]. The confidence in an answer is the mean probability of its labels: the share of them
-//! that should be right.
+//! A score is a share of the vote. A probability says how often a label with such votes is right. It
+//! is a logistic regression on the votes, learned on held-out documents: see [`Calibration`]. The
+//! confidence in an answer is the mean probability of its labels: the share of them that should be
+//! right.
 
 use crate::decide::vote::{LabelScore, TrainingLabels, Voters, with_ballots};
 use crate::rows::matrix::Array;
 
 mod abstention;
-mod curves;
 mod foreign;
 mod logistic;
 
-pub use abstention::{Abstention, Answer, ConfidenceLimit, SignalLimits, Signals};
-pub use curves::Curves;
+pub use abstention::{Answer, ConfidenceLimit};
 pub use foreign::{ForeignLimit, Strangeness};
 
 pub(crate) use foreign::Shown;
 pub(crate) use logistic::line;
 use logistic::{Observation, dot, logistic, weights_and_offsets};
-
-/// From scores to probabilities.
-#[derive(Debug, Clone)]
-pub enum Calibration {
-    /// By everything that the votes tell.
-    Evidence(Evidence),
-    /// By scores alone: models of version 3 and older.
-    Curves(Curves),
-}
 
 /// The probability that a label is right, from the votes on a document: a logistic regression on
 ///
@@ -44,11 +33,12 @@ pub enum Calibration {
 ///
 /// and an offset for each label, held back by a normal prior: one of few documents stays near 0.
 ///
-/// There are two such regressions: one for the label with the highest score, which is mostly the answer, and one for
-/// the others, whose probabilities stay below that of the first. Models before version 9 have one for all.
+/// There are two such regressions: one for the label with the highest score, which is mostly the
+/// answer, and one for the others, whose probabilities stay below that of the first.
 #[derive(Debug, Clone)]
-pub struct Evidence {
-    /// The constant and the weights of the ten values, first for the label with the highest score, then for others.
+pub struct Calibration {
+    /// The constant and the weights of the ten values, first for the label with the highest score,
+    /// then for the others.
     pub(crate) weights: Array<f64>,
     /// The offset of each label, in the same order.
     pub(crate) offsets: Array<f64>,
@@ -84,15 +74,15 @@ pub(crate) struct Votes<'a> {
     pub(crate) unknown: f64,
 }
 
-/// The number of values that are told of a label, with the constant.
-const VALUES: usize = 11;
+/// The number of values that describe a label, with the constant.
+pub(crate) const VALUES: usize = 11;
 /// The number of stored quantiles of similarities.
 const QUANTILES: usize = 33;
 /// The number of labels of a document to learn from: those with the highest scores.
 const LABELS: usize = 10;
 
-impl Evidence {
-    /// Learns from left-out documents, for a model with this number of labels.
+impl Calibration {
+    /// Learns from held-out documents, for a model with this number of labels.
     pub fn fit<'a>(
         documents: impl Iterator<Item = Seen<'a>> + Clone,
         among: &TrainingLabels<'_>,
@@ -132,7 +122,14 @@ impl Evidence {
         }
     }
 
-    fn probabilities(
+    /// The same calibration, known to be learned from a number of documents.
+    #[must_use]
+    pub(crate) fn learned_from(self, documents: u64) -> Self {
+        Self { documents, ..self }
+    }
+
+    /// Adds the probabilities of the `first` labels, in their order.
+    pub(crate) fn probabilities(
         &self,
         votes: Votes<'_>,
         first: usize,
@@ -154,13 +151,13 @@ impl Evidence {
         let count = voters.count();
         let probability = |(at, (score, &supporters)): (usize, (&LabelScore, &u32))| {
             let values = values(scores, at, agreement(supporters, count), share, unknown);
-            let part = at.min(weights.len() - 1);
-            let offset = self.offsets[part * labels + score.label as usize];
-            logistic(dot(&weights[part], &values) + offset).clamp(least, 1.0 - least)
+            let by_rank = at.min(1);
+            let offset = self.offsets[by_rank * labels + score.label as usize];
+            logistic(dot(&weights[by_rank], &values) + offset).clamp(least, 1.0 - least)
         };
         let start = all.len();
         all.extend(scores.iter().zip(supporters).take(first).enumerate().map(probability));
-        if let ([first, others @ ..], true) = (&mut all[start..], self.is_by_rank()) {
+        if let [first, others @ ..] = &mut all[start..] {
             // Two regressions may disagree: the label with the highest score stays the most probable one.
             let most = *first * (1.0 - 1e-9);
             for other in others {
@@ -171,23 +168,19 @@ impl Evidence {
 
     /// The number of labels.
     fn labels(&self) -> usize {
-        self.offsets.len() / (self.weights.len() / VALUES).max(1)
+        self.offsets.len() / 2
     }
 
-    /// The offsets of each regression.
-    pub(crate) fn parts(&self) -> Vec<&[f64]> {
-        self.offsets.chunks(self.labels().max(1)).collect()
+    /// The offsets of the regression for the label with the highest score, and of the other one.
+    pub(crate) fn offsets_by_rank(&self) -> [&[f64]; 2] {
+        let (first, others) = self.offsets.split_at(self.labels());
+        [first, others]
     }
 
-    /// Whether the label with the highest score has a regression of its own.
-    pub(crate) fn is_by_rank(&self) -> bool {
-        self.weights.len() > VALUES
-    }
-
-    fn check(&self, labels: usize) -> Result<(), &'static str> {
-        let parts = if self.is_by_rank() { 2 } else { 1 };
-        if self.weights.len() != parts * VALUES || self.offsets.len() != parts * labels {
-            return Err("not one weight per value and one offset per label");
+    /// What is wrong, if anything, for a model with this number of labels.
+    pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
+        if self.weights.len() != 2 * VALUES || self.offsets.len() != 2 * labels {
+            return Err("not two weights per value and two offsets per label");
         }
         let finite = self.weights.iter().chain(&*self.offsets).all(|value| value.is_finite());
         let rising = self.similarities.is_sorted()
@@ -254,47 +247,6 @@ fn quantile(similarities: &[f32], at: f32) -> f64 {
     }
 }
 
-impl Calibration {
-    /// The same calibration, known to be learned from a number of documents.
-    #[must_use]
-    pub(crate) fn learned_from(self, documents: u64) -> Self {
-        match self {
-            Self::Evidence(evidence) => Self::Evidence(Evidence { documents, ..evidence }),
-            curves @ Self::Curves(_) => curves,
-        }
-    }
-
-    /// Whether the label with the highest score has a regression of its own.
-    pub(crate) fn is_by_rank(&self) -> bool {
-        matches!(self, Self::Evidence(evidence) if evidence.is_by_rank())
-    }
-
-    /// Adds the probabilities of the `first` labels, in their order.
-    pub(crate) fn probabilities(
-        &self,
-        votes: Votes<'_>,
-        first: usize,
-        among: &TrainingLabels<'_>,
-        all: &mut Vec<f64>,
-    ) {
-        match self {
-            Self::Evidence(evidence) => evidence.probabilities(votes, first, among, all),
-            Self::Curves(curves) => {
-                let first = votes.scores.iter().take(first);
-                all.extend(first.map(|score| curves.probability(score.label, score.score)));
-            }
-        }
-    }
-
-    /// What is wrong, if anything, for a model with this number of labels.
-    pub(crate) fn check(&self, labels: usize) -> Result<(), &'static str> {
-        match self {
-            Self::Evidence(evidence) => evidence.check(labels),
-            Self::Curves(curves) => curves.check(labels),
-        }
-    }
-}
-
 /// The confidence in an answer: the mean probability of its labels; 0 without labels.
 pub(crate) fn confidence(given: &[u32], scores: &[LabelScore], probabilities: &[f64]) -> f64 {
     let of = |label: &u32| scores.iter().position(|score| score.label == *label);
@@ -311,7 +263,7 @@ mod tests {
     /// Label 0 is right as often as its score says, label 1 never; documents with distant neighbors are
     /// wrong.
     #[test]
-    fn probabilities_by_evidence() {
+    fn probabilities_by_votes() {
         let (indptr, indices) = ([0u64, 1, 2], [0u32, 1]);
         let among = TrainingLabels {
             indptr: &indptr,
@@ -342,28 +294,18 @@ mod tests {
             unknown: 0.0,
             gold: if *right { &[0] } else { &[] },
         });
-        let evidence = Evidence::fit(documents, &among);
-        assert_eq!(
-            evidence.parts().iter().map(|offsets| offsets.len()).collect::<Vec<_>>(),
-            [2, 2]
-        );
-        // As in older models: one regression for all labels.
-        let older = Calibration::Evidence(Evidence {
-            weights: evidence.weights[..VALUES].to_vec().into(),
-            offsets: evidence.offsets[..2].to_vec().into(),
-            ..evidence.clone()
-        });
-        assert!(older.check(2) == Ok(()) && older.check(1).is_err() && !older.is_by_rank());
-        let calibration = Calibration::Evidence(evidence);
-        assert!(calibration.check(2) == Ok(()) && calibration.is_by_rank());
-        assert!(calibration.check(3).is_err());
-        let probabilities = |by: &Calibration, scores: &[LabelScore], list: &[Neighbor; 2]| {
+        let calibration = Calibration::fit(documents, &among);
+        assert_eq!(calibration.offsets_by_rank().map(<[f64]>::len), [2, 2]);
+        assert_eq!(calibration.check(2), Ok(()));
+        assert!(calibration.check(1).is_err() && calibration.check(3).is_err());
+        let probabilities = |scores: &[LabelScore], list: &[Neighbor; 2]| {
             let votes = Votes { scores, supporters: &[], voters: Voters::one(list), unknown: 0.0 };
             let mut all = Vec::new();
-            by.probabilities(votes, scores.len(), &among, &mut all);
+            calibration.probabilities(votes, scores.len(), &among, &mut all);
             // The same if the supporters are counted already, and for the first label only.
             let mut first = Vec::new();
-            by.probabilities(Votes { supporters: &[1, 1], ..votes }, 1, &among, &mut first);
+            let counted = Votes { supporters: &[1, 1], ..votes };
+            calibration.probabilities(counted, 1, &among, &mut first);
             assert_eq!(first[0].to_bits(), all[0].to_bits());
             assert_eq!(first.len(), 1);
             all
@@ -371,14 +313,9 @@ mod tests {
         let of = |score: f64, list: &[Neighbor; 2]| {
             let scores =
                 [LabelScore { label: 0, score }, LabelScore { label: 1, score: 1.0 - score }];
-            probabilities(&calibration, &scores, list)
+            probabilities(&scores, list)
         };
         let (near, far) = (of(0.9, &lists[0]), of(0.9, &lists[1]));
-        let scores = &made[0].0;
-        let [newer, older] = [&calibration, &older].map(|by| probabilities(by, scores, &lists[0]));
-        assert!(
-            newer[0].to_bits() == older[0].to_bits() && newer[1].to_bits() != older[1].to_bits()
-        );
         assert!((near[0] - 0.9).abs() < 0.1 && far[0] < 0.05, "{near:?} {far:?}");
         assert!(near[1] < 0.05, "{near:?}");
         assert!(near[0] > near[1] && far[0] > far[1], "the first label is the most probable one");

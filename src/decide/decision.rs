@@ -207,26 +207,6 @@ pub fn decide(scores: &[LabelScore], decision: &Decision) -> Vec<u32> {
     }
 }
 
-/// How confident a decision is: how far the best label's score is above its threshold, or, if
-/// labels are chosen by rank, above the next label's score.
-pub fn margin(scores: &[LabelScore], decision: &Decision) -> f64 {
-    let Some(best) = scores.first() else { return 0.0 };
-    let next = scores.get(1).map_or(0.0, |next| next.score);
-    match decision {
-        &Decision::Multi { threshold, .. } => best.score - threshold,
-        // The values of RTCut are not scores.
-        Decision::PerLabel { rule, thresholds, .. } if *rule != ThresholdRule::Rtcut => {
-            let threshold = thresholds.get(best.label as usize).copied().flatten();
-            best.score - threshold.unwrap_or(1.0)
-        }
-        Decision::Single
-        | Decision::PerLabel { .. }
-        | Decision::First { .. }
-        | Decision::LargestGap
-        | Decision::Proportional { .. } => best.score - next,
-    }
-}
-
 /// How many of the decreasing scores come before the largest drop; ties go to the first, and the
 /// last score drops to 0.
 pub(crate) fn before_largest_gap(scores: impl Iterator<Item = f64>) -> usize {
@@ -344,25 +324,6 @@ mod tests {
         assert_eq!(decide(&zero, &Decision::First { labels: 2 }), [0]);
         // Of equal gaps, the first.
         assert_eq!(decide(&scores(&[0.75, 0.5, 0.25]), &Decision::LargestGap), [0]);
-    }
-
-    #[test]
-    fn margins() {
-        let falling = scores(&[0.75, 0.5]);
-        let of = |decision: &Decision| margin(&falling, decision);
-        let exactly = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12);
-        exactly(of(&Decision::Multi { threshold: 0.25, allow_none: true }), 0.5);
-        let own = |rule, first| Decision::PerLabel {
-            rule,
-            thresholds: vec![first, Some(0.1)],
-            allow_none: true,
-        };
-        exactly(of(&own(ThresholdRule::Scut, Some(0.5))), 0.25);
-        exactly(of(&own(ThresholdRule::Scut, None)), -0.25);
-        exactly(of(&own(ThresholdRule::Rtcut, Some(-1.0))), 0.25);
-        exactly(of(&Decision::Single), 0.25);
-        exactly(margin(&falling[..1], &Decision::Single), 0.75);
-        exactly(margin(&[], &Decision::Single), 0.0);
     }
 
     /// Time is proportional to the labels of a document; the order is that of the scores.

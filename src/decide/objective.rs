@@ -83,7 +83,7 @@ pub struct Figures {
     /// The share of documents with exactly the right labels.
     pub accuracy: f64,
     /// Precision at 5 or top-3 accuracy, if one of them is the objective.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by_ranks: Option<f64>,
 }
 

@@ -249,16 +249,16 @@ pub struct DocumentResult {
     /// The labels that it got, best first.
     pub predicted: Vec<String>,
     /// The share of the vote of the best label.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// The probability of the best label, of a calibrated model.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
     /// The share of the labels given that should be right, of a calibrated model.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// Why it got no label.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 

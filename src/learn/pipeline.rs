@@ -16,7 +16,7 @@ use super::votes::{
     search_grid, try_vote_weights,
 };
 use super::{Event, Step, TrainError, TuningReport};
-use crate::decide::calibrate::{Abstention, ForeignLimit, Strangeness};
+use crate::decide::calibrate::{ForeignLimit, Strangeness};
 use crate::decide::decision::Rule;
 use crate::decide::objective::Expected;
 use crate::decide::vote::Vote;
@@ -160,7 +160,7 @@ impl Pipeline<'_> {
             dense_share: report.dense_share.unwrap_or(0.0),
             summary: report.summary(),
             calibration,
-            abstention: limit.map(Abstention::Confidence),
+            abstention: limit,
             novelty,
             votes,
             prototypes: prototypes.map(HeldOutPrototypes::learning),

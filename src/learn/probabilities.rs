@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use super::held_out::FOLDS;
 use super::held_out_scores::{HeldOutDocument, HeldOutScores};
-use crate::decide::calibrate::{
-    Answer, Calibration, ConfidenceLimit, Evidence, Seen, Votes, confidence,
-};
+use crate::decide::calibrate::{Answer, Calibration, ConfidenceLimit, Seen, Votes, confidence};
 use crate::decide::decision::{Decision, decide};
 use crate::decide::vote::TrainingLabels;
 
@@ -29,7 +27,7 @@ fn probabilities(
         unknown: unknown(*row),
         gold: among.labels(*row),
     });
-    Calibration::Evidence(Evidence::fit(seen, &among))
+    Calibration::fit(seen, &among)
 }
 
 /// Learns the probabilities of labels from held-out documents. `unknown` returns the share of unknown

@@ -123,7 +123,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.model");
         model.save(&path).unwrap();
-        assert!(std::fs::read(&path).unwrap().windows(11).any(|bytes| bytes == b"version\\\":7"));
+        assert!(std::fs::read(&path).unwrap().windows(11).any(|bytes| bytes == b"version\\\":1"));
         let read = Model::open(&path).unwrap();
         assert!(read.learned_terms());
         assert_eq!(read.settings().formula, model.settings().formula);

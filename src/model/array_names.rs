@@ -38,14 +38,6 @@ pub(crate) const UNKNOWN_TERMS: &str = "documents.unknown_terms";
 pub(crate) const TEXTS: &str = "documents.text";
 /// Where each text begins.
 pub(crate) const TEXT_OFFSETS: &str = "documents.text_offsets";
-/// The curve of each label.
-pub(crate) const CURVES: &str = "calibration.curves";
-/// Where each curve begins.
-pub(crate) const CURVE_STARTS: &str = "calibration.starts";
-/// The scores of the curves' points.
-pub(crate) const CURVE_SCORES: &str = "calibration.scores";
-/// The probabilities of the curves' points.
-pub(crate) const CURVE_PROBABILITIES: &str = "calibration.probabilities";
 /// The dense vectors of the documents, one after the other.
 pub(crate) const DENSE_VECTORS: &str = "dense.vectors";
 /// The dense vectors of the terms, one after the other.
@@ -70,12 +62,12 @@ pub(crate) const PROTOTYPE_WEIGHTS: &str = "prototypes.weights";
 pub(crate) const PROTOTYPE_OFFSETS: &str = "prototypes.offsets";
 /// How margins become scores.
 pub(crate) const PROTOTYPE_LINK: &str = "prototypes.link";
-/// The weights of the evidence for a label.
-pub(crate) const EVIDENCE_WEIGHTS: &str = "calibration.weights";
-/// The offset of each label.
-pub(crate) const EVIDENCE_OFFSETS: &str = "calibration.offsets";
-/// Quantiles of the best similarity.
-pub(crate) const EVIDENCE_SIMILARITIES: &str = "calibration.similarities";
+/// The weights of the logistic regressions of probabilities.
+pub(crate) const CALIBRATION_WEIGHTS: &str = "calibration.weights";
+/// The offset of each label in these regressions.
+pub(crate) const CALIBRATION_OFFSETS: &str = "calibration.offsets";
+/// Quantiles of the best similarity of held-out documents.
+pub(crate) const CALIBRATION_SIMILARITIES: &str = "calibration.similarities";
 /// The weights of what tells that a document is foreign.
 pub(crate) const FOREIGN_WEIGHTS: &str = "foreign.weights";
 /// Quantiles of the best similarity.

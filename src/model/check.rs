@@ -136,8 +136,9 @@ impl Model {
                 "a limit of foreign documents without its arrays, or arrays without it",
             );
         }
-        if let Some(Err(what)) = arrays.calibration.as_ref().map(|curves| curves.check(labels)) {
-            return wrong(array_names::CURVE_STARTS, what);
+        let calibration = arrays.calibration.as_ref();
+        if let Some(Err(what)) = calibration.map(|calibration| calibration.check(labels)) {
+            return wrong(array_names::CALIBRATION_WEIGHTS, what);
         }
         if let Some(factors) = &arrays.term_factors {
             if factors.len() != arrays.vocabulary.len() {

@@ -108,9 +108,9 @@ type Place = (u32, u32);
 /// of a model with the same vocabulary that was trained on the documents that are there: those that are left, in their
 /// order, and then those that were added.
 ///
-/// A label that no document had before is a label from then on, and one whose last document was removed remains. A
-/// threshold of its own, if labels have them, is the median of the others'; what its probability depends on is
-/// the mean of the others' (of models of version 3 and older, the first curve).
+/// A label that no document had before is a label from then on, and one whose last document was
+/// removed remains. If labels have thresholds, a new label gets the median threshold of the others.
+/// The offset of its probability is the mean of theirs.
 #[derive(Debug)]
 pub struct Collection {
     /// The model without any change.

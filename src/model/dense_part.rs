@@ -16,8 +16,10 @@ impl DensePart {
     /// If an array does not match the settings, or holds values that no vector has.
     pub(super) fn checked(
         spec: DenseSpec,
-        (documents, values): (usize, Array<f32>),
-        (terms, projection): (usize, Option<Array<f32>>),
+        documents: usize,
+        values: Array<f32>,
+        terms: usize,
+        projection: Option<Array<f32>>,
     ) -> Result<Self, ModelProblem> {
         let wrong = |what: &str| invalid(array_names::DENSE_VECTORS)(what.to_owned());
         let settings = |what: &str| invalid("settings")(what.to_owned());

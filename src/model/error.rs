@@ -31,7 +31,7 @@ impl ModelError {
             }
             problem if problem.is_of_the_system() => problem.system_hint(),
             ModelProblem::Version { .. } => {
-                Some("use the version that trained it, or retrain it with `classify train`")
+                Some("train the model again: `classify train CORPUS -o MODEL`")
             }
             _ => Some("copy the model again from its source, or retrain it with `classify train`"),
         }

@@ -11,11 +11,10 @@ use safetensors::Dtype;
 
 use super::error::invalid;
 use super::{
-    Arrays, FORMAT, InputSpec, Joined, JournalLock, LEARNED_TERMS, Model, ModelError, ModelProblem,
-    PART, PROTOTYPES, Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE,
-    array_names,
+    Arrays, FORMAT, InputSpec, Joined, JournalLock, Model, ModelError, ModelProblem, Settings,
+    UpdateError, VERSION, array_names,
 };
-use crate::decide::calibrate::{Calibration, Curves, Evidence, Strangeness};
+use crate::decide::calibrate::{Calibration, Strangeness};
 use crate::decide::vote::{LearnedVotes, Prototypes};
 use crate::rows::dense::DensePart;
 use crate::rows::matrix::{Array, csr};
@@ -23,8 +22,7 @@ use crate::rows::strings::{FILE_KEY, Strings};
 use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads;
 
-const MODELS: Format =
-    Format { what: "a model", key: FILE_KEY, name: FORMAT, oldest: 1, newest: VERSION };
+const MODELS: Format = Format { what: "a model", key: FILE_KEY, name: FORMAT, version: VERSION };
 
 impl Model {
     /// Writes the model: completely or not at all, with identical bytes for identical models.
@@ -98,20 +96,7 @@ impl Model {
         let arrays = self.arrays.list();
         let sum = |&(name, _, bytes): &(&str, Dtype, &[u8])| (name.to_owned(), checksum(bytes));
         let checksums = threads::map(&arrays, sum).into_iter().collect();
-        let evidence = matches!(self.arrays.calibration, Some(Calibration::Evidence(_)));
-        let by_rank = self.arrays.calibration.as_ref().is_some_and(Calibration::is_by_rank);
-        let margins = self.arrays.strangeness.as_ref().is_some_and(Strangeness::needs_margins);
-        let version = match self.dense() {
-            _ if by_rank || margins => VERSION,
-            _ if self.arrays.prototypes.is_some() => PROTOTYPES,
-            _ if self.learned_terms() => LEARNED_TERMS,
-            _ if self.settings.updates.is_some() => UPDATED,
-            _ if self.settings.part_of.is_some() => PART,
-            _ if evidence || self.arrays.learned_votes.is_some() => TUNED,
-            Some(_) => WITH_DENSE,
-            None => WITHOUT_DENSE,
-        };
-        let settings = Settings { version, checksums, ..self.settings.clone() };
+        let settings = Settings { checksums, ..self.settings.clone() };
         serde_json::to_string(&settings).map_err(ModelProblem::Settings)
     }
 
@@ -247,23 +232,13 @@ impl Arrays {
                 (array_names::FOREIGN_NEAREST, Dtype::F32, similarities(&strangeness.nearest)),
             ]);
         }
-        match &self.calibration {
-            None => {}
-            Some(Calibration::Evidence(evidence)) => list.extend([
-                (array_names::EVIDENCE_WEIGHTS, Dtype::F64, floats(&evidence.weights)),
-                (array_names::EVIDENCE_OFFSETS, Dtype::F64, floats(&evidence.offsets)),
-                (
-                    array_names::EVIDENCE_SIMILARITIES,
-                    Dtype::F32,
-                    bytemuck::cast_slice(&evidence.similarities),
-                ),
-            ]),
-            Some(Calibration::Curves(curves)) => list.extend([
-                (array_names::CURVES, Dtype::U32, bytemuck::cast_slice(&curves.of_label)),
-                (array_names::CURVE_STARTS, Dtype::U64, bytes(&curves.starts)),
-                (array_names::CURVE_SCORES, Dtype::F64, floats(&curves.scores)),
-                (array_names::CURVE_PROBABILITIES, Dtype::F64, floats(&curves.probabilities)),
-            ]),
+        if let Some(calibration) = &self.calibration {
+            let similarities = bytemuck::cast_slice(&calibration.similarities);
+            list.extend([
+                (array_names::CALIBRATION_WEIGHTS, Dtype::F64, floats(&calibration.weights)),
+                (array_names::CALIBRATION_OFFSETS, Dtype::F64, floats(&calibration.offsets)),
+                (array_names::CALIBRATION_SIMILARITIES, Dtype::F32, similarities),
+            ]);
         }
         list
     }
@@ -288,20 +263,13 @@ impl Arrays {
         let texts = file
             .has(array_names::TEXTS)
             .then(|| Strings::read(file, array_names::TEXTS, array_names::TEXT_OFFSETS));
-        let calibration = if file.has(array_names::EVIDENCE_WEIGHTS) {
-            Some(Calibration::Evidence(Evidence {
-                weights: file.array(array_names::EVIDENCE_WEIGHTS, Dtype::F64)?,
-                offsets: file.array(array_names::EVIDENCE_OFFSETS, Dtype::F64)?,
-                similarities: file.array(array_names::EVIDENCE_SIMILARITIES, Dtype::F32)?,
+        let calibration = if file.has("calibration.") {
+            Some(Calibration {
+                weights: file.array(array_names::CALIBRATION_WEIGHTS, Dtype::F64)?,
+                offsets: file.array(array_names::CALIBRATION_OFFSETS, Dtype::F64)?,
+                similarities: file.array(array_names::CALIBRATION_SIMILARITIES, Dtype::F32)?,
                 documents: settings.tuning.as_ref().map_or(u64::MAX, |tuning| tuning.documents),
-            }))
-        } else if file.has("calibration.") {
-            Some(Calibration::Curves(Curves {
-                of_label: file.array(array_names::CURVES, Dtype::U32)?,
-                starts: file.array(array_names::CURVE_STARTS, Dtype::U64)?,
-                scores: file.array(array_names::CURVE_SCORES, Dtype::F64)?,
-                probabilities: file.array(array_names::CURVE_PROBABILITIES, Dtype::F64)?,
-            }))
+            })
         } else {
             None
         };
@@ -335,10 +303,8 @@ impl Arrays {
                 let projection = projection
                     .then(|| file.array(array_names::DENSE_PROJECTION, Dtype::F32))
                     .transpose()?;
-                let (documents, terms) = (ids.len(), vocabulary.len());
-                let part =
-                    DensePart::checked(spec.clone(), (documents, vectors), (terms, projection))?;
-                Some(part)
+                let terms = vocabulary.len();
+                Some(DensePart::checked(spec.clone(), ids.len(), vectors, terms, projection)?)
             }
         };
         Ok(Self {

@@ -63,8 +63,7 @@ pub fn journal_path(model: &Path) -> PathBuf {
     name.into()
 }
 
-/// The checksum that says to which model a journal belongs: of the checksums in its file, which later versions of this program
-/// read as they are.
+/// Identifies the model that a journal belongs to: the CRC-32 of the checksums in its file.
 fn identity(model: &Model) -> u32 {
     let checksums = serde_json::to_vec(&model.settings().checksums);
     crc32fast::hash(&checksums.expect("names and words"))
@@ -225,8 +224,8 @@ fn contents(bytes: &[u8], identity: u32) -> Result<Beside, ModelProblem> {
     let version = word(&start[8..]);
     if version != VERSION {
         let expected = "a journal";
-        let (found, oldest, newest) = (version.into(), VERSION, VERSION);
-        return Err(ModelProblem::Version { expected, found, oldest, newest });
+        let found = version.into();
+        return Err(ModelProblem::Version { expected, found, supported: VERSION });
     }
     if word(&start[12..]) != identity {
         return Ok(Beside::Stale);

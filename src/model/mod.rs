@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decide::calibrate::{Abstention, Calibration, ForeignLimit, Strangeness};
+use crate::decide::calibrate::{Calibration, ConfidenceLimit, ForeignLimit, Strangeness};
 use crate::decide::decision::{Decision, shares};
 use crate::decide::vote::{LearnedVotes, PrototypeLearning, Prototypes, TrainingLabels, Vote};
 use crate::rows::dense::{DenseFeatures, DensePart, DenseSpec};
@@ -43,22 +43,8 @@ use joined::Joined;
 pub use journal::{JournalLock, UpdateError, UpdatedModel, journal_path};
 pub use tuning_summary::TuningSummary;
 
-/// Bump when a field or an array changes meaning. Older files must still load: see `models/`.
-const VERSION: u32 = 9;
-/// The version of models with prototypes.
-const PROTOTYPES: u32 = 8;
-/// The version of models with learned weights of terms.
-const LEARNED_TERMS: u32 = 7;
-/// The version of models whose documents changed.
-const UPDATED: u32 = 6;
-/// The version of models that are parts of a whole.
-const PART: u32 = 5;
-/// The version of models that are tuned.
-const TUNED: u32 = 4;
-/// The version of models with dense vectors that are not tuned.
-const WITH_DENSE: u32 = 3;
-/// The version of models with neither, which older programs can read.
-const WITHOUT_DENSE: u32 = 2;
+/// The version of the model file. Raise it if a field or an array changes its meaning.
+const VERSION: u32 = 1;
 const FORMAT: &str = "classify.model";
 
 /// The model's input.
@@ -111,7 +97,7 @@ pub struct TrainSettings {
     /// The results of tuning, if any.
     pub tuning: Option<TuningSummary>,
     /// When the model abstains; `None`: never.
-    pub abstention: Option<Abstention>,
+    pub abstention: Option<ConfidenceLimit>,
     /// The label hierarchy: ancestors of labels are added to training documents and predictions.
     pub hierarchy: Hierarchy,
 }
@@ -175,8 +161,7 @@ pub struct Settings {
     pub created_by: String,
     /// The model's input.
     pub input: InputSpec,
-    /// The fields of a text and their boosts (since version 2).
-    #[serde(default)]
+    /// The fields of a text and their boosts.
     pub fields: Fields,
     /// How counts become weights.
     pub weighting: Weighting,
@@ -188,32 +173,30 @@ pub struct Settings {
     pub vote: Vote,
     /// How labels are chosen.
     pub decision: Decision,
-    /// The term selection (since version 2).
-    #[serde(default)]
+    /// The term selection, if any.
     pub selection: Option<Selection>,
-    /// The results of tuning, if k, vote and decision were tuned (since version 2).
-    #[serde(default)]
+    /// The results of tuning, if k, vote and decision were tuned.
     pub tuning: Option<TuningSummary>,
-    /// When the model abstains (since version 2).
-    #[serde(default)]
-    pub abstention: Option<Abstention>,
-    /// When the model refuses documents as foreign (since version 4).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// When the model abstains; `None`: never.
+    pub abstention: Option<ConfidenceLimit>,
+    /// When the model refuses documents as foreign; `None`: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub foreign: Option<ForeignLimit>,
-    /// The label hierarchy (since version 2).
-    #[serde(default)]
+    /// The label hierarchy.
     pub hierarchy: Hierarchy,
-    /// The dense vectors, if the model has them (since version 3).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The dense vectors, if the model has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<DenseSpec>,
-    /// The share of the neighbors by dense vectors in the votes, from 0 (terms only) to 1 (vectors only; since version 3).
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// The share of the neighbors by dense vectors in the votes, from 0 (terms only) to 1 (vectors
+    /// only).
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dense_share: f64,
-    /// The number of documents of the corpus whose terms are weighted, if the model has only a part of them (since version 5).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The number of documents of the corpus whose terms are weighted, if the model has only a part
+    /// of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of: Option<u64>,
-    /// How the documents differ from those that the model was trained on (since version 6).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How the documents differ from those that the model was trained on, if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<Updates>,
     /// The size of the model.
     pub counts: ModelCounts,
@@ -222,11 +205,11 @@ pub struct Settings {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(share: &f64) -> bool {
+fn is_zero(share: &f64) -> bool {
     share.to_bits() == 0
 }
 
-/// How a model's documents differ from those that it was trained on (since version 6).
+/// How a model's documents differ from those that it was trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Updates {
@@ -294,7 +277,7 @@ pub(crate) struct Learned {
     /// From scores to probabilities.
     pub(crate) calibration: Calibration,
     /// When no answer is given.
-    pub(crate) abstention: Option<Abstention>,
+    pub(crate) abstention: Option<ConfidenceLimit>,
     /// When a document is refused because it has none of the known labels.
     pub(crate) novelty: Option<(ForeignLimit, Strangeness)>,
     /// Learned vote weights, if the vote uses them.
@@ -372,7 +355,7 @@ impl Model {
             label_sizes,
             settings: Settings {
                 format: FORMAT.into(),
-                version: WITHOUT_DENSE,
+                version: VERSION,
                 created_by: concat!("classify ", env!("CARGO_PKG_VERSION")).into(),
                 input: settings.input,
                 fields: settings.fields,

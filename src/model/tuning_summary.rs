@@ -13,14 +13,14 @@ pub struct TuningSummary {
     pub objective: Objective,
     /// The leave-one-out figures of the chosen settings.
     pub figures: Figures,
-    /// Their 95 % intervals (since version 4).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Their 95 % intervals, unless documents are decided on together.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<Intervals>,
-    /// What to expect of documents that have near-duplicates as often as those of training (since version 9).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What to expect of documents that have near-duplicates as often as those of training.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub with_near_duplicates: Option<Expected>,
-    /// Whether everything that labels tell was told without the documents that were judged (since version
-    /// 4). If not, figures may be too good.
+    /// Whether everything that was learned from labels was learned without the documents that it was
+    /// evaluated on. If not, the figures may be optimistic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nested: bool,
     /// The number of documents that the figures are based on.
@@ -28,6 +28,5 @@ pub struct TuningSummary {
     /// Documents with a higher cosine were not neighbors of each other.
     pub near_duplicates_above: Option<f32>,
     /// The best figures for each k with the chosen vote and kind of decision.
-    #[serde(default)]
     pub by_k: Vec<(usize, Figures)>,
 }

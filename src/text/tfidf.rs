@@ -429,7 +429,6 @@ fn narrow(weight: f64) -> f32 {
 struct Stored {
     code: String,
     idf_power: f64,
-    #[serde(default)]
     chi2_power: f64,
     k1: f64,
     b: f64,

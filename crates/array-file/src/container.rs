@@ -51,8 +51,8 @@ pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 /// use array_file::container::Format;
 ///
 /// const SUMS: Format =
-///     Format { what: "a file of sums", key: "sums", name: "sums.file", oldest: 1, newest: 2 };
-/// assert!(SUMS.oldest <= SUMS.newest);
+///     Format { what: "a file of sums", key: "sums", name: "sums.file", version: 1 };
+/// assert_eq!(SUMS.version, 1);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
@@ -62,10 +62,8 @@ pub struct Format {
     pub key: &'static str,
     /// The document's `format` field.
     pub name: &'static str,
-    /// The oldest supported `version`.
-    pub oldest: u32,
-    /// The newest supported `version`.
-    pub newest: u32,
+    /// The only supported value of the document's `version` field.
+    pub version: u32,
 }
 
 /// Checks an array against its stored checksum.
@@ -245,8 +243,8 @@ impl Container {
         Ok(Self { bytes: Arc::new(bytes), what, start: 8 + header, metadata, unread })
     }
 
-    /// The parsed JSON document of a format. Its version is checked first, so that a newer file
-    /// gives a clear error.
+    /// The parsed JSON document of a format. Its version is checked first, so that a file of
+    /// another version gives a clear error.
     ///
     /// # Errors
     /// If there is none, it has another format or version, or it is damaged.
@@ -257,15 +255,15 @@ impl Container {
     ///
     /// let folder = tempfile::tempdir()?;
     /// let path = folder.path().join("numbers");
-    /// write(&path, "sums", r#"{"format": "sums.file", "version": 3}"#.to_owned(), vec![])?;
+    /// write(&path, "sums", r#"{"format": "sums.file", "version": 1}"#.to_owned(), vec![])?;
     /// let mut format =
-    ///     Format { what: "a file of sums", key: "sums", name: "sums.file", oldest: 1, newest: 3 };
+    ///     Format { what: "a file of sums", key: "sums", name: "sums.file", version: 1 };
     /// let mut file = Container::new(Bytes::read(&path)?, format.what)?;
     /// let settings: serde_json::Value = file.settings(&format)?;
-    /// assert_eq!(settings["version"], 3);
-    /// format.newest = 2;
-    /// let newer = file.settings::<serde_json::Value>(&format).unwrap_err();
-    /// assert_eq!(newer.to_string(), "a file of sums of version 3, this program reads 1 to 2");
+    /// assert_eq!(settings["version"], 1);
+    /// format.version = 2;
+    /// let other = file.settings::<serde_json::Value>(&format).unwrap_err();
+    /// assert_eq!(other.to_string(), "a file of sums of version 1; this build reads version 2");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn settings<T: DeserializeOwned>(&mut self, format: &Format) -> Result<T, FileProblem> {
@@ -276,9 +274,9 @@ impl Container {
             return Err(FileProblem::Other { expected: format.what });
         }
         let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
-        let &Format { oldest, newest, what, .. } = format;
-        if !(u64::from(oldest)..=u64::from(newest)).contains(&found) {
-            return Err(FileProblem::Version { expected: what, found, oldest, newest });
+        let &Format { what, version, .. } = format;
+        if found != u64::from(version) {
+            return Err(FileProblem::Version { expected: what, found, supported: version });
         }
         self.check_json(&text)?;
         serde_json::from_value(value).map_err(FileProblem::Settings)

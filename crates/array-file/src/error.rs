@@ -39,16 +39,14 @@ pub enum FileProblem {
         expected: &'static str,
     },
     /// It has an unsupported version of the format.
-    #[error("{expected} of version {found}, this program reads {}", versions(*oldest, *newest))]
+    #[error("{expected} of version {found}; this build reads version {supported}")]
     Version {
         /// What it is: "a model".
         expected: &'static str,
         /// The file's version; 0 if it has none.
         found: u64,
-        /// The oldest supported version.
-        oldest: u32,
-        /// The newest supported version.
-        newest: u32,
+        /// The supported version.
+        supported: u32,
     },
     /// Its JSON document is not valid for its version.
     #[error("its settings are not valid: {0}")]
@@ -103,10 +101,6 @@ fn unreadable(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => format!("cannot read it: {error}"),
     }
-}
-
-fn versions(oldest: u32, newest: u32) -> String {
-    if oldest == newest { newest.to_string() } else { format!("{oldest} to {newest}") }
 }
 
 impl FileProblem {

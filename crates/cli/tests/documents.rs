@@ -376,7 +376,7 @@ fn a_model_without_documents_answers_nothing() {
     assert_eq!(Model::open(&path).unwrap().ids().len(), 0);
 }
 
-/// A journal that an earlier version of the program wrote.
+/// A journal is read, and written again with the same bytes. `WRITE_GOLDEN` replaces it.
 #[test]
 fn golden_journal() {
     let folder = tempfile::tempdir().unwrap();
@@ -405,7 +405,7 @@ fn golden_journal() {
     };
     assert_eq!((labels("new 1"), labels("new 2")), (vec!["odd"], vec!["cooking", "odd"]));
     assert!(!model.document_terms(row("new 1")).0.is_empty());
-    // What is written now is what was written then.
+    // The same changes give the same bytes.
     std::fs::remove_file(journal_path(&path)).unwrap();
     let mut updated = UpdatedModel::open(&path).unwrap();
     for commit in golden_commits(&before) {

@@ -1,4 +1,4 @@
-//! The model file: the golden one always loads, a damaged one never does.
+//! The model file: the golden ones always load, a damaged one never does.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,137 +6,189 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use classify::classifier::{Classifier, Reason};
+use classify::classifier::{Classifier, Prediction, Reason};
 use classify::model::{Model, ModelProblem};
 use classify::threads::Threads;
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden-v1.model")
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+
+/// A golden model, and the commands that write it to FILE, one per line.
+struct Golden {
+    name: &'static str,
+    commands: &'static str,
+}
+
+/// The golden models of `models/README.md`.
+const MODELS: [Golden; 7] = [
+    Golden {
+        name: "golden-v1",
+        commands: "train golden.jsonl -o FILE --stem english --word-ngrams 1-2 --fold-accents \
+                   --keep-text --no-tune",
+    },
+    Golden {
+        name: "golden-v1-rules",
+        commands: "train golden.jsonl -o FILE --tune=votes --k-max 5 --abstain target-error=95% \
+                   --title-boost 2 --select chi2:40 --chi2-power 0.5 --hierarchy golden.tsv \
+                   --rule scut-smoothed",
+    },
+    Golden {
+        name: "golden-v1-dense",
+        commands: "train golden.jsonl -o FILE --features tfidf+lsa:3 --dense-share 0.4 -k 3 \
+                   --mode multi",
+    },
+    Golden {
+        name: "golden-v1-votes",
+        commands: "train golden.jsonl -o FILE --tune=votes --vote learned \
+                   --abstain target-error=50%",
+    },
+    Golden {
+        name: "golden-v1-terms",
+        commands: "train golden.jsonl -o FILE --tune --vote similarity",
+    },
+    Golden {
+        name: "golden-v1-prototypes",
+        commands: "train ../corpora/sample/train.jsonl -o FILE --tune=votes \
+                   --abstain foreign=20% --select chi2:300 -k 5",
+    },
+    Golden {
+        name: "golden-v1-updated",
+        commands: "train golden.jsonl -o FILE --keep-text --no-tune\n\
+                   remove FILE g3\n\
+                   compact FILE",
+    },
+];
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(name).with_extension("model")
 }
 
 fn bytes() -> Vec<u8> {
-    std::fs::read(golden()).unwrap()
+    std::fs::read(golden("golden-v1")).unwrap()
+}
+
+fn opened(name: &str) -> Arc<Model> {
+    Arc::new(Model::open(&golden(name)).unwrap())
+}
+
+fn predictions(model: &Arc<Model>, texts: &[&str]) -> Vec<Prediction> {
+    let classifier = Classifier::new(Arc::clone(model), &Threads::available().unwrap()).unwrap();
+    classifier.classify_texts(texts).unwrap()
+}
+
+/// The name of the label with the highest score.
+fn best(model: &Model, prediction: &Prediction) -> String {
+    model.labels().get(prediction.scores[0].label as usize).unwrap().to_owned()
+}
+
+/// Each golden model is written again, by its commands and by saving it, with the same bytes: on
+/// every machine, and with any number of threads. `WRITE_GOLDEN` replaces the golden models.
+#[test]
+fn golden_models_are_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("again.model");
+    for Golden { name, commands } in MODELS {
+        for command in commands.lines() {
+            let file = path.to_str().unwrap();
+            let arguments = command.split_whitespace().map(|word| match word {
+                "FILE" => file,
+                word => word,
+            });
+            let mut classify = Command::new(env!("CARGO_BIN_EXE_classify"));
+            classify.args(arguments).arg("-q").current_dir(FOLDER);
+            assert!(classify.status().unwrap().success(), "{command}");
+        }
+        if std::env::var_os("WRITE_GOLDEN").is_some() {
+            std::fs::copy(&path, golden(name)).unwrap();
+        }
+        let expected = std::fs::read(golden(name)).unwrap();
+        assert!(std::fs::read(&path).unwrap() == expected, "{name}: other bytes by {commands}");
+        opened(name).save(&path).unwrap();
+        assert!(std::fs::read(&path).unwrap() == expected, "{name}: other bytes when saved");
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file is left");
 }
 
 #[test]
-fn the_golden_model_loads_and_answers() {
-    let model = Model::open(&golden()).unwrap();
+fn the_golden_model_answers() {
+    let model = opened("golden-v1");
     let counts = model.settings().counts;
     assert_eq!((counts.documents, counts.labels, counts.terms), (8, 3, 92));
     assert_eq!(model.texts().unwrap().get(6), Some("Crème brûlée: heat the cream, never boil it."));
     assert_eq!(model.document_labels(1), [1, 2]);
-    let model = Arc::new(model);
-    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
-    let predictions = classifier.classify_texts(&["bake bread with basil", "qwerty"]).unwrap();
+    let predictions = predictions(&model, &["bake bread with basil", "qwerty"]);
     assert_eq!(predictions[0].labels, [1, 2]);
     let similarities: Vec<u32> =
         predictions[0].neighbors.iter().map(|neighbor| neighbor.similarity.to_bits()).collect();
-    // These bits are guaranteed: the same on every machine and in every later version.
+    // These bits are guaranteed: they are the same on every machine.
     assert_eq!(similarities, [0.286_753f32, 0.216_683_45, 0.060_927_562].map(f32::to_bits));
     assert!(predictions[1].labels.is_empty());
 }
 
-/// Fields, selected and weighted terms, thresholds, probabilities, limits and a hierarchy.
+/// Fields, selected and weighted terms, thresholds, probabilities, a limit and a hierarchy.
 #[test]
-fn the_golden_model_of_version_2_answers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden-v2.model");
-    let model = Model::open(&path).unwrap();
+fn the_golden_model_with_rules_answers() {
+    let model = opened("golden-v1-rules");
     let labels: Vec<&str> = model.labels().iter().collect();
     assert_eq!(labels, ["astronomy", "cooking", "gardening", "home"]);
-    assert!(model.settings().abstention.is_some() && model.calibration().is_some());
-    let model = Arc::new(model);
-    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
+    assert!(model.settings().abstention.is_some_and(|limit| limit.reaches_target()));
     let texts = ["bake bread with basil", "qwerty", "comet stars"];
-    let predictions = classifier.classify_texts(&texts).unwrap();
+    let predictions = predictions(&model, &texts);
     let answers: Vec<&[u32]> = predictions.iter().map(|p| &*p.labels).collect();
-    assert_eq!(answers, [&[3, 1][..], &[], &[0]]);
+    assert_eq!(answers, [&[1, 2, 3][..], &[], &[0]]);
     assert_eq!(predictions[0].probabilities.len(), predictions[0].scores.len());
-    // Saving loses nothing of the original.
-    let folder = tempfile::tempdir().unwrap();
-    let again = folder.path().join("again.model");
-    model.save(&again).unwrap();
-    assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&path).unwrap());
 }
 
-/// A model with dense vectors. Training it again gives the same bytes: on every machine, and with any number of threads.
 #[test]
-fn the_golden_model_of_version_3_answers() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
-    let path = models.join("golden-v3.model");
-    let model = Arc::new(Model::open(&path).unwrap());
+fn the_golden_model_with_dense_vectors_answers() {
+    let model = opened("golden-v1-dense");
     assert_eq!(model.settings().dense_share.to_bits(), 0.4f64.to_bits());
     let dense = model.dense().unwrap();
     assert_eq!((dense.vectors().rows(), dense.vectors().dimension()), (8, 3));
-    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
-    let predictions = classifier.classify_texts(&["bake the bread", "qwerty"]).unwrap();
+    let predictions = predictions(&model, &["bake the bread", "qwerty"]);
     assert_eq!(predictions[0].neighbors.len(), 3);
     assert_eq!(predictions[0].by_vectors.len(), 3);
     assert_eq!(model.labels().get(predictions[0].labels[0] as usize), Some("cooking"));
     assert_eq!(predictions[1].reason, Some(Reason::NoKnownTerm));
-    let folder = tempfile::tempdir().unwrap();
-    let again = folder.path().join("again.model");
-    let golden = std::fs::read(&path).unwrap();
-    model.save(&again).unwrap();
-    assert!(std::fs::read(&again).unwrap() == golden);
-    let mut train = Command::new(env!("CARGO_BIN_EXE_classify"));
-    train.args("train golden.jsonl --features tfidf+lsa:3 --dense-share 0.4 -k 3".split(' '));
-    train.args(["--mode", "multi", "-q", "-o"]).arg(&again).current_dir(&models);
-    assert!(train.status().unwrap().success());
-    assert!(std::fs::read(&again).unwrap() == golden);
 }
 
-/// A tuned model with learned votes, probabilities by evidence and a limit of confidence.
+/// Learned votes, probabilities, and a limit of the confidence that is out of reach.
 #[test]
-fn the_golden_models_of_versions_4_and_9_answer() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
-    let path = models.join("golden-v4.model");
-    let model = Arc::new(Model::open(&path).unwrap());
-    let worths: Vec<_> = model.learned_votes().unwrap().of(1).collect();
+fn the_golden_model_with_learned_votes_answers() {
+    let model = opened("golden-v1-votes");
+    let weights: Vec<_> = model.learned_votes().unwrap().of(1).collect();
     // Document 1 may also vote for the label of documents near it.
-    assert_eq!(worths.iter().map(|worth| worth.label).collect::<Vec<_>>(), [0, 1, 2]);
-    let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
-    let texts = ["bake the bread", "comet stars"];
-    let predictions = classifier.classify_texts(&texts).unwrap();
+    assert_eq!(weights.iter().map(|weight| weight.label).collect::<Vec<_>>(), [0, 1, 2]);
+    let predictions = predictions(&model, &["bake the bread", "comet stars"]);
     assert_eq!(predictions[0].scores[0].label, 1);
     // The target is out of reach for so few documents: nothing is answered.
     assert!(predictions.iter().all(|prediction| {
         prediction.probabilities.len() == prediction.scores.len()
+            && prediction.probabilities.iter().all(|p| (0.0..=1.0).contains(p))
             && prediction.confidence.is_some()
             && prediction.reason == Some(Reason::Unsure)
             && prediction.labels.is_empty()
     }));
-    let folder = tempfile::tempdir().unwrap();
-    let again = folder.path().join("again.model");
-    let golden = std::fs::read(&path).unwrap();
-    model.save(&again).unwrap();
-    assert!(std::fs::read(&again).unwrap() == golden);
-    // Trained again, the probability of the answer has a regression of its own.
-    let golden = std::fs::read(models.join("golden-v9.model")).unwrap();
-    let mut train = Command::new(env!("CARGO_BIN_EXE_classify"));
-    train.args("train golden.jsonl --tune=votes --vote learned".split(' '));
-    train.args(["--abstain", "target-error=50%", "-q", "-o"]).arg(&again).current_dir(&models);
-    assert!(train.status().unwrap().success());
-    assert!(std::fs::read(&again).unwrap() == golden);
-    let model = Arc::new(Model::open(&again).unwrap());
-    let classifier = Classifier::new(model, &Threads::available().unwrap()).unwrap();
-    let newer = classifier.classify_texts(&texts).unwrap();
-    assert!(newer.iter().zip(&predictions).all(|(newer, older)| newer.scores == older.scores));
-    assert!(newer.iter().all(|newer| newer.probabilities.iter().all(|p| (0.0..=1.0).contains(p))));
 }
 
 #[test]
-fn saving_gives_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("again.model");
-    Model::open(&golden()).unwrap().save(&path).unwrap();
-    let saved = std::fs::read(&path).unwrap();
-    Model::open(&path).unwrap().save(&path).unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), saved);
-    // Saving an older model writes the current format, with the same arrays.
-    let (old, new) = (bytes(), saved);
-    assert_eq!(old[old.len() - 1000..old.len() - 4], new[new.len() - 1000..new.len() - 4]);
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "no temporary file is left");
+fn the_golden_models_with_learned_terms_and_prototypes_answer() {
+    let model = opened("golden-v1-terms");
+    assert_eq!(best(&model, &predictions(&model, &["bake the bread"])[0]), "cooking");
+    assert!(model.learned_terms() && model.settings().tuning.is_some());
+    let model = opened("golden-v1-prototypes");
+    let text = "the tire of the bicycle";
+    assert_eq!(best(&model, &predictions(&model, &[text])[0]), "cycling");
+    assert!(model.prototypes().is_some() && model.settings().vote.prototypes > 0.0);
+    assert!(model.strangeness().is_some() && model.settings().foreign.is_some());
+}
+
+#[test]
+fn the_golden_model_with_updates_answers() {
+    let model = opened("golden-v1-updated");
+    assert_eq!(best(&model, &predictions(&model, &["bake the bread"])[0]), "cooking");
+    let updates = model.settings().updates.unwrap();
+    assert_eq!((updates.weighed, updates.removed, model.ids().len()), (8, 1, 7));
 }
 
 #[test]
@@ -171,12 +223,10 @@ fn errors_say_what_and_what_next() {
     assert!(matches!(error(b"{}").problem, ModelProblem::NotSafetensors { .. }));
     let wrong = error(&replace("rows.data\":{\"dtype\":\"F32\"", "rows.data\":{\"dtype\":\"I32\""));
     assert!(matches!(wrong.problem, ModelProblem::WrongType { .. }), "{wrong}");
-    let newer = error(&replace(
-        "\\\"version\\\":1,\\\"created_by\\\":\\\"classify 0",
-        "\\\"version\\\":10,\\\"created_by\\\":\\\"classify ",
-    ));
-    assert!(matches!(newer.problem, ModelProblem::Version { found: 10, .. }), "{newer}");
-    assert!(newer.hint().unwrap().contains("retrain it"));
+    let other = error(&replace("\\\"version\\\":1", "\\\"version\\\":9"));
+    assert!(matches!(other.problem, ModelProblem::Version { found: 9, supported: 1, .. }));
+    assert!(other.to_string().ends_with("a model of version 9; this build reads version 1"));
+    assert!(other.hint().unwrap().starts_with("train the model again"));
     let missing = error(&replace("\"rows.data\"", "\"rows.dada\""));
     assert!(matches!(missing.problem, ModelProblem::Missing { .. }), "{missing}");
     let last = bytes().len() - 1;
@@ -186,33 +236,4 @@ fn errors_say_what_and_what_next() {
     assert!(matches!(damaged.problem, ModelProblem::Checksum { .. }), "{damaged}");
     let nowhere = Model::open(Path::new("/no/such.model")).unwrap_err();
     assert!(matches!(nowhere.problem, ModelProblem::Read(_)));
-}
-
-/// Documents that came and went, learned weights of terms, and prototypes: of versions 6, 7 and 8.
-#[test]
-fn the_golden_models_of_versions_6_to_8_answer() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
-    let answer = |name: &str, text: &str| {
-        let path = models.join(name);
-        let model = Arc::new(Model::open(&path).unwrap());
-        let folder = tempfile::tempdir().unwrap();
-        let again = folder.path().join("again.model");
-        model.save(&again).unwrap();
-        assert!(std::fs::read(&again).unwrap() == std::fs::read(&path).unwrap());
-        let threads = Threads::available().unwrap();
-        let classifier = Classifier::new(Arc::clone(&model), &threads).unwrap();
-        let prediction = classifier.classify_texts(&[text]).unwrap().remove(0);
-        let first = prediction.scores[0].label;
-        (model.labels().get(first as usize).unwrap().to_owned(), model)
-    };
-    let (label, model) = answer("golden-v6.model", "bake the bread");
-    assert_eq!(label, "cooking");
-    let updates = model.settings().updates.unwrap();
-    assert_eq!((updates.weighed, updates.removed, model.ids().len()), (8, 1, 7));
-    let (label, model) = answer("golden-v7.model", "tighten the derailleur cable");
-    assert_eq!(label, "cycling");
-    assert!(model.learned_terms() && model.settings().tuning.is_some());
-    let (label, model) = answer("golden-v8.model", "tighten the derailleur cable");
-    assert_eq!(label, "cycling");
-    assert!(model.prototypes().is_some() && model.settings().vote.prototypes > 0.0);
 }

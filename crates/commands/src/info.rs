@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use classify::decide::calibrate::Abstention;
+use classify::decide::calibrate::ConfidenceLimit;
 use classify::decide::objective::Figures;
 use classify::decide::outcomes::Intervals;
 use classify::model::TuningSummary;
@@ -103,7 +103,7 @@ impl Info {
             line("scores", "calibrated: answers have probabilities".into());
         }
         if let Some(abstention) = &settings.abstention {
-            line("abstains", abstains(abstention));
+            line("abstains", abstains(*abstention));
         }
         if let Some(limit) = &settings.foreign {
             line("refuses", limit.text());
@@ -135,32 +135,19 @@ impl Info {
 }
 
 /// When a model abstains, in words.
-fn abstains(abstention: &Abstention) -> String {
-    match abstention {
-        Abstention::Confidence(limit) if !limit.reaches_target() => format!(
+fn abstains(limit: ConfidenceLimit) -> String {
+    let ConfidenceLimit { target_error, coverage, error, error_bound, .. } = limit;
+    let [target, answered, wrong, bound] =
+        [target_error, coverage, error, error_bound].map(|share| share * 100.0);
+    match limit.confidence {
+        None => format!(
             "always: no confidence was shown to keep the share of wrong labels low enough \
-                     (target {:.1} %)",
-            limit.target_error * 100.0
+             (target {target:.1} %)"
         ),
-        Abstention::Confidence(limit) => format!(
-            "where the confidence is below {:.4}: answers {:.1} % of the documents, with \
-                     {:.1} % wrong labels, at most {:.1} % (leave-one-out; target {:.1} %)",
-            limit.confidence.unwrap_or(1.0),
-            limit.coverage * 100.0,
-            limit.error * 100.0,
-            limit.error_bound * 100.0,
-            limit.target_error * 100.0
-        ),
-        Abstention::Signals(limits) => format!(
-            "where the best similarity is below {:.4}, the margin below {:.4} or the share \
-                     of unknown terms above {:.4}: answers {:.1} % of the documents, with {:.1} % \
-                     wrong labels (leave-one-out; target {:.1} %)",
-            limits.similarity,
-            limits.margin,
-            limits.unknown,
-            limits.coverage * 100.0,
-            limits.error * 100.0,
-            limits.target_error * 100.0
+        Some(least) => format!(
+            "where the confidence is below {least:.4}: answers {answered:.1} % of the documents, \
+             with {wrong:.1} % wrong labels, at most {bound:.1} % (leave-one-out; target \
+             {target:.1} %)"
         ),
     }
 }
@@ -220,8 +207,7 @@ fn tuned(tuning: &TuningSummary) -> String {
         let ends = intervals.as_ref().map(of);
         ends.map_or(String::new(), |[low, high]| format!(" [{low:.4}, {high:.4}]"))
     };
-    // Models of older versions do not tell.
-    let good = if *nested || intervals.is_none() {
+    let good = if *nested {
         ""
     } else {
         "; terms knew the labels of left-out documents, so the figures are too good"

@@ -63,7 +63,7 @@ impl Tune {
         let settings = model.settings();
         let (target_error, foreign) = self.abstain.map_or_else(
             || {
-                let error = settings.abstention.map(|limits| limits.target_error());
+                let error = settings.abstention.map(|limit| limit.target_error);
                 (error, settings.foreign.map(|limit| limit.target))
             },
             AbstainArgument::targets,

@@ -100,7 +100,7 @@ fn is_no_index(problem: &StoreProblem) -> bool {
 
 /// What an index says of itself: names and values, separated by tabs.
 fn index(found: &Description, mut out: Output) -> Outcome {
-    writeln!(out, "index\t{}", found.kind.as_ref().unwrap_or(&found.index))?;
+    writeln!(out, "index\t{}", found.kind)?;
     writeln!(out, "points\t{}", found.points)?;
     writeln!(out, "metric\t{}", found.metric.as_deref().unwrap_or("not recorded"))?;
     let dimension = found.dimension.iter().map(|dimension| ("dimension", dimension));

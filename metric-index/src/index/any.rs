@@ -320,7 +320,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for AnyIndex<S, M> {
         each!(self, index => index.name())
     }
 
-    fn kind(&self) -> Option<Kind> {
+    fn kind(&self) -> Kind {
         each!(self, index => index.kind())
     }
 

@@ -130,8 +130,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for BruteForce<S, M> {
         "brute-force"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        Some(Kind::BruteForce)
+    fn kind(&self) -> Kind {
+        Kind::BruteForce
     }
 
     fn reads(name: &str) -> bool {

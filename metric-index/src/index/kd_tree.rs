@@ -9,7 +9,7 @@ use crate::metric::{Blocks, Coordinates, Metric};
 use crate::points::Points;
 use crate::stored::{Once, Parts, Reader, StoreProblem, Stored};
 
-/// Nodes of at most this many points are leaves, also in files that do not say it.
+/// Nodes of at most this many points are leaves.
 const LEAF: u32 = 32;
 /// The same where the metric has blocks: then a few more distances cost less than a node.
 const LEAF_IN_BLOCKS: u32 = 64;
@@ -310,8 +310,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
         "kd-tree"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        Some(Kind::KdTree)
+    fn kind(&self) -> Kind {
+        Kind::KdTree
     }
 
     fn reads(name: &str) -> bool {
@@ -328,7 +328,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for KdTree<S, M> {
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
         let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(&points, coordinates)?;
-        let leaf = file.leaf(LEAF)?;
+        let leaf = file.leaf()?;
         let order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;

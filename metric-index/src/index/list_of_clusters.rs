@@ -59,8 +59,8 @@ pub struct ListOfClusters<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// What was asked for; older files do not say.
-    size: Option<ClusterSize>,
+    /// The size of a cluster that was asked for.
+    size: ClusterSize,
     clusters: Vec<Cluster>,
     /// Points of buckets, nearest to their center first.
     bucket: Vec<u32>,
@@ -119,7 +119,7 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
             return Err(Error::Radius { radius });
         }
         let mut list = Self {
-            size: Some(size),
+            size,
             bounds: Bounds::of(&metric),
             clusters: Vec::new(),
             bucket: Vec::with_capacity(count as usize),
@@ -297,8 +297,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         "lc"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        self.size.map(Kind::ListOfClusters)
+    fn kind(&self) -> Kind {
+        Kind::ListOfClusters(self.size)
     }
 
     fn reads(name: &str) -> bool {
@@ -315,10 +315,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let size = match file.kind()? {
-            Some(Kind::ListOfClusters(size)) => Some(size),
-            _ => None,
-        };
+        let Kind::ListOfClusters(size) = file.kind()? else { return Err(file.wrong_kind()) };
         let centers = file.array::<u32>("clusters.centers")?;
         let radii = file.array_of::<f32>("clusters.radii", centers.len())?;
         let ends = file.array_of::<u64>("clusters.ends", centers.len())?;

@@ -402,8 +402,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for MTree<S, M> {
         "m-tree"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        Some(Kind::MTree(self.page))
+    fn kind(&self) -> Kind {
+        Kind::MTree(self.page)
     }
 
     fn reads(name: &str) -> bool {

@@ -54,8 +54,8 @@ pub struct SssIndex<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// What was asked for; older files do not say.
-    asked: Option<Pivots>,
+    /// The choice of pivots that was asked for.
+    asked: Pivots,
     pivots: Vec<u32>,
     /// Of all points but the pivots.
     table: Table,
@@ -106,7 +106,7 @@ impl<S: Points, M: Metric<S::Point>> SssIndex<S, M> {
         progress: &Progress<'_>,
     ) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
-        let asked = Some(pivots);
+        let asked = pivots;
         let all: Vec<u32> = (0..count).collect();
         let (pivots, columns) = match pivots {
             Pivots::Spread(share) => {
@@ -316,8 +316,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
         "sss-index"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        self.asked.map(Kind::SssIndex)
+    fn kind(&self) -> Kind {
+        Kind::SssIndex(self.asked)
     }
 
     fn reads(name: &str) -> bool {
@@ -333,10 +333,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssIndex<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let asked = match file.kind()? {
-            Some(Kind::SssIndex(pivots)) => Some(pivots),
-            _ => None,
-        };
+        let Kind::SssIndex(asked) = file.kind()? else { return Err(file.wrong_kind()) };
         let pivots = file.array::<u32>("pivots")?.to_vec();
         let mut once = Once::of("table.points", points.len());
         pivots.iter().try_for_each(|&pivot| once.check(pivot))?;

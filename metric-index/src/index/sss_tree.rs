@@ -51,8 +51,8 @@ pub struct SssTree<S, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// What was asked for; older files do not say.
-    share: Option<f32>,
+    /// The least distance between centers that was asked for, as in [`build`](Self::build).
+    share: f32,
     /// Where the centers of each node end; they begin where those of the last node end.
     ends: Vec<u32>,
     centers: Vec<Center>,
@@ -107,7 +107,7 @@ impl<S: Points, M: Metric<S::Point>> SssTree<S, M> {
             return Err(Error::Share { share });
         }
         let mut tree = Self {
-            share: Some(share),
+            share,
             bounds: Bounds::of(&metric),
             points,
             metric,
@@ -250,8 +250,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
         "sss-tree"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        self.share.map(Kind::SssTree)
+    fn kind(&self) -> Kind {
+        Kind::SssTree(self.share)
     }
 
     fn reads(name: &str) -> bool {
@@ -266,10 +266,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for SssTree<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let share = match file.kind()? {
-            Some(Kind::SssTree(share)) => Some(share),
-            _ => None,
-        };
+        let Kind::SssTree(share) = file.kind()? else { return Err(file.wrong_kind()) };
         let ends = file.array::<u64>("nodes.ends")?;
         let of_centers = file.array::<u32>("centers.points")?;
         let radii = file.array_of::<f32>("centers.radii", of_centers.len())?;

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::metric::{Blocks, Metric};
 use crate::points::Points;
 use crate::prune::Bounds;
-use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances};
+use crate::stored::{Once, Parts, Reader, StoreProblem, Stored, distances, invalid};
 
-/// Nodes of at most this many points are leaves, also in files that do not say it.
+/// Nodes of at most this many points are leaves.
 const LEAF: u32 = 16;
 /// The same where the metric has blocks: then a few more distances cost less than a node.
 const LEAF_IN_BLOCKS: u32 = 256;
@@ -329,8 +329,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
         "vp-tree"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        Some(Kind::VpTree)
+    fn kind(&self) -> Kind {
+        Kind::VpTree
     }
 
     fn reads(name: &str) -> bool {
@@ -348,11 +348,11 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
     }
 
     fn read(file: &mut Reader, _: &str, points: S, metric: M) -> Result<Self, StoreProblem> {
-        let leaf = file.leaf(LEAF)?;
-        let mut order = file.array_of::<u32>("order", points.len())?.to_vec();
+        let leaf = file.leaf()?;
+        let order = file.array_of::<u32>("order", points.len())?.to_vec();
         let mut once = Once::of("order", points.len());
         order.iter().try_for_each(|&point| once.check(point))?;
-        let mut above = file.array_of::<f32>("distances", points.len())?.to_vec();
+        let above = file.array_of::<f32>("distances", points.len())?.to_vec();
         distances(&above, "distances")?;
         let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
         shape(points.len(), leaf, 0, (&mut nodes, 0));
@@ -367,23 +367,13 @@ impl<S: Points, M: Metric<S::Point>> Stored for VpTree<S, M> {
         }
         for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
             let places = leaf.places.start as usize..leaf.places.end as usize;
-            sort_leaf(&mut order[places.clone()], &mut above[places]);
+            if !above[places].is_sorted() {
+                return Err(invalid("distances", "the distances of a leaf do not rise"));
+            }
         }
         let blocks = InBlocks::new(&points, &metric, &order);
         let bounds = Bounds::of(&metric);
         Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
-    }
-}
-
-/// Sorts the points of a leaf by their distances from the vantage point above: older files do not have them so.
-fn sort_leaf(order: &mut [u32], above: &mut [f32]) {
-    if above.is_sorted() {
-        return;
-    }
-    let mut placed: Vec<Placed> = above.iter().copied().zip(order.iter().copied()).collect();
-    placed.sort_unstable_by(by_distance);
-    for ((above, order), (distance, point)) in above.iter_mut().zip(order).zip(placed) {
-        (*above, *order) = (distance, point);
     }
 }
 

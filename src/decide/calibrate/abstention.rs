@@ -5,17 +5,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
-/// When a model abstains: limits below which a document gets no label.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Abstention {
-    /// A limit on the confidence.
-    Confidence(ConfidenceLimit),
-    /// Limits of models of version 3 and older.
-    Signals(SignalLimits),
-}
-
-/// A limit on the confidence, with a bound of the share of wrong labels.
+/// When a model abstains: a limit on the confidence, with a bound of the share of wrong labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfidenceLimit {
@@ -31,44 +21,6 @@ pub struct ConfidenceLimit {
     /// The upper end of a one-sided interval of that share: the model's own error is below it in 98 of
     /// 100 draws of training documents, if new documents are like these.
     pub error_bound: f64,
-}
-
-/// Limits of three signals.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SignalLimits {
-    /// The target share of wrong labels among those predicted.
-    pub target_error: f64,
-    /// The least similarity of the best neighbor.
-    pub similarity: f32,
-    /// The least margin.
-    pub margin: f64,
-    /// The largest share of unknown terms.
-    pub unknown: f64,
-    /// The share of left-out documents that got labels.
-    pub coverage: f64,
-    /// The share of wrong labels among those.
-    pub error: f64,
-}
-
-/// Signals of how reliable a prediction is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Signals {
-    /// The similarity of the best neighbor.
-    pub similarity: f32,
-    /// The distance of the best label's score from the next one, or from its threshold.
-    pub margin: f64,
-    /// The share of the document's terms that the model does not know.
-    pub unknown: f64,
-}
-
-impl SignalLimits {
-    /// Whether all signals are within their limits.
-    pub fn allows(&self, signals: Signals) -> bool {
-        signals.similarity >= self.similarity
-            && signals.margin >= self.margin
-            && signals.unknown <= self.unknown
-    }
 }
 
 /// An answer to a left-out document.
@@ -171,31 +123,13 @@ impl ConfidenceLimit {
     pub fn reaches_target(&self) -> bool {
         self.confidence.is_some()
     }
-}
-
-impl Abstention {
-    /// The target share of wrong labels.
-    pub const fn target_error(&self) -> f64 {
-        match self {
-            Self::Confidence(limit) => limit.target_error,
-            Self::Signals(limits) => limits.target_error,
-        }
-    }
 
     /// What is wrong, if anything.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let share = |share: f64| (0.0..=1.0).contains(&share);
-        let valid = share(self.target_error())
-            && match self {
-                Self::Confidence(limit) => {
-                    limit.confidence.is_none_or(share) && share(limit.error_bound)
-                }
-                Self::Signals(limits) => {
-                    limits.similarity.is_finite()
-                        && limits.margin.is_finite()
-                        && share(limits.unknown)
-                }
-            };
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        let valid = is_share(self.target_error)
+            && self.confidence.is_none_or(is_share)
+            && is_share(self.error_bound);
         if valid { Ok(()) } else { Err("limits of abstaining that are no numbers, or no shares") }
     }
 }

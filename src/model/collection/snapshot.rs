@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Collection;
 use super::piece::Lists;
-use crate::decide::calibrate::Calibration;
 use crate::decide::decision::{Decision, shares};
 use crate::decide::vote::LearnedVotes;
 use crate::model::joined::{Join, Joined, Places, each};
@@ -129,23 +128,15 @@ impl Collection {
             },
         });
         let prototypes = base.prototypes.as_ref().map(|prototypes| prototypes.renumbered(order));
-        let calibration = base.calibration.clone().map(|calibration| match calibration {
-            Calibration::Evidence(mut evidence) => {
-                let mut renumbered = Vec::new();
-                for offsets in evidence.parts() {
-                    let mean = offsets.iter().sum::<f64>() / offsets.len().max(1) as f64;
-                    let value = |&label: &u32| offsets.get(label as usize).copied().unwrap_or(mean);
-                    renumbered.extend(order.iter().map(value));
-                }
-                evidence.offsets = renumbered.into();
-                Calibration::Evidence(evidence)
+        let calibration = base.calibration.clone().map(|mut calibration| {
+            let mut renumbered = Vec::new();
+            for offsets in calibration.offsets_by_rank() {
+                let mean = offsets.iter().sum::<f64>() / offsets.len().max(1) as f64;
+                let value = |&label: &u32| offsets.get(label as usize).copied().unwrap_or(mean);
+                renumbered.extend(order.iter().map(value));
             }
-            Calibration::Curves(mut curves) => {
-                let value =
-                    |&label: &u32| curves.of_label.get(label as usize).copied().unwrap_or(0);
-                curves.of_label = order.iter().map(value).collect::<Vec<u32>>().into();
-                Calibration::Curves(curves)
-            }
+            calibration.offsets = renumbered.into();
+            calibration
         });
         let strangeness = base.strangeness.clone().map(|mut strangeness| {
             strangeness.nearest = nearest.into();

@@ -12,8 +12,8 @@ impl<S: Points, M: Metric<S::Point>> Stored for Egnat<S, M> {
         "egnat"
     }
 
-    fn kind(&self) -> Option<Kind> {
-        Some(Kind::Egnat(self.options))
+    fn kind(&self) -> Kind {
+        Kind::Egnat(self.options)
     }
 
     fn reads(name: &str) -> bool {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::memory::may_fail;
+use crate::fallible::fallibly;
 
 /// The bytes of a file, aligned to eight bytes.
 ///
@@ -73,7 +73,7 @@ impl Bytes {
     fn zeros(length: usize) -> io::Result<Self> {
         let mut words = Vec::new();
         let count = length.div_ceil(size_of::<u64>());
-        may_fail(|| words.try_reserve_exact(count)).map_err(|_| {
+        fallibly(|| words.try_reserve_exact(count)).map_err(|_| {
             let what = format!("not enough memory for its {length} bytes");
             io::Error::new(io::ErrorKind::OutOfMemory, what)
         })?;

@@ -3,7 +3,6 @@
 //! | module | contents |
 //! |---|---|
 //! | [`array`](mod@array) | an array in memory or in a mapped file |
-//! | [`command`] | signal and memory handling for programs that write such files |
 //! | [`container`] | a file of named arrays and a JSON document, each with a checksum |
 //! | [`output`] | output files, opened before the work starts and written completely or not at all |
 //!
@@ -11,15 +10,14 @@
 
 pub mod array;
 mod bytes;
-pub mod command;
 pub mod container;
 mod error;
+mod fallible;
 mod hint;
-mod memory;
 pub mod output;
-mod standard;
 
 pub use array::Array;
 pub use bytes::Bytes;
 pub use error::FileProblem;
+pub use fallible::handles_failed_allocation;
 pub use hint::{hint_to_read, hint_to_write};

@@ -28,12 +28,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+mod closed;
 mod error;
 mod inputs;
 mod place;
 mod syncing;
 mod temporary;
 
+pub use closed::note_closed_streams;
 pub use error::{OutputError, OutputProblem};
 pub use temporary::{remove_temporary_files, try_to_remove_temporary_files};
 

@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use array_file::command::keep_freed_memory;
 use clap::{Args, ValueEnum};
 use classify::analyze::{
     AnalyzerSpec, Case, CharScope, NgramRange, Normalization, Stemmer, Words, stop_word_languages,
@@ -18,6 +17,7 @@ use classify::select::Selection;
 use classify::tfidf::Weighting;
 use classify::threads::Threads;
 use classify::trainer::{DenseOptions, FreeFeatures, TrainOptions};
+use process_setup::keep_freed_memory;
 
 use super::deciding::Deciding;
 use super::failure::Failure;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use array_file::command::keep_freed_memory;
 use clap::Args;
 use classify::decide::{DecisionOptions, RuleOption};
 use classify::threads::Threads;
 use classify::trainer::{Event, TrainError, TrainOptions, Trainer};
+use process_setup::keep_freed_memory;
 
 use super::deciding::{AbstainArgument, Mode};
 use super::documents::lock;

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::OutputProblem;
+use super::closed::was_closed;
 use super::inputs::{FileId, Identity};
-use crate::standard;
 
 /// The maximum number of symbolic links to follow, as in Linux.
 const MOST_LINKS: usize = 40;
@@ -119,7 +119,7 @@ impl Place {
 
 /// A duplicate of an open descriptor: it shares the file position and append mode.
 pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
-    if standard::was_closed(number) {
+    if was_closed(number) {
         return Err(OutputProblem::Closed);
     }
     #[expect(unsafe_code, reason = "descriptors that the user names by number")]
@@ -143,7 +143,7 @@ fn is_own_descriptors(folder: &Path) -> bool {
 fn standard_stream(there: &Metadata) -> Option<i32> {
     let (stdout, stderr) = (io::stdout(), io::stderr());
     [(1, stdout.as_fd()), (2, stderr.as_fd())].into_iter().find_map(|(number, stream)| {
-        if standard::was_closed(number) {
+        if was_closed(number) {
             return None;
         }
         let file = File::from(stream.try_clone_to_owned().ok()?);

@@ -13,8 +13,7 @@ use crate::fallible::fallibly;
 /// The bytes of a file, aligned to eight bytes.
 ///
 /// [`Bytes::read`] copies the file, so later changes to it have no effect. [`Bytes::map`] starts
-/// faster and shares memory between processes, but the file must then be replaced only by renaming:
-/// the system kills a process whose mapped file is overwritten or truncated in place.
+/// faster and shares memory between processes, but nobody may change the file meanwhile.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -23,7 +22,9 @@ use crate::fallible::fallibly;
 /// let path = folder.path().join("file");
 /// std::fs::write(&path, b"some bytes")?;
 /// assert_eq!(&Bytes::read(&path)?[..4], b"some");
-/// assert_eq!(&Bytes::map(&path)?[..4], b"some");
+/// // SAFETY: the folder is private, and nothing writes to the file again.
+/// let mapped = unsafe { Bytes::map(&path) }?;
+/// assert_eq!(&mapped[..4], b"some");
 /// assert!(Bytes::read(folder.path()).is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -51,11 +52,20 @@ impl Bytes {
     ///
     /// # Errors
     /// If it cannot be read or is not a regular file.
-    pub fn map(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Safety
+    /// While the result or a copy of it exists, no process may overwrite or truncate the file in
+    /// place. Replacing it by a rename is allowed: the mapped file then lives on. If the bytes
+    /// change, behavior is undefined; the system kills a process that reads beyond the new end.
+    ///
+    /// ```compile_fail,E0133
+    /// // Only the caller can know that nobody changes the file.
+    /// let mapped = array_file::Bytes::map("file".as_ref());
+    /// ```
+    #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
+    pub unsafe fn map(path: &Path) -> io::Result<Self> {
         let file = regular(path)?;
-        #[expect(unsafe_code, reason = "memory-mapping the file")]
-        // SAFETY: the map is read-only, and callers ensure that the file is replaced by renaming
-        // and never written in place, so the mapped bytes do not change while the map exists.
+        // SAFETY: the map is read-only, and the caller promises that the file does not change.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Self(Storage::Mapped(map)))
     }

@@ -16,7 +16,8 @@ use super::{Device, GpuError};
 /// if let Ok(device) = Device::open_best() {
 ///     let mut pinned = Pinned::<f32>::new(&device);
 ///     pinned.get(4)?.fill(1.0);
-///     assert_eq!(pinned.values()[..4], [1.0; 4]);
+///     // SAFETY: no copy was enqueued.
+///     assert_eq!(unsafe { pinned.values() }[..4], [1.0; 4]);
 /// }
 /// # Ok::<(), gpu_runtime::GpuError>(())
 /// ```
@@ -44,7 +45,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     ///
     /// // Does nothing without a GPU.
     /// if let Ok(device) = Device::open_best() {
-    ///     assert!(Pinned::<f32>::new(&device).values().is_empty());
+    ///     assert_eq!(Pinned::<f32>::new(&device).get(0)?.len(), 0);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
@@ -90,11 +91,22 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
             self.length = length;
             self.memory = Some(fresh);
         }
-        Ok(&mut self.values_mut()[..length])
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: `start` points at `self.length >= length` initialized values owned by `memory`.
+        let values = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), length) };
+        Ok(values)
     }
 
-    /// All allocated values: at least as many as were ever requested. As for [`Pinned::get`], no
-    /// copy may be in progress.
+    /// All allocated values: at least as many as were ever requested.
+    ///
+    /// # Safety
+    /// While the slice exists, the GPU does not write to it: kernels and copies that were enqueued
+    /// with this memory have finished (`CudaStream::synchronize`).
+    ///
+    /// ```compile_fail,E0133
+    /// // Only the caller can know that no copy is in progress.
+    /// fn values(pinned: &gpu_runtime::Pinned<f32>) -> &[f32] { pinned.values() }
+    /// ```
     ///
     /// ```
     /// use gpu_runtime::{Device, Pinned};
@@ -103,19 +115,23 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// if let Ok(device) = Device::open_best() {
     ///     let mut pinned = Pinned::<f32>::new(&device);
     ///     pinned.get(4)?;
-    ///     assert!(pinned.values().len() >= 4);
+    ///     // SAFETY: no copy was enqueued.
+    ///     assert!(unsafe { pinned.values() }.len() >= 4);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
-    pub fn values(&self) -> &[T] {
-        #[expect(unsafe_code, reason = "the driver's memory")]
-        // SAFETY: `start` points at `length` initialized values owned by `memory`, or at none.
-        unsafe {
-            std::slice::from_raw_parts(self.start.as_ptr(), self.length)
-        }
+    #[expect(unsafe_code, reason = "the driver's memory, which the GPU may write")]
+    pub unsafe fn values(&self) -> &[T] {
+        // SAFETY: `start` points at `length` initialized values owned by `memory`, or at none. The
+        // caller promises that the GPU does not write them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Like [`Pinned::values`], but mutable.
+    /// All allocated values, for modification.
+    ///
+    /// # Safety
+    /// While the slice exists, the GPU neither reads nor writes it: kernels and copies that were
+    /// enqueued with this memory have finished (`CudaStream::synchronize`).
     ///
     /// ```
     /// use gpu_runtime::{Device, Pinned};
@@ -124,17 +140,16 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// if let Ok(device) = Device::open_best() {
     ///     let mut pinned = Pinned::<f32>::new(&device);
     ///     pinned.get(4)?;
-    ///     pinned.values_mut()[0] = 2.0;
+    ///     // SAFETY: no copy was enqueued.
+    ///     unsafe { pinned.values_mut() }[0] = 2.0;
     ///     assert_eq!(pinned.get(4)?[0], 2.0);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
-    pub fn values_mut(&mut self) -> &mut [T] {
-        #[expect(unsafe_code, reason = "the driver's memory")]
-        // SAFETY: as in `values`, and it is borrowed mutably.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length)
-        }
+    #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
+    pub unsafe fn values_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `values`, and the memory is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }
 

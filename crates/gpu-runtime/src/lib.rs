@@ -347,11 +347,46 @@ impl Device {
         self.context.new_stream().map_err(doing.failed())
     }
 
-    /// Stops the ordering of buffers that several streams use by events, which costs time at each launch.
+    /// Opens this GPU again, without the events that order the uses of a buffer by several streams.
+    ///
+    /// These events cost time at each launch. The result shares memory and loaded kernels with
+    /// `self`, whose buffers stay ordered by events.
+    ///
+    /// # Errors
+    /// If the GPU does not respond.
     ///
     /// # Safety
-    /// From now on each buffer made on this device or a clone of it is used on the stream that made it only,
-    /// or on others after `CudaStream::synchronize`.
+    /// A buffer made through the result or a clone of it is used only on the stream that made it,
+    /// or on another after `CudaStream::synchronize`. Do not hand the result to safe code that does
+    /// not know this.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     // SAFETY: no buffer is made.
+    ///     let untracked = unsafe { device.untracked() }?;
+    ///     assert!(!untracked.context().is_event_tracking());
+    ///     assert!(device.context().is_event_tracking());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    #[expect(unsafe_code, reason = "the caller orders its buffers")]
+    pub unsafe fn untracked(&self) -> Result<Self, GpuError> {
+        let doing = self.doing("opening it again");
+        let context = CudaContext::new(self.info.ordinal).map_err(doing.failed())?;
+        // SAFETY: the caller's promise. The context object is new, so that no one else has it.
+        unsafe { context.disable_event_tracking() };
+        Ok(Self { context, info: self.info.clone(), modules: Arc::clone(&self.modules) })
+    }
+
+    /// Stops the ordering of buffers by events, on this device and all its clones.
+    ///
+    /// Prefer [`Device::untracked`]: it does not change a device that others may have.
+    ///
+    /// # Safety
+    /// As for [`Device::untracked`], for each buffer made on this device or a clone from now on.
     #[expect(unsafe_code, reason = "the caller orders its buffers")]
     pub unsafe fn disable_event_tracking(&self) {
         // SAFETY: the caller's promise.

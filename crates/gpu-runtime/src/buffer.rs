@@ -1,9 +1,8 @@
-//! Pinned host memory, and a pool of objects that are expensive to create.
+//! Memory that grows: pinned memory of the host, and memory of a GPU.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
-use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
+use cudarc::driver::{CudaSlice, DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
 
 use super::{Device, GpuError};
 
@@ -153,66 +152,33 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     }
 }
 
-/// A pool of unused objects, kept for reuse.
+/// Memory of a GPU that grows; see [`Lane::reserve`](crate::Lane::reserve).
+///
+/// A lane and its buffers belong together: use a buffer with one lane only.
 ///
 /// ```
-/// use gpu_runtime::Pool;
-///
-/// let pool = Pool::default();
-/// let made = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
-/// pool.put(made);
-/// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "not made anew");
+/// assert_eq!(gpu_runtime::DeviceBuffer::<f32>::default().capacity(), 0);
 /// ```
 #[derive(Debug)]
-pub struct Pool<T>(Mutex<Vec<T>>);
+pub struct DeviceBuffer<T>(pub(crate) Option<CudaSlice<T>>);
 
-impl<T> Default for Pool<T> {
+impl<T> Default for DeviceBuffer<T> {
     fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self(None)
     }
 }
 
-impl<T> Pool<T> {
-    /// Takes an unused object, or creates one with `make`.
-    ///
-    /// # Errors
-    /// The error of `make`.
-    ///
-    /// ```
-    /// use gpu_runtime::Pool;
-    ///
-    /// let pool = Pool::default();
-    /// assert_eq!(pool.take(|| Ok::<_, ()>(7)), Ok(7));
-    /// ```
-    pub fn take<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.map_or_else(make, Ok)
+impl<T> DeviceBuffer<T> {
+    /// The number of values for which there is memory.
+    pub fn capacity(&self) -> usize {
+        self.0.as_ref().map_or(0, CudaSlice::len)
     }
 
-    /// Returns an object to the pool.
+    /// The memory as of the last [`Lane::reserve`](crate::Lane::reserve).
     ///
-    /// ```
-    /// use gpu_runtime::Pool;
-    ///
-    /// let pool = Pool::default();
-    /// pool.put(7);
-    /// assert_eq!(pool.take(|| Err(())), Ok(7));
-    /// ```
-    pub fn put(&self, item: T) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(item);
-    }
-
-    /// Drops all unused objects.
-    ///
-    /// ```
-    /// use gpu_runtime::Pool;
-    ///
-    /// let pool = Pool::default();
-    /// pool.put(7);
-    /// pool.clear();
-    /// assert!(pool.take(|| Err::<i32, _>("nothing is left")).is_err());
-    /// ```
-    pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// # Panics
+    /// If none was reserved.
+    pub fn reserved(&self) -> &CudaSlice<T> {
+        self.0.as_ref().expect("memory is reserved before it is used")
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a file: read into memory, or mapped.
+//! The bytes of a file, read into memory or mapped.
 
 use std::fmt;
 use std::fs::File;
@@ -41,10 +41,10 @@ impl Bytes {
     /// # Errors
     /// If it cannot be read, is not a regular file, or there is not enough memory.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let mut file = regular(path)?;
+        let mut file = open_regular(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut bytes = Self::zeros(length)?;
-        file.read_exact(bytes.own())?;
+        file.read_exact(bytes.owned_mut())?;
         Ok(bytes)
     }
 
@@ -64,19 +64,19 @@ impl Bytes {
     /// ```
     #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
     pub unsafe fn map(path: &Path) -> io::Result<Self> {
-        let file = regular(path)?;
+        let file = open_regular(path)?;
         // SAFETY: the map is read-only, and the caller promises that the file does not change.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Self(Storage::Mapped(map)))
     }
 
-    /// A copy of bytes in memory.
+    /// Copies bytes in memory.
     ///
     /// # Errors
     /// If there is not enough memory.
     pub fn copy_of(bytes: &[u8]) -> io::Result<Self> {
         let mut copy = Self::zeros(bytes.len())?;
-        copy.own().copy_from_slice(bytes);
+        copy.owned_mut().copy_from_slice(bytes);
         Ok(copy)
     }
 
@@ -91,7 +91,7 @@ impl Bytes {
         Ok(Self(Storage::Owned { words, length }))
     }
 
-    fn own(&mut self) -> &mut [u8] {
+    fn owned_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Storage::Owned { words, length } => &mut bytemuck::cast_slice_mut(words)[..*length],
             Storage::Mapped(_) => unreachable!("only new bytes are written"),
@@ -99,8 +99,8 @@ impl Bytes {
     }
 }
 
-fn regular(path: &Path) -> io::Result<File> {
-    // Checked before opening: opening a pipe would wait for its other end.
+fn open_regular(path: &Path) -> io::Result<File> {
+    // Check before opening, because opening a pipe waits for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }

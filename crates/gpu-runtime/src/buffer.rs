@@ -140,7 +140,8 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     ///     let mut pinned = Pinned::<f32>::new(&device);
     ///     pinned.get(4)?;
     ///     // SAFETY: no copy was enqueued.
-    ///     unsafe { pinned.values_mut() }[0] = 2.0;
+    ///     let values = unsafe { pinned.values_mut() };
+    ///     values[0] = 2.0;
     ///     assert_eq!(pinned.get(4)?[0], 2.0);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())

@@ -1,7 +1,5 @@
 //! Work on a GPU. Run on a machine with one: `cargo test -p gpu-runtime -- --ignored`.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use gpu_runtime::{
     CudaViewMut, Device, DeviceBuffer, Grid, KernelArguments, Lane, Pinned, check_kernels, kernel,
 };

@@ -52,8 +52,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
 
-    /// Returns `length` values with their previous contents. Copies from or to them that were
-    /// enqueued on a stream must have finished (`CudaStream::synchronize`).
+    /// Returns `length` values with their previous contents, or zeros if the memory has to grow.
+    ///
+    /// Copies from or to the previous values must have finished (`CudaStream::synchronize`).
     ///
     /// # Errors
     /// If the driver cannot allocate the memory.
@@ -74,7 +75,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let doing = self.device.doing("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
-            (self.memory, self.start, self.length) = (None, NonNull::dangling(), 0);
+            self.memory = None;
+            self.start = NonNull::dangling();
+            self.length = 0;
             let length = length.next_power_of_two();
             #[expect(unsafe_code, reason = "the driver's memory is not initialized")]
             // SAFETY: it is zeroed below, before it is read.

@@ -101,8 +101,8 @@ impl DeviceInfo {
     /// ```
     pub fn check(&self) -> Result<(), GpuError> {
         if self.capability < LEAST_CAPABILITY {
-            let (name, capability) = (self.name.clone(), self.capability);
-            return Err(GpuError::TooOld { name, capability });
+            let name = self.name.clone();
+            return Err(GpuError::TooOld { name, capability: self.capability });
         }
         if self.driver < LEAST_DRIVER {
             return Err(GpuError::OldDriver { cuda: self.driver });

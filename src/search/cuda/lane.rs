@@ -305,7 +305,8 @@ fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
         ..FilterParts::default()
     };
     if let Some(lists) = lists {
-        let (mut bounds, mut rows) = (vec![0u64], Vec::new());
+        let mut bounds = vec![0u64];
+        let mut rows = Vec::new();
         for query in 0..lists.len() {
             rows.extend_from_slice(lists.of(query));
             bounds.push(rows.len() as u64);

@@ -160,9 +160,11 @@ fn csr(
     range: &Range<usize>,
     tiles: bool,
 ) -> Result<(Rows, Vec<u64>), GpuError> {
-    let (mut row_ptr, mut row_end) = (Vec::new(), Vec::new());
+    let mut row_ptr = Vec::new();
+    let mut row_end = Vec::new();
     let entries = nonzeros(training, range) + 3 * range.len();
-    let (mut cols, mut vals) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
+    let mut cols = Vec::with_capacity(entries);
+    let mut vals = Vec::with_capacity(entries);
     for index in range.clone() {
         let (columns, weights) = row(training, index);
         row_ptr.push(cols.len() as u64);

@@ -176,7 +176,7 @@ impl Cuda {
             let entries = count * (room(k) as usize - k);
             let Lane { gpu, found, counts, status, .. } = lane;
             let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
-            let launched = if let Some(threads) = one_block {
+            let result = if let Some(threads) = one_block {
                 let outputs = match outputs {
                     Some(outputs) => outputs,
                     None => Outputs::on_device(
@@ -203,7 +203,7 @@ impl Cuda {
                 let status = gpu.reserve(status, count)?;
                 launcher.fused(&tile.rows, batch, &mut between, &mut found, status)
             };
-            launched.map_err(&failed)?;
+            result.map_err(&failed)?;
             batch.fresh = false;
         }
         Ok(())

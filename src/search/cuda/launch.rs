@@ -738,9 +738,9 @@ impl Launcher<'_> {
         shape: BlockShape,
     ) -> Launched {
         let list = queries.list(self.stream);
-        let last = texture.last_row;
-        for first_row in (texture.first_row..last).step_by((GRID_Y * shape.threads) as usize) {
-            let last_row = last.min(first_row.saturating_add(GRID_Y * shape.threads));
+        let end = texture.last_row;
+        for first_row in (texture.first_row..end).step_by((GRID_Y * shape.threads) as usize) {
+            let last_row = end.min(first_row.saturating_add(GRID_Y * shape.threads));
             let arguments = GridTexture {
                 rows: rows.count,
                 first_row,

@@ -9,12 +9,14 @@ use clap::Parser;
 
 mod cli;
 
+process_setup::note_closed_streams_before_main!();
+
 #[global_allocator]
-static MEMORY: array_file::command::Memory = array_file::command::Memory;
+static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
 fn main() -> ExitCode {
     // Without the handlers, the worst a signal can do is leave a temporary file behind.
-    let _ = array_file::command::clean_up_at_the_end();
+    let _ = process_setup::clean_up_on_exit();
     let program = match cli::Program::try_parse() {
         Ok(program) => program,
         Err(error) => return cli::usage(&error),

@@ -325,13 +325,19 @@ impl StoredVectors {
         Self::opened(path, Bytes::read, model)
     }
 
-    /// Opens a vectors file like [`StoredVectors::open`], but maps it into memory. The file must
-    /// then be replaced only by renaming, as for [`Model::map`].
+    /// Opens a vectors file like [`StoredVectors::open`], but maps it into memory.
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or was made with a different model.
-    pub fn map(path: &Path, model: &Model) -> Result<Self, VectorsError> {
-        Self::opened(path, Bytes::map, model)
+    ///
+    /// # Safety
+    /// As for [`Model::map`]: while the vectors or a part of them exist, the file may be replaced
+    /// by a rename only. It must not be overwritten or truncated in place.
+    #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
+    pub unsafe fn map(path: &Path, model: &Model) -> Result<Self, VectorsError> {
+        // SAFETY: the caller's promise.
+        let map = |path: &Path| unsafe { Bytes::map(path) };
+        Self::opened(path, map, model)
     }
 
     fn opened(

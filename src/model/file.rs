@@ -117,13 +117,17 @@ impl Model {
     /// Opens a model file like [`Model::open`], but maps it into memory: processes that map the
     /// same model share its memory, and unused parts need not be in memory.
     ///
-    /// The file must then be replaced only by renaming, as [`Model::save`] does: the system kills a
-    /// process whose mapped file is overwritten or truncated in place.
-    ///
     /// # Errors
     /// If the file cannot be read, or is not a valid, undamaged model.
-    pub fn map(path: &Path) -> Result<Self, ModelError> {
-        super::journal::with_journal(path, |path| Self::opened(path, Bytes::map))
+    ///
+    /// # Safety
+    /// As for [`Bytes::map`]: while the model or a part of it exists, the file may be replaced by
+    /// a rename only, as [`Model::save`] does. It must not be overwritten or truncated in place.
+    #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
+    pub unsafe fn map(path: &Path) -> Result<Self, ModelError> {
+        // SAFETY: the caller's promise.
+        let map = |path: &Path| unsafe { Bytes::map(path) };
+        super::journal::with_journal(path, |path| Self::opened(path, map))
     }
 
     fn opened(

@@ -179,11 +179,18 @@ impl From<Failed> for SearchError {
 
 impl NeighborMemory for Pinned<u64> {
     fn neighbors(&self) -> &[Neighbor] {
-        bytemuck::cast_slice(self.values())
+        #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+        // SAFETY: a search borrows the lists mutably, and waits for its lanes before it returns.
+        let keys = unsafe { self.values() };
+        bytemuck::cast_slice(keys)
     }
 
     fn neighbors_mut(&mut self) -> &mut [Neighbor] {
-        bytemuck::cast_slice_mut(self.values_mut())
+        #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+        // SAFETY: as in `neighbors`. During a search each batch has its own range of the slice, and
+        // reads it after its lane has waited.
+        let keys = unsafe { self.values_mut() };
+        bytemuck::cast_slice_mut(keys)
     }
 }
 
@@ -192,6 +199,9 @@ pub struct Cuda {
     training: Arc<Csr>,
     count: u32,
     options: CudaOptions,
+    /// The GPU as the caller gave it.
+    given: Device,
+    /// The same GPU, for this engine only: nothing of it reaches a caller.
     device: Device,
     kernels: Kernels,
     /// Whether all training weights are nonnegative.
@@ -260,12 +270,11 @@ impl Cuda {
     ) -> Result<Self, Failed> {
         let view = training.view();
         let count = check_training(&view, &threads)?;
+        let given = device;
         #[expect(unsafe_code, reason = "each buffer is used on one stream, or after a wait")]
-        // SAFETY: rows are loaded on a stream that is waited for; what a lane allocates is used on the lane's
-        // stream only, and a lane drops after a wait.
-        unsafe {
-            device.disable_event_tracking();
-        }
+        // SAFETY: the device stays private to this engine. Rows are loaded on a stream that is waited
+        // for. Buffers of a lane are used on its stream only, and a lane waits when it is dropped.
+        let device = unsafe { given.untracked() }?;
         let kernels = Kernels::load(&device)?;
         let budget = match options.memory {
             Some(bytes) => bytes,
@@ -277,6 +286,7 @@ impl Cuda {
             training,
             count,
             options,
+            given,
             device,
             kernels,
             nonnegative,
@@ -294,7 +304,7 @@ impl Cuda {
 
     /// The GPU.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.given
     }
 
     /// The options in use.

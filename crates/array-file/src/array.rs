@@ -1,4 +1,4 @@
-//! Arrays that own their values or refer to a file's bytes.
+//! Arrays that own their values or share the bytes of a file.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -30,7 +30,7 @@ impl<T: Pod> Array<T> {
         Some(Self(Storage::Within { file: Arc::clone(file), bytes }))
     }
 
-    /// A range of the values; those in a file are not copied.
+    /// A range of the values. If they are in a file, they are not copied.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -46,16 +46,14 @@ impl<T: Pod> Array<T> {
             Storage::Owned(own) => Self(Storage::Owned(own[values].to_vec())),
             Storage::Within { file, bytes } => {
                 assert!(values.start <= values.end && values.end <= self.len(), "out of range");
-                let at = |value: usize| bytes.start + value * size_of::<T>();
-                let bytes = at(values.start)..at(values.end);
+                let offset = |value: usize| bytes.start + value * size_of::<T>();
+                let bytes = offset(values.start)..offset(values.end);
                 Self(Storage::Within { file: Arc::clone(file), bytes })
             }
         }
     }
-}
 
-impl<T: Pod> Array<T> {
-    /// The values for modification; those in a file are copied first.
+    /// The values for modification. If they are in a file, they are copied first.
     ///
     /// ```
     /// use array_file::array::Array;
@@ -70,7 +68,7 @@ impl<T: Pod> Array<T> {
         }
         match &mut self.0 {
             Storage::Owned(values) => values,
-            Storage::Within { .. } => unreachable!("it was copied"),
+            Storage::Within { .. } => unreachable!("values in a file were copied above"),
         }
     }
 }

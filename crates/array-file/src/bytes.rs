@@ -1,4 +1,4 @@
-//! The bytes of a file: read into memory, or mapped.
+//! The bytes of a file, read into memory or mapped.
 
 use std::fmt;
 use std::fs::File;
@@ -8,13 +8,12 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use crate::memory::may_fail;
+use crate::fallible::fallibly;
 
 /// The bytes of a file, aligned to eight bytes.
 ///
 /// [`Bytes::read`] copies the file, so later changes to it have no effect. [`Bytes::map`] starts
-/// faster and shares memory between processes, but the file must then be replaced only by renaming:
-/// the system kills a process whose mapped file is overwritten or truncated in place.
+/// faster and shares memory between processes, but nobody may change the file meanwhile.
 ///
 /// ```
 /// use array_file::Bytes;
@@ -23,7 +22,9 @@ use crate::memory::may_fail;
 /// let path = folder.path().join("file");
 /// std::fs::write(&path, b"some bytes")?;
 /// assert_eq!(&Bytes::read(&path)?[..4], b"some");
-/// assert_eq!(&Bytes::map(&path)?[..4], b"some");
+/// // SAFETY: the folder is private, and nothing writes to the file again.
+/// let mapped = unsafe { Bytes::map(&path) }?;
+/// assert_eq!(&mapped[..4], b"some");
 /// assert!(Bytes::read(folder.path()).is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -40,10 +41,10 @@ impl Bytes {
     /// # Errors
     /// If it cannot be read, is not a regular file, or there is not enough memory.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let mut file = regular(path)?;
+        let mut file = open_regular(path)?;
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         let mut bytes = Self::zeros(length)?;
-        file.read_exact(bytes.own())?;
+        file.read_exact(bytes.owned_mut())?;
         Ok(bytes)
     }
 
@@ -51,29 +52,38 @@ impl Bytes {
     ///
     /// # Errors
     /// If it cannot be read or is not a regular file.
-    pub fn map(path: &Path) -> io::Result<Self> {
-        let file = regular(path)?;
-        #[expect(unsafe_code, reason = "memory-mapping the file")]
-        // SAFETY: the map is read-only, and callers ensure that the file is replaced by renaming
-        // and never written in place, so the mapped bytes do not change while the map exists.
+    ///
+    /// # Safety
+    /// While the result or a copy of it exists, no process may overwrite or truncate the file in
+    /// place. Replacing it by a rename is allowed: the mapped file then lives on. If the bytes
+    /// change, behavior is undefined; the system kills a process that reads beyond the new end.
+    ///
+    /// ```compile_fail,E0133
+    /// // Only the caller can know that nobody changes the file.
+    /// let mapped = array_file::Bytes::map("file".as_ref());
+    /// ```
+    #[expect(unsafe_code, reason = "the bytes of a mapped file can change")]
+    pub unsafe fn map(path: &Path) -> io::Result<Self> {
+        let file = open_regular(path)?;
+        // SAFETY: the map is read-only, and the caller promises that the file does not change.
         let map = unsafe { Mmap::map(&file) }?;
         Ok(Self(Storage::Mapped(map)))
     }
 
-    /// A copy of bytes in memory.
+    /// Copies bytes in memory.
     ///
     /// # Errors
     /// If there is not enough memory.
     pub fn copy_of(bytes: &[u8]) -> io::Result<Self> {
         let mut copy = Self::zeros(bytes.len())?;
-        copy.own().copy_from_slice(bytes);
+        copy.owned_mut().copy_from_slice(bytes);
         Ok(copy)
     }
 
     fn zeros(length: usize) -> io::Result<Self> {
         let mut words = Vec::new();
         let count = length.div_ceil(size_of::<u64>());
-        may_fail(|| words.try_reserve_exact(count)).map_err(|_| {
+        fallibly(|| words.try_reserve_exact(count)).map_err(|_| {
             let what = format!("not enough memory for its {length} bytes");
             io::Error::new(io::ErrorKind::OutOfMemory, what)
         })?;
@@ -81,7 +91,7 @@ impl Bytes {
         Ok(Self(Storage::Owned { words, length }))
     }
 
-    fn own(&mut self) -> &mut [u8] {
+    fn owned_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
             Storage::Owned { words, length } => &mut bytemuck::cast_slice_mut(words)[..*length],
             Storage::Mapped(_) => unreachable!("only new bytes are written"),
@@ -89,8 +99,8 @@ impl Bytes {
     }
 }
 
-fn regular(path: &Path) -> io::Result<File> {
-    // Checked before opening: opening a pipe would wait for its other end.
+fn open_regular(path: &Path) -> io::Result<File> {
+    // Check before opening, because opening a pipe waits for its other end.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }

@@ -1,5 +1,6 @@
-//! A file of arrays with a JSON document: safetensors, written atomically, read into memory or
-//! mapped. Stored indexes and the models and vectors of `classify` are such files.
+//! A file of named arrays with a JSON document, in the safetensors format.
+//!
+//! Files are written atomically, and read into memory or mapped.
 //!
 //! ```
 //! use array_file::Bytes;
@@ -45,7 +46,7 @@ const JSON_CRC: &str = "settings.crc32";
 /// ```
 pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 
-/// A file format, as [`Container::settings`] expects it.
+/// A file format that [`Container::settings`] checks.
 ///
 /// ```
 /// use array_file::container::Format;
@@ -56,7 +57,7 @@ pub type Part<'a> = (&'static str, Dtype, &'a [u8]);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// What a file of this format is called in messages: "a model".
+    /// The noun for a file of this format in messages: "a model".
     pub what: &'static str,
     /// The key of the JSON document.
     pub key: &'static str,
@@ -66,10 +67,10 @@ pub struct Format {
     pub version: u32,
 }
 
-/// Checks an array against its stored checksum.
+/// Checks an array against its stored checksum, `written`.
 ///
 /// # Errors
-/// If they differ, or there is no checksum.
+/// If the checksums differ, or none is stored.
 ///
 /// ```
 /// use array_file::container::check_checksum;
@@ -101,7 +102,9 @@ pub fn checksum(bytes: &[u8]) -> String {
     format!("{:08x}", crc32fast::hash(bytes))
 }
 
-/// Writes a file: completely or not at all, with identical bytes for identical contents.
+/// Writes a file completely or not at all. Identical contents give identical bytes.
+///
+/// `program` is the key of the JSON document.
 ///
 /// # Errors
 /// If the file cannot be written; the previous file is then unchanged.
@@ -152,7 +155,7 @@ pub fn write_to(
     output.commit()
 }
 
-/// Like [`write_to`], into memory.
+/// Writes a file like [`write_to`], into memory.
 ///
 /// # Errors
 /// If the names or sizes of the arrays do not fit the format.
@@ -174,7 +177,7 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
     let crc = crc32fast::hash(json.as_bytes()).to_le_bytes();
     let mut arrays: Vec<Part<'_>> = arrays;
     arrays.push((JSON_CRC, Dtype::U32, &crc));
-    // The format allows no gaps: wide types come first, so every array is aligned for its type.
+    // The format allows no gaps. Wide types come first, so that every array is aligned.
     arrays.sort_by_key(|&(name, dtype, _)| (std::cmp::Reverse(dtype.bitsize()), name));
     let mut end = 0;
     let infos = arrays.iter().map(|&(name, dtype, bytes)| {
@@ -212,16 +215,16 @@ fn fill(out: &mut dyn Write, program: &str, json: String, arrays: Vec<Part<'_>>)
 #[derive(Debug)]
 pub struct Container {
     bytes: Arc<Bytes>,
-    /// What was expected, for messages.
+    /// The noun for what the file should be, for messages.
     what: &'static str,
-    /// Where the arrays begin.
+    /// The offset of the first array, in bytes.
     start: usize,
     metadata: Metadata,
     unread: Vec<String>,
 }
 
 impl Container {
-    /// Reads the header of a file. `what` is what the file should be, for messages: "a model".
+    /// Reads the header of a file. `what` is the noun for the file in messages: "a model".
     ///
     /// # Errors
     /// If it is not a safetensors file, or is damaged.
@@ -247,7 +250,7 @@ impl Container {
     /// another version gives a clear error.
     ///
     /// # Errors
-    /// If there is none, it has another format or version, or it is damaged.
+    /// If the document is missing or damaged, or has another format or version.
     ///
     /// ```
     /// use array_file::{Bytes, FileProblem};
@@ -282,10 +285,10 @@ impl Container {
         serde_json::from_value(value).map_err(FileProblem::Settings)
     }
 
-    /// The JSON document of a program, unparsed.
+    /// The unparsed JSON document with the key `program`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such document.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -307,7 +310,7 @@ impl Container {
     /// Checks the JSON document against its stored checksum.
     ///
     /// # Errors
-    /// If they differ.
+    /// If the checksums differ.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -346,7 +349,7 @@ impl Container {
         self.unread.iter().any(|name| name.starts_with(start))
     }
 
-    /// The name of an array that has not been read.
+    /// The name of an array that has not been read yet.
     ///
     /// ```
     /// use array_file::Bytes;
@@ -365,10 +368,10 @@ impl Container {
         self.unread.first().map(String::as_str)
     }
 
-    /// A one-dimensional array; it is not copied.
+    /// A one-dimensional array. The values are not copied.
     ///
     /// # Errors
-    /// If it is missing, or has another type or shape.
+    /// If the array is missing, or has another type or shape.
     ///
     /// ```
     /// use array_file::Bytes;

@@ -1,4 +1,4 @@
-//! What can be wrong with a file of arrays.
+//! Problems of a file of arrays.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use safetensors::SafeTensorError;
 use crate::hint::hint_to_read;
 use crate::output::{OutputError, OutputProblem};
 
-/// What can be wrong with a file of arrays of any kind: a model, vectors or an index.
+/// A problem of a file of arrays of any kind: a model, vectors or an index.
 ///
 /// ```
 /// use array_file::FileProblem;
@@ -18,40 +18,40 @@ use crate::output::{OutputError, OutputProblem};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblem {
-    /// It could not be read: the operating system reported an error, or there is not enough memory.
-    #[error("{}", unreadable(.0))]
+    /// The file cannot be read: the system reported an error, or there is too little memory.
+    #[error("{}", read_message(.0))]
     Read(#[source] io::Error),
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] OutputProblem),
-    /// It is not a safetensors file, or is damaged.
+    /// The file is not a safetensors file, or is damaged.
     #[error("not {expected}, or cut short or damaged: {source}")]
     NotSafetensors {
-        /// What was expected: "a model".
+        /// The noun for the expected file: "a model".
         expected: &'static str,
         /// The underlying error.
         source: SafeTensorError,
     },
-    /// It is a safetensors file of another kind.
+    /// The file is a safetensors file of another kind.
     #[error("not {expected}, but another safetensors file")]
     Other {
-        /// What was expected: "a model".
+        /// The noun for the expected file: "a model".
         expected: &'static str,
     },
-    /// It has an unsupported version of the format.
+    /// The file has an unsupported version of the format.
     #[error("{expected} of version {found}; this build reads version {supported}")]
     Version {
-        /// What it is: "a model".
+        /// The noun for the file: "a model".
         expected: &'static str,
         /// The file's version; 0 if it has none.
         found: u64,
         /// The supported version.
         supported: u32,
     },
-    /// Its JSON document is not valid for its version.
+    /// The JSON document is not valid for its version.
     #[error("its settings are not valid: {0}")]
     Settings(#[source] serde_json::Error),
-    /// Its JSON document does not match the checksum.
+    /// The JSON document does not match its checksum.
     #[error("its settings are damaged: their checksum differs")]
     SettingsChecksum,
     /// An array is missing.
@@ -91,12 +91,12 @@ pub enum FileProblem {
     Invalid {
         /// The array's name, or `settings`.
         array: String,
-        /// What is wrong with them.
+        /// The reason.
         what: String,
     },
 }
 
-fn unreadable(error: &io::Error) -> String {
+fn read_message(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => format!("cannot read it: {error}"),
@@ -104,7 +104,7 @@ fn unreadable(error: &io::Error) -> String {
 }
 
 impl FileProblem {
-    /// An array with invalid values.
+    /// The error of an array with invalid values.
     pub fn invalid(array: &str, what: impl Into<String>) -> Self {
         Self::Invalid { array: array.to_owned(), what: what.into() }
     }
@@ -132,8 +132,9 @@ impl FileProblem {
         matches!(self, Self::Write(_))
     }
 
-    /// What the user can do about an I/O error; `None` if the contents of the file are wrong, since
-    /// the advice then depends on its purpose.
+    /// Advice for the user after an I/O error.
+    ///
+    /// `None` if the contents of the file are wrong: the advice then depends on its purpose.
     ///
     /// ```
     /// use array_file::FileProblem;

@@ -1,8 +1,8 @@
-//! What a user can do about an I/O error.
+//! Advice for the user after an I/O error.
 
 use std::io::ErrorKind;
 
-/// What to do if a file cannot be read.
+/// Advice if a file cannot be read.
 ///
 /// ```
 /// use std::io::ErrorKind;
@@ -21,7 +21,7 @@ pub fn hint_to_read(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// What to do if a file cannot be written.
+/// Advice if a file cannot be written.
 ///
 /// ```
 /// use std::io::ErrorKind;

@@ -1,25 +1,37 @@
-//! Files of checked arrays.
+//! Files of checked arrays, and output files that are written completely or not at all.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`array`](mod@array) | an array in memory or in a mapped file |
-//! | [`command`] | signal and memory handling for programs that write such files |
+//! | [`array`](mod@array) | an array in memory or in a file |
 //! | [`container`] | a file of named arrays and a JSON document, each with a checksum |
-//! | [`output`] | output files, opened before the work starts and written completely or not at all |
+//! | [`output`] | output files, opened before the work starts |
 //!
-//! Models and vectors of `classify` and stored indexes of `metric-index` are such files.
+//! Models and vectors of `classify` and stored indexes of `metric-index` are files of checked
+//! arrays. Linking this crate changes nothing in a process: nothing runs before `main`, and the
+//! allocator and the signals are left alone.
+//!
+//! ```
+//! use array_file::Bytes;
+//! use array_file::container::{self, Container, Dtype};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("numbers");
+//! container::write(&path, "example", "{}".into(), vec![("primes", Dtype::U8, &[2, 3, 5])])?;
+//! let mut file = Container::new(Bytes::read(&path)?, "a file of numbers")?;
+//! assert_eq!(file.array::<u8>("primes", Dtype::U8)?[2], 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod array;
 mod bytes;
-pub mod command;
 pub mod container;
 mod error;
+mod fallible;
 mod hint;
-mod memory;
 pub mod output;
-mod standard;
 
 pub use array::Array;
 pub use bytes::Bytes;
 pub use error::FileProblem;
+pub use fallible::handles_failed_allocation;
 pub use hint::{hint_to_read, hint_to_write};

@@ -9,7 +9,8 @@
 //! use array_file::output::{OutputProblem, Outputs};
 //!
 //! let folder = tempfile::tempdir()?;
-//! let (input, answers) = (folder.path().join("input"), folder.path().join("answers"));
+//! let input = folder.path().join("input");
+//! let answers = folder.path().join("answers");
 //! std::fs::write(&input, "data")?;
 //! let mut outputs = Outputs::default();
 //! outputs.reads(&input);
@@ -18,7 +19,7 @@
 //!
 //! let mut output = outputs.open(&answers)?;
 //! output.write_all(b"whole")?;
-//! assert!(!answers.exists(), "nothing is there before it is whole");
+//! assert!(!answers.exists(), "the file appears when it is complete");
 //! output.commit()?;
 //! assert_eq!(std::fs::read(&answers)?, b"whole");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -28,26 +29,29 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+mod closed;
 mod error;
 mod inputs;
-mod place;
+mod destination;
 mod syncing;
 mod temporary;
 
+pub use closed::note_closed_streams;
 pub use error::{OutputError, OutputProblem};
 pub use temporary::{remove_temporary_files, try_to_remove_temporary_files};
 
+use destination::Destination;
 use inputs::{Identity, Inputs};
-use place::Place;
 use temporary::Temporary;
 
 /// The name that denotes standard output.
 const STANDARD: &str = "-";
 
-/// The inputs of a command and the outputs opened so far. No output may be an input or another
-/// output.
+/// The inputs of a command and the outputs opened so far.
 ///
-/// Files are compared by device and inode, so two names of the same file are recognized even
+/// No output may be an input or another output.
+///
+/// Files are compared by device and inode, so that two names of the same file are recognized even
 /// through links.
 #[derive(Debug, Default)]
 pub struct Outputs {
@@ -67,9 +71,9 @@ impl Outputs {
     /// If it is an input or another output, or cannot be written.
     pub fn open(&mut self, path: &Path) -> Result<Output, OutputError> {
         let fail = |problem| OutputError { path: path.to_owned(), problem };
-        let place = Place::of(path).map_err(fail)?;
-        let (identity, regular) = place.identity().map_err(fail)?;
-        // Text appended to an input would be read again; but a terminal or a pipe may be both.
+        let destination = Destination::of(path).map_err(fail)?;
+        let (identity, regular) = destination.identity().map_err(fail)?;
+        // Text appended to an input would be read again. A terminal or a pipe may be both.
         if let Some(file) = regular
             && let Some(input) = self.inputs.find(file)
         {
@@ -78,7 +82,7 @@ impl Outputs {
         if let Some((_, other)) = self.taken.iter().find(|(taken, _)| *taken == identity) {
             return Err(fail(OutputProblem::IsOutput { other: other.clone() }));
         }
-        let output = Output::at(path, place)?;
+        let output = Output::at(path, destination)?;
         if identity != Identity::Device {
             self.taken.push((identity, path.to_owned()));
         }
@@ -93,26 +97,26 @@ impl Outputs {
 
 /// A file that is being written, or a stream.
 ///
-/// A file is written as a temporary file beside its target, to which [`Output::commit`] renames it.
-/// It keeps the permissions of the file that it replaces. A symbolic link is kept, and its target
-/// is replaced. Dropping the output without a commit leaves everything unchanged.
+/// A file is written to a temporary file in the folder of its target. [`Output::commit`] renames it
+/// to the target, with the permissions of the file that it replaces. A symbolic link is kept, and
+/// its target is replaced. Dropping the output without a commit leaves everything unchanged.
 ///
 /// Streams are written directly: `-` (standard output), `/dev/stdout`, `/dev/fd/N` and other open
 /// descriptors of this process, pipes, terminals and devices.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
-    to: To,
+    sink: Sink,
 }
 
 #[derive(Debug)]
-enum To {
+enum Sink {
     File { out: BufWriter<Temporary>, target: PathBuf },
     Stream(BufWriter<File>),
 }
 
 impl Output {
-    /// Opens an output: examines the path and creates the temporary file beside it.
+    /// Opens an output: examines the path and creates the temporary file.
     ///
     /// # Errors
     /// If the folder does not exist or is not writable, or the file is read-only.
@@ -124,38 +128,36 @@ impl Output {
     /// assert!(matches!(missing.problem, OutputProblem::NoFolder { .. }));
     /// ```
     pub fn open(path: &Path) -> Result<Self, OutputError> {
-        let place = Place::of(path);
-        let place = place.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
-        Self::at(path, place)
+        let fail = |problem| OutputError { path: path.to_owned(), problem };
+        Self::at(path, Destination::of(path).map_err(fail)?)
     }
 
-    /// Standard output.
+    /// Opens standard output.
     ///
     /// # Errors
-    /// If it was closed when the program started.
+    /// If it was closed when the program started; see [`note_closed_streams`].
     pub fn standard() -> Result<Self, OutputError> {
         Self::open(Path::new(STANDARD))
     }
 
-    fn at(path: &Path, place: Place) -> Result<Self, OutputError> {
-        let to = match place {
-            Place::Descriptor(number) => {
-                place::descriptor(number).map(|file| To::Stream(BufWriter::new(file)))
+    fn at(path: &Path, destination: Destination) -> Result<Self, OutputError> {
+        let sink = match destination {
+            Destination::Descriptor(number) => {
+                destination::descriptor(number).map(|file| Sink::Stream(BufWriter::new(file)))
             }
-            Place::Device(device) => {
+            Destination::Device(device) => {
                 let file = File::options().write(true).open(device);
                 let file = file.map_err(|source| OutputProblem::Io { doing: "open", source });
-                file.map(|file| To::Stream(BufWriter::new(file)))
+                file.map(|file| Sink::Stream(BufWriter::new(file)))
             }
-            Place::File { target, there } => {
-                Temporary::beside(&target, there.as_ref()).map(|temporary| {
+            Destination::File { target, existing } => Temporary::beside(&target, existing.as_ref())
+                .map(|temporary| {
                     let out = BufWriter::with_capacity(1 << 20, temporary);
-                    To::File { out, target }
-                })
-            }
+                    Sink::File { out, target }
+                }),
         };
-        let to = to.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
-        Ok(Self { path: path.to_owned(), to })
+        let sink = sink.map_err(|problem| OutputError { path: path.to_owned(), problem })?;
+        Ok(Self { path: path.to_owned(), sink })
     }
 
     /// The path as given.
@@ -163,7 +165,7 @@ impl Output {
         &self.path
     }
 
-    /// An error of this output.
+    /// Turns an I/O error into an error of this output.
     pub fn error(&self, source: io::Error) -> OutputError {
         OutputError::write(&self.path, source)
     }
@@ -171,12 +173,12 @@ impl Output {
     /// Writes buffered data. A file is synced and renamed to its target.
     ///
     /// # Errors
-    /// If any step fails; the previous file is then unchanged.
+    /// If any step fails. The previous file is then unchanged.
     pub fn commit(self) -> Result<(), OutputError> {
-        let Self { path, to } = self;
-        let done = match to {
-            To::Stream(mut out) => out.flush(),
-            To::File { out, target } => match out.into_inner() {
+        let Self { path, sink } = self;
+        let done = match sink {
+            Sink::Stream(mut out) => out.flush(),
+            Sink::File { out, target } => match out.into_inner() {
                 Ok(temporary) => temporary.persist(&target),
                 Err(error) => Err(error.into_error()),
             },
@@ -187,16 +189,16 @@ impl Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.to {
-            To::File { out, .. } => out.write(bytes),
-            To::Stream(out) => out.write(bytes),
+        match &mut self.sink {
+            Sink::File { out, .. } => out.write(bytes),
+            Sink::Stream(out) => out.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.to {
-            To::File { out, .. } => out.flush(),
-            To::Stream(out) => out.flush(),
+        match &mut self.sink {
+            Sink::File { out, .. } => out.flush(),
+            Sink::Stream(out) => out.flush(),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+process_setup::note_closed_streams_before_main!();
+
 #[global_allocator]
-static MEMORY: array_file::command::Memory = array_file::command::Memory;
+static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
 fn main() -> ExitCode {
     commands::main()

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use array_file::command::return_freed_memory_after;
 use array_file::output::Output;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -23,6 +22,7 @@ use classify::text::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
 use classify::threads::Threads;
+use process_setup::return_freed_memory_after;
 
 use super::failure::Failure;
 use super::opening::Opening;

@@ -138,9 +138,9 @@ pub fn main() -> ExitCode {
     };
     // Without the handlers, the worst a signal can do is leave a temporary file behind.
     let _ = if arguments.handles_signals() {
-        array_file::command::clean_up_after_aborts()
+        process_setup::clean_up_on_abort()
     } else {
-        array_file::command::clean_up_at_the_end()
+        process_setup::clean_up_on_exit()
     };
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,16 +16,26 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
+    #[expect(unsafe_code, reason = "the user maps the file")]
     pub(crate) fn model(self, path: &Path) -> Result<Model, ModelError> {
-        if self.map { Model::map(path) } else { Model::open(path) }
+        if !self.map {
+            return Model::open(path);
+        }
+        // SAFETY: whoever gives `--map` promises what its help asks for.
+        unsafe { Model::map(path) }
     }
 
-    /// The same, checked on these threads.
+    /// Opens a model and checks it on these threads.
     pub(crate) fn model_on(self, path: &Path, threads: &Threads) -> Result<Model, ModelError> {
         threads.run(|| self.model(path))
     }
 
+    #[expect(unsafe_code, reason = "the user maps the file")]
     pub(crate) fn vectors(self, path: &Path, model: &Model) -> Result<StoredVectors, VectorsError> {
-        if self.map { StoredVectors::map(path, model) } else { StoredVectors::open(path, model) }
+        if !self.map {
+            return StoredVectors::open(path, model);
+        }
+        // SAFETY: whoever gives `--map` promises what its help asks for.
+        unsafe { StoredVectors::map(path, model) }
     }
 }

@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use array_file::command::keep_freed_memory;
 use clap::{Args, ValueEnum};
 use classify::learn::{DenseOptions, FreeFeatures, TrainOptions};
 use classify::model::FeatureSpec;
@@ -18,6 +17,7 @@ use classify::text::hierarchy::Hierarchy;
 use classify::text::select::Selection;
 use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
+use process_setup::keep_freed_memory;
 
 use super::deciding::Deciding;
 use super::failure::Failure;

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use array_file::command::keep_freed_memory;
 use clap::Args;
 use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::learn::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
+use process_setup::keep_freed_memory;
 
 use super::deciding::{AbstainArgument, Mode};
 use super::documents::lock;

@@ -1,9 +1,8 @@
-//! Pinned host memory, and a pool of objects that are expensive to create.
+//! Memory that grows: pinned memory of the host, and memory of a GPU.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
-use cudarc::driver::{DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
+use cudarc::driver::{CudaSlice, DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
 
 use super::{Device, GpuError};
 
@@ -16,7 +15,8 @@ use super::{Device, GpuError};
 /// if let Ok(device) = Device::open_best() {
 ///     let mut pinned = Pinned::<f32>::new(&device);
 ///     pinned.get(4)?.fill(1.0);
-///     assert_eq!(pinned.values()[..4], [1.0; 4]);
+///     // SAFETY: no copy was enqueued.
+///     assert_eq!(unsafe { pinned.values() }[..4], [1.0; 4]);
 /// }
 /// # Ok::<(), gpu_runtime::GpuError>(())
 /// ```
@@ -44,7 +44,7 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     ///
     /// // Does nothing without a GPU.
     /// if let Ok(device) = Device::open_best() {
-    ///     assert!(Pinned::<f32>::new(&device).values().is_empty());
+    ///     assert_eq!(Pinned::<f32>::new(&device).get(0)?.len(), 0);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
@@ -52,8 +52,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
         Self { device: device.clone(), memory: None, start: NonNull::dangling(), length: 0 }
     }
 
-    /// Returns `length` values with their previous contents. Copies from or to them that were
-    /// enqueued on a stream must have finished (`CudaStream::synchronize`).
+    /// Returns `length` values with their previous contents, or zeros if the memory has to grow.
+    ///
+    /// Copies from or to the previous values must have finished (`CudaStream::synchronize`).
     ///
     /// # Errors
     /// If the driver cannot allocate the memory.
@@ -74,7 +75,9 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     pub fn get(&mut self, length: usize) -> Result<&mut [T], GpuError> {
         let doing = self.device.doing("allocating pinned memory");
         if self.memory.as_ref().is_none_or(|memory| memory.len() < length) {
-            (self.memory, self.start, self.length) = (None, NonNull::dangling(), 0);
+            self.memory = None;
+            self.start = NonNull::dangling();
+            self.length = 0;
             let length = length.next_power_of_two();
             #[expect(unsafe_code, reason = "the driver's memory is not initialized")]
             // SAFETY: it is zeroed below, before it is read.
@@ -90,11 +93,22 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
             self.length = length;
             self.memory = Some(fresh);
         }
-        Ok(&mut self.values_mut()[..length])
+        #[expect(unsafe_code, reason = "the driver's memory")]
+        // SAFETY: `start` points at `self.length >= length` initialized values owned by `memory`.
+        let values = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), length) };
+        Ok(values)
     }
 
-    /// All allocated values: at least as many as were ever requested. As for [`Pinned::get`], no
-    /// copy may be in progress.
+    /// All allocated values: at least as many as were ever requested.
+    ///
+    /// # Safety
+    /// While the slice exists, the GPU does not write to it: kernels and copies that were enqueued
+    /// with this memory have finished (`CudaStream::synchronize`).
+    ///
+    /// ```compile_fail,E0133
+    /// // Only the caller can know that no copy is in progress.
+    /// fn values(pinned: &gpu_runtime::Pinned<f32>) -> &[f32] { pinned.values() }
+    /// ```
     ///
     /// ```
     /// use gpu_runtime::{Device, Pinned};
@@ -103,19 +117,23 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// if let Ok(device) = Device::open_best() {
     ///     let mut pinned = Pinned::<f32>::new(&device);
     ///     pinned.get(4)?;
-    ///     assert!(pinned.values().len() >= 4);
+    ///     // SAFETY: no copy was enqueued.
+    ///     assert!(unsafe { pinned.values() }.len() >= 4);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
-    pub fn values(&self) -> &[T] {
-        #[expect(unsafe_code, reason = "the driver's memory")]
-        // SAFETY: `start` points at `length` initialized values owned by `memory`, or at none.
-        unsafe {
-            std::slice::from_raw_parts(self.start.as_ptr(), self.length)
-        }
+    #[expect(unsafe_code, reason = "the driver's memory, which the GPU may write")]
+    pub unsafe fn values(&self) -> &[T] {
+        // SAFETY: `start` points at `length` initialized values owned by `memory`, or at none. The
+        // caller promises that the GPU does not write them.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
-    /// Like [`Pinned::values`], but mutable.
+    /// All allocated values, for modification.
+    ///
+    /// # Safety
+    /// While the slice exists, the GPU neither reads nor writes it: kernels and copies that were
+    /// enqueued with this memory have finished (`CudaStream::synchronize`).
     ///
     /// ```
     /// use gpu_runtime::{Device, Pinned};
@@ -124,80 +142,47 @@ impl<T: DeviceRepr + ValidAsZeroBits> Pinned<T> {
     /// if let Ok(device) = Device::open_best() {
     ///     let mut pinned = Pinned::<f32>::new(&device);
     ///     pinned.get(4)?;
-    ///     pinned.values_mut()[0] = 2.0;
+    ///     // SAFETY: no copy was enqueued.
+    ///     let values = unsafe { pinned.values_mut() };
+    ///     values[0] = 2.0;
     ///     assert_eq!(pinned.get(4)?[0], 2.0);
     /// }
     /// # Ok::<(), gpu_runtime::GpuError>(())
     /// ```
-    pub fn values_mut(&mut self) -> &mut [T] {
-        #[expect(unsafe_code, reason = "the driver's memory")]
-        // SAFETY: as in `values`, and it is borrowed mutably.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length)
-        }
+    #[expect(unsafe_code, reason = "the driver's memory, which the GPU may use")]
+    pub unsafe fn values_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `values`, and the memory is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 }
 
-/// A pool of unused objects, kept for reuse.
+/// Memory of a GPU that grows; see [`Lane::reserve`](crate::Lane::reserve).
+///
+/// A lane and its buffers belong together: use a buffer with one lane only.
 ///
 /// ```
-/// use gpu_runtime::Pool;
-///
-/// let pool = Pool::default();
-/// let made = pool.take(|| Ok::<_, ()>(vec![1, 2])).unwrap();
-/// pool.put(made);
-/// assert_eq!(pool.take(|| Err(())), Ok(vec![1, 2]), "not made anew");
+/// assert_eq!(gpu_runtime::DeviceBuffer::<f32>::default().capacity(), 0);
 /// ```
 #[derive(Debug)]
-pub struct Pool<T>(Mutex<Vec<T>>);
+pub struct DeviceBuffer<T>(pub(crate) Option<CudaSlice<T>>);
 
-impl<T> Default for Pool<T> {
+impl<T> Default for DeviceBuffer<T> {
     fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
+        Self(None)
     }
 }
 
-impl<T> Pool<T> {
-    /// Takes an unused object, or creates one with `make`.
-    ///
-    /// # Errors
-    /// The error of `make`.
-    ///
-    /// ```
-    /// use gpu_runtime::Pool;
-    ///
-    /// let pool = Pool::default();
-    /// assert_eq!(pool.take(|| Ok::<_, ()>(7)), Ok(7));
-    /// ```
-    pub fn take<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.map_or_else(make, Ok)
+impl<T> DeviceBuffer<T> {
+    /// The number of values for which there is memory.
+    pub fn capacity(&self) -> usize {
+        self.0.as_ref().map_or(0, CudaSlice::len)
     }
 
-    /// Returns an object to the pool.
+    /// The memory as of the last [`Lane::reserve`](crate::Lane::reserve).
     ///
-    /// ```
-    /// use gpu_runtime::Pool;
-    ///
-    /// let pool = Pool::default();
-    /// pool.put(7);
-    /// assert_eq!(pool.take(|| Err(())), Ok(7));
-    /// ```
-    pub fn put(&self, item: T) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(item);
-    }
-
-    /// Drops all unused objects.
-    ///
-    /// ```
-    /// use gpu_runtime::Pool;
-    ///
-    /// let pool = Pool::default();
-    /// pool.put(7);
-    /// pool.clear();
-    /// assert!(pool.take(|| Err::<i32, _>("nothing is left")).is_err());
-    /// ```
-    pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// # Panics
+    /// If none was reserved.
+    pub fn reserved(&self) -> &CudaSlice<T> {
+        self.0.as_ref().expect("memory is reserved before it is used")
     }
 }

@@ -31,7 +31,11 @@ pub enum GpuError {
         count: usize,
     },
     /// The kernels do not support this GPU.
-    #[error("{name} has compute capability {}.{}, but at least 7.5 is required", capability.0, capability.1)]
+    #[error(
+        "{name} has compute capability {}.{}, but at least 7.5 is required",
+        capability.0,
+        capability.1
+    )]
     TooOld {
         /// The GPU's name.
         name: String,
@@ -39,7 +43,11 @@ pub enum GpuError {
         capability: (i32, i32),
     },
     /// The driver does not support the kernels' PTX.
-    #[error("the NVIDIA driver supports CUDA {}.{}, but 12.0 is required: update it to 525 or newer", cuda / 1_000, cuda % 1_000 / 10)]
+    #[error(
+        "the NVIDIA driver supports CUDA {}.{}, but 12.0 is required: update it to 525 or newer",
+        cuda / 1_000,
+        cuda % 1_000 / 10
+    )]
     OldDriver {
         /// The newest CUDA version that it supports: 11040 is 11.4.
         cuda: i32,
@@ -57,7 +65,7 @@ pub enum GpuError {
         free: usize,
     },
     /// The driver reported an error.
-    #[error("GPU {ordinal}, {doing}: {}", said(*source))]
+    #[error("GPU {ordinal}, {doing}: {}", driver_message(*source))]
     Driver {
         /// The GPU's ordinal.
         ordinal: usize,
@@ -96,7 +104,7 @@ impl GpuError {
 /// A step of the work on a GPU, for error messages.
 ///
 /// ```
-/// use gpu_runtime::{Device};
+/// use gpu_runtime::Device;
 ///
 /// // Does nothing without a GPU.
 /// if let Ok(device) = Device::open_best() {
@@ -119,7 +127,7 @@ impl Doing {
     /// Turns a driver error into an error of this step.
     ///
     /// ```
-    /// use gpu_runtime::{Device};
+    /// use gpu_runtime::Device;
     ///
     /// // Does nothing without a GPU.
     /// if let Ok(device) = Device::open_best() {
@@ -133,7 +141,7 @@ impl Doing {
     }
 }
 
-fn said(error: DriverError) -> String {
+fn driver_message(error: DriverError) -> String {
     match (error.error_string(), error.error_name()) {
         (Ok(text), Ok(name)) => format!("{} ({})", text.to_string_lossy(), name.to_string_lossy()),
         _ => format!("driver error {:?}", error.0),

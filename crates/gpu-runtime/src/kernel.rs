@@ -1,6 +1,6 @@
 //! Kernels, and launches whose arguments are checked against the kernel's parameters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cudarc::driver::{
@@ -16,10 +16,170 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Begins a launch on a stream.
+    /// Launches the kernel on a stream. Does not wait, and does nothing if the grid is empty.
+    ///
+    /// # Errors
+    /// If the driver rejects the launch.
+    ///
+    /// # Panics
+    /// If the arguments are declared for another kernel, or differ in number or size from the
+    /// kernel's parameters.
+    ///
+    /// # Safety
+    /// The kernel reads and writes only memory that the arguments and the grid give it.
+    #[expect(unsafe_code, reason = "a kernel does what it likes")]
+    pub unsafe fn launch<A: KernelArguments>(
+        &self,
+        stream: &Arc<CudaStream>,
+        grid: Grid,
+        mut arguments: A,
+    ) -> Result<(), DriverError> {
+        let names = A::SIGNATURE.kernels;
+        assert!(names.contains(&&*self.name), "arguments of {names:?} for `{}`", self.name);
+        if grid.is_empty() {
+            return Ok(());
+        }
+        let mut launch = self.launch_on(stream);
+        arguments.add_to(&mut launch);
+        // SAFETY: the caller's promise.
+        unsafe { launch.launch(grid.into()) }
+    }
+
+    /// Begins a launch on a stream, without declared arguments. Prefer [`Kernel::launch`].
     pub fn launch_on<'a>(&'a self, stream: &'a Arc<CudaStream>) -> Launch<'a> {
         Launch { kernel: self, arguments: stream.launch_builder(&self.function), sizes: Vec::new() }
     }
+}
+
+/// The blocks of a launch.
+///
+/// ```
+/// use gpu_runtime::Grid;
+///
+/// let grid = Grid::new(132, 256).with_rows(2).with_shared_bytes(1 << 10);
+/// assert_eq!(grid, Grid { blocks: 132, rows: 2, threads: 256, shared_bytes: 1024 });
+/// assert!(Grid::new(0, 256).is_empty());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks per row: `gridDim.x`.
+    pub blocks: u32,
+    /// Rows of blocks: `gridDim.y`.
+    pub rows: u32,
+    /// Threads per block: `blockDim.x`.
+    pub threads: u32,
+    /// Dynamic shared memory per block, in bytes.
+    pub shared_bytes: usize,
+}
+
+impl Grid {
+    /// A row of blocks without dynamic shared memory.
+    #[must_use]
+    pub fn new(blocks: u32, threads: u32) -> Self {
+        Self { blocks, rows: 1, threads, shared_bytes: 0 }
+    }
+
+    /// The same with `rows` rows of blocks.
+    #[must_use]
+    pub fn with_rows(self, rows: u32) -> Self {
+        Self { rows, ..self }
+    }
+
+    /// The same with dynamic shared memory for each block.
+    #[must_use]
+    pub fn with_shared_bytes(self, shared_bytes: usize) -> Self {
+        Self { shared_bytes, ..self }
+    }
+
+    /// Whether there is no block or no thread.
+    pub fn is_empty(&self) -> bool {
+        self.blocks == 0 || self.rows == 0 || self.threads == 0
+    }
+}
+
+impl From<Grid> for LaunchConfig {
+    fn from(grid: Grid) -> Self {
+        Self {
+            grid_dim: (grid.blocks, grid.rows, 1),
+            block_dim: (grid.threads, 1, 1),
+            shared_mem_bytes: u32::try_from(grid.shared_bytes)
+                .expect("shared memory is below 4 GiB"),
+        }
+    }
+}
+
+/// The kernels that take some arguments, and the sizes of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    /// The names of the kernels.
+    pub kernels: &'static [&'static str],
+    /// The size of each argument in bytes, in order.
+    pub sizes: &'static [usize],
+}
+
+/// The arguments of a kernel, as [`kernel!`](crate::kernel!) declares them.
+pub trait KernelArguments {
+    /// The kernels that take these arguments.
+    const SIGNATURE: Signature;
+
+    /// Adds all arguments to a launch, in order.
+    fn add_to<'a>(&'a mut self, launch: &mut Launch<'a>);
+}
+
+/// Declares the arguments of a kernel, or of several kernels, as a struct with a field for each.
+///
+/// The fields have the order of the kernel's parameters. `value` is passed by value, `read` is
+/// memory that the kernel reads (a [`CudaView`](crate::CudaView)), and `write` is memory that it
+/// writes (a [`CudaViewMut`](crate::CudaViewMut)). [`check_kernels`] compares declarations with PTX.
+///
+/// ```
+/// use gpu_runtime::{CudaViewMut, KernelArguments, check_kernels, kernel};
+///
+/// kernel! {
+///     /// Multiplies values by a factor.
+///     struct Scale<'a>: "scale" | "scale_fast" {
+///         value factor: f32,
+///         write values: CudaViewMut<'a, f32>,
+///     }
+/// }
+///
+/// let ptx = "
+///     .visible .entry scale(.param .f32 scale_param_0, .param .u64 scale_param_1) { ret; }
+///     .visible .entry scale_fast(.param .f32 _0, .param .u64 _1) { ret; }";
+/// assert_eq!(check_kernels(&[ptx], &[Scale::SIGNATURE]), Ok(()));
+/// assert!(check_kernels(&[&ptx.replace("f32", "f64")], &[Scale::SIGNATURE]).is_err());
+/// ```
+#[macro_export]
+macro_rules! kernel {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $arguments:ident $(<$lifetime:lifetime>)?: $($kernel:literal)|+ {
+            $($kind:ident $field:ident: $type:ty),* $(,)?
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug)]
+        $visibility struct $arguments $(<$lifetime>)? {
+            $($visibility $field: $type,)*
+        }
+
+        impl $(<$lifetime>)? $crate::KernelArguments for $arguments $(<$lifetime>)? {
+            const SIGNATURE: $crate::Signature = $crate::Signature {
+                kernels: &[$($kernel),+],
+                sizes: &[$($crate::kernel!(@size $kind $type)),*],
+            };
+
+            fn add_to<'launch>(&'launch mut self, launch: &mut $crate::Launch<'launch>) {
+                $($crate::kernel!(@add $kind launch, self.$field);)*
+            }
+        }
+    };
+    (@size value $type:ty) => { size_of::<$type>() };
+    (@size read $type:ty) => { size_of::<u64>() };
+    (@size write $type:ty) => { size_of::<u64>() };
+    (@add value $launch:ident, $field:expr) => { $launch.value(&$field) };
+    (@add read $launch:ident, $field:expr) => { $launch.pointer(&$field) };
+    (@add write $launch:ident, $field:expr) => { $launch.pointer(&mut $field) };
 }
 
 /// A launch that collects its arguments.
@@ -52,14 +212,14 @@ impl<'a> Launch<'a> {
     /// Launches the kernel.
     ///
     /// # Errors
-    /// If the driver refuses.
+    /// If the driver rejects the launch.
     ///
     /// # Panics
-    /// If the number or the sizes of the arguments are not those of the kernel's parameters.
+    /// If the arguments differ in number or size from the kernel's parameters.
     ///
     /// # Safety
-    /// The arguments must mean what the kernel takes them for, in this order, and the memory must be large
-    /// enough for what it reads and writes.
+    /// The arguments have the meaning that the kernel expects, in this order. The kernel reads and
+    /// writes only memory that the arguments and `config` give it.
     #[expect(unsafe_code, reason = "a kernel does what it likes")]
     pub unsafe fn launch(&mut self, config: LaunchConfig) -> Result<(), DriverError> {
         let Kernel { name, parameters, .. } = self.kernel;
@@ -71,11 +231,70 @@ impl<'a> Launch<'a> {
     }
 }
 
+/// A difference between PTX and the declarations of its kernels.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelMismatch {
+    /// A declared kernel is in none of the modules.
+    #[error("no module has the kernel `{kernel}`")]
+    Missing {
+        /// The kernel's name.
+        kernel: String,
+    },
+    /// A kernel has no declaration, or two.
+    #[error("the kernel `{kernel}` has {count} declarations, expected one")]
+    Declarations {
+        /// The kernel's name.
+        kernel: String,
+        /// The number of its declarations.
+        count: usize,
+    },
+    /// The arguments differ from the parameters.
+    #[error("`{kernel}` has parameters of {parameters:?} bytes, but arguments of {arguments:?}")]
+    Sizes {
+        /// The kernel's name.
+        kernel: String,
+        /// The sizes of the kernel's parameters.
+        parameters: Vec<usize>,
+        /// The sizes of the declared arguments.
+        arguments: Vec<usize>,
+    },
+}
+
+/// Checks that the kernels of PTX modules and their declarations agree. Needs no GPU.
+///
+/// # Errors
+/// The first difference.
+pub fn check_kernels(modules: &[&str], declared: &[Signature]) -> Result<(), KernelMismatch> {
+    let mut found = HashSet::new();
+    for (kernel, parameters) in modules.iter().flat_map(|ptx| kernel_parameters(ptx)) {
+        let mut signatures =
+            declared.iter().filter(|signature| signature.kernels.contains(&&*kernel));
+        let Some(signature) = signatures.next() else {
+            return Err(KernelMismatch::Declarations { kernel, count: 0 });
+        };
+        let others = signatures.count();
+        if others > 0 {
+            return Err(KernelMismatch::Declarations { kernel, count: 1 + others });
+        }
+        if signature.sizes != parameters {
+            let arguments = signature.sizes.to_vec();
+            return Err(KernelMismatch::Sizes { kernel, parameters, arguments });
+        }
+        found.insert(kernel);
+    }
+    let mut names = declared.iter().flat_map(|signature| signature.kernels);
+    match names.find(|&&name| !found.contains(name)) {
+        Some(&kernel) => Err(KernelMismatch::Missing { kernel: kernel.to_owned() }),
+        None => Ok(()),
+    }
+}
+
 /// The sizes of the parameters of every kernel in PTX, in bytes and in order.
 ///
 /// ```
-/// let ptx = ".visible .entry scale(\n.param .u64 scale_param_0,\n.param .f32 scale_param_1\n)\n{ ret; }\n\
-///            .visible .entry none()\n{ ret; }";
+/// let ptx = ".visible .entry scale(\n.param .u64 scale_param_0,\n.param .f32 scale_param_1\n)\n\
+///            { ret; }\n.visible .entry none()\n{ ret; }";
 /// let kernels = gpu_runtime::kernel_parameters(ptx);
 /// assert_eq!(kernels["scale"], [8, 4]);
 /// assert!(kernels["none"].is_empty());
@@ -99,4 +318,48 @@ fn size(parameter: &str) -> Option<usize> {
     let mut words = parameter.split_whitespace().skip(1);
     let bits = words.next()?.trim_start_matches(|c: char| !c.is_ascii_digit());
     bits.parse::<usize>().ok().map(|bits| bits / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CudaView;
+
+    crate::kernel! {
+        /// Arguments of two kernels.
+        struct Scale<'a>: "scale" | "scale_fast" {
+            value factor: f32,
+            read values: CudaView<'a, f32>,
+        }
+    }
+
+    crate::kernel! {
+        /// The argument of a kernel.
+        struct Count: "count" {
+            value count: u32,
+        }
+    }
+
+    const SCALE: &str = ".visible .entry scale(.param .f32 a, .param .u64 b) { ret; }";
+    const FAST: &str = ".visible .entry scale_fast(.param .f32 a, .param .u64 b) { ret; }";
+    const COUNT: &str = ".visible .entry count(.param .u32 a) { ret; }";
+
+    #[test]
+    fn declarations_are_compared_with_ptx() {
+        let declared = [Scale::SIGNATURE, Count::SIGNATURE];
+        assert_eq!(check_kernels(&[SCALE, FAST, COUNT], &declared), Ok(()));
+        let missing = KernelMismatch::Missing { kernel: "scale_fast".into() };
+        assert_eq!(check_kernels(&[SCALE, COUNT], &declared), Err(missing));
+        let undeclared = KernelMismatch::Declarations { kernel: "count".into(), count: 0 };
+        assert_eq!(check_kernels(&[COUNT], &declared[..1]), Err(undeclared));
+        let twice = KernelMismatch::Declarations { kernel: "count".into(), count: 2 };
+        assert_eq!(check_kernels(&[COUNT], &[declared[1]; 2]), Err(twice));
+        let swapped = SCALE.replace(".f32 a, .param .u64 b", ".u64 a, .param .f32 b");
+        let sizes = KernelMismatch::Sizes {
+            kernel: "scale".into(),
+            parameters: vec![8, 4],
+            arguments: vec![4, 8],
+        };
+        assert_eq!(check_kernels(&[&swapped], &declared), Err(sizes));
+    }
 }

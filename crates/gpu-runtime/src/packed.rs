@@ -1,11 +1,12 @@
-//! PTX that is compressed in programs.
+//! PTX that a program includes in compressed form.
 
 use std::io::{self, Read};
 
 use flate2::read::GzDecoder;
 
-/// The PTX `NAME.ptx` that the build script of the calling crate compressed, for
-/// [`Device::load_packed`](crate::Device::load_packed).
+/// Includes the PTX `NAME.ptx` that the build script of the calling crate compressed.
+///
+/// The result is for [`Device::load_packed`](crate::Device::load_packed).
 #[macro_export]
 macro_rules! ptx {
     ($name:literal) => {
@@ -13,10 +14,10 @@ macro_rules! ptx {
     };
 }
 
-/// The text of compressed PTX.
+/// Decompresses PTX.
 ///
 /// # Errors
-/// If the bytes are not a text compressed by gzip.
+/// If the bytes are not a UTF-8 text compressed by gzip.
 ///
 /// ```
 /// assert!(gpu_runtime::unpack(b"no gzip").is_err());

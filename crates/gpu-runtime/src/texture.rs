@@ -29,7 +29,9 @@ impl Texel for f32 {
     const FORMAT: CUarray_format = CUarray_format::CU_AD_FORMAT_FLOAT;
 }
 
-/// A one-dimensional texture over part of a buffer. The buffer must outlive the texture.
+/// A one-dimensional texture over part of a buffer.
+///
+/// Kernels may read the texture only while the buffer exists.
 ///
 /// ```
 /// use gpu_runtime::{Device, Texture};

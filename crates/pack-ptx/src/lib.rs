@@ -1,27 +1,27 @@
-//! For build scripts: compresses generated PTX, which is included in programs, to a fifth.
+//! Compresses generated PTX to a fifth of its size. Build scripts use it.
+//!
+//! ```
+//! let folder = std::env::temp_dir().join(format!("pack-ptx-{}", std::process::id()));
+//! std::fs::create_dir(&folder)?;
+//! std::fs::write(folder.join("add.ptx"), ".visible .entry add()")?;
+//! assert_eq!(pack_ptx::pack(&folder, &folder)?, [folder.join("add.ptx")]);
+//! assert!(folder.join("add.ptx.gz").exists());
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Compresses every `NAME.ptx` in `from` to `NAME.ptx.gz` in `to`; returns the files read.
+/// Compresses every `NAME.ptx` in `from` to `NAME.ptx.gz` in `to`. Returns the files read.
 ///
 /// # Errors
 /// If a file cannot be read or written.
-///
-/// ```
-/// let folder = std::env::temp_dir().join(format!("pack-ptx-{}", std::process::id()));
-/// std::fs::create_dir(&folder)?;
-/// std::fs::write(folder.join("add.ptx"), ".visible .entry add()")?;
-/// assert_eq!(pack_ptx::pack(&folder, &folder)?, [folder.join("add.ptx")]);
-/// assert!(folder.join("add.ptx.gz").exists());
-/// # std::fs::remove_dir_all(&folder)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn pack(from: &Path, to: &Path) -> io::Result<Vec<std::path::PathBuf>> {
+pub fn pack(from: &Path, to: &Path) -> io::Result<Vec<PathBuf>> {
     let mut read = Vec::new();
     for entry in std::fs::read_dir(from)? {
         let path = entry?.path();

@@ -1,4 +1,12 @@
-//! The progress of long work on stderr: a bar on a terminal, otherwise a line every ten seconds.
+//! Progress of long work on stderr: a bar on a terminal, otherwise a line every ten seconds.
+//!
+//! ```
+//! use progress::Progress;
+//!
+//! let progress = Progress::new("reading", 1_000, true);
+//! progress.show(250, "25 lines");
+//! assert_eq!(progress.suspend(|| "printed without the bar"), "printed without the bar");
+//! ```
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -6,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The interval between lines if stderr is not a terminal.
+/// Time between two lines if stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// The progress of a stage of work. The bar disappears when this is dropped.
+/// The progress of one stage of work. The bar disappears when this is dropped.
 ///
 /// ```
 /// use progress::Progress;
@@ -23,13 +31,14 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub struct Progress {
     bar: ProgressBar,
     stage: &'static str,
-    /// When the last line was printed; none if no lines are.
+    /// The time of the last line; `None` if no lines are printed.
     last_line: Option<Mutex<Instant>>,
 }
 
 impl Progress {
-    /// The progress of the named stage. `total` is the amount of work, in any unit; if it is 0, the amount
-    /// is not known. Nothing is shown if `quiet`.
+    /// Starts the progress of a stage. Shows nothing if `quiet`.
+    ///
+    /// `total` is the amount of work, in any unit. If it is 0, the amount is not known.
     pub fn new(stage: &'static str, total: u64, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let length = (total > 0).then_some(total);
@@ -53,8 +62,9 @@ impl Progress {
         Self { bar, stage, last_line: lines.then(|| Mutex::new(Instant::now())) }
     }
 
-    /// Shows that `done` of the total is done, with a message. Threads may call it out of order: the bar
-    /// does not go back.
+    /// Shows that `done` of the total is done, with a message.
+    ///
+    /// Threads may call this out of order: the bar never goes back.
     pub fn show(&self, done: u64, message: &str) {
         if done > self.bar.position() {
             self.bar.set_position(done);
@@ -66,17 +76,17 @@ impl Progress {
         if last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
             let line = self.line(message);
-            // If stderr is closed, there is nobody to tell.
+            // If stderr is closed, nobody can be told.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
 
-    /// Changes the total, which must be above 0 from the start.
+    /// Changes the total. The stage must have started with a total above 0.
     pub fn set_total(&self, total: u64) {
         self.bar.set_length(total);
     }
 
-    /// Runs `print` without the bar, so that its lines are not overwritten.
+    /// Hides the bar while `print` runs, so that the bar does not overwrite its lines.
     pub fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         self.bar.suspend(print)
     }
@@ -111,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines() {
+    fn lines_have_a_share_if_the_total_is_known() {
         let progress = Progress::new("reading", 200, true);
         progress.show(100, "7 lines");
         progress.show(50, "");

@@ -1,8 +1,14 @@
 //! Random numbers that are the same on every machine: `SplitMix64` (Steele, Lea and Flood 2014).
 //!
 //! Nothing here reads a clock or the system's entropy: every number follows from a seed.
+//!
+//! ```
+//! use seeded_random::Random;
+//!
+//! assert_eq!(Random::new(7).next_u64(), 7_191_089_600_892_374_487);
+//! ```
 
-/// What the state advances by: 2⁶⁴ divided by the golden ratio.
+/// The step of the state: 2⁶⁴ divided by the golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A `SplitMix64` generator.
@@ -26,8 +32,10 @@ impl Random {
         Self { state: seed }
     }
 
-    /// One of 2⁶⁴ generators of the same seed: one for each unit of parallel work, so that the
-    /// numbers do not depend on the order in which units are processed.
+    /// One of the 2⁶⁴ generators of a seed.
+    ///
+    /// If each unit of parallel work has its own stream, the numbers do not depend on the order in
+    /// which the units are processed.
     pub const fn stream(seed: u64, stream: u64) -> Self {
         Self { state: mix(seed ^ mix(stream.wrapping_add(STEP))) }
     }
@@ -43,7 +51,7 @@ impl Random {
         to_unit(self.next_u64())
     }
 
-    /// A number in [0, 1), a multiple of 2⁻¹⁶: sums of a few are exact.
+    /// A number in [0, 1), a multiple of 2⁻¹⁶, so that sums of a few numbers are exact.
     pub fn unit_f32(&mut self) -> f32 {
         f32::from((self.next_u64() >> 48) as u16) / 65_536.0
     }
@@ -55,7 +63,9 @@ impl Random {
         ((self.next_u64() as u128 * limit as u128) >> 64) as usize
     }
 
-    /// `size` distinct numbers below `count`, or all of them if they are fewer, in increasing order.
+    /// `size` distinct numbers below `count`, in increasing order; all numbers if `count <= size`.
+    ///
+    /// Takes memory for `count` numbers.
     ///
     /// ```
     /// # use seeded_random::Random;
@@ -75,12 +85,14 @@ impl Random {
     }
 }
 
-/// A number in [0, 1) that depends on `seed` and `number` only: for decisions about items that
-/// are not visited in order.
+/// A number in [0, 1) that depends on `seed` and `number` only.
+///
+/// This is for decisions about items that are not visited in order.
 ///
 /// ```
-/// let (a, b) = (seeded_random::unit(1, 8), seeded_random::unit(1, 9));
-/// assert!(a != b && (0.0..1.0).contains(&a));
+/// let eighth = seeded_random::unit(1, 8);
+/// assert!((0.0..1.0).contains(&eighth));
+/// assert!(eighth != seeded_random::unit(1, 9));
 /// ```
 pub fn unit(seed: u64, number: u64) -> f64 {
     to_unit(mix(seed.wrapping_add(number.wrapping_mul(STEP))))

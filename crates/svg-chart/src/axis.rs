@@ -2,7 +2,7 @@
 
 use super::text_width;
 
-/// An axis from 0 does not include values that are so many times as large as nine tenths of all.
+/// [`Axis::from_zero`] leaves out values that exceed the 90th percentile by more than this factor.
 const OUTLIER: f64 = 3.0;
 
 /// How values are spaced along an axis.
@@ -10,14 +10,14 @@ const OUTLIER: f64 = 3.0;
 pub enum Scale {
     /// Evenly.
     Linear,
-    /// By their logarithms; the ends are above 0.
+    /// By their logarithms. Both ends of the axis must be above 0.
     Logarithmic,
 }
 
 /// An axis of a chart.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What the values are.
+    /// The name of the quantity, written next to the axis.
     pub name: String,
     /// The value at its lower end.
     pub from: f64,
@@ -25,11 +25,12 @@ pub struct Axis {
     pub to: f64,
     /// How values are spaced.
     pub scale: Scale,
-    /// What follows each number, such as ` ×`.
+    /// Text after the number of each tick, such as ` ×`.
     pub unit: &'static str,
-    /// The values with a tick, if they are not to be chosen.
+    /// The values that get a tick; `None`: round numbers.
     pub marked: Option<Vec<f64>>,
-    /// The names of groups, each one unit wide, from 0 on; they replace the ticks. Empty: no groups.
+    /// The names of groups, which replace the ticks. Group `g` spans the values `g` to `g + 1`.
+    /// Empty: no groups.
     pub groups: Vec<String>,
 }
 
@@ -41,23 +42,25 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// From 0 to 1.
+    /// An axis from 0 to 1.
     pub fn unit(name: impl Into<String>) -> Self {
         Self::new(name, 0.0, 1.0, Scale::Linear)
     }
 
-    /// Between two values, with ticks at round numbers.
+    /// An axis between two values, with ticks at round numbers.
     pub fn new(name: impl Into<String>, from: f64, to: f64, scale: Scale) -> Self {
         Self { name: name.into(), from, to, scale, unit: "", marked: None, groups: Vec::new() }
     }
 
-    /// Named groups side by side.
+    /// An axis of named groups.
     pub fn groups(groups: Vec<String>) -> Self {
         let to = groups.len() as f64;
         Self { groups, ..Self::new("", 0.0, to, Scale::Linear) }
     }
 
-    /// From 0 to a round number at or above all values; without outliers if there are any.
+    /// An axis from 0 to a round number at or above all values, outliers excepted.
+    ///
+    /// Values that are not finite are ignored.
     pub fn from_zero(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -73,27 +76,28 @@ impl Axis {
         !self.groups.is_empty()
     }
 
-    /// The height that the names of groups need, turned by 45 degrees.
-    pub(super) fn turned(&self) -> f64 {
+    /// The height of the names of groups, which are rotated by 45 degrees.
+    pub(super) fn names_height(&self) -> f64 {
         self.groups.iter().map(|name| text_width(name) * 0.71).fold(0.0, f64::max)
     }
 
-    /// Where a value is, from 0 to 1; values outside the axis are at its ends.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    /// The position of a value, from 0 to 1. Values outside the axis are at its ends.
+    pub(super) fn position(&self, value: f64) -> f64 {
         let map = |value: f64| match self.scale {
             Scale::Linear => value,
             Scale::Logarithmic => libm::log10(value.max(f64::MIN_POSITIVE)),
         };
-        let (from, to) = (map(self.from), map(self.to));
+        let from = map(self.from);
+        let to = map(self.to);
         if to > from { ((map(value) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
     }
 
-    /// The ticks, rising.
+    /// The ticks in increasing order.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         if self.has_names() {
-            let tick =
-                |(at, name): (usize, &String)| Tick { value: at as f64 + 0.5, text: name.clone() };
-            return self.groups.iter().enumerate().map(tick).collect();
+            let middles = (0..self.groups.len()).map(|group| group as f64 + 0.5);
+            let ticks = middles.zip(&self.groups);
+            return ticks.map(|(value, name)| Tick { value, text: name.clone() }).collect();
         }
         let values = match (&self.marked, self.scale) {
             (Some(marked), _) => marked.clone(),
@@ -105,7 +109,7 @@ impl Axis {
     }
 }
 
-/// The multiples of 1, 2 or 5 times a power of ten between two values: three to eleven.
+/// The multiples of a round step between two values: three to eleven of them.
 fn linear(from: f64, to: f64) -> Vec<f64> {
     let span = to - from;
     if !(span > 0.0 && span.is_finite()) {
@@ -117,28 +121,29 @@ fn linear(from: f64, to: f64) -> Vec<f64> {
     ticks.take_while(|&tick| tick <= to + step * 1e-9).collect()
 }
 
-/// 1, 2 or 5 times a power of ten: the least that divides a span into five at most.
+/// The smallest number of the form 1, 2 or 5 times 10ⁿ that divides a span into at most five steps.
 fn round_step(span: f64) -> f64 {
     let power = libm::floor(libm::log10(span / 5.0));
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * libm::pow(10.0, power));
     steps.into_iter().find(|step| span / step <= 5.0 + 1e-9).unwrap_or(span)
 }
 
-/// Powers of ten between two values above 0, not more than nine; 2 and 5 times powers of ten too
-/// where there are few.
+/// Powers of ten between two values above 0, at most nine. If there are few, also 2 and 5 times
+/// these.
 fn logarithmic(from: f64, to: f64) -> Vec<f64> {
     let from = from.max(f64::MIN_POSITIVE);
     if !(to > from && to.is_finite()) {
         return vec![from];
     }
-    let (low, high) = (libm::floor(libm::log10(from)), libm::ceil(libm::log10(to)));
+    let low = libm::floor(libm::log10(from));
+    let high = libm::ceil(libm::log10(to));
     let every = libm::ceil((high - low) / 8.0).max(1.0);
     let factors: &[f64] = if high - low > 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let mut ticks = Vec::new();
     let mut power = low;
     while power <= high {
         let values = factors.iter().map(|factor| factor * libm::pow(10.0, power));
-        // A power of ten can come out a little off.
+        // `pow` may return a power of ten that is slightly off.
         ticks.extend(
             values.filter(|tick| *tick >= from * (1.0 - 1e-12) && *tick <= to * (1.0 + 1e-12)),
         );
@@ -147,7 +152,7 @@ fn logarithmic(from: f64, to: f64) -> Vec<f64> {
     ticks
 }
 
-/// A number with three digits or so: `0.25`, `40`, `3k`, `1.5M`.
+/// Formats a number with about three digits: `0.25`, `40`, `3k`, `1.5M`.
 pub(super) fn number(value: f64) -> String {
     let (value, suffix) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, "M"),
@@ -173,12 +178,12 @@ mod tests {
     }
 
     #[test]
-    fn places() {
+    fn positions() {
         let axis = Axis::new("n", 1.0, 1_000.0, Scale::Logarithmic);
-        assert!((axis.place(10.0) - 1.0 / 3.0).abs() < 1e-12);
-        assert!(axis.place(0.0) <= 0.0 && axis.place(1e9) >= 1.0);
+        assert!((axis.position(10.0) - 1.0 / 3.0).abs() < 1e-12);
+        assert!(axis.position(0.0) <= 0.0 && axis.position(1e9) >= 1.0);
         let one = Axis::new("n", 5.0, 5.0, Scale::Linear);
-        assert!((one.place(5.0) - 0.5).abs() < 1e-12);
+        assert!((one.position(5.0) - 0.5).abs() < 1e-12);
     }
 
     #[test]
@@ -215,15 +220,14 @@ mod tests {
             assert!((axis.to - to).abs() < to * 1e-9, "{most}: {}", axis.to);
             assert!(axis.ticks().len() > 2, "{most}");
         }
-        // Nothing to show, or an outlier among many values.
+        // No values above 0, and an outlier among many values.
         assert!((Axis::from_zero("", [0.0, f64::NAN]).to - 1.0).abs() < 1e-9);
         let values = (0..20).map(|at| if at == 7 { 900.0 } else { 1.0 });
         assert!(Axis::from_zero("", values).to < 2.0);
     }
 
-    /// No ends make it hang or fail.
     #[test]
-    fn odd_ends() {
+    fn odd_ends_give_few_ticks() {
         for (from, to) in [
             (f64::NAN, 1.0),
             (0.0, f64::INFINITY),

@@ -1,14 +1,15 @@
-//! Bars in groups.
+//! Grouped bar charts.
 
 use super::{Axis, Bar, CHARACTER, Chart, LINE, Mark};
 
-/// The width of a bar, and of the space between groups.
+/// The width of a bar.
 const BAR: f64 = 16.0;
-const BETWEEN: f64 = 26.0;
+/// The width of the space between groups.
+const GAP: f64 = 26.0;
 /// The height of the area inside the axes.
 const HEIGHT: f64 = 260.0;
 
-/// A chart that has, for each group, a bar of each series.
+/// A chart with a bar of each series in each group.
 ///
 /// ```
 /// use svg_chart::{Colors, GroupedBars};
@@ -24,7 +25,7 @@ const HEIGHT: f64 = 260.0;
 /// ```
 #[derive(Debug, Clone)]
 pub struct GroupedBars {
-    /// What is shown.
+    /// The title of the chart.
     pub title: String,
     /// The unit of the values.
     pub unit: String,
@@ -32,7 +33,7 @@ pub struct GroupedBars {
     pub groups: Vec<String>,
     /// The names of the series.
     pub series: Vec<String>,
-    /// By group, then by series; what was not measured is no number.
+    /// `values[group][series]`. NaN: not measured, so that there is no bar.
     pub values: Vec<Vec<f64>>,
 }
 
@@ -41,10 +42,10 @@ impl GroupedBars {
     pub fn chart(&self) -> Chart {
         let x = Axis::groups(self.groups.clone());
         let y = Axis::from_zero(self.unit.clone(), self.values.iter().flatten().copied());
-        let group = BAR * self.series.len() as f64 + BETWEEN;
+        let group = BAR * self.series.len() as f64 + GAP;
         let title = 1.3 * CHARACTER * self.title.chars().count() as f64 + 2.0 * LINE;
         let width = (5.0 * LINE + group * self.groups.len() as f64).max(title);
-        let size = (width, HEIGHT + x.turned() + 8.0 * LINE);
+        let size = (width, HEIGHT + x.names_height() + 8.0 * LINE);
         let marks = (0..self.series.len()).map(|series| self.bars(series, group)).collect();
         Chart { size, ..Chart::new(self.title.clone(), x, y, marks) }
     }
@@ -52,7 +53,7 @@ impl GroupedBars {
     /// The bars of a series; a group is `group` units of the view box wide.
     fn bars(&self, series: usize, group: f64) -> Mark {
         let name = &self.series[series];
-        let from = (BETWEEN / 2.0 + BAR * series as f64) / group;
+        let from = (GAP / 2.0 + BAR * series as f64) / group;
         let groups = self.groups.iter().zip(&self.values).enumerate();
         let bars = groups.filter_map(|(at, (group_name, values))| {
             let height = *values.get(series)?;
@@ -101,11 +102,11 @@ mod tests {
         assert!(svg.contains("class=\"cut\"") && svg.contains(">900 ↑<"), "{svg}");
     }
 
-    /// Turned by 45 degrees, names are a line's height apart if their groups are.
+    /// Names rotated by 45 degrees are more than a line's height apart.
     #[test]
     fn names_do_not_overlap() {
         let svg = svg(vec![vec![1.0]; 6]);
         assert_eq!(svg.matches("rotate(-45").count(), 6, "{svg}");
-        const { assert!((BAR + BETWEEN) * 0.71 > 11.0 * 1.2) };
+        const { assert!((BAR + GAP) * 0.71 > 11.0 * 1.2) };
     }
 }

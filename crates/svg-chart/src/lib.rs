@@ -1,8 +1,17 @@
 //! Charts as SVG: axes with round ticks, lines, dots and bars, a legend.
 //!
-//! A chart for a page takes its colors from the page's style sheet ([`Colors::Page`]), so that it
-//! follows the page's theme; a chart in a file of its own carries them ([`Colors::Own`]). All text
-//! is escaped.
+//! A chart in a page takes its colors from the page's style sheet ([`Colors::Page`]), so that it
+//! follows the page's theme. A chart in a file of its own has its own colors ([`Colors::Own`]). All
+//! text is escaped.
+//!
+//! ```
+//! use svg_chart::{Axis, Chart, Colors, Mark};
+//!
+//! let line = Mark::Line { class: 0, points: vec![(0.0, 1.0), (1.0, 0.5)], name: "F1".into() };
+//! let x = Axis::unit("threshold");
+//! let chart = Chart::new("F1 by threshold", x, Axis::unit("F1"), vec![line]);
+//! assert!(chart.svg(Colors::Page).starts_with("<svg "));
+//! ```
 
 use std::fmt::Write as _;
 
@@ -12,48 +21,50 @@ mod grouped;
 pub use axis::{Axis, Scale};
 pub use grouped::GroupedBars;
 
-/// The height of a line of text, and the mean width of a character, in units of the view box.
+/// The height of a line of text, in units of the view box.
 const LINE: f64 = 14.0;
+/// The mean width of a character, in units of the view box.
 const CHARACTER: f64 = 6.2;
-/// The length of the line before a name in the legend.
+/// The width of the sample before a name in the legend.
 const SAMPLE: f64 = 14.0;
 
-/// Where the colors come from.
+/// The source of a chart's colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colors {
     /// The style sheet of the page: classes `grid`, `diagonal`, `line`, `dot`, `bar`, and `c0`,
     /// `c1`, … for the colors.
     Page,
-    /// The chart itself, on white: colors that are told apart in print and by the color-blind
+    /// The chart itself, on white. The colors can be told apart in print and by color-blind readers
     /// (Okabe and Ito 2008).
     Own,
 }
 
 const OWN_COLORS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#000000"];
 
-/// What is drawn. The class is the number of its color.
+/// Something that is drawn in a chart.
 #[derive(Debug, Clone)]
 pub enum Mark {
     /// A line through points. Named lines are in the legend.
     Line {
-        /// The color.
+        /// The number of the color.
         class: usize,
         /// The points, in order.
         points: Vec<(f64, f64)>,
         /// The name in the legend; empty: none.
         name: String,
     },
-    /// Points.
+    /// Single points.
     Dots {
-        /// The color.
+        /// The number of the color.
         class: usize,
         /// The points.
         points: Vec<Dot>,
     },
-    /// Bars from the lower end of the second axis. A bar that is higher than the axis is cut, and its
-    /// height written in it. Named bars are in the legend.
+    /// Bars that stand on the lower end of the second axis. Named bars are in the legend.
+    ///
+    /// A bar that is higher than the axis is cut, and its height is written in it.
     Bars {
-        /// The color.
+        /// The number of the color.
         class: usize,
         /// The bars.
         bars: Vec<Bar>,
@@ -67,9 +78,9 @@ pub enum Mark {
 /// A point with a tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dot {
-    /// On the first axis.
+    /// The value on the first axis.
     pub x: f64,
-    /// On the second axis.
+    /// The value on the second axis.
     pub y: f64,
     /// The tooltip.
     pub text: String,
@@ -78,41 +89,33 @@ pub struct Dot {
 /// A bar with a tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// Its left side, on the first axis.
+    /// The left side, on the first axis.
     pub from: f64,
-    /// Its right side.
+    /// The right side, on the first axis.
     pub to: f64,
-    /// Its upper end, on the second axis.
+    /// The upper end, on the second axis.
     pub height: f64,
     /// The tooltip.
     pub text: String,
 }
 
 /// A chart.
-///
-/// ```
-/// use svg_chart::{Axis, Chart, Colors, Mark};
-///
-/// let line = Mark::Line { class: 0, points: vec![(0.0, 1.0), (1.0, 0.5)], name: "F1".into() };
-/// let chart = Chart::new("F1 by threshold", Axis::unit("threshold"), Axis::unit("F1"), vec![line]);
-/// assert!(chart.svg(Colors::Page).starts_with("<svg "));
-/// ```
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What the chart shows, for screen readers, and above the chart with [`Colors::Own`].
+    /// The title, for screen readers. With [`Colors::Own`] it is also written above the chart.
     pub title: String,
-    /// Width and height in units of the view box; text is 11 units high.
+    /// Width and height in units of the view box. Text is 11 units high.
     pub size: (f64, f64),
     /// The first axis, from left to right.
     pub x: Axis,
     /// The second axis, from the bottom up.
     pub y: Axis,
-    /// What is drawn, in this order.
+    /// The contents, in the order in which they are drawn.
     pub marks: Vec<Mark>,
 }
 
 impl Chart {
-    /// A chart of the usual size.
+    /// A chart of 420 by 260 units.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis, marks: Vec<Mark>) -> Self {
         Self { title: title.into(), size: (420.0, 260.0), x, y, marks }
     }
@@ -171,7 +174,7 @@ struct Named {
     name: String,
     class: usize,
     is_line: bool,
-    /// Where its sample begins.
+    /// The left end of its sample.
     x: f64,
     row: usize,
 }
@@ -200,7 +203,7 @@ impl Legend {
         legend
     }
 
-    /// Writes the legend; the first row's baseline is at `top`.
+    /// Writes the legend. The baseline of its first row is at `top`.
     fn write(&self, svg: &mut String, top: f64) {
         for Named { name, class, is_line, x, row } in &self.names {
             let y = top + *row as f64 * LINE;
@@ -208,14 +211,16 @@ impl Legend {
             let _ = if *is_line {
                 write!(
                     svg,
-                    "<line class=\"line c{color}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y1:.1}\" y2=\"{y1:.1}\"/>",
+                    "<line class=\"line c{color}\" x1=\"{x:.1}\" x2=\"{:.1}\" \
+                     y1=\"{y1:.1}\" y2=\"{y1:.1}\"/>",
                     x + SAMPLE,
                     y1 = y - 4.0
                 )
             } else {
                 write!(
                     svg,
-                    "<rect class=\"bar c{color}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{SAMPLE}\" height=\"9\"/>",
+                    "<rect class=\"bar c{color}\" x=\"{x:.1}\" y=\"{:.1}\" \
+                     width=\"{SAMPLE}\" height=\"9\"/>",
                     y - 9.0
                 )
             };
@@ -244,23 +249,23 @@ impl<'c> Area<'c> {
         Self {
             x: &chart.x,
             y: &chart.y,
-            // The axis's name, which stands upright, and the labels of its ticks.
-            // The name of the first group begins to the left of it.
-            left: (LINE + 8.0 + widest(&chart.y)).max(chart.x.turned()),
-            // Half of the last label of the first axis stands out.
+            // The rotated name of the axis and the labels of its ticks. The name of the first
+            // group, if there are groups, begins to the left of the group.
+            left: (LINE + 8.0 + widest(&chart.y)).max(chart.x.names_height()),
+            // Half of the last label of the first axis extends beyond the axis.
             right: width
                 - if chart.x.has_names() { 12.0 } else { 12.0_f64.max(widest(&chart.x) / 2.0) },
             top: above + 10.0 + legend.rows as f64 * LINE,
-            bottom: height - 2.0 * LINE - 12.0 - chart.x.turned(),
+            bottom: height - 2.0 * LINE - 12.0 - chart.x.names_height(),
         }
     }
 
     fn px(&self, value: f64) -> f64 {
-        self.left + self.x.place(value) * (self.right - self.left)
+        self.left + self.x.position(value) * (self.right - self.left)
     }
 
     fn py(&self, value: f64) -> f64 {
-        self.bottom - self.y.place(value) * (self.bottom - self.top)
+        self.bottom - self.y.position(value) * (self.bottom - self.top)
     }
 
     fn write_axes(&self, svg: &mut String, height: f64) {
@@ -270,7 +275,8 @@ impl<'c> Area<'c> {
             if self.x.has_names() {
                 let _ = write!(
                     svg,
-                    "<text transform=\"translate({at:.1} {:.1}) rotate(-45)\" text-anchor=\"end\">{}</text>",
+                    "<text transform=\"translate({at:.1} {:.1}) rotate(-45)\" \
+                     text-anchor=\"end\">{}</text>",
                     bottom + LINE,
                     escape(&tick.text)
                 );
@@ -278,7 +284,8 @@ impl<'c> Area<'c> {
             }
             let _ = write!(
                 svg,
-                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top:.1}\" y2=\"{bottom:.1}\"/>\
+                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" \
+                 y1=\"{top:.1}\" y2=\"{bottom:.1}\"/>\
                  <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 bottom + LINE,
                 escape(&tick.text)
@@ -288,7 +295,8 @@ impl<'c> Area<'c> {
             let at = self.py(tick.value);
             let _ = write!(
                 svg,
-                "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+                "<line class=\"grid\" x1=\"{left:.1}\" x2=\"{right:.1}\" \
+                 y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 left - 5.0,
                 at + 4.0,
@@ -324,7 +332,8 @@ impl<'c> Area<'c> {
                 let Self { left, right, top, bottom, .. } = self;
                 let _ = write!(
                     svg,
-                    "<line class=\"diagonal\" x1=\"{left:.1}\" y1=\"{bottom:.1}\" x2=\"{right:.1}\" y2=\"{top:.1}\"/>"
+                    "<line class=\"diagonal\" x1=\"{left:.1}\" y1=\"{bottom:.1}\" \
+                     x2=\"{right:.1}\" y2=\"{top:.1}\"/>"
                 );
             }
         }
@@ -348,7 +357,8 @@ impl<'c> Area<'c> {
         }
         let _ = write!(
             svg,
-            "<circle class=\"dot c{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"><title>{}</title></circle>",
+            "<circle class=\"dot c{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\">\
+             <title>{}</title></circle>",
             class % OWN_COLORS.len(),
             self.px(dot.x),
             self.py(dot.y),
@@ -361,11 +371,13 @@ impl<'c> Area<'c> {
             return;
         }
         // A gap of two units between adjacent bars.
-        let (start, end, top) =
-            (self.px(bar.from) + 1.0, self.px(bar.to) - 1.0, self.py(bar.height));
+        let start = self.px(bar.from) + 1.0;
+        let end = self.px(bar.to) - 1.0;
+        let top = self.py(bar.height);
         let _ = write!(
             svg,
-            "<rect class=\"bar c{}\" x=\"{start:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
+            "<rect class=\"bar c{}\" x=\"{start:.1}\" y=\"{top:.1}\" \
+             width=\"{:.1}\" height=\"{:.1}\"><title>{}</title></rect>",
             class % OWN_COLORS.len(),
             (end - start).max(0.0),
             (self.bottom - top).max(0.0),
@@ -374,7 +386,8 @@ impl<'c> Area<'c> {
         if bar.height > self.y.to {
             let _ = write!(
                 svg,
-                "<text class=\"cut\" transform=\"translate({:.1} {:.1}) rotate(-90)\" text-anchor=\"end\">{} ↑</text>",
+                "<text class=\"cut\" transform=\"translate({:.1} {:.1}) rotate(-90)\" \
+                 text-anchor=\"end\">{} ↑</text>",
                 f64::midpoint(start, end) + 4.0,
                 top + 4.0,
                 axis::number(bar.height)
@@ -387,7 +400,7 @@ fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }
 
-/// Text inside markup.
+/// Escapes text for markup.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -426,15 +439,15 @@ mod tests {
         for colors in [Colors::Page, Colors::Own] {
             let svg = chart.svg(colors);
             assert!(!svg.contains("<script>") && !svg.contains('\u{1}'));
-            // The title for screen readers, two axes, a dot, a bar, two names; a title to be seen.
+            // The title for screen readers, two axes, a dot, a bar, two names; and the visible title.
             let expected = if colors == Colors::Own { 8 } else { 7 };
             assert_eq!(svg.matches("&lt;/svg&gt;&lt;script&gt; ").count(), expected);
         }
     }
 
-    /// Names of a legend neither overlap nor leave the chart, and the area begins below them.
+    /// The names of a legend stay inside the chart, and the area begins below them.
     #[test]
-    fn legends_do_not_overlap() {
+    fn names_of_a_legend_do_not_overlap() {
         let names =
             ["micro F1", "a rather long name of a line", "x", "macro F1", "another long one"];
         let marks: Vec<Mark> = names.iter().map(|name| line(name)).collect();

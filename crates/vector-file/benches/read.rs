@@ -1,6 +1,6 @@
-//! How fast a file of vectors is read into memory: `cargo bench -p vector-file -- [ROWS] [DIMENSION]`.
+//! Measures how fast a file of vectors is read: `cargo bench -p vector-file -- [ROWS] [DIMENSION]`.
 //!
-//! The file was just written, so it comes from the page cache.
+//! The file was just written, so that it comes from the page cache.
 
 use std::error::Error;
 use std::io::Write;

@@ -13,33 +13,36 @@ pub(super) fn bvecs(file: impl Read) -> Result<Rows, String> {
 }
 
 fn vecs(mut file: impl Read, size: usize, value: impl Fn(&[u8]) -> f32) -> Result<Rows, String> {
-    let (mut values, mut dimension, mut place) = (Vec::new(), 0, 0u64);
-    let (mut head, mut row) = ([0; 4], Vec::new());
+    let mut values = Vec::new();
+    let mut dimension = 0;
+    let mut offset = 0u64;
+    let mut head = [0; 4];
+    let mut row = Vec::new();
     for number in 0u64.. {
         match fill(&mut file, &mut head)? {
             0 => break,
             4 => {}
-            _ => return Err(format!("byte {place}: half a vector at the end")),
+            _ => return Err(format!("byte {offset}: half a vector at the end")),
         }
         let own = u32::from_le_bytes(head) as usize;
         if own == 0 || (number > 0 && own != dimension) {
             let expected = if number > 0 { dimension.to_string() } else { "1 or more".to_owned() };
             return Err(format!(
-                "byte {place}: vector {number} has {own} dimensions, expected {expected}"
+                "byte {offset}: vector {number} has {own} dimensions, expected {expected}"
             ));
         }
         dimension = own;
-        // Not allocated before it is there.
+        // Memory grows with the data, whatever the dimension claims.
         row.clear();
         let length = own as u64 * size as u64;
         let read = (&mut file).take(length).read_to_end(&mut row);
         if read.map_err(|error| error.to_string())? as u64 != length {
             return Err(format!(
-                "byte {place}: vector {number} of {own} dimensions ends too early"
+                "byte {offset}: vector {number} of {own} dimensions ends too early"
             ));
         }
         values.extend(row.chunks_exact(size).map(&value));
-        place += 4 + length;
+        offset += 4 + length;
     }
     Rows::new(values, dimension)
 }

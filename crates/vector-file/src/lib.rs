@@ -1,9 +1,9 @@
-//! Reads vectors from files: `.npy`, `.fvecs`, `.bvecs` and IDX. Files compressed by gzip are unpacked.
+//! Reads vectors from files: `.npy`, `.fvecs`, `.bvecs` and IDX, each optionally gzip-compressed.
 //!
 //! ```
 //! use vector_file::{Format, read};
 //!
-//! // One vector of two dimensions, as fvecs.
+//! // One vector with two dimensions, as fvecs.
 //! let bytes = [2u32.to_le_bytes(), 1.5f32.to_le_bytes(), 0.5f32.to_le_bytes()].concat();
 //! let rows = read(&bytes[..], Format::Fvecs)?;
 //! assert_eq!((rows.values, rows.dimension), (vec![1.5, 0.5], 2));
@@ -22,18 +22,18 @@ mod npy;
 /// The format of a file of vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A two-dimensional array of `NumPy`: numbers of any type, byte order and memory order.
+    /// A two-dimensional array of `NumPy`: floats, integers or booleans in any byte and memory order.
     Npy,
-    /// Before each vector its dimension as a 32-bit integer, then 32-bit floats; little-endian.
+    /// Vectors of 32-bit floats, each after its dimension as a 32-bit integer; little-endian.
     Fvecs,
-    /// The same with unsigned bytes.
+    /// Vectors of unsigned bytes, each after its dimension as a 32-bit integer; little-endian.
     Bvecs,
-    /// Unsigned bytes in two or more dimensions, as MNIST has them.
+    /// Unsigned bytes in two or more dimensions, as in MNIST. The first dimension counts vectors.
     Idx,
 }
 
 impl Format {
-    /// The format that a file's name suggests.
+    /// The format that a file's name indicates.
     ///
     /// ```
     /// use vector_file::Format;
@@ -55,12 +55,12 @@ impl Format {
     }
 }
 
-/// Vectors of the same dimension.
+/// Vectors that have the same dimension.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// The values, vector after vector.
+    /// The values of all vectors, one vector after another.
     pub values: Vec<f32>,
-    /// The number of values of a vector, at least 1.
+    /// The number of values per vector, at least 1.
     pub dimension: usize,
 }
 
@@ -108,9 +108,10 @@ pub enum Problem {
     /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] io::Error),
-    /// The name does not tell the format.
+    /// The name indicates no format.
     #[error(
-        "the name does not tell the format; expected .npy, .fvecs, .bvecs, .idx or -ubyte, optionally with .gz"
+        "the name does not tell the format; expected .npy, .fvecs, .bvecs, .idx or -ubyte, \
+         optionally with .gz"
     )]
     Name,
     /// The content does not have the format.
@@ -118,10 +119,10 @@ pub enum Problem {
     Content(String),
 }
 
-/// Reads a whole file in the format that its name tells.
+/// Reads a whole file in the format that its name indicates.
 ///
 /// # Errors
-/// If the file cannot be read, its name tells no format, or it does not have that format.
+/// If the file cannot be read, its name indicates no format, or it does not have that format.
 pub fn open(path: &Path) -> Result<Rows, FileError> {
     let failed = |problem| FileError { path: path.to_owned(), problem };
     let format = Format::of_name(path).ok_or_else(|| failed(Problem::Name))?;
@@ -138,10 +139,10 @@ pub fn open(path: &Path) -> Result<Rows, FileError> {
 
 /// Reads vectors from a stream to its end.
 ///
-/// Memory grows with what is there, not with what a header claims.
+/// Memory grows with the data read, not with the size that a header claims.
 ///
 /// # Errors
-/// What is wrong, and where.
+/// If the stream does not have the format. The text says what is wrong, and where.
 pub fn read(file: impl Read, format: Format) -> Result<Rows, String> {
     match format {
         Format::Npy => npy::read(file),
@@ -151,28 +152,30 @@ pub fn read(file: impl Read, format: Format) -> Result<Rows, String> {
     }
 }
 
-/// Bytes that are read at a time.
-const PIECE: usize = 1 << 22;
+/// Number of bytes that are read at a time.
+const CHUNK: usize = 1 << 22;
 
-/// Exactly `length` bytes, which must be the rest of the file, as numbers of `size` bytes each: `take` gets whole
-/// numbers, in pieces.
+/// Reads the rest of a file, which must have `length` bytes: numbers of `size` bytes each.
+///
+/// Calls `take` with chunks of whole numbers.
 fn rest(
     mut file: impl Read,
     length: u64,
     size: usize,
     mut take: impl FnMut(&[u8]),
 ) -> Result<(), String> {
-    let mut piece = Vec::new();
+    let mut chunk = Vec::new();
     let mut done = 0u64;
     while done < length {
-        let most = usize::try_from(length - done).unwrap_or(usize::MAX).min(PIECE / size * size);
-        piece.resize(most, 0);
-        let read = fill(&mut file, &mut piece)?;
+        let left = usize::try_from(length - done).unwrap_or(usize::MAX);
+        let expected = left.min(CHUNK / size * size);
+        chunk.resize(expected, 0);
+        let read = fill(&mut file, &mut chunk)?;
         done += read as u64;
-        if read < most {
+        if read < expected {
             return Err(format!("it ends after {done} bytes of numbers, expected {length}"));
         }
-        take(&piece);
+        take(&chunk);
     }
     if fill(&mut file, &mut [0])? > 0 {
         return Err(format!("it goes on after the {length} bytes of numbers that its shape says"));
@@ -180,16 +183,16 @@ fn rest(
     Ok(())
 }
 
-/// The same for floats of 32 bits in the machine's byte order, which are read to their place.
+/// Reads the rest of a file into `values`: `length` bytes of 32-bit floats in native byte order.
 fn floats(mut file: impl Read, length: u64, values: &mut Vec<f32>) -> Result<(), String> {
     let mut done = 0u64;
     while done < length {
-        let most = usize::try_from(length - done).unwrap_or(usize::MAX).min(PIECE);
+        let expected = usize::try_from(length - done).unwrap_or(usize::MAX).min(CHUNK);
         let start = values.len();
-        values.resize(start + most / 4, 0.0);
+        values.resize(start + expected / 4, 0.0);
         let read = fill(&mut file, bytemuck::cast_slice_mut(&mut values[start..]))?;
         done += read as u64;
-        if read < most {
+        if read < expected {
             return Err(format!("it ends after {done} bytes of numbers, expected {length}"));
         }
     }
@@ -197,7 +200,7 @@ fn floats(mut file: impl Read, length: u64, values: &mut Vec<f32>) -> Result<(),
         .map_err(|_| format!("it goes on after the {length} bytes of numbers that its shape says"))
 }
 
-/// Fills `bytes`, or as much of it as there is.
+/// Reads until `bytes` is full or the file ends. Returns the number of bytes read.
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<usize, String> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -5,9 +5,9 @@ use gpu_runtime::GpuError;
 
 use super::lane::{Lane, Sent};
 use super::launch::{
-    self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, FUSED_MEDIUM_THREADS,
-    FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedShape, Outputs, SELECT_SORTED,
-    Which,
+    self, ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Between, BlockShape, DenseQueries,
+    FUSED_MEDIUM_THREADS, FUSED_SMALL_STATIC_BYTES, FUSED_SMALL_THREADS, Found, FusedBatch,
+    Launcher, Outputs, QuerySubset, SELECT_SORTED, Scores,
 };
 use super::part::{self, Part};
 use super::{
@@ -20,12 +20,26 @@ const MEDIUM_ROUNDS: usize = 4;
 /// Threads per block when the fused engine needs all similarities of a query.
 const GENERAL_THREADS: u32 = 128;
 
-/// Queries of the lane: `count` from `first` on, or those in its list.
+/// Queries of a lane for which all similarities are computed.
 #[derive(Debug, Clone, Copy)]
-struct Batch {
+struct DenseBatch {
+    /// The first query, if they are not those of the lane's list.
     first: u32,
     count: u32,
+    /// Whether they are the queries of the lane's list.
     listed: bool,
+    /// The slot of the first query's results.
+    slot: usize,
+    /// Terms of the longest query that was sent.
+    longest: usize,
+    k: usize,
+}
+
+impl DenseBatch {
+    /// The `count` queries of the lane's list.
+    fn listed(count: usize, longest: usize, k: usize) -> Self {
+        Self { first: 0, count: number(count), listed: true, slot: 0, longest, k }
+    }
 }
 
 impl Cuda {
@@ -79,7 +93,8 @@ impl Cuda {
             Some(places) => places,
             None => lane.host_found.get(count * k)?,
         };
-        let (counts, status) = (lane.host_counts.get(count)?, lane.host_status.get(count)?);
+        let counts = lane.host_counts.get(count)?;
+        let status = lane.host_status.get(count)?;
         let outputs = Outputs::on_host(places, counts, status);
         self.enqueue_fused(part, lane, count, k, Some(outputs))
     }
@@ -93,9 +108,8 @@ impl Cuda {
         k: usize,
     ) -> Result<(), GpuError> {
         let count = sent.count;
-        let (device, stream) = (self.device.clone(), lane.stream.clone());
-        lane.found.get(&device, &stream, count * k)?;
-        lane.counts.get(&device, &stream, count)?;
+        lane.gpu.reserve(&mut lane.found, count * k)?;
+        lane.gpu.reserve(&mut lane.counts, count)?;
         if self.is_fused(part, k) {
             return self.enqueue_fused(part, lane, count, k, None);
         }
@@ -105,9 +119,15 @@ impl Cuda {
         };
         let batch = batch.min(self.dense_batch(part)).max(1);
         for first in (0..count).step_by(batch) {
-            let count = number(batch.min(count - first));
-            let which = Batch { first: number(first), count, listed: false };
-            self.enqueue_dense(part, lane, self.options.engine, which, sent.longest, (first, k))?;
+            let batch = DenseBatch {
+                first: number(first),
+                count: number(batch.min(count - first)),
+                listed: false,
+                slot: first,
+                longest: sent.longest,
+                k,
+            };
+            self.enqueue_dense(part, lane, self.options.engine, batch)?;
         }
         Ok(())
     }
@@ -118,7 +138,8 @@ impl Cuda {
         (bytes / (part.rows.count as usize * 4).max(1)).clamp(1, 4_096)
     }
 
-    /// `outputs`: where a batch of one launch writes, if not to the lane's buffers.
+    /// Enqueues the fused kernels for `count` queries. A batch of one launch writes to `outputs`, or
+    /// to the lane's buffers if that is `None`.
     fn enqueue_fused(
         &self,
         part: &Part,
@@ -127,12 +148,11 @@ impl Cuda {
         k: usize,
         outputs: Option<Outputs>,
     ) -> Result<(), GpuError> {
-        let (device, stream) = (self.device.clone(), lane.stream.clone());
-        let failed = device.doing("launching a kernel").failed();
-        let info = device.info();
-        let rows = lane.queries();
-        let allow = lane.allow();
-        let mut shape = FusedShape {
+        let failed = self.device.doing("launching a kernel").failed();
+        let info = self.device.info();
+        let mut batch = FusedBatch {
+            queries: lane.queries(),
+            allow: lane.allow(),
             count: number(count),
             k: number(k),
             room: room(k),
@@ -141,134 +161,112 @@ impl Cuda {
             blocks: 0,
         };
         for (number_of_tile, tile) in part.tiles.iter().enumerate() {
-            shape.last = number_of_tile + 1 == part.tiles.len();
+            batch.last = number_of_tile + 1 == part.tiles.len();
             let one_block = self.one_block(tile, count, k);
             let shared = launch::accumulate_bytes(tile.rows.rows())
                 + ACCUMULATE_STATIC_BYTES
                 + info.shared_reserved;
             let by_threads = info.threads / ACCUMULATE_THREADS as usize;
             let blocks = (info.shared_per_multiprocessor / shared).min(by_threads).max(1);
-            shape.blocks = number(blocks * info.multiprocessors);
+            batch.blocks = number(blocks * info.multiprocessors);
             // Three times the mean, if the maximum is not lower.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
             let tasks = (lane.entries as f64 * tile.cuts.mean * 3.0) as usize + 65_536;
             let tasks = tasks.min(lane.entries * tile.cuts.most);
             let entries = count * (room(k) as usize - k);
-            let Lane { found, counts, status, .. } = lane;
-            let launched = if let Some(threads) = one_block {
+            let Lane { gpu, found, counts, status, .. } = lane;
+            let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
+            let result = if let Some(threads) = one_block {
                 let outputs = match outputs {
                     Some(outputs) => outputs,
                     None => Outputs::on_device(
-                        &stream,
-                        found.get(&device, &stream, count * k)?,
-                        counts.get(&device, &stream, count)?,
-                        status.get(&device, &stream, count)?,
+                        gpu.stream(),
+                        gpu.reserve(found, count * k)?,
+                        gpu.reserve(counts, count)?,
+                        gpu.reserve(status, count)?,
                     ),
                 };
-                let with = (shape, threads);
-                launch::fused_small(&self.kernels, &stream, &tile.rows, &rows, allow, with, outputs)
+                launcher.fused_small(&tile.rows, batch, threads, outputs)
             } else {
-                let mut place = Found {
-                    keys: found.get(&device, &stream, count * k)?,
+                let mut found = Found {
+                    keys: gpu.reserve(found, count * k)?,
                     at: 0,
-                    counts: counts.get(&device, &stream, count)?,
+                    counts: gpu.reserve(counts, count)?,
                 };
                 let mut between = Between {
-                    records: lane.records.get(&device, &stream, count)?,
-                    tasks: lane.tasks.get(&device, &stream, tasks)?,
-                    next_task: lane.next_task.get(&device, &stream, 1)?,
-                    candidates: lane.candidates.get(&device, &stream, entries)?,
-                    candidate_counts: lane.candidate_counts.get(&device, &stream, count)?,
+                    records: gpu.reserve(&mut lane.records, count)?,
+                    tasks: gpu.reserve(&mut lane.tasks, tasks)?,
+                    next_task: gpu.reserve(&mut lane.next_task, 1)?,
+                    candidates: gpu.reserve(&mut lane.candidates, entries)?,
+                    candidate_counts: gpu.reserve(&mut lane.candidate_counts, count)?,
                 };
-                launch::fused(
-                    &self.kernels,
-                    &stream,
-                    &tile.rows,
-                    &rows,
-                    allow,
-                    shape,
-                    &mut between,
-                    &mut place,
-                    status.get(&device, &stream, count)?,
-                )
+                let status = gpu.reserve(status, count)?;
+                launcher.fused(&tile.rows, batch, &mut between, &mut found, status)
             };
-            launched.map_err(&failed)?;
-            shape.fresh = false;
+            result.map_err(&failed)?;
+            batch.fresh = false;
         }
         Ok(())
     }
 
-    /// Enqueues the scores of some queries and the selection of the best on the lane's stream;
-    /// results are written to the slots from `at` on.
+    /// Enqueues the scores of some queries and the selection of the best on the lane's stream.
     fn enqueue_dense(
         &self,
         part: &Part,
         lane: &mut Lane,
         engine: CudaEngine,
-        which: Batch,
-        longest: usize,
-        (at, k): (usize, usize),
+        batch: DenseBatch,
     ) -> Result<(), GpuError> {
-        let (device, stream) = (self.device.clone(), lane.stream.clone());
-        let failed = device.doing("launching a kernel").failed();
-        let (rows, allow) = (lane.queries(), lane.allow());
-        let Lane { scores, dense, found, counts, list, .. } = lane;
-        let scores =
-            scores.get(&device, &stream, which.count as usize * part.rows.count as usize)?;
-        let which = Which {
-            first: which.first,
-            count: which.count,
-            list: which.listed.then(|| list.made()),
+        let failed = self.device.doing("launching a kernel").failed();
+        let query_rows = lane.queries();
+        let allow = lane.allow();
+        let Lane { gpu, scores, dense, found, counts, list, .. } = lane;
+        let launcher = Launcher { kernels: &self.kernels, stream: gpu.stream() };
+        let count = batch.count as usize;
+        let mut scores = Scores {
+            values: gpu.reserve(scores, count * part.rows.count as usize)?,
+            rows: part.rows.count,
+            first_row: part.first_row,
         };
-        let most = self.options.query_terms.unwrap_or(4_096);
-        let most = most.min(number(device.info().shared_per_block / 8)).max(1);
-        // No more shared memory than the longest query needs, so that more blocks fit.
-        let room = number(longest.next_multiple_of(32).max(32)).min(most);
+        let queries = QuerySubset {
+            rows: query_rows,
+            first: batch.first,
+            count: batch.count,
+            list: batch.listed.then(|| list.reserved()),
+        };
+        let terms = self.shared_terms(batch.longest);
         match engine {
             CudaEngine::Base { threads } => {
                 let terms = self.training.cols();
                 // Dense queries take at most a twentieth of the budget.
                 let bytes = (self.loaded().budget / 20 / LANES).min(1 << 28);
-                let batch = (bytes / (terms * 4).max(1)).clamp(1, which.count as usize);
-                let fresh = dense.len() < batch * terms;
-                let dense = dense.get(&device, &stream, batch * terms)?;
-                if fresh {
-                    stream.memset_zeros(dense).map_err(&failed)?;
+                let some = (bytes / (terms * 4).max(1)).clamp(1, count);
+                let is_fresh = dense.capacity() < some * terms;
+                let mut dense = DenseQueries { values: gpu.reserve(dense, some * terms)?, terms };
+                if is_fresh {
+                    gpu.stream().memset_zeros(dense.values).map_err(&failed)?;
                 }
-                for first in (0..which.count as usize).step_by(batch) {
-                    let count = batch.min(which.count as usize - first);
-                    let some = (which.first + number(first), number(count));
-                    let scatter = |dense: &mut _, clear| {
-                        launch::base_scatter(
-                            &self.kernels,
-                            &stream,
-                            &rows,
-                            some,
-                            (terms, clear),
-                            dense,
-                        )
-                    };
-                    scatter(dense, false).map_err(&failed)?;
-                    for query in 0..count {
-                        let place = (query, first + query, terms);
-                        launch::base(
-                            &self.kernels,
-                            &stream,
-                            &part.rows,
-                            dense,
-                            place,
-                            scores,
-                            threads,
-                        )
+                for first in (0..count).step_by(some) {
+                    let some = some.min(count - first);
+                    let first_query = batch.first + number(first);
+                    launcher
+                        .base_scatter(query_rows, first_query, number(some), &mut dense, false)
                         .map_err(&failed)?;
+                    for query in 0..some {
+                        let own = scores.of(first + query);
+                        launcher.base(&part.rows, &dense, query, own, threads).map_err(&failed)?;
                     }
-                    scatter(dense, true).map_err(&failed)?;
+                    launcher
+                        .base_scatter(query_rows, first_query, number(some), &mut dense, true)
+                        .map_err(&failed)?;
                 }
             }
             CudaEngine::Shared { threads } => {
-                for query in 0..which.count as usize {
-                    let (place, shape) = ((which.first, query), (threads, room));
-                    launch::shared(&self.kernels, &stream, &part.rows, &rows, place, scores, shape)
+                for slot in 0..count {
+                    let query = batch.first + number(slot);
+                    let shape = BlockShape { threads, terms };
+                    launcher
+                        .shared(&part.rows, query_rows, query, scores.of(slot), shape)
                         .map_err(&failed)?;
                 }
             }
@@ -276,39 +274,36 @@ impl Cuda {
                 if !part.textures.is_empty() =>
             {
                 for texture in &part.textures {
-                    let shape = (threads, room);
-                    launch::grid_texture(
-                        &self.kernels,
-                        &stream,
-                        &part.rows,
-                        texture,
-                        &rows,
-                        which,
-                        scores,
-                        shape,
-                    )
-                    .map_err(&failed)?;
+                    let shape = BlockShape { threads, terms };
+                    launcher
+                        .grid_texture(&part.rows, texture, queries, &mut scores, shape)
+                        .map_err(&failed)?;
                 }
             }
-            CudaEngine::Grid { .. } | CudaEngine::Fused => {
-                let threads = match engine {
-                    CudaEngine::Grid { threads, .. } => threads,
-                    _ => GENERAL_THREADS,
-                };
-                let shape = (threads, room);
-                launch::grid_ldg(&self.kernels, &stream, &part.rows, &rows, which, scores, shape)
-                    .map_err(&failed)?;
+            CudaEngine::Grid { threads, .. } => {
+                let shape = BlockShape { threads, terms };
+                launcher.grid_ldg(&part.rows, queries, &mut scores, shape).map_err(&failed)?;
+            }
+            CudaEngine::Fused => {
+                let shape = BlockShape { threads: GENERAL_THREADS, terms };
+                launcher.grid_ldg(&part.rows, queries, &mut scores, shape).map_err(&failed)?;
             }
         }
-        let count = at + which.count as usize;
-        let mut place = Found {
-            keys: found.get(&device, &stream, count * k)?,
-            at,
-            counts: counts.get(&device, &stream, count)?,
+        let slots = batch.slot + count;
+        let mut found = Found {
+            keys: gpu.reserve(found, slots * batch.k)?,
+            at: batch.slot,
+            counts: gpu.reserve(counts, slots)?,
         };
-        let rows = (part.rows.count, part.first_row);
-        launch::select(&self.kernels, &stream, rows, scores, which, allow, number(k), &mut place)
-            .map_err(&failed)
+        launcher.select(&mut scores, queries, allow, number(batch.k), &mut found).map_err(&failed)
+    }
+
+    /// Terms of a query that are in shared memory at a time: no more than the longest query has, so
+    /// that more blocks fit.
+    fn shared_terms(&self, longest: usize) -> u32 {
+        let limit = self.options.query_terms.unwrap_or(4_096);
+        let limit = limit.min(number(self.device.info().shared_per_block / 8)).max(1);
+        number(longest.next_multiple_of(32).max(32)).min(limit)
     }
 
     /// Waits for a batch, answers the queries that the fused kernel could not, and stores the
@@ -338,8 +333,8 @@ impl Cuda {
         let batch = self.dense_batch(part);
         for some in open.chunks(batch) {
             lane.send_list(some)?;
-            let which = Batch { first: 0, count: number(some.len()), listed: true };
-            self.enqueue_dense(part, lane, CudaEngine::Fused, which, sent.longest, (0, k))?;
+            let batch = DenseBatch::listed(some.len(), sent.longest, k);
+            self.enqueue_dense(part, lane, CudaEngine::Fused, batch)?;
             lane.fetch(some.len(), k, false, None)?;
             lane.wait()?;
             let all: &[Neighbor] = bytemuck::cast_slice(lane.host_found.get(some.len() * k)?);
@@ -381,23 +376,24 @@ impl Cuda {
         let k = queries.k.min(part.rows.count as usize).max(1);
         let mut lane = self.lanes.take(|| Lane::new(&self.device))?;
         let sent = lane.send(&queries, 0..count, &self.threads)?;
-        let (start, end) = (self.device.timer()?, self.device.timer()?);
+        let start = self.device.timer()?;
+        let end = self.device.timer()?;
         let failed = self.device.doing("measuring").failed();
         let mut seconds = Vec::new();
         for _ in 0..runs {
             lane.wait()?;
-            start.record(&lane.stream).map_err(&failed)?;
+            start.record(lane.gpu.stream()).map_err(&failed)?;
             self.enqueue(part, &mut lane, &sent, k)?;
-            end.record(&lane.stream).map_err(&failed)?;
+            end.record(lane.gpu.stream()).map_err(&failed)?;
             lane.wait()?;
             let mut taken = start.elapsed_ms(&end).map_err(&failed)?;
             if self.is_fused(part, k) {
                 // Copying the list of open queries takes place in between, and is not measured.
-                let status = lane.stream.clone_dtoh(&lane.status.made().slice(..count));
+                let status = lane.gpu.stream().clone_dtoh(&lane.status.reserved().slice(..count));
                 let open = sent.open(&status.map_err(&failed)?);
-                start.record(&lane.stream).map_err(&failed)?;
-                self.enqueue_open(part, &mut lane, &open, (sent.longest, k))?;
-                end.record(&lane.stream).map_err(&failed)?;
+                start.record(lane.gpu.stream()).map_err(&failed)?;
+                self.enqueue_open(part, &mut lane, &open, sent.longest, k)?;
+                end.record(lane.gpu.stream()).map_err(&failed)?;
                 lane.wait()?;
                 if !open.is_empty() {
                     taken += start.elapsed_ms(&end).map_err(&failed)?;
@@ -415,12 +411,13 @@ impl Cuda {
         part: &Part,
         lane: &mut Lane,
         open: &[u32],
-        (longest, k): (usize, usize),
+        longest: usize,
+        k: usize,
     ) -> Result<(), GpuError> {
         for some in open.chunks(self.dense_batch(part)) {
             lane.send_list(some)?;
-            let which = Batch { first: 0, count: number(some.len()), listed: true };
-            self.enqueue_dense(part, lane, CudaEngine::Fused, which, longest, (0, k))?;
+            let batch = DenseBatch::listed(some.len(), longest, k);
+            self.enqueue_dense(part, lane, CudaEngine::Fused, batch)?;
         }
         Ok(())
     }

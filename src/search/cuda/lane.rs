@@ -1,9 +1,8 @@
 //! A GPU stream with its buffers on both sides: one batch of queries in flight.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Pinned};
+use gpu_runtime::{Device, DeviceBuffer, GpuError, Pinned};
 use rayon::prelude::*;
 
 use super::Failed;
@@ -23,55 +22,19 @@ pub(super) struct Sent {
     pub(super) negative: Vec<usize>,
 }
 
-/// A GPU buffer that grows.
-#[derive(Debug)]
-pub(super) struct Growing<T>(Option<CudaSlice<T>>);
-
-impl<T: DeviceRepr> Growing<T> {
-    fn new() -> Self {
-        Self(None)
-    }
-
-    /// Returns at least `length` values, uninitialized.
-    pub(super) fn get(
-        &mut self,
-        device: &Device,
-        stream: &Arc<CudaStream>,
-        length: usize,
-    ) -> Result<&mut CudaSlice<T>, GpuError> {
-        let length = length.max(1);
-        if self.0.as_ref().is_none_or(|memory| memory.len() < length) {
-            self.0 = None;
-            #[expect(unsafe_code, reason = "memory of the GPU is not initialized")]
-            // SAFETY: kernels and copies write it before anything reads it: the launchers' contract.
-            let fresh = unsafe { stream.alloc::<T>(length) };
-            self.0 = Some(fresh.map_err(device.doing("allocating its memory").failed())?);
-        }
-        Ok(self.0.as_mut().expect("allocated above"))
-    }
-
-    /// The capacity in values.
-    pub(super) fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, CudaSlice::len)
-    }
-
-    pub(super) fn made(&self) -> &CudaSlice<T> {
-        self.0.as_ref().expect("`get` came before")
-    }
-}
-
-/// Where the parts of the queries lie in the lane's buffers, as offsets in words of four bytes. The rows'
-/// bounds are the first part; the filter is the last.
+/// The offsets of the parts of the queries in the lane's buffers, in words of four bytes.
+///
+/// The rows' bounds are the first part, and the filter is the last.
 #[derive(Debug, Clone, Copy, Default)]
 struct Layout {
     vals: usize,
     cols: usize,
-    /// Whether columns are of 16 bits.
+    /// Whether columns have 16 bits.
     narrow: bool,
     filter: FilterParts,
 }
 
-/// Where the parts of a filter lie.
+/// The offsets of the parts of a filter, in words.
 #[derive(Debug, Clone, Copy, Default)]
 struct FilterParts {
     only: Option<usize>,
@@ -85,23 +48,23 @@ struct FilterParts {
 /// One batch in flight: pinned host buffers, device buffers, and the stream between them.
 #[derive(Debug)]
 pub(super) struct Lane {
-    pub(super) device: Device,
-    pub(super) stream: Arc<CudaStream>,
+    /// The first field: it is dropped before the pinned memory, after a wait.
+    pub(super) gpu: gpu_runtime::Lane,
     /// The queries and their filter, which are copied as a whole.
     host: Pinned<u32>,
-    sent: Growing<u32>,
+    sent: DeviceBuffer<u32>,
     layout: Layout,
-    pub(super) found: Growing<u64>,
-    pub(super) counts: Growing<u32>,
-    pub(super) status: Growing<u32>,
-    pub(super) scores: Growing<f32>,
-    pub(super) dense: Growing<f32>,
-    pub(super) list: Growing<u32>,
-    pub(super) records: Growing<[u32; 4]>,
-    pub(super) tasks: Growing<[u32; 2]>,
-    pub(super) next_task: Growing<u32>,
-    pub(super) candidates: Growing<u32>,
-    pub(super) candidate_counts: Growing<u32>,
+    pub(super) found: DeviceBuffer<u64>,
+    pub(super) counts: DeviceBuffer<u32>,
+    pub(super) status: DeviceBuffer<u32>,
+    pub(super) scores: DeviceBuffer<f32>,
+    pub(super) dense: DeviceBuffer<f32>,
+    pub(super) list: DeviceBuffer<u32>,
+    pub(super) records: DeviceBuffer<[u32; 4]>,
+    pub(super) tasks: DeviceBuffer<[u32; 2]>,
+    pub(super) next_task: DeviceBuffer<u32>,
+    pub(super) candidates: DeviceBuffer<u32>,
+    pub(super) candidate_counts: DeviceBuffer<u32>,
     /// Entries of the queries sent last.
     pub(super) entries: usize,
     pub(super) host_found: Pinned<u64>,
@@ -112,22 +75,21 @@ pub(super) struct Lane {
 impl Lane {
     pub(super) fn new(device: &Device) -> Result<Self, GpuError> {
         Ok(Self {
-            device: device.clone(),
-            stream: device.stream()?,
+            gpu: gpu_runtime::Lane::new(device)?,
             host: Pinned::new(device),
-            sent: Growing::new(),
+            sent: DeviceBuffer::default(),
             layout: Layout::default(),
-            found: Growing::new(),
-            counts: Growing::new(),
-            status: Growing::new(),
-            scores: Growing::new(),
-            dense: Growing::new(),
-            list: Growing::new(),
-            records: Growing::new(),
-            tasks: Growing::new(),
-            next_task: Growing::new(),
-            candidates: Growing::new(),
-            candidate_counts: Growing::new(),
+            found: DeviceBuffer::default(),
+            counts: DeviceBuffer::default(),
+            status: DeviceBuffer::default(),
+            scores: DeviceBuffer::default(),
+            dense: DeviceBuffer::default(),
+            list: DeviceBuffer::default(),
+            records: DeviceBuffer::default(),
+            tasks: DeviceBuffer::default(),
+            next_task: DeviceBuffer::default(),
+            candidates: DeviceBuffer::default(),
+            candidate_counts: DeviceBuffer::default(),
             entries: 0,
             host_found: Pinned::new(device),
             host_counts: Pinned::new(device),
@@ -137,7 +99,7 @@ impl Lane {
 
     /// Waits until all work enqueued on the stream is done.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.synchronize().map_err(self.device.doing("searching").failed())
+        self.gpu.wait("searching")
     }
 
     /// Sends the queries of `range` to the GPU. The stream must be idle.
@@ -158,7 +120,8 @@ impl Lane {
         let start = usize::try_from(indptr[0] - base).expect("in memory");
         let nonzeros = usize::try_from(indptr[count] - indptr[0]).expect("in memory");
         let (_, indices, data) = queries.rows.into_raw_storage();
-        let (indices, data) = (&indices[start..start + nonzeros], &data[start..start + nonzeros]);
+        let indices = &indices[start..start + nonzeros];
+        let data = &data[start..start + nonzeros];
 
         let narrow = queries.rows.cols() <= usize::from(u16::MAX) + 1;
         let cols_words = if narrow { nonzeros.div_ceil(2) } else { nonzeros };
@@ -181,40 +144,50 @@ impl Lane {
         let longest = host_ptr[..=count].windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0);
         host_filter.copy_from_slice(&filter);
         let host_vals: &mut [f32] = bytemuck::cast_slice_mut(host_vals);
-        // Waking other threads takes longer than so small a copy.
-        let looked = if nonzeros <= 2 * PIECE {
-            copy_piece(((host_vals, data), (host_cols, indices)), narrow)
+        // For a small copy, waking other threads takes longer than the copy.
+        let flags = if nonzeros <= 2 * PIECE {
+            let entries = Entries {
+                weights: data,
+                columns: indices,
+                pinned_weights: host_vals,
+                pinned_columns: host_cols,
+            };
+            entries.copy(narrow)
         } else {
             let words = if narrow { PIECE / 2 } else { PIECE };
             let vals = host_vals.par_chunks_mut(PIECE).zip(data.par_chunks(PIECE));
             let cols = host_cols.par_chunks_mut(words).zip(indices.par_chunks(PIECE));
-            let pieces = vals.zip(cols).map(|piece| copy_piece(piece, narrow));
-            threads.run(|| pieces.reduce(Looked::default, Looked::and))
+            let pieces = vals.zip(cols).map(|(vals, cols)| {
+                let (pinned_weights, weights) = vals;
+                let (pinned_columns, columns) = cols;
+                Entries { weights, columns, pinned_weights, pinned_columns }.copy(narrow)
+            });
+            threads.run(|| pieces.reduce(WeightFlags::default, WeightFlags::union))
         };
-        if looked.not_finite {
+        if flags.not_finite {
             return Err(SearchError::NotFinite { what: "query" }.into());
         }
         let is_negative =
             |&query: &usize| row(&queries.rows, range.start + query).1.iter().any(|&w| w < 0.0);
         let negative =
-            if looked.negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
+            if flags.negative { (0..count).filter(is_negative).collect() } else { Vec::new() };
         self.entries = nonzeros;
-        let failed = self.device.doing("copying queries to it").failed();
-        let to = self.sent.get(&self.device, &self.stream, words)?;
-        self.stream.memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
+        let failed = self.gpu.device().doing("copying queries to it").failed();
+        let to = self.gpu.reserve(&mut self.sent, words)?;
+        self.gpu.stream().memcpy_htod(&*self.host.get(words)?, to).map_err(&failed)?;
         Ok(Sent { count, longest: longest as usize, negative })
     }
 
     /// The queries sent last.
     pub(super) fn queries(&self) -> QueryRows {
         let Layout { vals, cols, narrow, .. } = self.layout;
-        QueryRows::new(&self.stream, self.sent.made(), (vals, cols), narrow)
+        QueryRows::new(self.gpu.stream(), self.sent.reserved(), vals, cols, narrow)
     }
 
-    /// Which rows may be their neighbors.
+    /// The rows that may be neighbors of the queries sent last.
     pub(super) fn allow(&self) -> AllowRows {
         let FilterParts { only, ranges, bounds, lists, of_rows, of_queries } = self.layout.filter;
-        let at = |word| AllowRows::pointer(&self.stream, self.sent.made(), word);
+        let at = |word| AllowRows::pointer(self.gpu.stream(), self.sent.reserved(), word);
         AllowRows {
             only: at(only),
             ranges: at(ranges),
@@ -227,10 +200,10 @@ impl Lane {
 
     /// Sends a list of query numbers.
     pub(super) fn send_list(&mut self, queries: &[u32]) -> Result<(), GpuError> {
-        let failed = self.device.doing("copying query numbers to it").failed();
-        let to = self.list.get(&self.device, &self.stream, queries.len())?;
-        // The list is in pageable memory, so the copy has read it when the call returns.
-        self.stream.memcpy_htod(queries, to).map_err(failed)
+        let failed = self.gpu.device().doing("copying query numbers to it").failed();
+        let to = self.gpu.reserve(&mut self.list, queries.len())?;
+        // The list is in pageable memory, so that the copy has read it when the call returns.
+        self.gpu.stream().memcpy_htod(queries, to).map_err(failed)
     }
 
     /// Enqueues the copy of the results for `count` queries to `places` or to `host_found`. Does
@@ -242,49 +215,41 @@ impl Lane {
         status: bool,
         places: Option<&mut [u64]>,
     ) -> Result<(), GpuError> {
-        let failed = self.device.doing("copying neighbors from it").failed();
+        let failed = self.gpu.device().doing("copying neighbors from it").failed();
         if count == 0 {
             return Ok(());
         }
-        let keys = self.found.made().slice(..count * k);
+        let keys = self.found.reserved().slice(..count * k);
         let places = match places {
             Some(places) => places,
             None => self.host_found.get(count * k)?,
         };
-        self.stream.memcpy_dtoh(&keys, places).map_err(&failed)?;
-        let counts = self.counts.made().slice(..count);
-        self.stream.memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
+        self.gpu.stream().memcpy_dtoh(&keys, places).map_err(&failed)?;
+        let counts = self.counts.reserved().slice(..count);
+        self.gpu.stream().memcpy_dtoh(&counts, self.host_counts.get(count)?).map_err(&failed)?;
         if status {
-            let from = self.status.made().slice(..count);
-            self.stream.memcpy_dtoh(&from, self.host_status.get(count)?).map_err(&failed)?;
+            let from = self.status.reserved().slice(..count);
+            self.gpu.stream().memcpy_dtoh(&from, self.host_status.get(count)?).map_err(&failed)?;
         }
         Ok(())
     }
 }
 
-impl Drop for Lane {
-    /// Pinned memory must outlive the copies in flight.
-    fn drop(&mut self) {
-        // A GPU that has failed copies nothing more.
-        let _ = self.stream.synchronize();
-    }
-}
-
-/// The number of words at whose multiples the parts of the queries begin.
+/// The parts of the queries begin at multiples of this many words.
 const ALIGNED: usize = 4;
 
-/// The entries that a thread copies at a time: an even number.
+/// Number of entries that a thread copies per task. It is even.
 const PIECE: usize = 16_384;
 
-/// What was seen while weights were copied.
+/// Properties of weights that were checked while they were copied.
 #[derive(Debug, Clone, Copy, Default)]
-struct Looked {
+struct WeightFlags {
     not_finite: bool,
     negative: bool,
 }
 
-impl Looked {
-    fn and(self, other: Self) -> Self {
+impl WeightFlags {
+    fn union(self, other: Self) -> Self {
         Self {
             not_finite: self.not_finite | other.not_finite,
             negative: self.negative | other.negative,
@@ -292,34 +257,44 @@ impl Looked {
     }
 }
 
-/// Where weights go and come from, and columns.
-type Piece<'a> = ((&'a mut [f32], &'a [f32]), (&'a mut [u32], &'a [u32]));
-
-/// Copies a piece of the queries, and looks at its weights on the way.
-fn copy_piece(((to_vals, vals), (to_cols, cols)): Piece<'_>, narrow: bool) -> Looked {
-    to_vals[..vals.len()].copy_from_slice(vals);
-    if narrow {
-        let to_cols: &mut [u16] = bytemuck::cast_slice_mut(to_cols);
-        for (to, &from) in to_cols.iter_mut().zip(cols) {
-            #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
-            let column = from as u16;
-            *to = column;
-        }
-    } else {
-        to_cols[..cols.len()].copy_from_slice(cols);
-    }
-    let look = |looked: Looked, weight: &f32| {
-        looked.and(Looked { not_finite: !weight.is_finite(), negative: *weight < 0.0 })
-    };
-    vals.iter().fold(Looked::default(), look)
+/// Entries to copy into pinned memory.
+struct Entries<'a> {
+    weights: &'a [f32],
+    columns: &'a [u32],
+    pinned_weights: &'a mut [f32],
+    /// Columns of 16 or 32 bits.
+    pinned_columns: &'a mut [u32],
 }
 
-/// A filter in one buffer, and its parts, as if the buffer began at word `start`, a multiple of two.
+impl Entries<'_> {
+    /// Copies the entries, and checks the weights on the way.
+    fn copy(self, narrow: bool) -> WeightFlags {
+        let Self { weights, columns, pinned_weights, pinned_columns } = self;
+        pinned_weights[..weights.len()].copy_from_slice(weights);
+        if narrow {
+            let to: &mut [u16] = bytemuck::cast_slice_mut(pinned_columns);
+            for (to, &from) in to.iter_mut().zip(columns) {
+                #[expect(clippy::cast_possible_truncation, reason = "columns fit 16 bits")]
+                let column = from as u16;
+                *to = column;
+            }
+        } else {
+            pinned_columns[..columns.len()].copy_from_slice(columns);
+        }
+        let check = |flags: WeightFlags, weight: &f32| {
+            flags.union(WeightFlags { not_finite: !weight.is_finite(), negative: *weight < 0.0 })
+        };
+        weights.iter().fold(WeightFlags::default(), check)
+    }
+}
+
+/// Packs a filter into one buffer. The offsets count from a buffer in which it begins at word
+/// `start`, a multiple of two.
 fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
     let Parts { only, ranges, lists, groups } = allow.parts();
     let mut packed: Vec<u32> = Vec::new();
     let mut put = |words: &[u32]| {
-        // Pairs and 64-bit numbers are read from here, so they start at multiples of eight bytes.
+        // The GPU reads pairs and 64-bit numbers, which start at multiples of eight bytes.
         packed.resize(packed.len().next_multiple_of(2), 0);
         packed.extend_from_slice(words);
         start + packed.len() - words.len()
@@ -330,7 +305,8 @@ fn packed(allow: &Allow<'_>, start: usize) -> (Vec<u32>, FilterParts) {
         ..FilterParts::default()
     };
     if let Some(lists) = lists {
-        let (mut bounds, mut rows) = (vec![0u64], Vec::new());
+        let mut bounds = vec![0u64];
+        let mut rows = Vec::new();
         for query in 0..lists.len() {
             rows.extend_from_slice(lists.of(query));
             bounds.push(rows.len() as u64);

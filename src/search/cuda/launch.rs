@@ -1,10 +1,10 @@
-//! One Rust function per kernel of `kernels/`: the only place in this crate that launches them.
+//! The kernels of `kernels/` and one function that launches each: the only such place in this crate.
 
 use std::sync::Arc;
 
 use gpu_runtime::{
-    CudaSlice, CudaStream, Device, DevicePtr, DeviceRepr, DriverError, GpuError, Kernel,
-    LaunchConfig, Texture,
+    CudaSlice, CudaStream, CudaView, CudaViewMut, Device, DevicePtr, DeviceRepr, DriverError,
+    GpuError, Grid, Kernel, Texture, kernel,
 };
 
 /// Threads per warp.
@@ -104,22 +104,23 @@ pub(super) struct QueryRows {
 unsafe impl DeviceRepr for QueryRows {}
 
 impl QueryRows {
-    /// The rows in a buffer: their bounds, from word `vals` on their weights, and from word `cols` on their
-    /// columns, 16-bit if `narrow` is set, otherwise 32-bit.
+    /// The rows in a buffer: first their bounds, from word `vals` on their weights, and from word
+    /// `cols` on their columns, of 16 bits if `narrow` is set, otherwise of 32 bits.
     pub(super) fn new(
         stream: &CudaStream,
         words: &CudaSlice<u32>,
-        (vals, cols): (usize, usize),
+        vals: usize,
+        cols: usize,
         narrow: bool,
     ) -> Self {
         let start = words.device_ptr(stream).0;
-        let at = |word: usize| start + 4 * word as u64;
-        Self { ptr: start, cols: at(cols), vals: at(vals), narrow: u32::from(narrow) }
+        let address = |word: usize| start + 4 * word as u64;
+        Self { ptr: start, cols: address(cols), vals: address(vals), narrow: u32::from(narrow) }
     }
 }
 
-/// Which rows may be neighbors of the queries of a batch (`Allow` of kernels/common.cuh), as
-/// addresses on the GPU; 0 means no restriction.
+/// The rows that may be neighbors of the queries of a batch (`Allow` of kernels/common.cuh), as
+/// addresses on the GPU. 0 means no restriction.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct AllowRows {
@@ -127,7 +128,7 @@ pub(super) struct AllowRows {
     pub(super) only: u64,
     /// A range of excluded rows per query.
     pub(super) ranges: u64,
-    /// Lists of excluded rows: those of query `q` are `lists[bounds[q]..bounds[q + 1]]`.
+    /// Bounds of lists of excluded rows: the list of query `q` is `lists[bounds[q]..bounds[q + 1]]`.
     pub(super) bounds: u64,
     pub(super) lists: u64,
     /// Groups: rows of the query's own group are excluded.
@@ -144,7 +145,7 @@ impl AllowRows {
         self.only == 0 && self.ranges == 0 && self.bounds == 0 && self.of_rows == 0
     }
 
-    /// The address of a word of a buffer.
+    /// The address of a word of a buffer; 0 for `None`.
     pub(super) fn pointer(stream: &CudaStream, words: &CudaSlice<u32>, at: Option<usize>) -> u64 {
         at.map_or(0, |word| words.device_ptr(stream).0 + 4 * word as u64)
     }
@@ -154,7 +155,7 @@ impl AllowRows {
 #[derive(Debug)]
 pub(super) struct Rows {
     pub(super) count: u32,
-    /// Where rows begin, at multiples of four entries.
+    /// The first entry of each row, a multiple of four.
     pub(super) row_ptr: CudaSlice<u64>,
     pub(super) row_end: CudaSlice<u64>,
     pub(super) cols: CudaSlice<u32>,
@@ -191,15 +192,24 @@ pub(super) struct Lists {
     pub(super) postings: CudaSlice<u32>,
 }
 
+/// The rows of a part that are a tile.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TileShape {
+    /// The training row that is the part's first row.
+    pub(super) part_row: u32,
+    /// The first row of the tile, counted from the part's first row.
+    pub(super) first: u32,
+    /// The number of rows.
+    pub(super) rows: u32,
+    /// An upper bound of the Euclidean length of a row.
+    pub(super) longest: f32,
+    /// The number of columns of the training rows.
+    pub(super) columns: usize,
+}
+
 impl TileRows {
-    /// The tile of the rows `first..first + rows` of a part whose first row is `part_row`.
-    pub(super) fn new(
-        stream: &CudaStream,
-        lists: &Lists,
-        part: &Rows,
-        (part_row, first, rows): (u32, u32, u32),
-        (longest, columns): (f32, usize),
-    ) -> Self {
+    pub(super) fn new(stream: &CudaStream, lists: &Lists, part: &Rows, shape: TileShape) -> Self {
+        let TileShape { part_row, first, rows, longest, columns } = shape;
         // Columns are 32-bit numbers.
         let places = columns.div_ceil(TABLE_PLACES).next_power_of_two();
         Self {
@@ -222,147 +232,41 @@ impl TileRows {
     }
 }
 
-/// Which queries of a batch: `count` from `first` on, or those in a list.
+/// Some queries of a batch: `count` from `first` on, or those in a list.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Which<'a> {
+pub(super) struct QuerySubset<'a> {
+    pub(super) rows: QueryRows,
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) list: Option<&'a CudaSlice<u32>>,
 }
 
-impl Which<'_> {
-    fn pointer(&self, stream: &CudaStream) -> u64 {
+impl QuerySubset<'_> {
+    fn list(&self, stream: &CudaStream) -> u64 {
         self.list.map_or(0, |list| list.device_ptr(stream).0)
     }
 }
 
-fn config(grid: (u32, u32), threads: u32, shared: usize) -> LaunchConfig {
-    LaunchConfig {
-        grid_dim: (grid.0, grid.1, 1),
-        block_dim: (threads, 1, 1),
-        shared_mem_bytes: u32::try_from(shared).expect("shared memory is below 4 GiB"),
-    }
+/// Queries as dense vectors of `terms` weights each.
+#[derive(Debug)]
+pub(super) struct DenseQueries<'a> {
+    pub(super) values: &'a mut CudaSlice<f32>,
+    pub(super) terms: usize,
 }
 
-type Launched = Result<(), DriverError>;
-
-/// `base_scatter`: writes queries into dense vectors, or clears them.
-pub(super) fn base_scatter(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    queries: &QueryRows,
-    (first, count): (u32, u32),
-    (terms, clear): (usize, bool),
-    dense: &mut CudaSlice<f32>,
-) -> Launched {
-    if count == 0 {
-        return Ok(());
-    }
-    let (terms, clear) = (terms as u64, u32::from(clear));
-    let mut launch = kernels.base_scatter.launch_on(stream);
-    launch.value(queries).value(&first).value(&terms).value(&clear).pointer(dense);
-    #[expect(unsafe_code, reason = "the launcher of `base_scatter`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; it writes `count` rows of
-    // `terms` values, which `dense` has.
-    unsafe {
-        launch.launch(config((count, 1), 128, 0))
-    }
+/// The blocks of the kernels of Bresler et al. 2011.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockShape {
+    pub(super) threads: u32,
+    /// The number of terms of a query that fit the dynamic shared memory.
+    pub(super) terms: u32,
 }
 
-/// `base`: one dense query, `dense[query * terms..]`, against all rows; the scores go to row `at`.
-/// `threads` is a multiple of the warp size.
-pub(super) fn base(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    rows: &Rows,
-    dense: &CudaSlice<f32>,
-    (query, at, terms): (usize, usize, usize),
-    scores: &mut CudaSlice<f32>,
-    threads: u32,
-) -> Launched {
-    if rows.count == 0 {
-        return Ok(());
+impl BlockShape {
+    /// The dynamic shared memory, in bytes.
+    fn shared_bytes(self) -> usize {
+        self.terms as usize * 8
     }
-    let count = rows.count as usize;
-    let dense = dense.slice(query * terms..(query + 1) * terms);
-    let mut scores = scores.slice_mut(at * count..(at + 1) * count);
-    let mut launch = kernels.base.launch_on(stream);
-    launch
-        .value(&rows.count)
-        .pointer(&rows.row_ptr)
-        .pointer(&rows.row_end)
-        .pointer(&rows.cols)
-        .pointer(&rows.vals);
-    launch.pointer(&dense).pointer(&mut scores);
-    #[expect(unsafe_code, reason = "the launcher of `base`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; it reads `terms` values of
-    // the query (columns are below that) and writes one score per row.
-    unsafe {
-        launch.launch(config((rows.count.div_ceil(threads / WARP), 1), threads, 0))
-    }
-}
-
-/// `shared`: query `first + at` against all rows, into the scores of row `at`.
-pub(super) fn shared(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    rows: &Rows,
-    queries: &QueryRows,
-    (first, at): (u32, usize),
-    scores: &mut CudaSlice<f32>,
-    (threads, room): (u32, u32),
-) -> Launched {
-    if rows.count == 0 {
-        return Ok(());
-    }
-    let count = rows.count as usize;
-    let query = first + u32::try_from(at).expect("batches are small");
-    let mut scores = scores.slice_mut(at * count..(at + 1) * count);
-    let mut launch = kernels.shared.launch_on(stream);
-    launch
-        .value(&rows.count)
-        .pointer(&rows.row_ptr)
-        .pointer(&rows.row_end)
-        .pointer(&rows.cols)
-        .pointer(&rows.vals);
-    launch.value(queries).value(&query).value(&room).pointer(&mut scores);
-    let config = config((rows.count.div_ceil(threads), 1), threads, room as usize * 8);
-    #[expect(unsafe_code, reason = "the launcher of `shared`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the dynamic shared memory
-    // is `room` terms of 8 bytes; it writes one score per row.
-    unsafe {
-        launch.launch(config)
-    }
-}
-
-/// `grid_ldg`: a batch of queries against all rows, through the read-only cache.
-pub(super) fn grid_ldg(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    rows: &Rows,
-    queries: &QueryRows,
-    which: Which<'_>,
-    scores: &mut CudaSlice<f32>,
-    (threads, room): (u32, u32),
-) -> Launched {
-    let list = which.pointer(stream);
-    for first_row in (0..rows.count).step_by((GRID_Y * threads) as usize) {
-        let last_row = rows.count.min(first_row.saturating_add(GRID_Y * threads));
-        if which.count == 0 {
-            break;
-        }
-        let mut launch = kernels.grid_ldg.launch_on(stream);
-        launch.value(&rows.count).value(&first_row).value(&last_row);
-        launch.pointer(&rows.row_ptr).pointer(&rows.row_end);
-        launch.pointer(&rows.cols).pointer(&rows.vals);
-        launch.value(queries).value(&which.first).value(&list).value(&room).pointer(&mut *scores);
-        let grid = (which.count, (last_row - first_row).div_ceil(threads));
-        #[expect(unsafe_code, reason = "the launcher of `grid_ldg`")]
-        // SAFETY: the arguments are those of the kernel, in order and type; the dynamic shared
-        // memory is `room` terms of 8 bytes; `scores` has `count` rows of `rows.count` values.
-        unsafe { launch.launch(config(grid, threads, room as usize * 8)) }?;
-    }
-    Ok(())
 }
 
 /// Textures of a part's columns and values, over the same rows.
@@ -376,37 +280,22 @@ pub(super) struct TextureRows {
     pub(super) last_row: u32,
 }
 
-/// `grid_texture`: a batch of queries against the rows of a texture.
-#[expect(clippy::too_many_arguments, reason = "the kernel's")]
-pub(super) fn grid_texture(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    rows: &Rows,
-    texture: &TextureRows,
-    queries: &QueryRows,
-    which: Which<'_>,
-    scores: &mut CudaSlice<f32>,
-    (threads, room): (u32, u32),
-) -> Launched {
-    let list = which.pointer(stream);
-    let (cols, vals) = (texture.cols.object(), texture.vals.object());
-    for first_row in (texture.first_row..texture.last_row).step_by((GRID_Y * threads) as usize) {
-        let last_row = texture.last_row.min(first_row.saturating_add(GRID_Y * threads));
-        if which.count == 0 {
-            break;
-        }
-        let mut launch = kernels.grid_texture.launch_on(stream);
-        launch.value(&rows.count).value(&first_row).value(&last_row);
-        launch.pointer(&rows.row_ptr).pointer(&rows.row_end);
-        launch.value(&cols).value(&vals).value(&texture.origin);
-        launch.value(queries).value(&which.first).value(&list).value(&room).pointer(&mut *scores);
-        let grid = (which.count, (last_row - first_row).div_ceil(threads));
-        #[expect(unsafe_code, reason = "the launcher of `grid_texture`")]
-        // SAFETY: the arguments are those of the kernel, in order and type; the textures hold the
-        // entries of rows first_row..last_row from `origin` on; `scores` as for `grid_ldg`.
-        unsafe { launch.launch(config(grid, threads, room as usize * 8)) }?;
+/// Scores of queries: for each, one value per row of a part.
+#[derive(Debug)]
+pub(super) struct Scores<'a> {
+    pub(super) values: &'a mut CudaSlice<f32>,
+    /// The number of rows of the part.
+    pub(super) rows: u32,
+    /// The training row that is the part's first row.
+    pub(super) first_row: u32,
+}
+
+impl Scores<'_> {
+    /// The scores of the query in slot `at`.
+    pub(super) fn of(&mut self, at: usize) -> CudaViewMut<'_, f32> {
+        let rows = self.rows as usize;
+        self.values.slice_mut(at * rows..(at + 1) * rows)
     }
-    Ok(())
 }
 
 /// The output of `select` and `fused`: `k` neighbors per query and their number.
@@ -418,42 +307,11 @@ pub(super) struct Found<'a> {
     pub(super) counts: &'a mut CudaSlice<u32>,
 }
 
-/// `select`: the k best of each row of scores.
-#[expect(clippy::too_many_arguments, reason = "the kernel's")]
-pub(super) fn select(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    (rows, first_row): (u32, u32),
-    scores: &mut CudaSlice<f32>,
-    which: Which<'_>,
-    allow: AllowRows,
-    k: u32,
-    found: &mut Found<'_>,
-) -> Launched {
-    if which.count == 0 {
-        return Ok(());
-    }
-    let list = which.pointer(stream);
-    let (count, places) = (which.count as usize, k as usize);
-    let sorted = if k <= SELECT_SORTED { k.next_power_of_two().max(1024) } else { 1024 };
-    let mut keys = found.keys.slice_mut(found.at * places..(found.at + count) * places);
-    let mut counts = found.counts.slice_mut(found.at..found.at + count);
-    let mut launch = kernels.select.launch_on(stream);
-    launch.value(&rows).value(&first_row).pointer(&mut *scores).value(&which.first).value(&list);
-    launch.value(&allow).value(&k).value(&sorted).pointer(&mut keys).pointer(&mut counts);
-    let config = config((which.count, 1), SELECT_THREADS, sorted as usize * 8);
-    #[expect(unsafe_code, reason = "the launcher of `select`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; it reads `rows` scores,
-    // clears those of rows that are not allowed, and writes at most `k` keys and one count per
-    // query; the shared memory holds `sorted` keys.
-    unsafe {
-        launch.launch(config)
-    }
-}
-
-/// The parameters of the fused kernels other than their data.
+/// A batch for the fused kernels.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FusedShape {
+pub(super) struct FusedBatch {
+    pub(super) queries: QueryRows,
+    pub(super) allow: AllowRows,
     /// The number of queries, from the first of the batch on.
     pub(super) count: u32,
     pub(super) k: u32,
@@ -467,16 +325,16 @@ pub(super) struct FusedShape {
     pub(super) blocks: u32,
 }
 
-impl FusedShape {
+impl FusedBatch {
     /// The rank of a threshold among the maximum sums of `groups` groups of rows: k, or for a large
     /// k the rank that about 1.3 k rows would reach if rows were spread at random.
     fn rank(&self, groups: u32) -> u32 {
         if self.k <= groups / 2 {
             return self.k;
         }
-        let (groups, k) = (f64::from(groups), f64::from(self.k));
+        let groups = f64::from(groups);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to groups")]
-        let rank = (groups * (1.0 - libm::exp(-1.3 * k / groups))) as u32;
+        let rank = (groups * (1.0 - libm::exp(-1.3 * f64::from(self.k) / groups))) as u32;
         rank.clamp(1, self.k - 1)
     }
 
@@ -506,79 +364,10 @@ pub(super) fn fused_small_bytes(rows: u32, room: u32) -> usize {
     rows.div_ceil(8) as usize * 16 + 24 * 1024 + room as usize * 8
 }
 
-/// `prepare`, `accumulate`, `rescore`: the k best of each query among a tile's rows and the earlier
-/// results. The buffers of `between` and `found` must be large enough for the shape.
-#[expect(clippy::too_many_arguments, reason = "the kernels'")]
-pub(super) fn fused(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    tile: &TileRows,
-    queries: &QueryRows,
-    allow: AllowRows,
-    shape: FusedShape,
-    between: &mut Between<'_>,
-    found: &mut Found<'_>,
-    status: &mut CudaSlice<u32>,
-) -> Launched {
-    let FusedShape { count, k, .. } = shape;
-    if count == 0 || tile.rows == 0 {
-        return Ok(());
-    }
-    let (first, fresh) = (0u32, u32::from(shape.fresh));
-    let task_room = u32::try_from(between.tasks.len()).unwrap_or(u32::MAX);
-    stream.memset_zeros(between.next_task)?;
-    let mut launch = kernels.prepare.launch_on(stream);
-    launch.value(tile).value(queries).value(&first).value(&count).value(&fresh);
-    launch.pointer(&mut *between.records).pointer(&mut *between.tasks);
-    launch.pointer(&mut *between.next_task).value(&task_room).pointer(&mut *status);
-    let grid = (count.div_ceil(PREPARE_THREADS / 32), 1);
-    #[expect(unsafe_code, reason = "the launcher of `prepare`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; it writes `count` records and
-    // statuses and at most `task_room` tasks.
-    unsafe { launch.launch(config(grid, PREPARE_THREADS, 0)) }?;
-
-    let (rank, room) = (shape.rank(ACCUMULATE_THREADS), shape.candidates());
-    let kernel = if allow.is_all() { &kernels.accumulate } else { &kernels.accumulate_filtered };
-    let mut launch = kernel.launch_on(stream);
-    launch.value(tile).value(&first).value(&count);
-    if !allow.is_all() {
-        launch.value(&allow);
-    }
-    launch.value(&k).value(&rank).value(&room).value(&fresh);
-    launch
-        .pointer(&*between.records)
-        .pointer(&*between.tasks)
-        .pointer(&*found.keys)
-        .pointer(&*found.counts);
-    launch.pointer(&mut *between.candidates).pointer(&mut *between.candidate_counts);
-    let grid = (count.min(shape.blocks), 1);
-    let accumulate = config(grid, ACCUMULATE_THREADS, accumulate_bytes(tile.rows));
-    #[expect(unsafe_code, reason = "the launcher of `accumulate`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; the shared memory holds one
-    // sum per row; it writes at most `room` candidates per query, and their count.
-    unsafe { launch.launch(accumulate) }?;
-
-    let (kernel, threads) = match k {
-        0..=RESCORE_K => (&kernels.rescore, RESCORE_THREADS),
-        _ => (&kernels.rescore_many, RESCORE_MANY_THREADS),
-    };
-    let mut launch = kernel.launch_on(stream);
-    let last = u32::from(shape.last);
-    launch.value(tile).value(queries).value(&first).value(&k).value(&room);
-    launch.value(&fresh).value(&last);
-    launch.pointer(&*between.candidates).pointer(&*between.candidate_counts);
-    launch.pointer(&mut *found.keys).pointer(&mut *found.counts).pointer(&mut *status);
-    let rescore = config((count, 1), threads, shape.room as usize * 8);
-    #[expect(unsafe_code, reason = "the launcher of `rescore`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; `room + k` keys fit the
-    // shared memory; it writes at most `k` keys per query, a count and a status.
-    unsafe {
-        launch.launch(rescore)
-    }
-}
-
-/// Where `fused_small` writes, as addresses: in memory of the GPU, or in pinned memory of the host, which costs less
-/// than copies where there are few queries.
+/// The addresses to which `fused_small` writes.
+///
+/// They are in memory of the GPU, or in pinned memory of the host, which costs less than copies if
+/// there are few queries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outputs {
     /// `k` neighbors per query.
@@ -613,52 +402,639 @@ impl Outputs {
     }
 }
 
-/// `fused_small`, `fused_medium`: the same in one kernel, with one block of `threads` per query. The places of
-/// `outputs` must be large enough for the shape.
-pub(super) fn fused_small(
-    kernels: &Kernels,
-    stream: &Arc<CudaStream>,
-    tile: &TileRows,
-    queries: &QueryRows,
-    allow: AllowRows,
-    (shape, threads): (FusedShape, u32),
-    outputs: Outputs,
-) -> Launched {
-    let FusedShape { count, k, room, .. } = shape;
-    let kernel = match (threads, allow.is_all()) {
-        (FUSED_MEDIUM_THREADS, true) => &kernels.fused_medium,
-        (FUSED_MEDIUM_THREADS, false) => &kernels.fused_medium_filtered,
-        (_, true) => &kernels.fused_small,
-        (_, false) => &kernels.fused_small_filtered,
-    };
-    let rank = shape.rank(threads);
-    if count == 0 || tile.rows == 0 {
-        return Ok(());
+kernel! {
+    /// Writes queries into dense vectors, or clears them.
+    struct BaseScatter<'a>: "base_scatter" {
+        value queries: QueryRows,
+        value first: u32,
+        value terms: u64,
+        value clear: u32,
+        write dense: CudaViewMut<'a, f32>,
     }
-    let (fresh, last) = (u32::from(shape.fresh), u32::from(shape.last));
-    let mut launch = kernel.launch_on(stream);
-    launch.value(tile).value(queries);
-    if !allow.is_all() {
-        launch.value(&allow);
+}
+
+kernel! {
+    /// Scores one dense query against all rows.
+    struct Base<'a>: "base" {
+        value rows: u32,
+        read row_ptr: CudaView<'a, u64>,
+        read row_end: CudaView<'a, u64>,
+        read cols: CudaView<'a, u32>,
+        read vals: CudaView<'a, f32>,
+        read dense: CudaView<'a, f32>,
+        write scores: CudaViewMut<'a, f32>,
     }
-    launch.value(&k).value(&rank).value(&room).value(&fresh).value(&last);
-    launch.value(&outputs.keys).value(&outputs.counts).value(&outputs.status);
-    let bytes = fused_small_bytes(tile.rows, room);
-    let config = config((count, 1), threads, bytes);
-    #[expect(unsafe_code, reason = "the launcher of `fused_small`")]
-    // SAFETY: the arguments are those of the kernel, in order and type; `k` keys, a count and a
-    // status per query; the kernel's comment states the shared memory that it needs.
-    unsafe {
-        launch.launch(config)
+}
+
+kernel! {
+    /// Scores one sparse query against all rows.
+    struct Shared<'a>: "shared" {
+        value rows: u32,
+        read row_ptr: CudaView<'a, u64>,
+        read row_end: CudaView<'a, u64>,
+        read cols: CudaView<'a, u32>,
+        read vals: CudaView<'a, f32>,
+        value queries: QueryRows,
+        value query: u32,
+        value terms: u32,
+        write scores: CudaViewMut<'a, f32>,
+    }
+}
+
+kernel! {
+    /// Scores several queries against rows that are read through the read-only cache.
+    struct GridLdg<'a>: "grid_ldg" {
+        value rows: u32,
+        value first_row: u32,
+        value last_row: u32,
+        read row_ptr: CudaView<'a, u64>,
+        read row_end: CudaView<'a, u64>,
+        read cols: CudaView<'a, u32>,
+        read vals: CudaView<'a, f32>,
+        value queries: QueryRows,
+        value first: u32,
+        value list: u64,
+        value terms: u32,
+        write scores: CudaViewMut<'a, f32>,
+    }
+}
+
+kernel! {
+    /// Scores several queries against rows that are read through textures.
+    struct GridTexture<'a>: "grid_texture" {
+        value rows: u32,
+        value first_row: u32,
+        value last_row: u32,
+        read row_ptr: CudaView<'a, u64>,
+        read row_end: CudaView<'a, u64>,
+        value cols: u64,
+        value vals: u64,
+        value origin: u64,
+        value queries: QueryRows,
+        value first: u32,
+        value list: u64,
+        value terms: u32,
+        write scores: CudaViewMut<'a, f32>,
+    }
+}
+
+kernel! {
+    /// Selects the k best rows of each query by their scores.
+    struct Select<'a>: "select" {
+        value rows: u32,
+        value first_row: u32,
+        write scores: CudaViewMut<'a, f32>,
+        value first: u32,
+        value list: u64,
+        value allow: AllowRows,
+        value k: u32,
+        value sorted: u32,
+        write keys: CudaViewMut<'a, u64>,
+        write counts: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Cuts the lists of the queries' terms into tasks.
+    struct Prepare<'a>: "prepare" {
+        value tile: TileRows,
+        value queries: QueryRows,
+        value first: u32,
+        value count: u32,
+        value fresh: u32,
+        write records: CudaViewMut<'a, [u32; 4]>,
+        write tasks: CudaViewMut<'a, [u32; 2]>,
+        write next_task: CudaViewMut<'a, u32>,
+        value task_room: u32,
+        write status: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Adds the postings of each query, and keeps the candidates.
+    struct Accumulate<'a>: "accumulate" {
+        value tile: TileRows,
+        value first: u32,
+        value count: u32,
+        value k: u32,
+        value rank: u32,
+        value room: u32,
+        value fresh: u32,
+        read records: CudaView<'a, [u32; 4]>,
+        read tasks: CudaView<'a, [u32; 2]>,
+        read keys: CudaView<'a, u64>,
+        read counts: CudaView<'a, u32>,
+        write candidates: CudaViewMut<'a, u32>,
+        write candidate_counts: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Does the same as `Accumulate`, for rows that are allowed.
+    struct AccumulateFiltered<'a>: "accumulate_filtered" {
+        value tile: TileRows,
+        value first: u32,
+        value count: u32,
+        value allow: AllowRows,
+        value k: u32,
+        value rank: u32,
+        value room: u32,
+        value fresh: u32,
+        read records: CudaView<'a, [u32; 4]>,
+        read tasks: CudaView<'a, [u32; 2]>,
+        read keys: CudaView<'a, u64>,
+        read counts: CudaView<'a, u32>,
+        write candidates: CudaViewMut<'a, u32>,
+        write candidate_counts: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Computes the similarities of the candidates, and keeps the k best.
+    struct Rescore<'a>: "rescore" | "rescore_many" {
+        value tile: TileRows,
+        value queries: QueryRows,
+        value first: u32,
+        value k: u32,
+        value room: u32,
+        value fresh: u32,
+        value last: u32,
+        read candidates: CudaView<'a, u32>,
+        read candidate_counts: CudaView<'a, u32>,
+        write keys: CudaViewMut<'a, u64>,
+        write counts: CudaViewMut<'a, u32>,
+        write status: CudaViewMut<'a, u32>,
+    }
+}
+
+kernel! {
+    /// Does the work of `Prepare`, `Accumulate` and `Rescore` in one kernel.
+    struct FusedSmall: "fused_small" | "fused_medium" {
+        value tile: TileRows,
+        value queries: QueryRows,
+        value k: u32,
+        value rank: u32,
+        value room: u32,
+        value fresh: u32,
+        value last: u32,
+        value keys: u64,
+        value counts: u64,
+        value status: u64,
+    }
+}
+
+kernel! {
+    /// Does the same as `FusedSmall`, for rows that are allowed.
+    struct FusedSmallFiltered: "fused_small_filtered" | "fused_medium_filtered" {
+        value tile: TileRows,
+        value queries: QueryRows,
+        value allow: AllowRows,
+        value k: u32,
+        value rank: u32,
+        value room: u32,
+        value fresh: u32,
+        value last: u32,
+        value keys: u64,
+        value counts: u64,
+        value status: u64,
+    }
+}
+
+type Launched = Result<(), DriverError>;
+
+/// Launches kernels on a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Launcher<'a> {
+    pub(super) kernels: &'a Kernels,
+    pub(super) stream: &'a Arc<CudaStream>,
+}
+
+impl Launcher<'_> {
+    /// `base_scatter`: writes `count` queries from `first` on into dense vectors, or clears them.
+    pub(super) fn base_scatter(
+        self,
+        queries: QueryRows,
+        first: u32,
+        count: u32,
+        dense: &mut DenseQueries<'_>,
+        clear: bool,
+    ) -> Launched {
+        let arguments = BaseScatter {
+            queries,
+            first,
+            terms: dense.terms as u64,
+            clear: u32::from(clear),
+            dense: dense.values.as_view_mut(),
+        };
+        let grid = Grid::new(count, 128);
+        #[expect(unsafe_code, reason = "the launcher of `base_scatter`")]
+        // SAFETY: the kernel writes `count` rows of `terms` values, which `dense` has.
+        unsafe {
+            self.kernels.base_scatter.launch(self.stream, grid, arguments)
+        }
+    }
+
+    /// `base`: the dense query in slot `query` against all rows. The scores go to slot `at`.
+    /// `threads` is a multiple of the warp size.
+    pub(super) fn base(
+        self,
+        rows: &Rows,
+        dense: &DenseQueries<'_>,
+        query: usize,
+        scores: CudaViewMut<'_, f32>,
+        threads: u32,
+    ) -> Launched {
+        let arguments = Base {
+            rows: rows.count,
+            row_ptr: rows.row_ptr.as_view(),
+            row_end: rows.row_end.as_view(),
+            cols: rows.cols.as_view(),
+            vals: rows.vals.as_view(),
+            dense: dense.values.slice(query * dense.terms..(query + 1) * dense.terms),
+            scores,
+        };
+        let grid = Grid::new(rows.count.div_ceil(threads / WARP), threads);
+        #[expect(unsafe_code, reason = "the launcher of `base`")]
+        // SAFETY: the kernel reads `terms` values of the query (columns are below that), and writes
+        // one score per row, for which `scores` has room.
+        unsafe {
+            self.kernels.base.launch(self.stream, grid, arguments)
+        }
+    }
+
+    /// `shared`: the query number `query` of a batch against all rows.
+    pub(super) fn shared(
+        self,
+        rows: &Rows,
+        queries: QueryRows,
+        query: u32,
+        scores: CudaViewMut<'_, f32>,
+        shape: BlockShape,
+    ) -> Launched {
+        let arguments = Shared {
+            rows: rows.count,
+            row_ptr: rows.row_ptr.as_view(),
+            row_end: rows.row_end.as_view(),
+            cols: rows.cols.as_view(),
+            vals: rows.vals.as_view(),
+            queries,
+            query,
+            terms: shape.terms,
+            scores,
+        };
+        let grid = Grid::new(rows.count.div_ceil(shape.threads), shape.threads)
+            .with_shared_bytes(shape.shared_bytes());
+        #[expect(unsafe_code, reason = "the launcher of `shared`")]
+        // SAFETY: the dynamic shared memory is `terms` times 8 bytes. The kernel writes one score
+        // per row, for which `scores` has room.
+        unsafe {
+            self.kernels.shared.launch(self.stream, grid, arguments)
+        }
+    }
+
+    /// `grid_ldg`: queries against all rows, which are read through the read-only cache.
+    pub(super) fn grid_ldg(
+        self,
+        rows: &Rows,
+        queries: QuerySubset<'_>,
+        scores: &mut Scores<'_>,
+        shape: BlockShape,
+    ) -> Launched {
+        let list = queries.list(self.stream);
+        for first_row in (0..rows.count).step_by((GRID_Y * shape.threads) as usize) {
+            let last_row = rows.count.min(first_row.saturating_add(GRID_Y * shape.threads));
+            let arguments = GridLdg {
+                rows: rows.count,
+                first_row,
+                last_row,
+                row_ptr: rows.row_ptr.as_view(),
+                row_end: rows.row_end.as_view(),
+                cols: rows.cols.as_view(),
+                vals: rows.vals.as_view(),
+                queries: queries.rows,
+                first: queries.first,
+                list,
+                terms: shape.terms,
+                scores: scores.values.as_view_mut(),
+            };
+            let grid = Grid::new(queries.count, shape.threads)
+                .with_rows((last_row - first_row).div_ceil(shape.threads))
+                .with_shared_bytes(shape.shared_bytes());
+            #[expect(unsafe_code, reason = "the launcher of `grid_ldg`")]
+            // SAFETY: the dynamic shared memory is `terms` times 8 bytes. `scores` has `count` rows
+            // of `rows.count` values.
+            unsafe { self.kernels.grid_ldg.launch(self.stream, grid, arguments) }?;
+        }
+        Ok(())
+    }
+
+    /// `grid_texture`: queries against the rows of a texture.
+    pub(super) fn grid_texture(
+        self,
+        rows: &Rows,
+        texture: &TextureRows,
+        queries: QuerySubset<'_>,
+        scores: &mut Scores<'_>,
+        shape: BlockShape,
+    ) -> Launched {
+        let list = queries.list(self.stream);
+        let end = texture.last_row;
+        for first_row in (texture.first_row..end).step_by((GRID_Y * shape.threads) as usize) {
+            let last_row = end.min(first_row.saturating_add(GRID_Y * shape.threads));
+            let arguments = GridTexture {
+                rows: rows.count,
+                first_row,
+                last_row,
+                row_ptr: rows.row_ptr.as_view(),
+                row_end: rows.row_end.as_view(),
+                cols: texture.cols.object(),
+                vals: texture.vals.object(),
+                origin: texture.origin,
+                queries: queries.rows,
+                first: queries.first,
+                list,
+                terms: shape.terms,
+                scores: scores.values.as_view_mut(),
+            };
+            let grid = Grid::new(queries.count, shape.threads)
+                .with_rows((last_row - first_row).div_ceil(shape.threads))
+                .with_shared_bytes(shape.shared_bytes());
+            #[expect(unsafe_code, reason = "the launcher of `grid_texture`")]
+            // SAFETY: as for `grid_ldg`; the textures hold the entries of rows
+            // `first_row..last_row` from `origin` on.
+            unsafe { self.kernels.grid_texture.launch(self.stream, grid, arguments) }?;
+        }
+        Ok(())
+    }
+
+    /// `select`: the k best of each row of scores.
+    pub(super) fn select(
+        self,
+        scores: &mut Scores<'_>,
+        queries: QuerySubset<'_>,
+        allow: AllowRows,
+        k: u32,
+        found: &mut Found<'_>,
+    ) -> Launched {
+        let first_slot = found.at;
+        let last_slot = first_slot + queries.count as usize;
+        let sorted = if k <= SELECT_SORTED { k.next_power_of_two().max(1024) } else { 1024 };
+        let arguments = Select {
+            rows: scores.rows,
+            first_row: scores.first_row,
+            scores: scores.values.as_view_mut(),
+            first: queries.first,
+            list: queries.list(self.stream),
+            allow,
+            k,
+            sorted,
+            keys: found.keys.slice_mut(first_slot * k as usize..last_slot * k as usize),
+            counts: found.counts.slice_mut(first_slot..last_slot),
+        };
+        let grid = Grid::new(queries.count, SELECT_THREADS).with_shared_bytes(sorted as usize * 8);
+        #[expect(unsafe_code, reason = "the launcher of `select`")]
+        // SAFETY: the kernel reads `rows` scores, clears those of rows that are not allowed, and
+        // writes at most `k` keys and one count per query. The shared memory holds `sorted` keys.
+        unsafe {
+            self.kernels.select.launch(self.stream, grid, arguments)
+        }
+    }
+
+    /// `prepare`, `accumulate`, `rescore`: the k best of each query among a tile's rows and the
+    /// earlier results. All buffers must be large enough for the batch.
+    pub(super) fn fused(
+        self,
+        tile: &TileRows,
+        batch: FusedBatch,
+        between: &mut Between<'_>,
+        found: &mut Found<'_>,
+        status: &mut CudaSlice<u32>,
+    ) -> Launched {
+        if batch.count == 0 || tile.rows == 0 {
+            return Ok(());
+        }
+        self.stream.memset_zeros(between.next_task)?;
+        self.prepare(tile, batch, between, status)?;
+        self.accumulate(tile, batch, between, found)?;
+        self.rescore(tile, batch, between, found, status)
+    }
+
+    fn prepare(
+        self,
+        tile: &TileRows,
+        batch: FusedBatch,
+        between: &mut Between<'_>,
+        status: &mut CudaSlice<u32>,
+    ) -> Launched {
+        let task_room = u32::try_from(between.tasks.len()).unwrap_or(u32::MAX);
+        let arguments = Prepare {
+            tile: *tile,
+            queries: batch.queries,
+            first: 0,
+            count: batch.count,
+            fresh: u32::from(batch.fresh),
+            records: between.records.as_view_mut(),
+            tasks: between.tasks.as_view_mut(),
+            next_task: between.next_task.as_view_mut(),
+            task_room,
+            status: status.as_view_mut(),
+        };
+        let grid = Grid::new(batch.count.div_ceil(PREPARE_THREADS / WARP), PREPARE_THREADS);
+        #[expect(unsafe_code, reason = "the launcher of `prepare`")]
+        // SAFETY: the kernel writes `count` records and statuses and at most `task_room` tasks.
+        unsafe {
+            self.kernels.prepare.launch(self.stream, grid, arguments)
+        }
+    }
+
+    fn accumulate(
+        self,
+        tile: &TileRows,
+        batch: FusedBatch,
+        between: &mut Between<'_>,
+        found: &Found<'_>,
+    ) -> Launched {
+        let grid = Grid::new(batch.count.min(batch.blocks), ACCUMULATE_THREADS)
+            .with_shared_bytes(accumulate_bytes(tile.rows));
+        let arguments = Accumulate {
+            tile: *tile,
+            first: 0,
+            count: batch.count,
+            k: batch.k,
+            rank: batch.rank(ACCUMULATE_THREADS),
+            room: batch.candidates(),
+            fresh: u32::from(batch.fresh),
+            records: between.records.as_view(),
+            tasks: between.tasks.as_view(),
+            keys: found.keys.as_view(),
+            counts: found.counts.as_view(),
+            candidates: between.candidates.as_view_mut(),
+            candidate_counts: between.candidate_counts.as_view_mut(),
+        };
+        if batch.allow.is_all() {
+            #[expect(unsafe_code, reason = "the launcher of `accumulate`")]
+            // SAFETY: the shared memory holds one sum per row. The kernel writes at most `room`
+            // candidates per query, and their count.
+            return unsafe { self.kernels.accumulate.launch(self.stream, grid, arguments) };
+        }
+        let arguments = AccumulateFiltered {
+            tile: arguments.tile,
+            first: arguments.first,
+            count: arguments.count,
+            allow: batch.allow,
+            k: arguments.k,
+            rank: arguments.rank,
+            room: arguments.room,
+            fresh: arguments.fresh,
+            records: arguments.records,
+            tasks: arguments.tasks,
+            keys: arguments.keys,
+            counts: arguments.counts,
+            candidates: arguments.candidates,
+            candidate_counts: arguments.candidate_counts,
+        };
+        #[expect(unsafe_code, reason = "the launcher of `accumulate_filtered`")]
+        // SAFETY: as for `accumulate`.
+        unsafe {
+            self.kernels.accumulate_filtered.launch(self.stream, grid, arguments)
+        }
+    }
+
+    fn rescore(
+        self,
+        tile: &TileRows,
+        batch: FusedBatch,
+        between: &Between<'_>,
+        found: &mut Found<'_>,
+        status: &mut CudaSlice<u32>,
+    ) -> Launched {
+        let (kernel, threads) = match batch.k {
+            0..=RESCORE_K => (&self.kernels.rescore, RESCORE_THREADS),
+            _ => (&self.kernels.rescore_many, RESCORE_MANY_THREADS),
+        };
+        let arguments = Rescore {
+            tile: *tile,
+            queries: batch.queries,
+            first: 0,
+            k: batch.k,
+            room: batch.candidates(),
+            fresh: u32::from(batch.fresh),
+            last: u32::from(batch.last),
+            candidates: between.candidates.as_view(),
+            candidate_counts: between.candidate_counts.as_view(),
+            keys: found.keys.as_view_mut(),
+            counts: found.counts.as_view_mut(),
+            status: status.as_view_mut(),
+        };
+        let grid = Grid::new(batch.count, threads).with_shared_bytes(batch.room as usize * 8);
+        #[expect(unsafe_code, reason = "the launcher of `rescore`")]
+        // SAFETY: `room + k` keys fit the shared memory. The kernel writes at most `k` keys per
+        // query, a count and a status.
+        unsafe {
+            kernel.launch(self.stream, grid, arguments)
+        }
+    }
+
+    /// `fused_small`, `fused_medium`: the work of `fused` in one kernel, with one block of `threads`
+    /// per query. The memory of `outputs` must be large enough for the batch.
+    pub(super) fn fused_small(
+        self,
+        tile: &TileRows,
+        batch: FusedBatch,
+        threads: u32,
+        outputs: Outputs,
+    ) -> Launched {
+        if tile.rows == 0 {
+            return Ok(());
+        }
+        let is_medium = threads == FUSED_MEDIUM_THREADS;
+        let grid = Grid::new(batch.count, threads)
+            .with_shared_bytes(fused_small_bytes(tile.rows, batch.room));
+        let arguments = FusedSmall {
+            tile: *tile,
+            queries: batch.queries,
+            k: batch.k,
+            rank: batch.rank(threads),
+            room: batch.room,
+            fresh: u32::from(batch.fresh),
+            last: u32::from(batch.last),
+            keys: outputs.keys,
+            counts: outputs.counts,
+            status: outputs.status,
+        };
+        if batch.allow.is_all() {
+            let kernel =
+                if is_medium { &self.kernels.fused_medium } else { &self.kernels.fused_small };
+            #[expect(unsafe_code, reason = "the launcher of `fused_small`")]
+            // SAFETY: the outputs have `k` keys, a count and a status per query. The kernel's
+            // comment states the shared memory that it needs.
+            return unsafe { kernel.launch(self.stream, grid, arguments) };
+        }
+        let kernel = if is_medium {
+            &self.kernels.fused_medium_filtered
+        } else {
+            &self.kernels.fused_small_filtered
+        };
+        let arguments = FusedSmallFiltered {
+            tile: arguments.tile,
+            queries: arguments.queries,
+            allow: batch.allow,
+            k: arguments.k,
+            rank: arguments.rank,
+            room: arguments.room,
+            fresh: arguments.fresh,
+            last: arguments.last,
+            keys: arguments.keys,
+            counts: arguments.counts,
+            status: arguments.status,
+        };
+        #[expect(unsafe_code, reason = "the launcher of `fused_small_filtered`")]
+        // SAFETY: as for `fused_small`.
+        unsafe {
+            kernel.launch(self.stream, grid, arguments)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    /// What the program includes is the file that `kernels/compile` wrote.
+    use gpu_runtime::{KernelArguments, check_kernels, ptx, unpack};
+
+    use super::*;
+
+    /// The included PTX is the file that `kernels/compile` wrote.
     #[test]
     fn packed_kernels() {
-        let text = gpu_runtime::unpack(gpu_runtime::ptx!("fused")).unwrap();
+        let text = unpack(ptx!("fused")).unwrap();
         assert_eq!(text, include_str!("../../../kernels/ptx/fused.ptx"));
+    }
+
+    #[test]
+    fn declarations_agree_with_the_ptx() {
+        let modules = [
+            ptx!("base").as_slice(),
+            ptx!("shared").as_slice(),
+            ptx!("grid").as_slice(),
+            ptx!("select").as_slice(),
+            ptx!("fused").as_slice(),
+            ptx!("fused_small").as_slice(),
+        ];
+        let modules: Vec<String> = modules.iter().map(|packed| unpack(packed).unwrap()).collect();
+        let modules: Vec<&str> = modules.iter().map(String::as_str).collect();
+        let declared = [
+            BaseScatter::SIGNATURE,
+            Base::SIGNATURE,
+            Shared::SIGNATURE,
+            GridLdg::SIGNATURE,
+            GridTexture::SIGNATURE,
+            Select::SIGNATURE,
+            Prepare::SIGNATURE,
+            Accumulate::SIGNATURE,
+            AccumulateFiltered::SIGNATURE,
+            Rescore::SIGNATURE,
+            FusedSmall::SIGNATURE,
+            FusedSmallFiltered::SIGNATURE,
+        ];
+        assert_eq!(check_kernels(&modules, &declared), Ok(()));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpu_runtime::{CudaSlice, CudaStream, Device, DeviceRepr, GpuError, Texture};
 use rayon::prelude::*;
 
-use super::launch::{Lists, Rows, TextureRows, TileRows};
+use super::launch::{Lists, Rows, TextureRows, TileRows, TileShape};
 use super::tile::{Cuts, TileIndex};
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
@@ -114,9 +114,14 @@ impl Part {
                     lists: upload(device, stream, &index.lists)?,
                     postings: upload(device, stream, &index.postings)?,
                 };
-                let place = (first_row, narrow(cut.start), narrow(cut.len()));
-                let of_all = (index.longest, training.cols());
-                let tile = TileRows::new(stream, &lists, &rows, place, of_all);
+                let shape = TileShape {
+                    part_row: first_row,
+                    first: narrow(cut.start),
+                    rows: narrow(cut.len()),
+                    longest: index.longest,
+                    columns: training.cols(),
+                };
+                let tile = TileRows::new(stream, &lists, &rows, shape);
                 tiles.push(Tile { rows: tile, cuts: index.cuts, _lists: lists });
             }
             stream.synchronize().map_err(device.doing("copying lists to it").failed())?;
@@ -155,9 +160,11 @@ fn csr(
     range: &Range<usize>,
     tiles: bool,
 ) -> Result<(Rows, Vec<u64>), GpuError> {
-    let (mut row_ptr, mut row_end) = (Vec::new(), Vec::new());
+    let mut row_ptr = Vec::new();
+    let mut row_end = Vec::new();
     let entries = nonzeros(training, range) + 3 * range.len();
-    let (mut cols, mut vals) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
+    let mut cols = Vec::with_capacity(entries);
+    let mut vals = Vec::with_capacity(entries);
     for index in range.clone() {
         let (columns, weights) = row(training, index);
         row_ptr.push(cols.len() as u64);

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpu_runtime::{Device, GpuError, Pinned};
+use gpu_runtime::{Device, GpuError, Pinned, on_each};
 
 use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
 use crate::rows::matrix::{Csr, CsrBuilder, row};
@@ -46,14 +46,7 @@ impl SeveralGpus {
         let load = |rows: &Arc<Csr>, device: &Device| {
             Cuda::make(Arc::clone(rows), device.clone(), options, threads.clone())
         };
-        let engines: Vec<Result<Cuda, Failed>> = std::thread::scope(|scope| {
-            let loading: Vec<_> =
-                devices.iter().map(|device| scope.spawn(move || load(training, device))).collect();
-            let loaded = loading.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            loaded.collect()
-        });
+        let engines = on_each(devices, |device| load(training, device));
         let mut engines = engines.into_iter().collect::<Result<Vec<_>, _>>()?;
         if engines.len() == 1 {
             return Ok(Arc::new(engines.remove(0)));
@@ -138,25 +131,15 @@ impl SeveralGpus {
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fell_back = AtomicU64::new(0);
-        let drive = |number: usize, loaded: &Loaded| -> Result<(), (usize, Failed)> {
-            let engine = &self.engines[number];
+        let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, Failed)> {
+            let engine = &self.engines[*number];
             let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
-            let own = engine.drive(part, queries, k, next).map_err(|error| (number, error))?;
+            let own = engine.drive(part, queries, k, next).map_err(|error| (*number, error))?;
             fell_back.fetch_add(own, Ordering::Relaxed);
             Ok(())
-        };
-        std::thread::scope(|scope| {
-            let drive = &drive;
-            let driven: Vec<_> = loaded
-                .iter()
-                .map(|(number, loaded)| scope.spawn(move || drive(*number, loaded)))
-                .collect();
-            let ended = driven
-                .into_iter()
-                .map(|gpu| gpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            // Wait for all; the first failure is returned.
-            ended.fold(Ok(()), Result::and)
-        })?;
+        });
+        // All have ended: the first failure is returned.
+        driven.into_iter().collect::<Result<(), _>>()?;
         let fell_back = fell_back.into_inner();
         Ok(Report { fast: count as u64 - fell_back, fell_back })
     }

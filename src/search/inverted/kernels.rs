@@ -381,7 +381,11 @@ macro_rules! kernels {
                 let has_avx512 = false;
                 for (number, sums) in whole.iter().enumerate() {
                     let mask = if has_avx512 {
-                        mask_avx512(sums, least)
+                        #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
+                        // SAFETY: this processor has AVX-512.
+                        unsafe {
+                            mask_avx512(sums, least)
+                        }
                     } else {
                         mask_portable(sums, least)
                     };
@@ -408,9 +412,13 @@ macro_rules! kernels {
                 mask
             }
 
-            /// The same. Call it only where there is AVX-512.
+            /// Does the same as `mask_portable`, with AVX-512.
+            ///
+            /// # Safety
+            /// The processor must have the instructions `avx512f` and `avx512bw`.
+            #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
             #[inline(always)]
-            fn mask_avx512(sums: &[$number; MASKED], least: $number) -> u64 {
+            unsafe fn mask_avx512(sums: &[$number; MASKED], least: $number) -> u64 {
                 #[cfg(target_arch = "x86_64")]
                 {
                     use std::arch::x86_64::{__m512i, _mm512_set1_epi16, $at_least_avx512};
@@ -422,11 +430,8 @@ macro_rules! kernels {
                         u64::from($at_least_avx512(low, least))
                             | u64::from($at_least_avx512(high, least)) << 32
                     }
-                    #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
-                    // SAFETY: the caller has asked for it.
-                    unsafe {
-                        mask(sums, least)
-                    }
+                    // SAFETY: the caller's promise.
+                    unsafe { mask(sums, least) }
                 }
                 #[cfg(not(target_arch = "x86_64"))]
                 mask_portable(sums, least)

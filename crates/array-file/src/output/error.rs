@@ -1,4 +1,4 @@
-//! Why an output cannot be written, and what to do about it.
+//! Problems of an output, and advice for the user.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn name(path: &Path) -> String {
     }
 }
 
-/// What can be wrong with an output.
+/// A problem of an output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutputProblem {
@@ -58,7 +58,7 @@ pub enum OutputProblem {
     /// The operating system reported an error.
     #[error("cannot {doing} it: {source}")]
     Io {
-        /// `open` or `write`.
+        /// The operation: `open` or `write`.
         doing: &'static str,
         /// The I/O error.
         source: io::Error,
@@ -79,7 +79,7 @@ impl OutputError {
         }
     }
 
-    /// What the user can do next.
+    /// Advice for the user.
     ///
     /// ```
     /// use array_file::output::Output;
@@ -93,7 +93,7 @@ impl OutputError {
 }
 
 impl OutputProblem {
-    /// What the user can do next.
+    /// Advice for the user.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::IsInput { .. } | Self::IsOutput { .. } => Some("use another name for the output"),

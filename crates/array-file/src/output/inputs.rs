@@ -1,4 +1,4 @@
-//! The files that are read, identified by device and inode.
+//! The input files of a command, identified by device and inode.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -42,14 +42,15 @@ impl Inputs {
         self.0.push(path.to_owned());
     }
 
-    /// The input that is this file, or a folder that contains it. Inputs that cannot be read are
-    /// skipped; reading them reports the error.
+    /// The input that is this file, or a folder that contains it.
+    ///
+    /// Inputs that cannot be read are skipped: the command reports the error when it reads them.
     pub(super) fn find(&self, file: FileId) -> Option<&Path> {
-        self.0.iter().map(PathBuf::as_path).find(|input| is_or_holds(input, file))
+        self.0.iter().map(PathBuf::as_path).find(|input| is_or_contains(input, file))
     }
 }
 
-fn is_or_holds(input: &Path, file: FileId) -> bool {
+fn is_or_contains(input: &Path, file: FileId) -> bool {
     let metadata = if input.as_os_str() == super::STANDARD {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned();
         stdin.and_then(|stdin| File::from(stdin).metadata())
@@ -61,7 +62,7 @@ fn is_or_holds(input: &Path, file: FileId) -> bool {
     if !metadata.is_dir() {
         return is(&metadata);
     }
-    // Links are followed. Each folder is visited once, so that a link to a parent ends.
+    // Links are followed. Each folder is visited once, so that a link to a parent does no harm.
     let mut seen = HashSet::from([FileId::of(&metadata)]);
     let mut waiting = vec![input.to_owned()];
     while let Some(folder) = waiting.pop() {

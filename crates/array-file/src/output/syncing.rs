@@ -1,4 +1,4 @@
-//! Syncing a file while it is written, so that the end of a long one does not wait for all of it.
+//! Syncing of a long file while it is written, so that its end does not wait for all of it.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 /// The number of bytes after which a file is synced.
 const STEP: usize = 1 << 25;
 
-/// The bytes of a file that are not synced yet, and the thread that syncs it.
+/// The state of syncing: the number of bytes not synced yet, and the thread that syncs the file.
 #[derive(Debug, Default)]
 pub(super) struct Syncing {
     unsynced: usize,
@@ -16,7 +16,7 @@ pub(super) struct Syncing {
 }
 
 impl Syncing {
-    /// Counts bytes that were written to the file, and has them synced if they are many.
+    /// Counts bytes that were written to the file, and requests a sync after every [`STEP`] bytes.
     pub(super) fn wrote(&mut self, bytes: usize, file: &File) {
         self.unsynced += bytes;
         if self.unsynced < STEP {
@@ -24,20 +24,20 @@ impl Syncing {
         }
         self.unsynced = 0;
         if self.thread.is_none() {
-            // Without a thread the file is synced at its end.
+            // Without a thread, the file is synced only at its end.
             let Ok(file) = file.try_clone() else { return };
-            let (sender, asked) = channel();
+            let (sender, requests) = channel();
             let thread = thread::Builder::new().name("sync".to_owned());
-            let Ok(thread) = thread.spawn(move || sync(&file, &asked)) else { return };
+            let Ok(thread) = thread.spawn(move || sync(&file, &requests)) else { return };
             self.thread = Some((sender, thread));
         }
         if let Some((sender, _)) = &self.thread {
-            // After a failure, which the end reports, nobody listens.
+            // Nobody listens after a failure, which `finish` reports.
             let _ = sender.send(());
         }
     }
 
-    /// Waits for the thread. The system reports a failed write only once, so the thread's failure is returned.
+    /// Waits for the thread, and returns its failure: the system reports a failed write only once.
     pub(super) fn finish(self) -> io::Result<()> {
         let Some((sender, thread)) = self.thread else { return Ok(()) };
         drop(sender);
@@ -45,10 +45,10 @@ impl Syncing {
     }
 }
 
-/// Syncs the file as often as asked, but not more than once for what was asked meanwhile.
-fn sync(file: &File, asked: &Receiver<()>) -> io::Result<()> {
-    while asked.recv().is_ok() {
-        while asked.try_recv().is_ok() {}
+/// Syncs the file for each request, but only once for all requests that arrive during a sync.
+fn sync(file: &File, requests: &Receiver<()>) -> io::Result<()> {
+    while requests.recv().is_ok() {
+        while requests.try_recv().is_ok() {}
         file.sync_data()?;
     }
     Ok(())
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_files_are_synced_meanwhile() {
+    fn long_files_are_synced_while_they_are_written() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = File::create(folder.path().join("long")).unwrap();
         let mut syncing = Syncing::default();

@@ -1,4 +1,4 @@
-//! Temporary files beside their targets, and the list of existing ones.
+//! Temporary files in the folders of their targets, and the list of existing ones.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
@@ -12,29 +12,31 @@ use tempfile::NamedTempFile;
 use super::OutputProblem;
 use super::syncing::Syncing;
 
-/// The existing temporary files, to be removed if the process is ended.
-static THERE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// The existing temporary files, which are removed if the process ends early.
+static EXISTING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-fn there() -> MutexGuard<'static, Vec<PathBuf>> {
-    // The list is consistent between any two of its statements.
-    THERE.lock().unwrap_or_else(PoisonError::into_inner)
+fn existing() -> MutexGuard<'static, Vec<PathBuf>> {
+    // A panic between two statements leaves the list consistent.
+    EXISTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the temporary files of all outputs in progress, before the process ends. Writing to them
-/// fails afterwards.
+/// Removes the temporary files of all outputs in progress, before the process ends.
 ///
-/// Meant for a signal handler that runs on its own thread; waits for a rename in progress.
+/// Outputs cannot be committed afterwards. This waits for a rename in progress, so call it on a
+/// thread of its own after a signal, not in the signal handler.
 pub fn remove_temporary_files() {
-    remove(&there());
+    remove(&existing());
 }
 
-/// The same for a caller that may hold the list itself, interrupted: waits a second at most. It allocates
-/// no memory, unless a path is longer than 380 bytes.
+/// Removes the temporary files like [`remove_temporary_files`], but waits a second at most.
+///
+/// This is for a signal handler, which may have interrupted a thread that holds the list. It
+/// allocates no memory, unless a path is longer than 380 bytes.
 pub fn try_to_remove_temporary_files() {
     const TRY_EVERY: Duration = Duration::from_millis(10);
     for _ in 0..100 {
-        match THERE.try_lock() {
-            Ok(there) => return remove(&there),
+        match EXISTING.try_lock() {
+            Ok(files) => return remove(&files),
             Err(TryLockError::Poisoned(poisoned)) => return remove(&poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => std::thread::sleep(TRY_EVERY),
         }
@@ -66,21 +68,20 @@ impl Temporary {
             if replaced.mode() & 0o222 == 0 {
                 return Err(OutputProblem::ReadOnly);
             }
-            // Renaming needs only permission for the folder, so the file's own permission is
-            // checked here.
+            // A rename needs only permission for the folder, so check the file's own permission.
             File::options().append(true).open(target).map_err(failed)?;
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
         let mut builder = tempfile::Builder::new();
-        // A new file gets the permissions that the user's umask allows. A replacement is accessible
-        // only to its owner until it gets the permissions of the original.
+        // A new file gets the permissions that the user's umask allows. A replacement is private to
+        // its owner until it gets the permissions of the original.
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
         builder.prefix(".writing-").suffix(".tmp");
-        // The path is in the list before the file exists, and nothing is allocated between the creation
-        // and the release of the list: where memory runs out, the file is found and removed.
+        // The path enters the list before the file exists, and nothing is allocated until the list
+        // is released. Therefore the file is found and removed if memory runs out.
         let create = |path: &Path| {
             let owned = path.to_owned();
-            let mut list = there();
+            let mut list = existing();
             list.push(owned);
             let file =
                 File::options().read(true).write(true).create_new(true).mode(mode).open(path);
@@ -106,7 +107,7 @@ impl Temporary {
         std::mem::take(&mut self.syncing).finish()?;
         self.file().as_file().sync_all()?;
         let file = self.file.take().expect("taken only once");
-        let mut list = there();
+        let mut list = existing();
         list.retain(|path| path != file.path());
         let renamed = file.persist(target);
         drop(list);
@@ -133,7 +134,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            let mut list = there();
+            let mut list = existing();
             list.retain(|path| path != file.path());
             drop(file);
         }

@@ -1,7 +1,4 @@
-//! Process-wide setup that a command-line program does once, at the start of `main`.
-//!
-//! Libraries must not change signals or the allocator: nothing here runs unless a program requests
-//! it.
+//! Handlers that remove temporary files before a signal or an abort ends the process.
 
 use std::io;
 use std::panic::{self, PanicHookInfo};
@@ -9,48 +6,48 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::sync_channel;
 
+use array_file::output::remove_temporary_files;
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::memory::{clean_up_and_abort, end};
+use crate::ending::{clean_up_and_abort, exit_out_of_memory};
 
-pub use crate::memory::{Memory, keep_freed_memory, return_freed_memory_after};
-use crate::output::remove_temporary_files;
-
-/// Makes the process remove the temporary files of [outputs](crate::output) however it ends. To be called
-/// before threads are started.
+/// Makes the process remove the temporary files of [outputs](array_file::output) however it ends.
 ///
-/// Ctrl-C, SIGTERM, SIGHUP and aborts end the process as they would without a handler: a shell sees 130,
-/// 143, 129 or 134. Signals that are ignored when the program starts (`nohup`) stay ignored. Exceeding
-/// `ulimit -f` becomes a write error instead of a signal. A panic because the system refuses memory for a
-/// thread ends the process as [`Memory`] does.
+/// Call this before any thread is started. Ctrl-C, SIGTERM, SIGHUP and aborts end the process as
+/// they would without a handler: a shell reports 130, 143, 129 or 134. Signals that are ignored
+/// when the program starts (`nohup`) stay ignored. Exceeding `ulimit -f` becomes a write error
+/// instead of a signal. A panic because the system refuses memory for a thread exits the process
+/// as [`Allocator`](crate::Allocator) does.
 ///
 /// # Errors
-/// If the thread that waits for signals cannot be started; they then end the process immediately.
-pub fn clean_up_at_the_end() -> io::Result<()> {
-    clean_up_after_aborts()?;
+/// If the thread that waits for signals cannot be started. Signals then end the process at once.
+pub fn clean_up_on_exit() -> io::Result<()> {
+    clean_up_on_abort()?;
     clean_up_on_signals()
 }
 
-/// The same for programs that handle Ctrl-C, SIGTERM and SIGHUP themselves.
+/// Does the part of [`clean_up_on_exit`] that concerns aborts, `ulimit -f` and refused memory.
+///
+/// This is for programs that handle Ctrl-C, SIGTERM and SIGHUP themselves.
 ///
 /// # Errors
 /// If a handler cannot be registered.
-pub fn clean_up_after_aborts() -> io::Result<()> {
+pub fn clean_up_on_abort() -> io::Result<()> {
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         if is_out_of_memory(panic) {
-            end(None);
+            exit_out_of_memory(None);
         }
         report(panic);
     }));
     #[expect(unsafe_code, reason = "a handler runs on an interrupted thread")]
-    // SAFETY: it allocates nothing, and waits for a lock for a second at most.
+    // SAFETY: the handler allocates nothing, and waits for a lock for a second at most.
     unsafe {
         signal_hook::low_level::register(SIGABRT, clean_up_and_abort)?;
     }
-    // The flag is never read: the handler makes the write fail with `FileTooLarge`.
+    // The flag is never read: because there is a handler, the write fails with `FileTooLarge`.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     Ok(())
 }
@@ -60,16 +57,18 @@ fn clean_up_on_signals() -> io::Result<()> {
     let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored.contains(signal));
     let signals: Vec<i32> = signals.collect();
     let (ready, is_ready) = sync_channel(1);
-    // The handler is registered on the thread, so that there is no handler without the thread.
+    // The thread registers the handler, so that there is no handler without the thread.
     std::thread::Builder::new().name("signals".to_owned()).stack_size(1 << 16).spawn(
         move || {
-            let registered = Signals::new(signals);
-            let (registered, mut signals) = match registered {
-                Ok(signals) => (Ok(()), Some(signals)),
-                Err(error) => (Err(error), None),
+            let mut signals = match Signals::new(signals) {
+                Ok(signals) => signals,
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return;
+                }
             };
-            let _ = ready.send(registered);
-            for signal in signals.iter_mut().flat_map(Signals::forever) {
+            let _ = ready.send(Ok(()));
+            for signal in signals.forever() {
                 remove_temporary_files();
                 let _ = emulate_default_handler(signal);
             }

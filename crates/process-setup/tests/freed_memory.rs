@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 #[global_allocator]
-static MEMORY: array_file::command::Memory = array_file::command::Memory;
+static ALLOCATOR: process_setup::Allocator = process_setup::Allocator;
 
 /// The pages that the system has cleared for this process so far.
 fn cleared() -> u64 {
@@ -41,12 +41,12 @@ fn freed_memory_is_returned_soon_or_kept() {
     let returned = cleared_for_ten();
     drop(black_box(vec![1u8; 24 << 20]));
     let before = resident();
-    array_file::command::return_freed_memory_after(Duration::from_millis(50));
+    process_setup::return_freed_memory_after(Duration::from_millis(50));
     let after = resident();
     assert!(after * 2 < before, "{after} pages are resident, {before} before");
     let returned_soon = cleared_for_ten();
     assert!(returned * 2 < returned_soon, "{returned_soon} pages cleared, {returned} before");
-    array_file::command::keep_freed_memory();
+    process_setup::keep_freed_memory();
     cleared_for_ten();
     let kept = cleared_for_ten();
     assert!(kept * 4 < returned, "{kept} pages cleared, {returned} before");

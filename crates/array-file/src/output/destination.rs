@@ -1,4 +1,4 @@
-//! What the path of an output refers to.
+//! The destination that the path of an output refers to.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -7,24 +7,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::OutputProblem;
+use super::closed::was_closed;
 use super::inputs::{FileId, Identity};
-use crate::standard;
 
-/// The maximum number of symbolic links to follow, as in Linux.
-const MOST_LINKS: usize = 40;
+/// Maximum number of symbolic links to follow, as in Linux.
+const MAX_LINKS: usize = 40;
 
-/// What is at a path, after following all symbolic links.
+/// The destination of an output, after following all symbolic links.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Destination {
     /// An open descriptor of this process.
     Descriptor(i32),
     /// A pipe, a socket, a terminal or another device.
     Device(PathBuf),
     /// A regular file that exists or is to be created.
-    File { target: PathBuf, there: Option<Metadata> },
+    File { target: PathBuf, existing: Option<Metadata> },
 }
 
-impl Place {
+impl Destination {
     pub(super) fn of(path: &Path) -> Result<Self, OutputProblem> {
         if path.as_os_str() == super::STANDARD {
             return Ok(Self::Descriptor(1));
@@ -34,7 +34,7 @@ impl Place {
             return Err(OutputProblem::IsFolder);
         }
         let mut path = path.to_owned();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             let Some(name) = path.file_name() else { return Err(OutputProblem::IsFolder) };
             let folder = match path.parent() {
                 Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -58,29 +58,29 @@ impl Place {
                 return Ok(Self::Descriptor(number));
             }
             let target = folder.join(name);
-            let there = match std::fs::symlink_metadata(&target) {
-                Ok(there) => Some(there),
+            let existing = match std::fs::symlink_metadata(&target) {
+                Ok(existing) => Some(existing),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(io(error)),
             };
             // Links in /proc to pipes and sockets have no target to follow.
-            let is_link = there.as_ref().is_some_and(Metadata::is_symlink);
+            let is_link = existing.as_ref().is_some_and(Metadata::is_symlink);
             let followed = if is_link && folder.starts_with("/proc") {
                 Some(std::fs::metadata(&target).map_err(io)?)
             } else {
                 None
             };
-            match followed.or(there) {
-                None => return Ok(Self::File { target, there: None }),
-                Some(there) if there.is_symlink() || is_link && there.is_file() => {
+            match followed.or(existing) {
+                None => return Ok(Self::File { target, existing: None }),
+                Some(existing) if existing.is_symlink() || is_link && existing.is_file() => {
                     path = folder.join(std::fs::read_link(&target).map_err(io)?);
                 }
-                Some(there) if there.is_dir() => return Err(OutputProblem::IsFolder),
-                Some(there) if !there.is_file() => return Ok(Self::Device(target)),
-                Some(there) => {
-                    return Ok(match standard_stream(&there) {
+                Some(existing) if existing.is_dir() => return Err(OutputProblem::IsFolder),
+                Some(existing) if !existing.is_file() => return Ok(Self::Device(target)),
+                Some(existing) => {
+                    return Ok(match standard_stream(&existing) {
                         Some(number) => Self::Descriptor(number),
-                        None => Self::File { target, there: Some(there) },
+                        None => Self::File { target, existing: Some(existing) },
                     });
                 }
             }
@@ -104,11 +104,11 @@ impl Place {
                 }
             }
             Self::Device(_) => (Identity::Device, None),
-            Self::File { there: Some(there), .. } => {
-                let file = FileId::of(there);
+            Self::File { existing: Some(existing), .. } => {
+                let file = FileId::of(existing);
                 (Identity::File(file), Some(file))
             }
-            Self::File { target, there: None } => {
+            Self::File { target, existing: None } => {
                 let folder = target.parent().unwrap_or(target).metadata().map_err(io)?;
                 let name = target.file_name().unwrap_or_default().to_owned();
                 (Identity::New(FileId::of(&folder), name), None)
@@ -117,13 +117,13 @@ impl Place {
     }
 }
 
-/// A duplicate of an open descriptor: it shares the file position and append mode.
+/// Duplicates an open descriptor. The duplicate shares the file position and append mode.
 pub(super) fn descriptor(number: i32) -> Result<File, OutputProblem> {
-    if standard::was_closed(number) {
+    if was_closed(number) {
         return Err(OutputProblem::Closed);
     }
     #[expect(unsafe_code, reason = "descriptors that the user names by number")]
-    // SAFETY: the number is 1, 2 or one that /proc lists as open, and it is duplicated immediately.
+    // SAFETY: the number is 1, 2 or one that /proc lists as open, and is duplicated immediately.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number.max(0)) };
     let copy = borrowed.try_clone_to_owned();
     copy.map(File::from).map_err(|source| OutputProblem::Io { doing: "open", source })
@@ -138,16 +138,18 @@ fn is_own_descriptors(folder: &Path) -> bool {
         })
 }
 
-/// The standard stream that already refers to this file: writing through another descriptor would
-/// overwrite what the shell's descriptor has written.
-fn standard_stream(there: &Metadata) -> Option<i32> {
-    let (stdout, stderr) = (io::stdout(), io::stderr());
+/// The standard stream that already refers to this file, if any.
+///
+/// Writing through another descriptor would overwrite the output of the shell's descriptor.
+fn standard_stream(file: &Metadata) -> Option<i32> {
+    let stdout = io::stdout();
+    let stderr = io::stderr();
     [(1, stdout.as_fd()), (2, stderr.as_fd())].into_iter().find_map(|(number, stream)| {
-        if standard::was_closed(number) {
+        if was_closed(number) {
             return None;
         }
-        let file = File::from(stream.try_clone_to_owned().ok()?);
-        let same = FileId::of(&file.metadata().ok()?) == FileId::of(there);
-        same.then_some(number)
+        let open = File::from(stream.try_clone_to_owned().ok()?);
+        let is_same = FileId::of(&open.metadata().ok()?) == FileId::of(file);
+        is_same.then_some(number)
     })
 }

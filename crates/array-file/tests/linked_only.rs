@@ -1,0 +1,48 @@
+//! Linking this library changes nothing in a process.
+
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+
+use array_file::output::Output;
+
+/// Set in the process that runs this test with a closed stderr.
+const CHILD: &str = "LINKED_ONLY_CHILD";
+
+/// Rust has opened `/dev/null` in place of the closed stderr. Only code that ran before `main`
+/// could have recorded that it was closed.
+#[test]
+fn nothing_runs_before_main() {
+    if std::env::var_os(CHILD).is_some() {
+        let output = Output::open("/dev/stderr".as_ref());
+        assert!(output.is_ok(), "code of this library ran before `main`: {output:?}");
+        return;
+    }
+    let status = Command::new("sh")
+        .args(["-c", "exec \"$0\" --exact nothing_runs_before_main 2>&-"])
+        .arg(std::env::current_exe().unwrap())
+        .env(CHILD, "1")
+        .status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn no_signal_is_handled() {
+    /// Signals 1 to 31; the C library uses some of the others itself.
+    const STANDARD: u64 = 0x7fff_ffff;
+    /// SIGSEGV and SIGBUS, by which the Rust runtime detects stack overflows.
+    const RUNTIME: u64 = 1 << (11 - 1) | 1 << (7 - 1);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    assert_eq!(caught & STANDARD & !RUNTIME, 0, "{caught:x}");
+}
+
+/// An allocator is linked only by programs: its own initialization would run before `main`.
+#[test]
+fn no_allocator_is_linked() {
+    let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    // In two parts, so that this program does not hold the name itself.
+    let name = ["mi_process", "init"].join("_");
+    assert!(!program.windows(name.len()).any(|bytes| bytes == name.as_bytes()));
+}

@@ -1,0 +1,193 @@
+//! Work that several GPUs share, some of which may fail.
+
+use std::panic::resume_unwind;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// The outcome of [`deal`].
+#[derive(Debug)]
+pub struct Dealt<T, R, E> {
+    /// The tasks that were done, in no particular order.
+    pub done: Vec<Done<T, R>>,
+    /// The workers that failed. Other workers have redone their tasks if any was able to.
+    pub failures: Vec<Failure<E>>,
+    /// The tasks that no worker has done.
+    pub open: Vec<T>,
+}
+
+/// A task that was done.
+#[derive(Debug)]
+pub struct Done<T, R> {
+    /// The index of the worker.
+    pub worker: usize,
+    /// The task.
+    pub task: T,
+    /// The result of the work.
+    pub result: R,
+}
+
+/// A worker that failed, and gets no more tasks.
+#[derive(Debug)]
+pub struct Failure<E> {
+    /// The index of the worker.
+    pub worker: usize,
+    /// Why it failed.
+    pub error: E,
+}
+
+/// Deals tasks to workers, each of which runs on a thread of its own.
+///
+/// A worker takes a task when it has finished another. `choose` returns the index of the task that
+/// a worker takes among those that are left, or `None` if it can do none of them. If a worker
+/// fails, its task goes back to the others, and it gets no more.
+///
+/// # Panics
+/// If `choose` returns an index that is out of range, or `choose` or `work` panics.
+///
+/// ```
+/// use gpu_runtime::deal;
+///
+/// // The second of two workers fails. The first does all tasks.
+/// let work = |worker: &u32, task: &u32| if *worker == 1 { Ok(task * 10) } else { Err("broken") };
+/// let dealt = deal(&[1, 2], vec![5, 6, 7], |_, left| left.len().checked_sub(1), work);
+/// assert_eq!(dealt.done.iter().map(|done| done.result).sum::<u32>(), 180);
+/// assert!(dealt.open.is_empty());
+/// ```
+pub fn deal<W, T, R, E>(
+    workers: &[W],
+    tasks: Vec<T>,
+    choose: impl Fn(&W, &[T]) -> Option<usize> + Sync,
+    work: impl Fn(&W, &T) -> Result<R, E> + Sync,
+) -> Dealt<T, R, E>
+where
+    W: Sync,
+    T: Send,
+    R: Send,
+    E: Send,
+{
+    let open = Mutex::new(tasks);
+    let mut working: Vec<usize> = (0..workers.len()).collect();
+    let mut done = Vec::new();
+    let mut failures = Vec::new();
+    loop {
+        let before = done.len();
+        let rounds = on_each(&working, |&worker| {
+            let mut own = Vec::new();
+            loop {
+                let task = {
+                    let mut open = locked(&open);
+                    choose(&workers[worker], &open).map(|index| open.remove(index))
+                };
+                let Some(task) = task else { return (own, None) };
+                match work(&workers[worker], &task) {
+                    Ok(result) => own.push(Done { worker, task, result }),
+                    Err(error) => {
+                        locked(&open).push(task);
+                        return (own, Some(Failure { worker, error }));
+                    }
+                }
+            }
+        });
+        for (own, failure) in rounds {
+            done.extend(own);
+            if let Some(failure) = failure {
+                working.retain(|&worker| worker != failure.worker);
+                failures.push(failure);
+            }
+        }
+        // A worker may have failed when the others had nothing left to do: they go on.
+        if working.is_empty() || locked(&open).is_empty() || done.len() == before {
+            let open = open.into_inner().unwrap_or_else(PoisonError::into_inner);
+            return Dealt { done, failures, open };
+        }
+    }
+}
+
+fn locked<T>(tasks: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    tasks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `work` for each worker, each on a thread of its own; a single one on this thread.
+///
+/// Returns the results in the order of the workers, after all have ended.
+///
+/// # Panics
+/// If `work` panics, or the system refuses a thread.
+///
+/// ```
+/// assert_eq!(gpu_runtime::on_each(&[1, 2, 3], |worker| worker * 2), [2, 4, 6]);
+/// ```
+pub fn on_each<W: Sync, R: Send>(workers: &[W], work: impl Fn(&W) -> R + Sync) -> Vec<R> {
+    if let [worker] = workers {
+        return vec![work(worker)];
+    }
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            workers.iter().map(|worker| scope.spawn(move || work(worker))).collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        joined.collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A worker that fails at its n-th task.
+    struct Worker {
+        fails_at: Option<usize>,
+        begun: AtomicUsize,
+    }
+
+    fn deal_to(workers: &[Option<usize>]) -> Dealt<u32, u32, &'static str> {
+        let worker = |&fails_at| Worker { fails_at, begun: AtomicUsize::new(0) };
+        let workers: Vec<Worker> = workers.iter().map(worker).collect();
+        let work = |worker: &Worker, &task: &u32| {
+            let begun = worker.begun.fetch_add(1, Ordering::Relaxed) + 1;
+            if worker.fails_at == Some(begun) { Err("failed") } else { Ok(2 * task) }
+        };
+        deal(&workers, (0..100).collect(), |_, left| left.len().checked_sub(1), work)
+    }
+
+    fn tasks(dealt: &Dealt<u32, u32, &'static str>) -> Vec<u32> {
+        assert!(dealt.done.iter().all(|done| done.result == 2 * done.task));
+        let mut tasks: Vec<u32> = dealt.done.iter().map(|done| done.task).collect();
+        tasks.sort_unstable();
+        tasks
+    }
+
+    #[test]
+    fn others_redo_the_task_of_a_worker_that_fails() {
+        for workers in [&[None, None][..], &[Some(1), None], &[Some(3), None, Some(2)]] {
+            let dealt = deal_to(workers);
+            assert!(tasks(&dealt).into_iter().eq(0..100));
+            assert!(dealt.open.is_empty());
+            // One that is never given enough tasks does not fail.
+            let failing = workers.iter().filter(|fails_at| fails_at.is_some()).count();
+            assert!(dealt.failures.len() <= failing);
+        }
+    }
+
+    #[test]
+    fn tasks_stay_open_if_all_workers_fail() {
+        let dealt = deal_to(&[Some(5)]);
+        assert_eq!(tasks(&dealt).len(), 4);
+        assert_eq!(dealt.open.len(), 96);
+        assert_eq!(dealt.failures[0].worker, 0);
+        assert_eq!(deal_to(&[]).open.len(), 100);
+    }
+
+    #[test]
+    fn a_worker_may_decline_tasks() {
+        let own = |worker: &u32, left: &[u32]| left.iter().position(|task| task % 3 == *worker);
+        let dealt = deal(&[0, 1], (0..9).collect(), own, |_, &task| Ok::<u32, ()>(task));
+        assert_eq!(dealt.done.len(), 6);
+        assert!(dealt.done.iter().all(|done| done.task as usize % 3 == done.worker));
+        assert_eq!(dealt.open, [2, 5, 8]);
+    }
+}

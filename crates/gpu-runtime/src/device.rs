@@ -1,0 +1,470 @@
+//! GPUs: detection at run time, properties, access.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::CUdevice_attribute as Attribute;
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
+use cudarc::nvrtc::Ptx;
+
+use crate::error::{self, Doing, GpuError};
+use crate::kernel::kernel_parameters;
+use crate::module::Module;
+use crate::packed::unpack;
+
+/// The lowest compute capability that the kernels support.
+///
+/// ```
+/// use gpu_runtime::{LEAST_CAPABILITY, devices};
+///
+/// for info in devices().unwrap_or_default() {
+///     assert!(!info.is_supported() || info.capability >= LEAST_CAPABILITY);
+/// }
+/// ```
+pub const LEAST_CAPABILITY: (i32, i32) = (7, 5);
+/// The oldest driver that reads the kernels' PTX, identified by the newest CUDA version that it
+/// supports: 12000 is 12.0, supported by drivers from 525 on.
+///
+/// ```
+/// use gpu_runtime::{LEAST_DRIVER, devices};
+///
+/// for info in devices().unwrap_or_default() {
+///     assert!(!info.is_supported() || info.driver >= LEAST_DRIVER);
+/// }
+/// ```
+pub const LEAST_DRIVER: i32 = 12_000;
+
+/// The properties of a GPU.
+///
+/// ```
+/// use gpu_runtime::devices;
+///
+/// for info in devices().unwrap_or_default() {
+///     println!("GPU {}: {}, {} bytes free", info.ordinal, info.name, info.free);
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The driver's number of the GPU, from 0.
+    pub ordinal: usize,
+    /// The GPU's name.
+    pub name: String,
+    /// Compute capability: major, minor.
+    pub capability: (i32, i32),
+    /// The number of multiprocessors.
+    pub multiprocessors: usize,
+    /// The maximum number of resident threads per multiprocessor.
+    pub threads: usize,
+    /// Total memory, in bytes.
+    pub memory: usize,
+    /// Free memory at the time of the query, in bytes.
+    pub free: usize,
+    /// The maximum shared memory that a block can request, in bytes.
+    pub shared_per_block: usize,
+    /// The shared memory per multiprocessor, in bytes.
+    pub shared_per_multiprocessor: usize,
+    /// The shared memory that the system reserves per block, in bytes.
+    pub shared_reserved: usize,
+    /// The widest one-dimensional texture over linear memory, in texels.
+    pub texture_width: usize,
+    /// The newest CUDA version that the driver supports: 12040 is 12.4.
+    pub driver: i32,
+}
+
+impl DeviceInfo {
+    /// Whether the kernels run on this GPU.
+    ///
+    /// ```
+    /// use gpu_runtime::devices;
+    ///
+    /// for info in devices().unwrap_or_default() {
+    ///     assert_eq!(info.is_supported(), info.check().is_ok());
+    /// }
+    /// ```
+    pub fn is_supported(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Checks that the kernels run on this GPU.
+    ///
+    /// # Errors
+    /// [`GpuError::TooOld`] or [`GpuError::OldDriver`].
+    ///
+    /// ```
+    /// use gpu_runtime::devices;
+    ///
+    /// for info in devices().unwrap_or_default() {
+    ///     if let Err(why) = info.check() {
+    ///         println!("{}: {why}", info.name);
+    ///     }
+    /// }
+    /// ```
+    pub fn check(&self) -> Result<(), GpuError> {
+        if self.capability < LEAST_CAPABILITY {
+            let name = self.name.clone();
+            return Err(GpuError::TooOld { name, capability: self.capability });
+        }
+        if self.driver < LEAST_DRIVER {
+            return Err(GpuError::OldDriver { cuda: self.driver });
+        }
+        Ok(())
+    }
+}
+
+/// The GPUs that the driver lists and that can be opened, by ordinal.
+///
+/// # Errors
+/// If none can be opened, the error of the first GPU (it may be in exclusive use, or its memory
+/// full); [`GpuError::NoDriver`] if there is no driver, [`GpuError::NoDevice`] if it lists no GPU,
+/// [`GpuError::StaticBuild`] in a static binary.
+///
+/// ```
+/// use gpu_runtime::{GpuError, devices};
+///
+/// match devices() {
+///     Ok(found) => assert!(!found.is_empty()),
+///     Err(why) => println!("no GPU: {why}"),
+/// }
+/// ```
+pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
+    Ok(open_all()?.into_iter().map(|device| device.info).collect())
+}
+
+/// Opens the GPUs that the driver lists.
+fn open_all() -> Result<Vec<Device>, GpuError> {
+    let mut found = Vec::new();
+    let mut first_error = None;
+    for ordinal in 0..count()? {
+        match Device::open(ordinal) {
+            Ok(device) => found.push(device),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    match first_error {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+fn count() -> Result<usize, GpuError> {
+    // A program without a dynamic loader must not load the driver's library.
+    if cfg!(target_feature = "crt-static") {
+        return Err(GpuError::StaticBuild);
+    }
+    #[expect(unsafe_code, reason = "cudarc's probe for the driver's library is unsafe")]
+    // SAFETY: loading the driver's library runs its initializers, which is allowed in any process.
+    let present = unsafe { cudarc::driver::sys::is_culib_present() };
+    if !present {
+        return Err(GpuError::NoDriver);
+    }
+    let count = CudaContext::device_count().map_err(GpuError::of_count)?;
+    match usize::try_from(count) {
+        Ok(0) | Err(_) => Err(GpuError::NoDevice),
+        Ok(count) => Ok(count),
+    }
+}
+
+/// An open GPU.
+///
+/// ```
+/// use gpu_runtime::Device;
+///
+/// // Does nothing without a GPU.
+/// if let Ok(device) = Device::open_best() {
+///     println!("{}", device.info().name);
+/// }
+/// # Ok::<(), gpu_runtime::GpuError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Device {
+    context: Arc<CudaContext>,
+    info: DeviceInfo,
+    /// The modules of compressed PTX, by its address in the program.
+    modules: Arc<Mutex<HashMap<usize, Module>>>,
+}
+
+impl Device {
+    /// Opens the GPU with this ordinal.
+    ///
+    /// # Errors
+    /// If there is no driver or no such GPU, or the GPU does not respond.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// assert!(Device::open(usize::MAX).is_err());
+    /// ```
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+        let count = count()?;
+        if ordinal >= count {
+            return Err(GpuError::NoSuchDevice { ordinal, count });
+        }
+        let doing = Doing::new(ordinal, "opening it");
+        let context = CudaContext::new(ordinal).map_err(doing.failed())?;
+        let info = info(&context, ordinal).map_err(doing.failed())?;
+        Ok(Self { context, info, modules: Arc::default() })
+    }
+
+    /// Opens the GPU with the most free memory among those that the kernels support.
+    ///
+    /// # Errors
+    /// If there is none.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// match Device::open_best() {
+    ///     Ok(device) => assert!(device.info().is_supported()),
+    ///     Err(why) => println!("{why}"),
+    /// }
+    /// ```
+    pub fn open_best() -> Result<Self, GpuError> {
+        // Opening is slow, so the best one stays open.
+        let mut found = open_all()?;
+        let of = |device: &Self| (device.info.is_supported(), device.info.free);
+        let best = (0..found.len()).max_by_key(|&at| of(&found[at])).ok_or(GpuError::NoDevice)?;
+        let best = found.swap_remove(best);
+        best.info.check()?;
+        Ok(best)
+    }
+
+    /// The GPU's properties, as of opening.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.info().is_supported());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// The driver's context.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert_eq!(device.context().ordinal(), device.info().ordinal);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// The number of bytes of memory that are free now.
+    ///
+    /// # Errors
+    /// If the GPU does not respond.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.free()? <= device.info().memory);
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn free(&self) -> Result<usize, GpuError> {
+        let doing = Doing::new(self.info.ordinal, "querying its free memory");
+        self.context.mem_get_info().map(|(free, _)| free).map_err(doing.failed())
+    }
+
+    /// Checks that memory suffices, before anything is allocated.
+    ///
+    /// # Errors
+    /// [`GpuError::Memory`] if fewer than `needed` bytes are free.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.reserve("rows", usize::MAX).is_err());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn reserve(&self, what: &'static str, needed: usize) -> Result<(), GpuError> {
+        // Memory freed on streams becomes available once they have reached that point.
+        let doing = Doing::new(self.info.ordinal, "waiting for it");
+        self.context.synchronize().map_err(doing.failed())?;
+        let free = self.free()?;
+        if needed > free {
+            return Err(GpuError::Memory { ordinal: self.info.ordinal, what, needed, free });
+        }
+        Ok(())
+    }
+
+    /// Creates a stream: its work runs in order, concurrently with other streams.
+    ///
+    /// # Errors
+    /// If the driver cannot create one.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _stream = device.stream()?;
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
+        let doing = Doing::new(self.info.ordinal, "creating a stream");
+        self.context.new_stream().map_err(doing.failed())
+    }
+
+    /// Opens this GPU again, without the events that order the uses of a buffer by several streams.
+    ///
+    /// These events cost time at each launch. The result shares memory and loaded kernels with
+    /// `self`, whose buffers stay ordered by events.
+    ///
+    /// # Errors
+    /// If the GPU does not respond.
+    ///
+    /// # Safety
+    /// A buffer made through the result or a clone of it is used only on the stream that made it,
+    /// or on another after `CudaStream::synchronize`. Do not hand the result to safe code that does
+    /// not know this.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     // SAFETY: no buffer is made.
+    ///     let untracked = unsafe { device.untracked() }?;
+    ///     assert!(!untracked.context().is_event_tracking());
+    ///     assert!(device.context().is_event_tracking());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    #[expect(unsafe_code, reason = "the caller orders its buffers")]
+    pub unsafe fn untracked(&self) -> Result<Self, GpuError> {
+        let doing = self.doing("opening it again");
+        let context = CudaContext::new(self.info.ordinal).map_err(doing.failed())?;
+        // SAFETY: the caller's promise. The context object is new, so that no one else has it.
+        unsafe { context.disable_event_tracking() };
+        Ok(Self { context, info: self.info.clone(), modules: Arc::clone(&self.modules) })
+    }
+
+    /// Stops the ordering of buffers by events, on this device and all its clones.
+    ///
+    /// Prefer [`Device::untracked`]: it does not change a device that others may have.
+    ///
+    /// # Safety
+    /// As for [`Device::untracked`], for each buffer made on this device or a clone from now on.
+    #[expect(unsafe_code, reason = "the caller orders its buffers")]
+    pub unsafe fn disable_event_tracking(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.context.disable_event_tracking() };
+    }
+
+    /// Loads PTX: the driver compiles it for this GPU.
+    ///
+    /// # Errors
+    /// If the GPU or its driver is too old, or the driver rejects the PTX.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     assert!(device.load("no PTX").is_err());
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn load(&self, ptx: &str) -> Result<Module, GpuError> {
+        self.info.check()?;
+        let doing = Doing::new(self.info.ordinal, "loading its kernels");
+        let module = self.context.load_module(Ptx::from_src(ptx)).map_err(doing.failed())?;
+        Ok(Module {
+            loaded: module,
+            ordinal: self.info.ordinal,
+            parameters: kernel_parameters(ptx).into(),
+        })
+    }
+
+    /// Loads PTX that was compressed by gzip, once: this device and its clones keep the module.
+    ///
+    /// # Errors
+    /// If the GPU or its driver is too old, or the driver rejects the PTX.
+    ///
+    /// # Panics
+    /// If the bytes are not a text compressed by gzip. They are part of the program.
+    pub fn load_packed(&self, packed: &'static [u8]) -> Result<Module, GpuError> {
+        let modules = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules().get(&packed.as_ptr().addr()) {
+            return Ok(module.clone());
+        }
+        let module = self.load(&unpack(packed).expect("compressed by the build script"))?;
+        modules().insert(packed.as_ptr().addr(), module.clone());
+        Ok(module)
+    }
+
+    /// Creates an event that measures time.
+    ///
+    /// # Errors
+    /// If the driver cannot create one.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _start = device.timer()?;
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn timer(&self) -> Result<CudaEvent, GpuError> {
+        let flags = cudarc::driver::sys::CUevent_flags::CU_EVENT_DEFAULT;
+        let doing = Doing::new(self.info.ordinal, "creating an event");
+        self.context.new_event(Some(flags)).map_err(doing.failed())
+    }
+
+    /// Names the current step in errors of this GPU.
+    ///
+    /// ```
+    /// use gpu_runtime::Device;
+    ///
+    /// // Does nothing without a GPU.
+    /// if let Ok(device) = Device::open_best() {
+    ///     let _step = device.doing("adding rows");
+    /// }
+    /// # Ok::<(), gpu_runtime::GpuError>(())
+    /// ```
+    pub fn doing(&self, what: &'static str) -> Doing {
+        Doing::new(self.info.ordinal, what)
+    }
+}
+
+fn info(context: &Arc<CudaContext>, ordinal: usize) -> Result<DeviceInfo, DriverError> {
+    let size = |attribute| {
+        let value = context.attribute(attribute)?;
+        Ok::<_, DriverError>(usize::try_from(value).unwrap_or(0))
+    };
+    let (free, memory) = context.mem_get_info()?;
+    Ok(DeviceInfo {
+        ordinal,
+        name: context.name()?,
+        capability: context.compute_capability()?,
+        multiprocessors: size(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        memory,
+        free,
+        shared_per_block: size(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        shared_per_multiprocessor: size(
+            Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        )?,
+        shared_reserved: size(Attribute::CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK)?,
+        texture_width: size(Attribute::CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH)?,
+        driver: error::driver_version(),
+    })
+}

@@ -37,13 +37,13 @@ use crate::metric::{Formula, Metric};
 use crate::neighbor::Neighbor;
 use crate::points::{Points, Subset};
 
-pub mod barrientos;
-pub mod cordeiro;
+mod alphabet;
 mod engine;
-pub mod karelis;
 mod launch;
 mod vectors;
 mod words;
+
+pub use alphabet::Alphabet;
 
 use engine::{Engine, Found};
 

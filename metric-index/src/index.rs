@@ -31,14 +31,14 @@ mod vp_tree;
 pub use any::{AnyIndex, Kind};
 pub use brute_force::BruteForce;
 pub use egnat::{Egnat, EgnatOptions};
-pub use kd_tree::KdTree;
-pub use list_of_clusters::{ClusterSize, ListOfClusters};
+pub use kd_tree::{KdLayout, KdTree};
+pub use list_of_clusters::{Cluster, ClusterSize, ListOfClusters};
 pub use m_tree::MTree;
 pub use probe::Probe;
 pub use progress::Progress;
 pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
-pub use vp_tree::VpTree;
+pub use vp_tree::{VpLayout, VpTree};
 
 use in_blocks::InBlocks;
 
@@ -546,6 +546,15 @@ pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> R
         }
     }
     Ok(count)
+}
+
+/// Whether an order names each of `count` points once.
+fn is_permutation(order: &[u32], count: usize) -> bool {
+    let mut seen = vec![false; count];
+    order.len() == count
+        && order.iter().all(|&point| {
+            seen.get_mut(point as usize).is_some_and(|seen| !std::mem::replace(seen, true))
+        })
 }
 
 /// The number of a new point, if the point is valid for the metric.

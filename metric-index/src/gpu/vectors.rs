@@ -395,7 +395,7 @@ impl VectorEngine {
             {
                 // There are k points, so a gap would be a mistake: then the CPU answers.
                 let is_whole = keys.last() != Some(&u64::MAX);
-                found.answers[place(at)] = is_whole.then(|| neighbors_of(keys).to_vec());
+                found.answers[place(at)] = is_whole.then(|| Neighbor::from_keys(keys).to_vec());
             }
         } else {
             let counts =
@@ -421,7 +421,7 @@ impl VectorEngine {
             let mut first = 0;
             for (at, &end) in ends.iter().enumerate() {
                 if is_answered(at) {
-                    let mut near = neighbors_of(&keys[first..end as usize]).to_vec();
+                    let mut near = Neighbor::from_keys(&keys[first..end as usize]).to_vec();
                     if near.len() > launch::SORTED as usize {
                         near.sort_unstable();
                     }
@@ -516,18 +516,6 @@ struct Asked<'a, Q> {
 struct More {
     queries: Vec<u32>,
     room: u32,
-}
-
-/// Whether all distances are finite: the CPU refuses others.
-pub(super) fn are_finite(keys: &[u64]) -> bool {
-    keys.iter().all(|&key| key == u64::MAX || key >> 32 < u64::from(f32::INFINITY.to_bits()))
-}
-
-/// A key has the bits of a distance above the number of a point: in memory a neighbor, where the lower half comes first, as on all
-/// machines with these GPUs.
-pub(super) fn neighbors_of(keys: &[u64]) -> &[Neighbor] {
-    const { assert!(cfg!(target_endian = "little"), "the lower half comes first") };
-    bytemuck::cast_slice(keys)
 }
 
 pub(super) fn zeros<T: gpu_runtime::DeviceRepr + gpu_runtime::ValidAsZeroBits>(

@@ -37,6 +37,8 @@ pub mod metric;
 pub mod points;
 pub mod generate;
 pub mod neighbor;
+mod threads;
+pub mod lists;
 pub mod collector;
 pub mod prune;
 pub mod index;

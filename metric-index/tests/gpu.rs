@@ -14,6 +14,7 @@ use metric_index::generate::{Random, clustered, held_out};
 use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
 use metric_index::index::{BruteForce, Index};
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
+use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Subset, Vectors};
 
 const NEEDS: &str = "needs a GPU";
@@ -52,20 +53,20 @@ where
     for &question in questions {
         let found = search.answer(queries, question, threads());
         assert!(found.failed.is_empty(), "{:?}", found.failed);
-        let answers = found.answers;
+        let answers = found.lists;
         let expected = match question {
             Question::Nearest(k) => index.nearest_many(queries, k, threads()),
             Question::Within(radius) => index.within_many(queries, radius, threads()),
         };
         assert_eq!(answers.len(), expected.len());
         for (query, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
-            let bits = |found: &Vec<metric_index::neighbor::Neighbor>| -> Vec<(u32, u32)> {
+            let bits = |found: &[Neighbor]| -> Vec<(u32, u32)> {
                 found.iter().map(|near| (near.point, near.distance.to_bits())).collect()
             };
             // An error may hold a NaN, which equals nothing.
             assert_eq!(
-                answer.as_ref().map(bits).map_err(|error| format!("{error:?}")),
-                expected.as_ref().map(bits).map_err(|error| format!("{error:?}")),
+                answer.map(bits).map_err(|error| format!("{error:?}")),
+                expected.map(bits).map_err(|error| format!("{error:?}")),
                 "{name}, {question:?}, query {query}"
             );
         }
@@ -74,8 +75,8 @@ where
             let one = Subset::new(queries, vec![query]);
             let found = search.answer(&one, question, threads());
             assert_eq!(
-                format!("{:?}", found.answers[0]),
-                format!("{:?}", expected[query as usize]),
+                format!("{:?}", found.lists.get(0)),
+                format!("{:?}", expected.get(query as usize)),
                 "{name}, {question:?}, query {query} alone"
             );
         }
@@ -210,7 +211,7 @@ fn ties_duplicates_and_what_is_no_query() {
             let index = brute(&points, metric);
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
-                assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()));
+                assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()));
             }
         }
         // Unit vectors that are hardly apart.
@@ -225,7 +226,7 @@ fn ties_duplicates_and_what_is_no_query() {
             let index = brute(&points, metric);
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
-                assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()), "{spread}");
+                assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()), "{spread}");
             }
         }
         let mut far = gaussian(3_000, 5, 8).values().to_vec();
@@ -301,7 +302,7 @@ fn several_gpus_and_more_points_than_memory() {
                         .unwrap();
                 assert_eq!(search.parts(), parts);
                 let found = search.answer(&queries, question, threads());
-                assert_eq!(found.answers, expected.answers, "{gpus} {layout:?} {parts}");
+                assert_eq!(found.lists, expected.lists, "{gpus} {layout:?} {parts}");
                 assert_eq!((found.fell_back, found.failed.len()), (0, 0));
             }
         }
@@ -319,7 +320,7 @@ fn several_gpus_and_more_points_than_memory() {
                     Question::Nearest(k) => index.nearest_many(&&words, k, threads()),
                     Question::Within(radius) => index.within_many(&&words, radius, threads()),
                 };
-                assert_eq!(found.answers, expected, "{layout:?} {memory}");
+                assert_eq!(found.lists, expected, "{layout:?} {memory}");
             }
         }
     }

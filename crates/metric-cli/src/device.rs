@@ -5,10 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use metric_index::Question;
-use metric_index::error::Error;
 use metric_index::gpu::{Device, GpuError, GpuSearch, Layout, OnGpu, devices};
 use metric_index::index::Index;
-use metric_index::neighbor::Neighbor;
+use metric_index::lists::NeighborLists;
 use metric_index::points::Points;
 
 use crate::failure::Failure;
@@ -72,7 +71,7 @@ pub(crate) fn answers<I: Index + Send>(
     question: Question,
     threads: NonZero<usize>,
     talk: Talk,
-) -> Result<Vec<Result<Vec<Neighbor>, Error>>, Failure>
+) -> Result<NeighborLists, Failure>
 where
     <I::Points as Points>::Point: OnGpu,
 {
@@ -101,7 +100,7 @@ where
         found.device_seconds * 1e3,
         found.fell_back
     ));
-    Ok(found.answers)
+    Ok(found.lists)
 }
 
 #[cfg(test)]

@@ -185,7 +185,7 @@ impl Search {
             };
             (answers, None)
         };
-        for (query, answer) in (0u32..).zip(answers) {
+        for (query, answer) in (0u32..).zip(&answers) {
             let answer = answer.map_err(|error| {
                 let path = self.queries.path().display();
                 Failure::input(format!("{path}: query {query}: {error}"))
@@ -209,7 +209,7 @@ impl Search {
                     writeln!(out, "{line}")?;
                 }
                 To::Tsv => {
-                    for (rank, Neighbor { point, distance }) in (1..).zip(answer) {
+                    for (rank, &Neighbor { point, distance }) in (1..).zip(answer) {
                         write!(out, "{query}\t{rank}\t{point}\t{distance}")?;
                         if let Some(text) = text(index.points().point(point)) {
                             write!(out, "\t{text}")?;

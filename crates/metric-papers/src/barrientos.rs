@@ -95,7 +95,7 @@ pub fn learn_radii<I: Index>(index: &I, k: usize) -> Result<Radii, metric_index:
     let threads = std::thread::available_parallelism().unwrap_or(std::num::NonZero::<usize>::MIN);
     let mut radii = Vec::with_capacity(sample.len());
     // The point itself is the first.
-    for found in index.nearest_many(&sample, k.saturating_add(1), threads) {
+    for found in &index.nearest_many(&sample, k.saturating_add(1), threads) {
         radii.extend(found?.last().map(|near| near.distance));
     }
     radii.sort_unstable_by(f32::total_cmp);

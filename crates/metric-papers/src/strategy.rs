@@ -14,8 +14,8 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use metric_index::collector::Answer;
-use metric_index::error::Error;
 use metric_index::index::Index;
+use metric_index::lists::NeighborLists;
 use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
@@ -164,13 +164,13 @@ impl Options {
 /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
 /// let run = run(&tree, &words, |_| Nearest::new(1), &options)?;
 /// assert_eq!(run.answers.len(), 4);
-/// assert_eq!(run.answers[3].as_ref().unwrap()[0].point, 3);
+/// assert_eq!(run.answers.get(3)?[0].point, 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The answer or the error of each query.
-    pub answers: Vec<Result<Vec<Neighbor>, Error>>,
+    /// The answers to the queries.
+    pub answers: NeighborLists,
     /// The measurements.
     pub measures: Measures,
 }
@@ -199,7 +199,7 @@ pub struct Run {
 /// let tree = VpTree::build(words, Edit)?;
 /// let options = Options::new(Strategy::Hybrid, NonZero::new(2).unwrap());
 /// let done = run(&tree, &queries, |_| Within::new(1.0), &options)?;
-/// assert_eq!(done.answers[0].as_ref().unwrap()[0].point, 0);
+/// assert_eq!(done.answers.get(0)?[0].point, 0);
 /// println!("{:.0} queries a second", done.measures.throughput());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -250,7 +250,7 @@ where
 /// let queries: Strings = ["cosas"].into_iter().collect();
 /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
 /// let done = run_distributed(&trees, &queries, |_| Nearest::new(1), &options)?;
-/// assert_eq!(done.answers[0].as_ref().unwrap()[0].point, 1);
+/// assert_eq!(done.answers.get(0)?[0].point, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run_distributed<I, Q, C>(

@@ -28,7 +28,7 @@ fn every_kind<S: Points>(points: &S, metric: &dyn Metric<S::Point>) {
     for kind in Kind::of_any_metric().into_iter().chain(boxes) {
         let index = kind.build(points, metric).unwrap();
         let done = run(&index, &queries, |_| Nearest::new(10), &options).unwrap();
-        for (query, answer) in (0..).zip(done.answers) {
+        for (query, answer) in (0..).zip(&done.answers) {
             let expected = oracle.nearest(queries.point(query), 10).unwrap();
             assert_eq!(answer.unwrap(), expected, "{kind}, query {query}");
         }

@@ -348,14 +348,16 @@ impl WordEngine {
         Ok(Queries::new(stream, buffer, (asked.len(), characters), room, is_short))
     }
 
-    /// Asks one query: gives how many words it has found and, if these are enough and not too many, its answer. A launch is all that
-    /// is waited for.
+    /// Asks one query: gives how many words it has found, and adds its answer if these are enough and not too many. A launch is
+    /// all that is waited for.
     fn alone(
         &self,
         lane: &mut Lane,
         asked: &Asked,
+        first: u32,
         k: Option<usize>,
-    ) -> Result<(u32, Option<Vec<Neighbor>>), GpuError> {
+        found: &mut Found,
+    ) -> Result<u32, GpuError> {
         let failed = self.device.doing("answering a query").failed();
         let length = u32::try_from(asked.codes.len()).expect("up to 64 characters");
         let mut query =
@@ -368,14 +370,15 @@ impl WordEngine {
         let count = launch::wait(stream, answer).map_err(&failed)?;
         let written = &mut answer[..=count.min(LEAST_ROOM) as usize];
         let is_answered = count <= LEAST_ROOM && k.is_none_or(|k| count as usize >= k);
-        let near = is_answered.then(|| {
+        if is_answered {
             // As numbers, which are in the order of neighbors.
             written[1..].sort_unstable();
             let near = Neighbor::from_keys(&written[1..]);
-            near[..near.len().min(k.unwrap_or(usize::MAX))].to_vec()
-        });
+            let near = &near[..near.len().min(k.unwrap_or(usize::MAX))];
+            found.add((asked.query - first) as usize, near);
+        }
         written.fill(launch::UNWRITTEN);
-        Ok((count, near))
+        Ok(count)
     }
 
     /// Asks some queries; gives how many words each has found. Those with enough and not too many are answered.
@@ -390,11 +393,7 @@ impl WordEngine {
     ) -> Result<Vec<u32>, GpuError> {
         let failed = self.device.doing("answering queries").failed();
         if is_alone(asked.len(), room) {
-            let (count, near) = self.alone(lane, &asked[0], k)?;
-            if near.is_some() {
-                found.answers[(asked[0].query - first) as usize] = near;
-            }
-            return Ok(vec![count]);
+            return Ok(vec![self.alone(lane, &asked[0], first, k, found)?]);
         }
         let queries = self.pack(lane, asked, room)?;
         let Lane { stream, start, end, buffer, neighbors, .. } = lane;
@@ -415,22 +414,17 @@ impl WordEngine {
         stream.synchronize().map_err(&failed)?;
         let counts = here[..asked.len()].to_vec();
         let is_answered = |count: u32| count <= room && k.is_none_or(|k| count as usize >= k);
-        let answer = |keys: &[u64]| {
-            if is_few || keys.len() > super::launch::SORTED as usize {
-                let mut near = Neighbor::from_keys(keys).to_vec();
-                near.sort_unstable();
-                near.truncate(k.unwrap_or(usize::MAX));
-                return Some(near);
-            }
-            Some(Neighbor::from_keys(&keys[..keys.len().min(k.unwrap_or(usize::MAX))]).to_vec())
-        };
+        let most = k.unwrap_or(usize::MAX);
         let place = |asked: &Asked| (asked.query - first) as usize;
         if is_few {
-            let keys: &[u64] = bytemuck::cast_slice(&here[found_at - counts_at..]);
-            for ((asked, &count), keys) in asked.iter().zip(&counts).zip(keys.chunks(room as usize))
-            {
+            let keys: &mut [u64] = bytemuck::cast_slice_mut(&mut here[found_at - counts_at..]);
+            let lists = keys.chunks_mut(room as usize);
+            for ((asked, &count), keys) in asked.iter().zip(&counts).zip(lists) {
                 if is_answered(count) {
-                    found.answers[place(asked)] = answer(&keys[..count as usize]);
+                    let keys = &mut keys[..count as usize];
+                    keys.sort_unstable();
+                    let near = &Neighbor::from_keys(keys)[..keys.len().min(most)];
+                    found.add(place(asked), near);
                 }
             }
             return Ok(counts);
@@ -457,19 +451,17 @@ impl WordEngine {
         let keys = neighbors.get(length.max(1) as usize)?;
         stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
         stream.synchronize().map_err(&failed)?;
-        let own = |at: usize| {
-            let from = at.checked_sub(1).map_or(0, |before| ends[before]);
-            is_answered(counts[at]).then(|| answer(&keys[from as usize..ends[at] as usize]))?
-        };
-        let answers: Vec<_> = if keys.len() > MANY {
-            (0..asked.len()).into_par_iter().with_min_len(64).map(own).collect()
-        } else {
-            (0..asked.len()).map(own).collect()
-        };
-        for (asked, answer) in asked.iter().zip(answers) {
-            if answer.is_some() {
-                found.answers[place(asked)] = answer;
+        let start_of_lists = found.add_array(Neighbor::from_keys(&keys[..length as usize]));
+        let mut from = start_of_lists;
+        for ((asked, &count), &end) in asked.iter().zip(&counts).zip(&ends) {
+            let end = start_of_lists + end as usize;
+            if is_answered(count) {
+                if end - from > super::launch::SORTED as usize {
+                    found.neighbors_mut(from..end).sort_unstable();
+                }
+                found.place(place(asked), from..end.min(from.saturating_add(most)));
             }
+            from = end;
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
         Ok(counts)

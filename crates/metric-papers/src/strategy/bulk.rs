@@ -14,6 +14,7 @@ use super::{Options, Run, RunError, Strategy, merged};
 use metric_index::collector::{Answer, Collector};
 use metric_index::error::Error;
 use metric_index::index::{Cost, Index, Probe, Task};
+use metric_index::lists::NeighborLists;
 use metric_index::points::Points;
 
 /// What a thread needs of the run.
@@ -93,13 +94,13 @@ where
     })?;
     let elapsed = exchange.clock.now();
     let (workers, mut found): (Vec<Worker>, Vec<HashMap<u32, C>>) = parts.into_iter().unzip();
-    let (mut answers, mut latencies) = (Vec::new(), Vec::new());
+    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::new());
     for ((query, state), &arrival) in (0..).zip(&exchange.states).zip(arrivals) {
         let parts = found.iter_mut().filter_map(|found| found.remove(&query));
-        answers.push(match state.failure() {
-            Some(error) => Err(error),
-            None => Ok(merged(parts, || ask(query))),
-        });
+        match state.failure() {
+            Some(error) => answers.push(Err(error)),
+            None => answers.push(Ok(&merged(parts, || ask(query)))),
+        }
         latencies.push(state.done().saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })

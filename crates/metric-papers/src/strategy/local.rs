@@ -9,6 +9,7 @@ use super::{Options, Run, RunError, merged};
 use metric_index::collector::Answer;
 use metric_index::error::Error;
 use metric_index::index::{Cost, Index, Search};
+use metric_index::lists::NeighborLists;
 use metric_index::neighbor::Neighbor;
 use metric_index::points::Points;
 
@@ -92,10 +93,11 @@ where
         answer(index, queries, numbers, ask, arrivals, pace)
     })?;
     let (elapsed, workers, mut parts) = together(parts, &clock);
-    let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::with_capacity(count));
     for (query, &arrival) in arrivals.iter().enumerate() {
         let (found, done) = parts[query % threads].next().expect("each query was dealt");
-        answers.push(found.map(Answer::into_sorted));
+        let found = found.map(Answer::into_sorted);
+        answers.push(found.as_deref().map_err(|&error| error));
         latencies.push(done.saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
@@ -121,7 +123,7 @@ where
         answer(&indexes[thread], queries, (0..count).map(number), ask, arrivals, pace)
     })?;
     let (elapsed, workers, mut parts) = together(parts, &clock);
-    let (mut answers, mut latencies) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::with_capacity(count));
     for (query, &arrival) in arrivals.iter().enumerate() {
         let (mut found, mut last) = (Vec::with_capacity(threads), Duration::ZERO);
         for (thread, part) in parts.iter_mut().enumerate() {
@@ -131,7 +133,8 @@ where
                 .push(of_thread.map(|own| renumbered(own, thread, threads, || ask(number(query)))));
         }
         let found: Result<Vec<C>, Error> = found.into_iter().collect();
-        answers.push(found.map(|parts| merged(parts, || ask(number(query)))));
+        let found = found.map(|parts| merged(parts, || ask(number(query))));
+        answers.push(found.as_deref().map_err(|&error| error));
         latencies.push(last.saturating_sub(arrival));
     }
     Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })

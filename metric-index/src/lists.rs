@@ -124,7 +124,9 @@ impl NeighborLists {
         let mut all = Self::default();
         all.neighbors.reserve_exact(parts.iter().map(|part| part.neighbors.len()).sum());
         all.offsets.reserve_exact(parts.iter().map(Self::len).sum());
-        parts.iter().for_each(|part| all.append(part));
+        for part in &parts {
+            all.append(part);
+        }
         all
     }
 

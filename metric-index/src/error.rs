@@ -75,20 +75,6 @@ pub enum Error {
         /// How many are needed.
         expected: usize,
     },
-    /// A trace whose length is not the number of queries.
-    #[error("the trace has {times} arrivals for {queries} queries")]
-    Trace {
-        /// Arrivals of the trace.
-        times: usize,
-        /// Queries of the run.
-        queries: usize,
-    },
-    /// A trace whose times decrease.
-    #[error("query {query} of the trace arrives before its predecessor")]
-    TraceOrder {
-        /// The query.
-        query: usize,
-    },
     /// Values that do not form a whole number of vectors.
     #[error("{values} values do not form vectors of {dimension} dimensions")]
     Shape {
@@ -143,14 +129,6 @@ pub enum Error {
         b: u32,
         /// What [`distance`](crate::metric::Metric::distance) gives.
         distance: f32,
-    },
-    /// Fewer threads than were requested could be started.
-    #[error("the system started {started} of {wanted} threads; take fewer")]
-    Threads {
-        /// How many were started.
-        started: usize,
-        /// How many were asked for.
-        wanted: usize,
     },
     /// A kd-tree with a metric that has no [coordinates](crate::metric::Metric::coordinates).
     #[error(

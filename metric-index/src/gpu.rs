@@ -18,12 +18,13 @@
 //!     let search = GpuSearch::new(&[device], index)?.ok_or("not on this GPU")?;
 //!     let queries = Vectors::from(vec![[3.0f32, 3.0]]);
 //!     let found = search.answer(&queries, Question::Nearest(1), NonZero::<usize>::MIN);
-//!     assert_eq!(found.answers[0].as_ref().map(|near| near[0].point), Ok(1));
+//!     assert_eq!(found.lists.get(0)?[0].point, 1);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::num::NonZero;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -33,17 +34,18 @@ pub use gpu_runtime::{Device, DeviceInfo, GpuError, devices};
 use crate::Question;
 use crate::error::Error;
 use crate::index::Index;
+use crate::lists::{Merger, NeighborLists};
 use crate::metric::{Formula, Metric};
 use crate::neighbor::Neighbor;
 use crate::points::{Points, Subset};
 
-pub mod barrientos;
-pub mod cordeiro;
+mod alphabet;
 mod engine;
-pub mod karelis;
 mod launch;
 mod vectors;
 mod words;
+
+pub use alphabet::Alphabet;
 
 use engine::{Engine, Found};
 
@@ -90,7 +92,7 @@ pub enum Layout {
 #[derive(Debug, Default)]
 pub struct Answers {
     /// In the order of the queries, as [`Index::nearest_many`] gives them.
-    pub answers: Vec<Result<Vec<Neighbor>, Error>>,
+    pub lists: NeighborLists,
     /// Queries that the CPU answered, because no GPU could: invalid ones, more neighbors than fit into a GPU's shared memory,
     /// thousands of points that are equally near, words of more than 64 characters.
     pub fell_back: usize,
@@ -214,19 +216,16 @@ where
         };
         let mut all = Answers::default();
         let found = match self.layout {
-            _ if !is_asked => Found::nothing(queries.len()),
+            _ if !is_asked => FoundParts::default(),
             Layout::Replicated => self.replicated(queries, count, question, &mut all),
             Layout::Sharded => self.sharded(queries, count, question, &mut all),
         };
-        let left = (0..).zip(&found.answers).filter(|(_, answer)| answer.is_none());
-        let left: Vec<u32> = left.map(|(query, _)| query).collect();
+        let left: Vec<u32> =
+            (0..count).filter(|&query| !found.is_answered(query as usize)).collect();
         all.fell_back = left.len();
-        let mut of_left = self.on_cpu(queries, left, question, threads).into_iter();
-        let answers = found.answers.into_iter().map(|answer| match answer {
-            Some(answer) => Ok(answer),
-            None => of_left.next().expect("one of those that are left"),
-        });
-        all.answers = answers.collect();
+        let on_cpu = self.on_cpu(queries, &left, question, threads);
+        let on_cpu = OnCpu { left, lists: on_cpu };
+        all.lists = found.into_lists(count as usize, question, on_cpu, threads);
         all
     }
 
@@ -237,13 +236,17 @@ where
         count: u32,
         question: Question,
         all: &mut Answers,
-    ) -> Found {
+    ) -> FoundParts {
         /// The most queries that a GPU takes at a time.
         const MOST: u32 = 1 << 16;
         let gpus = u32::try_from(self.shards.len()).expect("a few");
         let size = count.div_ceil(gpus).clamp(1, MOST);
         let start = (0..count).step_by(size as usize);
-        let ranges = start.map(|start| start..count.min(start.saturating_add(size))).collect();
+        let range = |start: u32| start..count.min(start.saturating_add(size));
+        let ranges: Vec<Range<u32>> = start.map(range).collect();
+        // What no GPU can do has no answers.
+        let mut found: Vec<Found> =
+            ranges.iter().map(|range| Found::nothing(range.len())).collect();
         let answered = dealt(
             &self.shards,
             ranges,
@@ -254,14 +257,10 @@ where
             },
             all,
         );
-        let mut found = Found::nothing(queries.len());
         for (range, some) in answered {
-            let places = &mut found.answers[range.start as usize..range.end as usize];
-            for (place, answer) in places.iter_mut().zip(some.answers) {
-                *place = answer;
-            }
+            found[(range.start / size) as usize] = some;
         }
-        found
+        FoundParts { parts: vec![found], range_size: size as usize }
     }
 
     /// Each GPU answers all queries from its parts of the points.
@@ -271,9 +270,9 @@ where
         count: u32,
         question: Question,
         all: &mut Answers,
-    ) -> Found {
+    ) -> FoundParts {
         let own = |shard: &Shard<_>| shard.engine.as_ref().and(shard.part);
-        let answered = dealt(
+        let mut answered = dealt(
             &self.shards,
             (0..self.parts).collect(),
             |shard, parts: &mut Vec<usize>| {
@@ -287,16 +286,13 @@ where
             |shard, &part| self.of_part(shard, part, queries, count, question),
             all,
         );
-        let mut found = Found::nothing(queries.len());
         if answered.len() < self.parts {
             // A GPU failed with points that no other has: the CPU answers.
-            return found;
+            return FoundParts::default();
         }
-        found.answers.fill_with(|| Some(Vec::new()));
-        for (part, some) in answered {
-            self.merge(part, some, question, &mut found);
-        }
-        found
+        answered.sort_unstable_by_key(|&(part, _)| part);
+        let parts = answered.into_iter().map(|(_, found)| vec![found]).collect();
+        FoundParts { parts, range_size: count.max(1) as usize }
     }
 
     fn of_part<Q: Points<Point = <I::Points as Points>::Point>>(
@@ -320,35 +316,119 @@ where
         engine.map_or_else(nothing, |engine| engine.answer(queries, 0..count, question))
     }
 
-    /// Adds what was found among the points of a part: point p of it is point `part + p * parts`.
-    fn merge(&self, part: usize, some: Found, question: Question, all: &mut Found) {
-        let point =
-            |p: u32| u32::try_from(part + p as usize * self.parts).expect("the number of a point");
-        for (all, some) in all.answers.iter_mut().zip(some.answers) {
-            let Some((near, some)) = all.as_mut().zip(some) else {
-                *all = None;
-                continue;
-            };
-            near.extend(some.into_iter().map(|near| Neighbor { point: point(near.point), ..near }));
-            near.sort_unstable();
-            if let Question::Nearest(k) = question {
-                near.truncate(k);
-            }
-        }
-    }
-
     fn on_cpu<Q: Points<Point = <I::Points as Points>::Point>>(
         &self,
         queries: &Q,
-        left: Vec<u32>,
+        left: &[u32],
         question: Question,
         threads: NonZero<usize>,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
-        let left = Subset::new(queries, left);
+    ) -> NeighborLists {
+        let left = Subset::new(queries, left.to_vec());
         match question {
             Question::Nearest(k) => self.index.nearest_many(&left, k, threads),
             Question::Within(radius) => self.index.within_many(&left, radius, threads),
         }
+    }
+}
+
+/// The answers of GPUs from each part of the points, in the order of the parts: point p of part t
+/// of T is point `p * T + t`. There is one part if each GPU has all points.
+#[derive(Debug)]
+struct FoundParts {
+    /// Of each part the answers to one range of the queries after another.
+    parts: Vec<Vec<Found>>,
+    /// The number of queries of a range, except the last.
+    range_size: usize,
+}
+
+impl Default for FoundParts {
+    /// No answers.
+    fn default() -> Self {
+        Self { parts: Vec::new(), range_size: 1 }
+    }
+}
+
+/// The answers of the CPU to the queries that are left to it.
+#[derive(Debug)]
+struct OnCpu {
+    /// Rising.
+    left: Vec<u32>,
+    lists: NeighborLists,
+}
+
+impl OnCpu {
+    /// The list of a query, empty if it was refused; `None` if it was not left to the CPU.
+    fn list(&self, query: usize) -> Option<&[Neighbor]> {
+        let at = self.left.binary_search(&u32::try_from(query).ok()?).ok()?;
+        Some(self.lists.get(at).unwrap_or_default())
+    }
+
+    /// The refused queries.
+    fn errors(&self) -> Vec<(usize, Error)> {
+        let answers = self.lists.iter().zip(&self.left);
+        answers.filter_map(|(list, &query)| Some((query as usize, list.err()?))).collect()
+    }
+}
+
+impl FoundParts {
+    /// The list of a query in each part.
+    fn lists(&self, query: usize) -> impl Iterator<Item = Option<&[Neighbor]>> {
+        let (range, own) = (query / self.range_size, query % self.range_size);
+        self.parts.iter().map(move |ranges| ranges[range].list(own))
+    }
+
+    /// Whether a query has an answer from all points.
+    fn is_answered(&self, query: usize) -> bool {
+        !self.parts.is_empty() && self.lists(query).all(|list| list.is_some())
+    }
+
+    /// The lists of all queries: those of the CPU, and of the other queries the nearest neighbors in
+    /// all parts.
+    fn into_lists(
+        mut self,
+        queries: usize,
+        question: Question,
+        on_cpu: OnCpu,
+        threads: NonZero<usize>,
+    ) -> NeighborLists {
+        if on_cpu.left.len() == queries {
+            return on_cpu.lists;
+        }
+        if let ([ranges], []) = (&mut self.parts[..], &on_cpu.left[..])
+            && ranges.len() == 1
+            && let Some(all) = ranges.pop()
+        {
+            return all.into_lists(threads);
+        }
+        self.merged(queries, question, &on_cpu, threads)
+    }
+
+    fn merged(
+        &self,
+        queries: usize,
+        question: Question,
+        on_cpu: &OnCpu,
+        threads: NonZero<usize>,
+    ) -> NeighborLists {
+        let most = match question {
+            Question::Nearest(k) => k,
+            Question::Within(_) => usize::MAX,
+        };
+        let count = |query| self.lists(query).flatten().map(<[_]>::len).sum::<usize>().min(most);
+        let length = |query| on_cpu.list(query).map_or_else(|| count(query), <[_]>::len);
+        let merger = || Merger::new(self.parts.len());
+        let lists =
+            NeighborLists::filled(
+                queries,
+                length,
+                threads,
+                merger,
+                |merger, query, to| match on_cpu.list(query) {
+                    Some(list) => to.copy_from_slice(list),
+                    None => merger.merge(self.lists(query).flatten(), to),
+                },
+            );
+        lists.with_errors(on_cpu.errors())
     }
 }
 
@@ -479,5 +559,74 @@ mod tests {
         let (done, all) = done_with(&[Some(5)]);
         assert_eq!((done.len(), all.failed.len()), (4, 1));
         assert!(done_with(&[]).0.is_empty());
+    }
+
+    fn near(point: u32, distance: f32) -> Neighbor {
+        Neighbor { point, distance }
+    }
+
+    fn found(lists: &[Option<&[Neighbor]>]) -> Found {
+        let mut found = Found::nothing(lists.len());
+        // The last comes first.
+        for (query, list) in lists.iter().enumerate().rev() {
+            if let Some(list) = list {
+                found.add(query, list);
+            }
+        }
+        found
+    }
+
+    fn lists_of(found: FoundParts, queries: u32, k: usize, on_cpu: &[Neighbor]) -> NeighborLists {
+        let left: Vec<u32> =
+            (0..queries).filter(|&query| !found.is_answered(query as usize)).collect();
+        let lists = left.iter().map(|_| Ok(on_cpu.to_vec())).collect();
+        let (on_cpu, threads) = (OnCpu { left, lists }, NonZero::<usize>::MIN);
+        found.into_lists(queries as usize, Question::Nearest(k), on_cpu, threads)
+    }
+
+    fn expected(lists: &[&[Neighbor]]) -> NeighborLists {
+        lists.iter().map(|list| Ok(list.to_vec())).collect()
+    }
+
+    #[test]
+    fn ranges_of_queries_follow_each_other() {
+        let (a, b, c) = ([near(3, 1.0)], [near(1, 0.0), near(2, 2.0)], [near(9, 5.0)]);
+        for range_size in [3, 2, 1] {
+            let all = [Some(&a[..]), Some(&b[..]), Some(&c[..])];
+            let ranges = all.chunks(range_size).map(found).collect();
+            let parts = FoundParts { parts: vec![ranges], range_size };
+            assert_eq!(lists_of(parts, 3, 7, &[]), expected(&[&a, &b, &c]), "{range_size}");
+            let some = [Some(&a[..]), None, Some(&c[..])];
+            let ranges = some.chunks(range_size).map(found).collect();
+            let parts = FoundParts { parts: vec![ranges], range_size };
+            assert_eq!(lists_of(parts, 3, 7, &b), expected(&[&a, &b, &c]), "{range_size}");
+        }
+        assert_eq!(lists_of(FoundParts::default(), 2, 7, &a), expected(&[&a, &a]));
+        assert_eq!(lists_of(FoundParts::default(), 0, 7, &a), expected(&[]));
+    }
+
+    #[test]
+    fn parts_of_points_are_merged() {
+        let even = [near(0, 1.0), near(4, 2.0), near(5, 3.0)];
+        let odd = [near(0, 0.5), near(1, 2.0)];
+        let first = found(&[Some(&even), Some(&[]), Some(&even)]);
+        let second = found(&[Some(&odd), Some(&odd), None]);
+        let parts = FoundParts { parts: vec![vec![first], vec![second]], range_size: 3 };
+        let both = [near(1, 0.5), near(0, 1.0), near(3, 2.0), near(8, 2.0)];
+        let alone = [near(1, 0.5), near(3, 2.0)];
+        // The second part does not answer the last query, so the CPU does.
+        let on_cpu = [near(77, 0.0)];
+        assert_eq!(lists_of(parts, 3, 4, &on_cpu), expected(&[&both, &alone, &on_cpu]));
+    }
+
+    #[test]
+    fn refused_queries_keep_their_errors() {
+        let a = [near(3, 1.0)];
+        let parts = FoundParts { parts: vec![vec![found(&[Some(&a), None])]], range_size: 2 };
+        let error = Error::Query { distance: 1.0 };
+        let lists = [Err(error)].into_iter().collect();
+        let on_cpu = OnCpu { left: vec![1], lists };
+        let lists = parts.into_lists(2, Question::Nearest(1), on_cpu, NonZero::<usize>::MIN);
+        assert_eq!((lists.get(0), lists.get(1)), (Ok(&a[..]), Err(error)));
     }
 }

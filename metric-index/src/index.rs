@@ -10,6 +10,7 @@ use std::num::NonZero;
 
 use crate::collector::{Answer, Collector, Nearest, Within};
 use crate::error::Error;
+use crate::lists::NeighborLists;
 use crate::metric::{Blocks, Metric, Origin};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
@@ -31,14 +32,14 @@ mod vp_tree;
 pub use any::{AnyIndex, Kind};
 pub use brute_force::BruteForce;
 pub use egnat::{Egnat, EgnatOptions};
-pub use kd_tree::KdTree;
-pub use list_of_clusters::{ClusterSize, ListOfClusters};
+pub use kd_tree::{KdLayout, KdTree};
+pub use list_of_clusters::{Cluster, ClusterSize, ListOfClusters};
 pub use m_tree::MTree;
 pub use probe::Probe;
 pub use progress::Progress;
 pub use sss_index::{Pivots, SssIndex};
 pub use sss_tree::SssTree;
-pub use vp_tree::VpTree;
+pub use vp_tree::{VpLayout, VpTree};
 
 use in_blocks::InBlocks;
 
@@ -250,9 +251,8 @@ pub trait Index: Sync + Sized {
     /// let tree = VpTree::build(Vectors::from(vec![[0.0f32, 0.0], [3.0, 4.0]]), Euclidean)?;
     /// let queries = Vectors::from(vec![[1.0f32, 0.0], [3.0, 3.0]]);
     /// let two = NonZero::new(2).expect("above 0");
-    /// let answers = tree.nearest_many(&queries, 1, two);
-    /// let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-    /// assert_eq!((answers[0][0].point, answers[1][0].point), (0, 1));
+    /// let lists = tree.nearest_many(&queries, 1, two);
+    /// assert_eq!((lists.get(0)?[0].point, lists.get(1)?[0].point), (0, 1));
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     fn nearest_many<Q: Points<Point = <Self::Points as Points>::Point>>(
@@ -260,7 +260,7 @@ pub trait Index: Sync + Sized {
         queries: &Q,
         k: usize,
         threads: NonZero<usize>,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+    ) -> NeighborLists {
         self.answer_many(queries, threads, |_| Nearest::new(k))
     }
 
@@ -274,8 +274,8 @@ pub trait Index: Sync + Sized {
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
     /// let tree = VpTree::build(&words, Edit)?;
-    /// let answers = tree.within_many(&words, 1.0, NonZero::<usize>::MIN);
-    /// assert_eq!(answers[3].as_ref().map(Vec::len), Ok(1));
+    /// let lists = tree.within_many(&words, 1.0, NonZero::<usize>::MIN);
+    /// assert_eq!(lists.get(3)?.len(), 1);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     fn within_many<Q: Points<Point = <Self::Points as Points>::Point>>(
@@ -283,7 +283,7 @@ pub trait Index: Sync + Sized {
         queries: &Q,
         radius: f32,
         threads: NonZero<usize>,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+    ) -> NeighborLists {
         if radius.is_nan() || radius < 0.0 {
             return (0..queries.len()).map(|_| Err(Error::Radius { radius })).collect();
         }
@@ -325,7 +325,7 @@ pub trait Index: Sync + Sized {
     /// let words: Strings = ["casa", "cosa", "pez"].into_iter().collect();
     /// let tree = VpTree::build(&words, Edit)?;
     /// let others = tree.answer_many(&words, NonZero::<usize>::MIN, |word| Except(word, Nearest::new(1)));
-    /// assert_eq!(others[0].as_ref().map(|found| found[0].point), Ok(1));
+    /// assert_eq!(others.get(0)?[0].point, 1);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     fn answer_many<Q: Points<Point = <Self::Points as Points>::Point>, A: Answer>(
@@ -333,7 +333,7 @@ pub trait Index: Sync + Sized {
         queries: &Q,
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> A + Sync,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+    ) -> NeighborLists {
         many::answers(queries.len(), threads, &|query| many::answer(self, queries, query, &ask))
     }
 }
@@ -546,6 +546,15 @@ pub(crate) fn check<S: Points, M: Metric<S::Point>>(points: &S, metric: &M) -> R
         }
     }
     Ok(count)
+}
+
+/// Whether an order names each of `count` points once.
+fn is_permutation(order: &[u32], count: usize) -> bool {
+    let mut seen = vec![false; count];
+    order.len() == count
+        && order.iter().all(|&point| {
+            seen.get_mut(point as usize).is_some_and(|seen| !std::mem::replace(seen, true))
+        })
 }
 
 /// The number of a new point, if the point is valid for the metric.

@@ -21,6 +21,23 @@ pub struct Neighbor {
     pub distance: f32,
 }
 
+impl Neighbor {
+    /// Neighbors in the form in which kernels of a GPU write them: a key has the bits of a distance
+    /// above the number of a point, so keys are ordered like neighbors.
+    ///
+    /// ```
+    /// use metric_index::neighbor::Neighbor;
+    ///
+    /// let keys = [u64::from(1.0f32.to_bits()) << 32 | 7];
+    /// assert_eq!(Neighbor::from_keys(&keys), [Neighbor { point: 7, distance: 1.0 }]);
+    /// ```
+    pub fn from_keys(keys: &[u64]) -> &[Self] {
+        // In memory the lower half comes first, as on all machines with these GPUs.
+        const { assert!(cfg!(target_endian = "little"), "the lower half comes first") };
+        bytemuck::cast_slice(keys)
+    }
+}
+
 impl Ord for Neighbor {
     /// By distance, then by point.
     fn cmp(&self, other: &Self) -> Ordering {

@@ -33,6 +33,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
+use crate::lists::NeighborLists;
 use crate::neighbor::Neighbor;
 
 /// When a queue answers what it has collected.
@@ -63,10 +64,11 @@ type Answer = Result<Vec<Neighbor>, Error>;
 /// Why a query was not answered.
 ///
 /// ```
+/// use metric_index::lists::NeighborLists;
 /// use metric_index::online::{Limits, Queue, QueueError};
 ///
 /// // It gives no answers, which a search never does.
-/// let queue = Queue::start(Limits::default(), |_: Vec<u8>| Vec::new())?;
+/// let queue = Queue::start(Limits::default(), |_: Vec<u8>| NeighborLists::default())?;
 /// assert_eq!(queue.ask(7), Err(QueueError::Lost));
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -106,7 +108,7 @@ impl<Q> fmt::Debug for Queue<Q> {
 /// ```
 /// use metric_index::online::{Limits, Queue};
 ///
-/// let queue = Queue::start(Limits::default(), |queries: Vec<u8>| vec![Ok(vec![]); queries.len()])?;
+/// let queue = Queue::start(Limits::default(), |queries: Vec<u8>| queries.iter().map(|_| Ok(vec![])).collect())?;
 /// let ticket = queue.submit(7);
 /// assert_eq!(ticket.wait(), Ok(vec![]));
 /// # Ok::<(), std::io::Error>(())
@@ -125,7 +127,7 @@ impl Ticket {
 }
 
 impl<Q: Send + 'static> Queue<Q> {
-    /// Starts a queue. `answer` gives an answer for each query, in their order, such as
+    /// Starts a queue. `answer` gives a list for each query, in their order, such as
     /// [`nearest_many`](crate::index::Index::nearest_many). If it panics, the queries of that batch are
     /// [lost](QueueError::Lost), and the queue goes on.
     ///
@@ -133,7 +135,7 @@ impl<Q: Send + 'static> Queue<Q> {
     /// If the system cannot start a thread.
     pub fn start(
         limits: Limits,
-        mut answer: impl FnMut(Vec<Q>) -> Vec<Answer> + Send + 'static,
+        mut answer: impl FnMut(Vec<Q>) -> NeighborLists + Send + 'static,
     ) -> Result<Self, io::Error> {
         let (queries, arriving) = channel();
         let work = move || {
@@ -143,9 +145,9 @@ impl<Q: Send + 'static> Queue<Q> {
                 let answers = std::panic::AssertUnwindSafe(|| answer(queries));
                 // Those without an answer learn it from their dropped end.
                 let Ok(answers) = std::panic::catch_unwind(answers) else { continue };
-                for (place, answer) in places.into_iter().zip(answers) {
+                for (place, answer) in places.into_iter().zip(&answers) {
                     // Nobody may wait for it any more.
-                    let _ = place.send(answer);
+                    let _ = place.send(answer.map(<[_]>::to_vec));
                 }
             }
         };
@@ -208,7 +210,7 @@ mod tests {
         Limits { most: NonZero::new(most).unwrap(), wait }
     }
 
-    fn echo(queries: &[u32]) -> Vec<Answer> {
+    fn echo(queries: &[u32]) -> NeighborLists {
         queries.iter().map(|&point| Ok(vec![Neighbor { point, distance: 0.0 }])).collect()
     }
 
@@ -268,9 +270,9 @@ mod tests {
     fn failures_reach_those_who_asked_and_nobody_else() {
         let answer = |queries: Vec<u32>| {
             assert!(!queries.contains(&13), "unlucky");
-            let answers = echo(&queries).into_iter().zip(&queries);
             let refused = Err(Error::Radius { radius: -1.0 });
-            answers.map(|(answer, &q)| if q == 5 { refused.clone() } else { answer }).collect()
+            let answer = |point| Ok(vec![Neighbor { point, distance: 0.0 }]);
+            queries.into_iter().map(|q| if q == 5 { refused.clone() } else { answer(q) }).collect()
         };
         let queue = Queue::start(limits(1, LONG), answer).unwrap();
         assert_eq!(queue.ask(13), Err(QueueError::Lost));

@@ -13,30 +13,46 @@ use crate::metric::Metric;
 /// More than what a few operations in `f64` change relatively.
 const ROUNDING: f64 = 1e-14;
 
-/// The errors of a metric.
+/// Bounds on the distances of a metric, whose computed distances have errors.
+///
+/// ```
+/// use metric_index::metric::Edit;
+/// use metric_index::prune::Bounds;
+///
+/// let bounds = Bounds::of::<str>(&Edit);
+/// // If the distances from a third point are 5 and 3, two words differ by more than 1.
+/// assert!(bounds.gap(5.0, 3.0) > 1.0);
+/// assert!(bounds.outside(1.0, 4.0, 9.0) > 2.0);
+/// ```
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     relative: f64,
     absolute: f64,
 }
 
 impl Bounds {
-    pub(crate) fn of<P: ?Sized>(metric: &impl Metric<P>) -> Self {
+    /// The bounds of a metric, based on its errors.
+    pub fn of<P: ?Sized>(metric: &impl Metric<P>) -> Self {
         Self {
             relative: f64::from(metric.relative_error()) + ROUNDING,
             absolute: f64::from(metric.absolute_error()),
         }
     }
 
-    /// The relative and the absolute error, as the kernels of GPUs take them.
-    pub(crate) fn errors(self) -> (f64, f64) {
-        (self.relative, self.absolute)
+    /// Maximum relative error of a computed distance, including the rounding of these bounds.
+    pub fn relative_error(self) -> f64 {
+        self.relative
+    }
+
+    /// Maximum absolute error of a computed distance.
+    pub fn absolute_error(self) -> f64 {
+        self.absolute
     }
 
     /// What the distance of two points is at least, one of which is `far` from a third point, or farther, the
     /// other `near` to it, or nearer.
     #[expect(clippy::cast_possible_truncation, reason = "rounded down below")]
-    pub(crate) fn gap(self, far: f32, near: f32) -> f32 {
+    pub fn gap(self, far: f32, near: f32) -> f32 {
         let (far, near) = (f64::from(far), f64::from(near));
         let apart = (far - self.absolute) * (1.0 - self.relative)
             - (near + self.absolute) * (1.0 + 2.0 * self.relative);
@@ -87,7 +103,7 @@ impl Bounds {
     /// What the distance of two points is at most, one of which is `first` from a third point, or nearer, and
     /// the other `second`, or nearer.
     #[expect(clippy::cast_possible_truncation, reason = "rounded up below")]
-    pub(crate) fn reach(self, first: f32, second: f32) -> f32 {
+    pub fn reach(self, first: f32, second: f32) -> f32 {
         let Self { relative: e, absolute: a } = self;
         let most = (f64::from(first) + a + f64::from(second) + a) * (1.0 + 2.0 * e);
         let most = most * (1.0 + 2.0 * e) + a;
@@ -114,7 +130,7 @@ impl Bounds {
 
     /// What the distance of a query is at least to points whose distances from a pivot are `low` to `high`.
     /// The query's is `distance`.
-    pub(crate) fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
+    pub fn outside(self, distance: f32, low: f32, high: f32) -> f32 {
         self.gap(distance, high).max(self.gap(low, distance))
     }
 }

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use metric_index::generate::{Random, clustered, held_out};
 use metric_index::index::{BruteForce, Index, Kind};
+use metric_index::lists::NeighborLists;
 use metric_index::metric::{
     Blocks, Chebyshev, Coordinates, Counted, Edit, Euclidean, Manhattan, Metric,
 };
+use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Vectors};
 use proptest::prelude::*;
 
@@ -161,14 +163,13 @@ fn answered<S: Points, M: Metric<S::Point> + Default>(
     kind: Kind,
     points: &S,
     queries: &S,
-) -> (Vec<Vec<metric_index::neighbor::Neighbor>>, u64) {
+) -> (NeighborLists, u64) {
     let metric = Single::<M>::default();
     let index = kind.build(points, &metric).unwrap();
     let built = metric.calls.load(Ordering::Relaxed);
     let one = NonZero::<usize>::MIN;
-    let near = index.nearest_many(queries, 5, one).into_iter();
-    let within = index.within_many(queries, 1.0, one).into_iter();
-    let answers = near.chain(within).collect::<Result<_, _>>().unwrap();
+    let mut answers = index.nearest_many(queries, 5, one);
+    answers.append(&index.within_many(queries, 1.0, one));
     (answers, metric.calls.load(Ordering::Relaxed) - built)
 }
 
@@ -190,9 +191,8 @@ fn the_fast_path_is_taken() {
     let index = BruteForce::new(&words, Counted::new(Edit)).unwrap();
     assert!(index.blocks().is_none(), "a metric that is counted has no blocks");
     let one = NonZero::<usize>::MIN;
-    let near = index.nearest_many(&queries, 5, one).into_iter();
-    let within = index.within_many(&queries, 1.0, one).into_iter();
-    let expected: Vec<_> = near.chain(within).collect::<Result<_, _>>().unwrap();
+    let mut expected = index.nearest_many(&queries, 5, one);
+    expected.append(&index.within_many(&queries, 1.0, one));
     for (kind, most) in [("brute-force", 1), ("vp-tree", 40), ("lc:32", 100), ("sss-index:8p", 80)]
     {
         let (answers, calls) = answered::<_, Edit>(kind.parse().unwrap(), &words, &queries);
@@ -201,15 +201,13 @@ fn the_fast_path_is_taken() {
     }
 }
 
-fn answers_one_by_one(
-    points: &Vectors<f32>,
-    queries: &Vectors<f32>,
-) -> Vec<Vec<metric_index::neighbor::Neighbor>> {
+fn answers_one_by_one(points: &Vectors<f32>, queries: &Vectors<f32>) -> NeighborLists {
     let index = BruteForce::new(points, Counted::new(Euclidean)).unwrap();
     let one = NonZero::<usize>::MIN;
-    let near = index.nearest_many(queries, 5, one).into_iter();
-    let within = index.within_many(queries, 1.0, one).into_iter();
-    near.chain(within).collect::<Result<_, _>>().unwrap()
+    let mut answers = index.nearest_many(queries, 5, one);
+    answers.append(&index.within_many(queries, 1.0, one));
+    assert!(answers.iter().all(|answer| answer.is_ok()));
+    answers
 }
 
 /// What is not taken goes the other way.
@@ -247,14 +245,17 @@ fn many_queries_by_products() {
     for threads in [1, 3, 64].map(|threads| NonZero::new(threads).unwrap()) {
         let near = index.nearest_many(&queries, 7, threads);
         let within = index.within_many(&queries, 1.5, threads);
-        for (query, (near, within)) in (0..).zip(near.into_iter().zip(within)) {
+        for (query, (near, within)) in (0..).zip(near.iter().zip(&within)) {
             // Their error has a NaN, which is not equal to itself.
-            let same = |a: Result<_, _>, b: Result<Vec<_>, _>| format!("{a:?}") == format!("{b:?}");
+            let same =
+                |a: Result<_, _>, b: Result<Vec<Neighbor>, _>| format!("{a:?}") == format!("{b:?}");
             assert!(same(near, plain.nearest(queries.point(query), 7)), "{query}");
             assert!(same(within, plain.within(queries.point(query), 1.5)), "{query}");
         }
     }
-    assert!(index.within_many(&queries, -1.0, NonZero::<usize>::MIN).iter().all(Result::is_err));
+    assert!(
+        index.within_many(&queries, -1.0, NonZero::<usize>::MIN).iter().all(|list| list.is_err())
+    );
     let none = Vectors::<f32>::new(Vec::new(), 20).unwrap();
     assert!(index.nearest_many(&none, 7, NonZero::<usize>::MIN).is_empty());
 }

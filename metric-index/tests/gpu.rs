@@ -11,14 +11,11 @@ use std::sync::Arc;
 
 use metric_index::Question;
 use metric_index::generate::{Random, clustered, held_out};
-use metric_index::gpu::barrientos::{self, Radii};
-use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu, cordeiro, karelis};
-use metric_index::index::{
-    BruteForce, ClusterSize, Index, KdTree, ListOfClusters, Pivots, SssIndex, VpTree,
-};
+use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
+use metric_index::index::{BruteForce, Index};
 use metric_index::metric::{Angular, Chebyshev, Edit, Euclidean, Manhattan, Metric, Minkowski};
+use metric_index::neighbor::Neighbor;
 use metric_index::points::{Points, Strings, Subset, Vectors};
-use metric_index::stored::save;
 
 const NEEDS: &str = "needs a GPU";
 
@@ -56,20 +53,20 @@ where
     for &question in questions {
         let found = search.answer(queries, question, threads());
         assert!(found.failed.is_empty(), "{:?}", found.failed);
-        let answers = found.answers;
+        let answers = found.lists;
         let expected = match question {
             Question::Nearest(k) => index.nearest_many(queries, k, threads()),
             Question::Within(radius) => index.within_many(queries, radius, threads()),
         };
         assert_eq!(answers.len(), expected.len());
         for (query, (answer, expected)) in answers.iter().zip(&expected).enumerate() {
-            let bits = |found: &Vec<metric_index::neighbor::Neighbor>| -> Vec<(u32, u32)> {
+            let bits = |found: &[Neighbor]| -> Vec<(u32, u32)> {
                 found.iter().map(|near| (near.point, near.distance.to_bits())).collect()
             };
             // An error may hold a NaN, which equals nothing.
             assert_eq!(
-                answer.as_ref().map(bits).map_err(|error| format!("{error:?}")),
-                expected.as_ref().map(bits).map_err(|error| format!("{error:?}")),
+                answer.map(bits).map_err(|error| format!("{error:?}")),
+                expected.map(bits).map_err(|error| format!("{error:?}")),
                 "{name}, {question:?}, query {query}"
             );
         }
@@ -78,8 +75,8 @@ where
             let one = Subset::new(queries, vec![query]);
             let found = search.answer(&one, question, threads());
             assert_eq!(
-                format!("{:?}", found.answers[0]),
-                format!("{:?}", expected[query as usize]),
+                format!("{:?}", found.lists.get(0)),
+                format!("{:?}", expected.get(query as usize)),
                 "{name}, {question:?}, query {query} alone"
             );
         }
@@ -132,22 +129,6 @@ fn every_kernel_on_a_small_case() {
     let queries = words(40, "abcdefghi", 40, 2);
     let questions = [Question::Nearest(5), Question::Within(1.0), Question::Within(4.0)];
     assert_eq!(compare("words", &index, &queries, &questions).fell_back, 0);
-}
-
-/// Those of the papers.
-#[test]
-#[ignore = "needs a GPU"]
-fn every_kernel_of_the_papers_on_a_small_case() {
-    let (points, queries) = (gaussian(300, 7, 1), gaussian(9, 7, 2));
-    compare_papers("vectors", &*brute(points.clone(), Euclidean), &queries, 1.0);
-    let (points_of_words, few) = (words(300, "abcd", 7, 1), words(9, "abcde", 7, 2));
-    compare_papers("words", &*brute(points_of_words, Edit), &few, 1.0);
-    let expected = brute(points.clone(), Euclidean).nearest_many(&queries, 9, threads());
-    let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
-    for method in [cordeiro::Method::Ppk, cordeiro::Method::Ppb, cordeiro::Method::Sbq] {
-        let (found, _) = searcher.nearest(&queries, 9, method).unwrap().unwrap();
-        assert!(found.into_iter().map(Ok).eq(expected.iter().cloned()), "{method:?}");
-    }
 }
 
 #[test]
@@ -230,7 +211,7 @@ fn ties_duplicates_and_what_is_no_query() {
             let index = brute(&points, metric);
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
-                assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()));
+                assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()));
             }
         }
         // Unit vectors that are hardly apart.
@@ -245,7 +226,7 @@ fn ties_duplicates_and_what_is_no_query() {
             let index = brute(&points, metric);
             if let Some(search) = GpuSearch::new(&[device()], Arc::clone(&index)).unwrap() {
                 let found = search.answer(&&queries, Question::Nearest(7), threads());
-                assert_eq!(found.answers, index.nearest_many(&&queries, 7, threads()), "{spread}");
+                assert_eq!(found.lists, index.nearest_many(&&queries, 7, threads()), "{spread}");
             }
         }
         let mut far = gaussian(3_000, 5, 8).values().to_vec();
@@ -321,7 +302,7 @@ fn several_gpus_and_more_points_than_memory() {
                         .unwrap();
                 assert_eq!(search.parts(), parts);
                 let found = search.answer(&queries, question, threads());
-                assert_eq!(found.answers, expected.answers, "{gpus} {layout:?} {parts}");
+                assert_eq!(found.lists, expected.lists, "{gpus} {layout:?} {parts}");
                 assert_eq!((found.fell_back, found.failed.len()), (0, 0));
             }
         }
@@ -339,7 +320,7 @@ fn several_gpus_and_more_points_than_memory() {
                     Question::Nearest(k) => index.nearest_many(&&words, k, threads()),
                     Question::Within(radius) => index.within_many(&&words, radius, threads()),
                 };
-                assert_eq!(found.answers, expected, "{layout:?} {memory}");
+                assert_eq!(found.lists, expected, "{layout:?} {memory}");
             }
         }
     }
@@ -390,218 +371,4 @@ fn real_points() {
     }
     println!("{asked} queries, 0 differ");
     assert!(asked >= 100_000, "{asked}");
-}
-
-/// The searches of the papers against the CPU.
-fn compare_papers<I: Index>(name: &str, index: &I, queries: &I::Points, radius: f32)
-where
-    I::Points: Clone,
-    I::Metric: Clone,
-    <I::Points as Points>::Point: barrientos::InColumns,
-{
-    use barrientos::{Method, Searcher};
-    let (device, points, metric) = (device(), index.points(), index.metric());
-    let list =
-        ListOfClusters::build(points.clone(), metric.clone(), ClusterSize::Points(32)).unwrap();
-    let table = SssIndex::build(points.clone(), metric.clone(), Pivots::Count(5)).unwrap();
-    let plain = Searcher::brute(&device, points, metric, 64).unwrap().unwrap();
-    let clusters = Searcher::clusters(&device, &list, 128).unwrap().unwrap();
-    let pivots = Searcher::pivots(&device, (points, metric), table.pivots(), 64).unwrap().unwrap();
-    let radii = barrientos::learn_radii(index, 8).unwrap();
-    for (searcher, methods) in [
-        (&plain, &[Method::Brute, Method::Sort][..]),
-        (&clusters, &[Method::Clusters, Method::ClustersDecreasing]),
-        (&pivots, &[Method::Pivots, Method::PivotsShared, Method::Brute]),
-    ] {
-        for &method in methods {
-            for radius in [0.0, radius, 2.0 * radius] {
-                let (found, _) = searcher.range(queries, radius, method).unwrap().unwrap();
-                for (found, expected) in
-                    found.iter().zip(index.within_many(queries, radius, threads()))
-                {
-                    assert_eq!(found, &expected.unwrap(), "{name} {method:?} {radius}");
-                }
-            }
-            for k in [1u32, 8, 32] {
-                let radii = if k == 1 { Radii { first: 0.0, step: radius } } else { radii };
-                let (found, seconds) =
-                    searcher.nearest(queries, k, method, radii).unwrap().unwrap();
-                assert_eq!(found.len(), queries.len());
-                for (found, expected) in
-                    found.iter().zip(index.nearest_many(queries, k as usize, threads()))
-                {
-                    assert_eq!(found, &expected.unwrap(), "{name} {method:?} k={k}");
-                }
-                println!("{name} {method:?} k={k}: {seconds:.6} s");
-            }
-        }
-    }
-    assert!(plain.range(queries, radius, Method::Clusters).unwrap().is_none());
-}
-
-/// 1-Stage and 2-Stage on one GPU, which stands for several.
-#[test]
-#[ignore = "needs a GPU"]
-fn barrientos_on_several_gpus() {
-    use barrientos::{Method, OneStage, Radii, TwoStage};
-    fn compare<S: Points + Clone, M: Metric<S::Point> + Copy>(
-        points: &S,
-        queries: &S,
-        metric: M,
-        radius: f32,
-    ) where
-        S::Point: barrientos::InColumns,
-    {
-        let index = BruteForce::new(points.clone(), metric).unwrap();
-        let list = ListOfClusters::build(points.clone(), metric, ClusterSize::Points(32)).unwrap();
-        let radii = barrientos::learn_radii(&index, 8).unwrap();
-        let devices = vec![device(); 4];
-        for gpus in [1, 2, 4] {
-            let clusters = OneStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
-            let pivots =
-                OneStage::pivots(&devices[..gpus], (points, &metric), 3, 64).unwrap().unwrap();
-            for (search, method) in [(&clusters, Method::Clusters), (&pivots, Method::Pivots)] {
-                let (found, _) = search.range(queries, radius, method).unwrap().unwrap();
-                for (found, expected) in
-                    found.iter().zip(index.within_many(queries, radius, threads()))
-                {
-                    assert_eq!(found, &expected.unwrap(), "{method:?} on {gpus} GPUs");
-                }
-                for k in [1, 8, 40] {
-                    let (found, _) = search.nearest(queries, k, method, radii).unwrap().unwrap();
-                    let expected = index.nearest_many(queries, k as usize, threads());
-                    for (found, expected) in found.iter().zip(expected) {
-                        assert_eq!(found, &expected.unwrap(), "{method:?} k={k} on {gpus} GPUs");
-                    }
-                }
-            }
-            let clusters = TwoStage::clusters(&devices[..gpus], &list, 64).unwrap().unwrap();
-            let pivots = [5, 0, 17];
-            let pivots = TwoStage::pivots(&devices[..gpus], (points, &metric), &pivots, 64)
-                .unwrap()
-                .unwrap();
-            for (search, name) in [(&clusters, "clusters"), (&pivots, "pivots")] {
-                for radius in [0.0, radius, 2.0 * radius] {
-                    let (found, _) = search.range(queries, radius).unwrap().unwrap();
-                    let expected = index.within_many(queries, radius, threads());
-                    assert_eq!(found.len(), queries.len());
-                    for (found, expected) in found.iter().zip(expected) {
-                        assert_eq!(found, &expected.unwrap(), "2-Stage, {name} on {gpus} GPUs");
-                    }
-                }
-                let zero = Radii { first: 0.0, step: radius / 4.0 };
-                for (k, radii) in [(1, radii), (8, radii), (40, radii), (8, zero)] {
-                    let (found, _) = search.nearest(queries, k, radii).unwrap().unwrap();
-                    let expected = index.nearest_many(queries, k as usize, threads());
-                    assert_eq!(found.len(), queries.len());
-                    for (found, expected) in found.iter().zip(expected) {
-                        let expected = expected.unwrap();
-                        assert_eq!(found, &expected, "2-Stage, {name} k={k} on {gpus} GPUs");
-                    }
-                }
-            }
-        }
-    }
-    let (points, queries) = clustered(3_000, 200, 5);
-    compare(&points, &queries, Euclidean, 0.8);
-    compare(&whole(500, 3, 1), &whole(50, 3, 2), Euclidean, 1.0);
-    compare(&words(1_500, "abcde", 8, 1), &words(100, "abcdef", 8, 2), Edit, 2.0);
-    // Fewer queries than GPUs, and k beyond the points.
-    compare(&words(30, "abc", 4, 1), &words(2, "abc", 4, 2), Edit, 1.0);
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn barrientos_on_vectors_and_words() {
-    let (points, queries) = clustered(4_000, 300, 5);
-    compare_papers("vectors", &*brute(points, Euclidean), &queries, 0.7);
-    let (points, queries) = (whole(2_000, 3, 1), whole(100, 3, 2));
-    compare_papers("ties", &*brute(points, Euclidean), &queries, 1.0);
-    let (points, queries) = (words(2_000, "abcdeñ", 9, 1), words(200, "abcdeñx", 9, 2));
-    compare_papers("words", &*brute(points, Edit), &queries, 1.0);
-    let (points, queries) = (words(20, "ab", 3, 1), words(20, "ab", 4, 2));
-    compare_papers("few words", &*brute(points, Edit), &queries, 1.0);
-    let one = Vectors::from(vec![[1.0f32, 2.0]]);
-    compare_papers("one", &*brute(one.clone(), Euclidean), &one, 1.0);
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn cordeiro_on_vectors() {
-    for (count, dimension, queries) in
-        [(3_000, 20, 40), (5_000, 133, 3), (300, 784, 1_200), (1, 3, 2), (10_000, 3, 2_500)]
-    {
-        for points in [gaussian(count, dimension, 1), whole(count, dimension, 2)] {
-            let queries = gaussian(queries, dimension, 3);
-            let index = brute(points.clone(), Euclidean);
-            let searcher = cordeiro::Searcher::new(&device(), &points).unwrap();
-            for k in [1u32, 32, 128] {
-                let expected = index.nearest_many(&queries, k as usize, threads());
-                for method in [cordeiro::Method::Ppk, cordeiro::Method::Ppb, cordeiro::Method::Sbq]
-                {
-                    if method == cordeiro::Method::Ppk && queries.len() > 100 {
-                        continue;
-                    }
-                    let (found, seconds) = searcher.nearest(&queries, k, method).unwrap().unwrap();
-                    for (found, expected) in found.iter().zip(&expected) {
-                        assert_eq!(
-                            found,
-                            expected.as_ref().unwrap(),
-                            "{method:?} {count}x{dimension} k={k}"
-                        );
-                    }
-                    println!("{method:?} {count}x{dimension} k={k}: {seconds:.6} s");
-                }
-            }
-        }
-    }
-}
-
-/// Trees that are built on the GPU are those of the CPU, to the byte of their files; so are their answers.
-#[test]
-#[ignore = "needs a GPU"]
-fn karelis_builds_the_trees_of_the_cpu() {
-    let folder = tempfile::tempdir().unwrap();
-    let bytes = |tree: &dyn Fn(&std::path::Path)| {
-        let path = folder.path().join("tree");
-        tree(&path);
-        std::fs::read(path).unwrap()
-    };
-    let device = device();
-    for (count, dimension) in
-        [(0, 3), (1, 3), (17, 2), (257, 4), (5_000, 20), (70_000, 8), (3_000, 1), (131_700, 2)]
-    {
-        for points in [gaussian(count, dimension, 1), whole(count, dimension, 2)] {
-            let points =
-                if count == 0 { Vectors::new(Vec::new(), dimension).unwrap() } else { points };
-            let queries = gaussian(300, dimension, 3);
-            let vp = VpTree::build(points.clone(), Euclidean).unwrap();
-            let (own, seconds) = karelis::build_vp_tree(&device, points.clone()).unwrap().unwrap();
-            assert!(
-                bytes(&|path| save(&vp, path).unwrap()) == bytes(&|path| save(&own, path).unwrap()),
-                "VP-tree of {count} x {dimension}"
-            );
-            println!("VP-tree of {count} x {dimension}: {seconds:.6} s");
-            let kd = KdTree::build(points.clone(), Euclidean).unwrap();
-            let (own, seconds) = karelis::build_kd_tree(&device, points.clone()).unwrap().unwrap();
-            assert!(
-                bytes(&|path| save(&kd, path).unwrap()) == bytes(&|path| save(&own, path).unwrap()),
-                "KD-tree of {count} x {dimension}"
-            );
-            println!("KD-tree of {count} x {dimension}: {seconds:.6} s");
-            let on_gpu = [
-                karelis::TreeSearch::of_vp_tree(&device, &vp).unwrap(),
-                karelis::TreeSearch::of_kd_tree(&device, &kd).unwrap(),
-            ];
-            for k in [1u32, 10, 64] {
-                let expected = vp.nearest_many(&queries, k as usize, threads());
-                for search in &on_gpu {
-                    let found = search.nearest(&queries, k).unwrap().unwrap();
-                    for (found, expected) in found.neighbors.iter().zip(&expected) {
-                        assert_eq!(Ok(found), expected.as_ref(), "{count} x {dimension}, k = {k}");
-                    }
-                }
-            }
-        }
-    }
 }

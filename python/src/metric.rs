@@ -12,8 +12,8 @@ use gpu_runtime::GpuError;
 use metric_index::error::Error;
 use metric_index::gpu::{GpuSearch, OnGpu};
 use metric_index::index::{AnyIndex, Index, Kind};
+use metric_index::lists::NeighborLists;
 use metric_index::metric::{Edit, Jaccard, Metric, VectorMetric};
-use metric_index::neighbor::Neighbor;
 use metric_index::points::{Items, Points, Sets, Strings, Vectors};
 use metric_index::stored::{StoreError, StoreProblem, Stored, StoredPoints, describe, open, save};
 use metric_index::{Question, advise};
@@ -102,7 +102,6 @@ impl Metric<Py<PyAny>> for Callable {
 }
 
 type Objects = Items<Py<PyAny>, Py<PyAny>>;
-type Answers = Vec<Result<Vec<Neighbor>, Error>>;
 
 enum Built {
     Vectors(Arc<AnyIndex<Vectors<f32>, VectorMetric>>),
@@ -255,15 +254,19 @@ impl Chunk for Sets {
 }
 
 /// Answers in chunks, between which Ctrl-C is looked for.
-fn in_chunks<P: Chunk>(queries: &P, stop: &Stop, ask: impl Fn(&P) -> Answers) -> Option<Answers> {
+fn in_chunks<P: Chunk>(
+    queries: &P,
+    stop: &Stop,
+    ask: impl Fn(&P) -> NeighborLists,
+) -> Option<NeighborLists> {
     let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
-    let mut answers = Vec::with_capacity(queries.len());
+    let mut answers = NeighborLists::default();
     for start in (0..count).step_by(CHUNK) {
         if stop.is_stopped() {
             return None;
         }
         let end = count.min(start.saturating_add(u32::try_from(CHUNK).unwrap_or(u32::MAX)));
-        answers.extend(ask(&queries.chunk(start, end)));
+        answers.append(&ask(&queries.chunk(start, end)));
     }
     Some(answers)
 }
@@ -273,7 +276,7 @@ fn ask<I: Index>(
     queries: &I::Points,
     question: Question,
     jobs: NonZero<usize>,
-) -> Answers {
+) -> NeighborLists {
     match question {
         Question::Within(radius) => index.within_many(queries, radius, jobs),
         Question::Nearest(k) => index.nearest_many(queries, k, jobs),
@@ -285,11 +288,11 @@ fn on_gpus<I: Index + Send>(
     queries: &I::Points,
     question: Question,
     jobs: NonZero<usize>,
-) -> Answers
+) -> NeighborLists
 where
     <I::Points as Points>::Point: OnGpu,
 {
-    search.answer(queries, question, jobs).answers
+    search.answer(queries, question, jobs).lists
 }
 
 /// indptr, points and distances.
@@ -346,15 +349,14 @@ impl MetricIndex {
             }
         };
         let answers = answers.ok_or_else(|| PyRuntimeError::new_err("stopped"))?;
-        let mut indptr = vec![0i64];
-        let (mut points, mut distances) = (Vec::new(), Vec::new());
-        for (query, answer) in answers.into_iter().enumerate() {
-            let answer =
-                answer.map_err(|error| PyValueError::new_err(format!("query {query}: {error}")))?;
-            points.extend(answer.iter().map(|near| i64::from(near.point)));
-            distances.extend(answer.iter().map(|near| near.distance));
-            indptr.push(i64::try_from(points.len()).unwrap_or(i64::MAX));
+        for (query, answer) in answers.iter().enumerate() {
+            answer.map_err(|error| PyValueError::new_err(format!("query {query}: {error}")))?;
         }
+        let indptr = answers.offsets().iter();
+        let indptr: Vec<i64> = indptr.map(|&end| i64::try_from(end).unwrap_or(i64::MAX)).collect();
+        let neighbors = || answers.neighbors().iter();
+        let points: Vec<i64> = neighbors().map(|near| i64::from(near.point)).collect();
+        let distances: Vec<f32> = neighbors().map(|near| near.distance).collect();
         Ok((indptr.into_pyarray(py), points.into_pyarray(py), distances.into_pyarray(py)))
     }
 

@@ -237,7 +237,7 @@ impl Dense {
             tracing::warn!("{error}; continuing without this GPU");
         }
         let by_cpu = found.fell_back;
-        let answer = |(query, near): (usize, Result<Vec<Near>, Error>)| {
+        let answer = |(query, near): (usize, Result<&[Near], Error>)| {
             let near = near.ok()?;
             let number = u32::try_from(query).expect("a piece of the queries");
             if self.skips_zeros && is_zero(points.point(number)) {
@@ -245,7 +245,7 @@ impl Dense {
             }
             let least = near.last().map_or(0.0, |near| self.kernel.similarity(near.distance));
             let is_all = near.len() == self.rows.rows();
-            let similar = near.into_iter().map(|near| Neighbor {
+            let similar = near.iter().map(|near| Neighbor {
                 row: near.point,
                 similarity: self.kernel.similarity(near.distance),
             });
@@ -260,7 +260,7 @@ impl Dense {
                 similar.len() == k && similar.last().is_some_and(|near| near.similarity > least);
             (is_all || is_sure || least <= 0.0).then_some(similar)
         };
-        Ok((found.answers.into_iter().enumerate().map(answer).collect(), by_cpu))
+        Ok((found.lists.iter().enumerate().map(answer).collect(), by_cpu))
     }
 
     /// The kind of its index.
@@ -348,13 +348,12 @@ impl Dense {
             let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
             let of_left = Subset::new(points, left.clone());
             let answers = self.index.answer_many(&of_left, threads, nearest);
-            for (&query, answer) in left.iter().zip(answers) {
-                let similarity = |near: Near| Neighbor {
+            for (&query, answer) in left.iter().zip(&answers) {
+                let similarity = |near: &Near| Neighbor {
                     row: near.point,
                     similarity: self.kernel.similarity(near.distance),
                 };
-                let list: Vec<Neighbor> =
-                    answer.map_err(failed)?.into_iter().map(similarity).collect();
+                let list: Vec<Neighbor> = answer.map_err(failed)?.iter().map(similarity).collect();
                 slots.set(first + query as usize, &list);
             }
             first += count;
@@ -548,7 +547,7 @@ pub fn learn_scale(
     let workers = NonZeroUsize::new(threads.count()).unwrap_or(NonZeroUsize::MIN);
     let ask = |_| Other(0, f32::INFINITY);
     let mut distances = Vec::new();
-    for answer in engine.index.answer_many(&queries, workers, ask) {
+    for answer in &engine.index.answer_many(&queries, workers, ask) {
         distances.extend(answer.map_err(failed)?.first().map(|near| near.distance));
     }
     distances.sort_unstable_by(f32::total_cmp);

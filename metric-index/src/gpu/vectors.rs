@@ -391,11 +391,13 @@ impl VectorEngine {
             let keys = neighbors.get(length)?;
             stream.memcpy_dtoh(&batch.neighbors.slice(..length), keys).map_err(&failed)?;
             stream.synchronize().map_err(&failed)?;
-            for (at, keys) in keys.chunks(k as usize).enumerate().filter(|&(at, _)| is_answered(at))
-            {
+            let first = found.add_array(Neighbor::from_keys(keys));
+            let lists = (first..).step_by(k as usize).zip(keys.chunks(k as usize));
+            for (at, (start, keys)) in lists.enumerate().filter(|&(at, _)| is_answered(at)) {
                 // There are k points, so a gap would be a mistake: then the CPU answers.
-                let is_whole = keys.last() != Some(&u64::MAX);
-                found.answers[place(at)] = is_whole.then(|| neighbors_of(keys).to_vec());
+                if keys.last() != Some(&u64::MAX) {
+                    found.place(place(at), start..start + k as usize);
+                }
             }
         } else {
             let counts =
@@ -418,17 +420,19 @@ impl VectorEngine {
             let keys = neighbors.get(length.max(1) as usize)?;
             stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
             stream.synchronize().map_err(&failed)?;
-            let mut first = 0;
+            let first = found.add_array(Neighbor::from_keys(&keys[..length as usize]));
+            let mut start = first;
             for (at, &end) in ends.iter().enumerate() {
+                let end = first + end as usize;
                 if is_answered(at) {
-                    let mut near = neighbors_of(&keys[first..end as usize]).to_vec();
+                    let near = found.neighbors_mut(start..end);
                     if near.len() > launch::SORTED as usize {
                         near.sort_unstable();
                     }
-                    near.truncate(near.partition_point(|near| near.distance <= radius));
-                    found.answers[place(at)] = Some(near);
+                    let length = near.partition_point(|near| near.distance <= radius);
+                    found.place(place(at), start..start + length);
                 }
-                first = end as usize;
+                start = end;
             }
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
@@ -516,18 +520,6 @@ struct Asked<'a, Q> {
 struct More {
     queries: Vec<u32>,
     room: u32,
-}
-
-/// Whether all distances are finite: the CPU refuses others.
-pub(super) fn are_finite(keys: &[u64]) -> bool {
-    keys.iter().all(|&key| key == u64::MAX || key >> 32 < u64::from(f32::INFINITY.to_bits()))
-}
-
-/// A key has the bits of a distance above the number of a point: in memory a neighbor, where the lower half comes first, as on all
-/// machines with these GPUs.
-pub(super) fn neighbors_of(keys: &[u64]) -> &[Neighbor] {
-    const { assert!(cfg!(target_endian = "little"), "the lower half comes first") };
-    bytemuck::cast_slice(keys)
 }
 
 pub(super) fn zeros<T: gpu_runtime::DeviceRepr + gpu_runtime::ValidAsZeroBits>(

@@ -3,15 +3,15 @@
 //! The k nearest words are found by range queries: with a small radius first, then, for the queries that have found fewer
 //! than k, with the radius that the numbers of words at each distance tell.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use gpu_runtime::{CudaEvent, CudaSlice, CudaStream, Device, GpuError, Pinned, Pool};
 use rayon::prelude::*;
 
+use super::alphabet::Alphabet;
 use super::engine::{Engine, Found};
-use super::vectors::{MOST_FOUND, neighbors_of, zeros};
+use super::vectors::{MOST_FOUND, zeros};
 use crate::Question;
 use crate::metric::Formula;
 use crate::neighbor::Neighbor;
@@ -23,10 +23,6 @@ use launch::{Kernels, OneQuery, Queries, Stored, Words};
 
 /// Words that are stored together.
 const LANES: usize = 32;
-/// The code of the rarest characters.
-const RARE: u8 = 254;
-/// The code of characters that no word has.
-const UNKNOWN: u8 = 255;
 /// The most characters of a query.
 const LONGEST: usize = 64;
 /// The most characters of a query that is answered with 32 bits.
@@ -55,7 +51,7 @@ pub struct WordEngine {
     kernels: Kernels,
     stored: Stored,
     words: Words,
-    codes: Codes,
+    alphabet: Alphabet,
     longest: u32,
     lanes: Pool<Lane>,
 }
@@ -107,63 +103,6 @@ fn set_of(codes: &[u8]) -> u32 {
     codes.iter().fold(0, |set, &code| set | 1 << (code % 32))
 }
 
-/// The codes of characters.
-#[derive(Debug)]
-pub struct Codes {
-    /// Of the characters of 16 bits.
-    near: Vec<u8>,
-    others: HashMap<char, u8>,
-    /// Whether several characters have the code [`RARE`].
-    is_shared: bool,
-}
-
-impl Codes {
-    /// The codes of the characters of some words, the most frequent first.
-    pub(super) fn of<S: Points<Point = str>>(points: &S, count: u32) -> Self {
-        let mut frequencies: HashMap<char, u64> = HashMap::new();
-        for point in 0..count {
-            for character in points.point(point).chars() {
-                *frequencies.entry(character).or_default() += 1;
-            }
-        }
-        let mut all: Vec<(char, u64)> = frequencies.into_iter().collect();
-        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
-        let is_shared = all.len() > usize::from(RARE) + 1;
-        let mut codes = Self { near: vec![UNKNOWN; 1 << 16], others: HashMap::new(), is_shared };
-        for (at, (character, _)) in all.into_iter().enumerate() {
-            let code = u8::try_from(at).unwrap_or(RARE).min(RARE);
-            match codes.near.get_mut(character as usize) {
-                Some(place) => *place = code,
-                None => {
-                    codes.others.insert(character, code);
-                }
-            }
-        }
-        codes
-    }
-
-    pub(super) fn get(&self, character: char) -> u8 {
-        match self.near.get(character as usize) {
-            Some(&code) => code,
-            None => self.others.get(&character).copied().unwrap_or(UNKNOWN),
-        }
-    }
-
-    /// The codes of a query; `None` if it has more than `longest` characters, or one whose code others share.
-    pub(super) fn of_query(&self, text: &str, longest: usize) -> Option<Vec<u8>> {
-        let mut codes = Vec::with_capacity(text.len().min(longest));
-        for character in text.chars() {
-            let code = self.get(character);
-            // Two rare characters may be different.
-            if codes.len() == longest || (code == RARE && self.is_shared) {
-                return None;
-            }
-            codes.push(code);
-        }
-        Some(codes)
-    }
-}
-
 impl Engine<str> for WordEngine {
     fn upload<S: Points<Point = str>>(
         device: &Device,
@@ -176,10 +115,8 @@ impl Engine<str> for WordEngine {
         if formula != Formula::Edit || count == 0 {
             return Ok(None);
         }
-        let codes = Codes::of(points, count);
-        let code = |point: u32| -> Vec<u8> {
-            points.point(point).chars().map(|character| codes.get(character)).collect()
-        };
+        let alphabet = Alphabet::of_words(points);
+        let code = |point: u32| alphabet.encode(points.point(point));
         let mut order: Vec<(u16, u32, u32)> = Vec::with_capacity(count as usize);
         for point in 0..count {
             let word = code(point);
@@ -226,7 +163,7 @@ impl Engine<str> for WordEngine {
         stream.synchronize().map_err(&failed)?;
         let longest = lengths.last().map_or(0, |&length| u32::from(length));
         let (device, lanes) = (device.clone(), Pool::default());
-        Ok(Some(Self { device, kernels, stored, words, codes, longest, lanes }))
+        Ok(Some(Self { device, kernels, stored, words, alphabet, longest, lanes }))
     }
 
     fn answer<Q: Points<Point = str>>(
@@ -325,7 +262,7 @@ fn batches(asked: &[Asked], most: usize) -> impl Iterator<Item = &[Asked]> {
 impl WordEngine {
     /// `None` if the GPU cannot answer the query.
     fn asked(&self, query: u32, text: &str, radius: u32) -> Option<Asked> {
-        let codes = self.codes.of_query(text, LONGEST)?;
+        let codes = self.alphabet.encode_query(text, LONGEST)?;
         let set = set_of(&codes);
         Some(Asked { query, codes, set, radius })
     }
@@ -411,14 +348,16 @@ impl WordEngine {
         Ok(Queries::new(stream, buffer, (asked.len(), characters), room, is_short))
     }
 
-    /// Asks one query: gives how many words it has found and, if these are enough and not too many, its answer. A launch is all that
-    /// is waited for.
+    /// Asks one query: gives how many words it has found, and adds its answer if these are enough and not too many. A launch is
+    /// all that is waited for.
     fn alone(
         &self,
         lane: &mut Lane,
         asked: &Asked,
+        first: u32,
         k: Option<usize>,
-    ) -> Result<(u32, Option<Vec<Neighbor>>), GpuError> {
+        found: &mut Found,
+    ) -> Result<u32, GpuError> {
         let failed = self.device.doing("answering a query").failed();
         let length = u32::try_from(asked.codes.len()).expect("up to 64 characters");
         let mut query =
@@ -431,14 +370,15 @@ impl WordEngine {
         let count = launch::wait(stream, answer).map_err(&failed)?;
         let written = &mut answer[..=count.min(LEAST_ROOM) as usize];
         let is_answered = count <= LEAST_ROOM && k.is_none_or(|k| count as usize >= k);
-        let near = is_answered.then(|| {
+        if is_answered {
             // As numbers, which are in the order of neighbors.
             written[1..].sort_unstable();
-            let near = neighbors_of(&written[1..]);
-            near[..near.len().min(k.unwrap_or(usize::MAX))].to_vec()
-        });
+            let near = Neighbor::from_keys(&written[1..]);
+            let near = &near[..near.len().min(k.unwrap_or(usize::MAX))];
+            found.add((asked.query - first) as usize, near);
+        }
         written.fill(launch::UNWRITTEN);
-        Ok((count, near))
+        Ok(count)
     }
 
     /// Asks some queries; gives how many words each has found. Those with enough and not too many are answered.
@@ -453,11 +393,7 @@ impl WordEngine {
     ) -> Result<Vec<u32>, GpuError> {
         let failed = self.device.doing("answering queries").failed();
         if is_alone(asked.len(), room) {
-            let (count, near) = self.alone(lane, &asked[0], k)?;
-            if near.is_some() {
-                found.answers[(asked[0].query - first) as usize] = near;
-            }
-            return Ok(vec![count]);
+            return Ok(vec![self.alone(lane, &asked[0], first, k, found)?]);
         }
         let queries = self.pack(lane, asked, room)?;
         let Lane { stream, start, end, buffer, neighbors, .. } = lane;
@@ -478,22 +414,17 @@ impl WordEngine {
         stream.synchronize().map_err(&failed)?;
         let counts = here[..asked.len()].to_vec();
         let is_answered = |count: u32| count <= room && k.is_none_or(|k| count as usize >= k);
-        let answer = |keys: &[u64]| {
-            if is_few || keys.len() > super::launch::SORTED as usize {
-                let mut near = neighbors_of(keys).to_vec();
-                near.sort_unstable();
-                near.truncate(k.unwrap_or(usize::MAX));
-                return Some(near);
-            }
-            Some(neighbors_of(&keys[..keys.len().min(k.unwrap_or(usize::MAX))]).to_vec())
-        };
+        let most = k.unwrap_or(usize::MAX);
         let place = |asked: &Asked| (asked.query - first) as usize;
         if is_few {
-            let keys: &[u64] = bytemuck::cast_slice(&here[found_at - counts_at..]);
-            for ((asked, &count), keys) in asked.iter().zip(&counts).zip(keys.chunks(room as usize))
-            {
+            let keys: &mut [u64] = bytemuck::cast_slice_mut(&mut here[found_at - counts_at..]);
+            let lists = keys.chunks_mut(room as usize);
+            for ((asked, &count), keys) in asked.iter().zip(&counts).zip(lists) {
                 if is_answered(count) {
-                    found.answers[place(asked)] = answer(&keys[..count as usize]);
+                    let keys = &mut keys[..count as usize];
+                    keys.sort_unstable();
+                    let near = &Neighbor::from_keys(keys)[..keys.len().min(most)];
+                    found.add(place(asked), near);
                 }
             }
             return Ok(counts);
@@ -520,19 +451,17 @@ impl WordEngine {
         let keys = neighbors.get(length.max(1) as usize)?;
         stream.memcpy_dtoh(&gathered, keys).map_err(&failed)?;
         stream.synchronize().map_err(&failed)?;
-        let own = |at: usize| {
-            let from = at.checked_sub(1).map_or(0, |before| ends[before]);
-            is_answered(counts[at]).then(|| answer(&keys[from as usize..ends[at] as usize]))?
-        };
-        let answers: Vec<_> = if keys.len() > MANY {
-            (0..asked.len()).into_par_iter().with_min_len(64).map(own).collect()
-        } else {
-            (0..asked.len()).map(own).collect()
-        };
-        for (asked, answer) in asked.iter().zip(answers) {
-            if answer.is_some() {
-                found.answers[place(asked)] = answer;
+        let start_of_lists = found.add_array(Neighbor::from_keys(&keys[..length as usize]));
+        let mut from = start_of_lists;
+        for ((asked, &count), &end) in asked.iter().zip(&counts).zip(&ends) {
+            let end = start_of_lists + end as usize;
+            if is_answered(count) {
+                if end - from > super::launch::SORTED as usize {
+                    found.neighbors_mut(from..end).sort_unstable();
+                }
+                found.place(place(asked), from..end.min(from.saturating_add(most)));
             }
+            from = end;
         }
         found.milliseconds += f64::from(start.elapsed_ms(end).map_err(&failed)?);
         Ok(counts)

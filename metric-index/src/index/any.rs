@@ -10,8 +10,8 @@ use super::{
 };
 use crate::collector::{Answer, Collector};
 use crate::error::Error;
+use crate::lists::NeighborLists;
 use crate::metric::{Blocks, Metric};
-use crate::neighbor::Neighbor;
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
@@ -288,7 +288,7 @@ impl<S: Points, M: Metric<S::Point>> Index for AnyIndex<S, M> {
         queries: &Q,
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> A + Sync,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+    ) -> NeighborLists {
         each!(self, index => index.answer_many(queries, threads, ask))
     }
 

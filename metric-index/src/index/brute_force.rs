@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use super::{InBlocks, Index, Kind, Probe, Task, check, many};
 use crate::collector::{Answer, Collector};
 use crate::error::Error;
+use crate::lists::NeighborLists;
 use crate::metric::{Blocks, Metric};
-use crate::neighbor::Neighbor;
 use crate::points::Points;
 use crate::stored::{Parts, Reader, StoreProblem, Stored};
 
@@ -94,7 +94,7 @@ impl<S: Points, M: Metric<S::Point>> Index for BruteForce<S, M> {
         queries: &Q,
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> A + Sync,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+    ) -> NeighborLists {
         let one = |query| many::answer(self, queries, query, &ask);
         let all = self.by_products(queries, threads, &ask);
         all.unwrap_or_else(|| many::answers(queries.len(), threads, &one))

@@ -2,6 +2,10 @@
 
 use std::ops::Range;
 
+mod layout;
+
+pub use layout::KdLayout;
+
 use super::{InBlocks, Index, Kind, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
@@ -89,7 +93,7 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
     /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
-        let leaf = if InBlocks::exist(&points, &metric) { LEAF_IN_BLOCKS } else { LEAF };
+        let leaf = Self::leaf_size(&points, &metric);
         let coordinates = metric.coordinates().ok_or(Error::NoCoordinates)?;
         let dimension = dimension_of(&points, coordinates)?;
         let mut order: Vec<u32> = (0..count).collect();
@@ -106,6 +110,12 @@ impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
         split(&mut nodes, &boxes, dimension);
         let blocks = InBlocks::new(&points, &metric, &order);
         Ok(Self { points, metric, dimension, order, nodes, leaf, blocks, boxes })
+    }
+
+    /// The leaf size of the tree that [`build`](Self::build) makes of these points: larger where
+    /// the metric has [blocks](Metric::blocks).
+    pub fn leaf_size(points: &S, metric: &M) -> u32 {
+        if InBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
     }
 }
 
@@ -182,46 +192,6 @@ fn cut<S: Points>(
             cut((points, coordinates), (dimension, leaf), (right, place + half), below, progress);
         },
     );
-}
-
-/// What a tree that is built elsewhere needs, or is made of.
-impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {
-    /// The most points of a leaf.
-    pub(crate) fn leaf_of(points: &S, metric: &M) -> u32 {
-        if InBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
-    }
-
-    /// The places of the nodes of a tree of `count` points.
-    pub(crate) fn ranges_of(count: usize, leaf: u32) -> Vec<Range<u32>> {
-        let mut nodes = vec![Node::default(); nodes_of(count, leaf)];
-        shape(count, leaf, 0, (&mut nodes, 0));
-        nodes.into_iter().map(|node| node.places).collect()
-    }
-
-    /// A tree of its order and of the boxes of its nodes.
-    pub(crate) fn assembled(
-        points: S,
-        metric: M,
-        order: Vec<u32>,
-        boxes: Vec<f32>,
-        leaf: u32,
-    ) -> Self {
-        let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
-        shape(points.len(), leaf, 0, (&mut nodes, 0));
-        let dimension = boxes.len() / nodes.len().max(1) / 2;
-        split(&mut nodes, &boxes, dimension);
-        let blocks = InBlocks::new(&points, &metric, &order);
-        Self { points, metric, dimension, order, nodes, leaf, blocks, boxes }
-    }
-
-    /// The order; of each node its first place, its number of places and the nodes of its halves (ones of a leaf); and its box.
-    pub(crate) fn parts(&self) -> (&[u32], Vec<[u32; 4]>, &[f32]) {
-        let node = |node: &Node| {
-            let [left, right] = node.halves.unwrap_or([u32::MAX; 2]);
-            [node.places.start, node.places.end - node.places.start, left, right]
-        };
-        (&self.order, self.nodes.iter().map(node).collect(), &self.boxes)
-    }
 }
 
 impl<S: Points, M: Metric<S::Point>> KdTree<S, M> {

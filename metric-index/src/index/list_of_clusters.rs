@@ -29,12 +29,36 @@ pub enum ClusterSize {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Cluster {
+struct StoredCluster {
     center: u32,
     /// Of the farthest point of the bucket; the points of later clusters are at least as far.
     radius: f32,
     /// The bucket ends here and begins where the last one ends.
     end: u32,
+}
+
+/// A cluster of a [`ListOfClusters`].
+///
+/// ```
+/// use metric_index::index::{ClusterSize, ListOfClusters};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let list = ListOfClusters::build(words, Edit, ClusterSize::Points(2))?;
+/// let first = list.clusters().next().expect("two clusters");
+/// assert_eq!((first.center, first.radius, first.bucket), (0, 1.0, &[1, 2][..]));
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cluster<'a> {
+    /// The center, which is not in the bucket.
+    pub center: u32,
+    /// The distance from the center to the farthest point of the bucket. The points of later
+    /// clusters are at least as far from the center.
+    pub radius: f32,
+    /// The other points, nearest to the center first.
+    pub bucket: &'a [u32],
 }
 
 /// Clusters, each a center and the points next to it of those that no earlier cluster has. The next center
@@ -50,7 +74,7 @@ struct Cluster {
 ///
 /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
 /// let list = ListOfClusters::build(words, Edit, ClusterSize::Points(2))?;
-/// assert_eq!(list.clusters(), 2);
+/// assert_eq!(list.clusters().len(), 2);
 /// assert_eq!(list.within("casa", 1.0)?.len(), 3);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
@@ -59,9 +83,9 @@ pub struct ListOfClusters<S: Points, M> {
     points: S,
     metric: M,
     bounds: Bounds,
-    /// The size of a cluster that was asked for.
+    /// The size of a cluster that was requested.
     size: ClusterSize,
-    clusters: Vec<Cluster>,
+    clusters: Vec<StoredCluster>,
     /// Points of buckets, nearest to their center first.
     bucket: Vec<u32>,
     /// Their distances from it.
@@ -179,11 +203,11 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         self.bucket.extend(near.iter().map(|&(_, point)| point));
         self.from_center.extend(near.iter().map(|&(distance, _)| distance));
         let end = u32::try_from(self.bucket.len()).expect("fewer than 2^32 points");
-        self.clusters.push(Cluster { center, radius, end });
+        self.clusters.push(StoredCluster { center, radius, end });
         Ok(())
     }
 
-    /// How many clusters there are.
+    /// The clusters, in the order in which they are searched.
     ///
     /// ```
     /// use metric_index::index::{ClusterSize, ListOfClusters};
@@ -191,11 +215,16 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
     /// use metric_index::points::Strings;
     ///
     /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
-    /// assert_eq!(ListOfClusters::build(words, Edit, ClusterSize::Points(1))?.clusters(), 2);
+    /// assert_eq!(ListOfClusters::build(words, Edit, ClusterSize::Points(1))?.clusters().len(), 2);
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
-    pub fn clusters(&self) -> usize {
-        self.clusters.len()
+    pub fn clusters(&self) -> impl ExactSizeIterator<Item = Cluster<'_>> {
+        let mut start = 0;
+        self.clusters.iter().map(move |&StoredCluster { center, radius, end }| {
+            let bucket = &self.bucket[start as usize..end as usize];
+            start = end;
+            Cluster { center, radius, bucket }
+        })
     }
 
     /// Where the bucket of a cluster stands.
@@ -203,19 +232,6 @@ impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
         let cluster = cluster as usize;
         let start = cluster.checked_sub(1).map_or(0, |before| self.clusters[before].end);
         start..self.clusters[cluster].end
-    }
-}
-
-impl<S: Points, M: Metric<S::Point>> ListOfClusters<S, M> {
-    /// The centers, the covering radii, where buckets end, and the points of all buckets.
-    pub(crate) fn parts(&self) -> (Vec<u32>, Vec<f32>, Vec<u32>, &[u32]) {
-        let clusters = || self.clusters.iter();
-        (
-            clusters().map(|cluster| cluster.center).collect(),
-            clusters().map(|cluster| cluster.radius).collect(),
-            clusters().map(|cluster| cluster.end).collect(),
-            &self.bucket,
-        )
     }
 }
 
@@ -232,7 +248,7 @@ impl<S: Points, M: Metric<S::Point>> Index for ListOfClusters<S, M> {
     }
 
     fn nodes(&self) -> usize {
-        self.clusters()
+        self.clusters.len()
     }
 
     fn blocks(&self) -> Option<&dyn Blocks<S::Point>> {
@@ -337,7 +353,7 @@ impl<S: Points, M: Metric<S::Point>> Stored for ListOfClusters<S, M> {
         let end = |end| u32::try_from(end).expect("not more than points");
         let clusters = centers.iter().zip(radii.iter()).zip(ends);
         let clusters =
-            clusters.map(|((&center, &radius), at)| Cluster { center, radius, end: end(at) });
+            clusters.map(|((&center, &radius), at)| StoredCluster { center, radius, end: end(at) });
         let clusters = clusters.collect();
         let blocks = InBlocks::new(&points, &metric, &bucket);
         let (bucket, from_center) = (bucket.to_vec(), from_center.to_vec());

@@ -1,15 +1,14 @@
 //! Many queries on several threads.
 
 use std::num::NonZero;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use super::{Index, search};
 use crate::collector;
 use crate::error::Error;
+use crate::lists::NeighborLists;
 use crate::neighbor::Neighbor;
 use crate::points::Points;
+use crate::threads::dealt;
 
 type Answer = Result<Vec<Neighbor>, Error>;
 
@@ -35,42 +34,15 @@ pub(super) fn answers(
     queries: usize,
     threads: NonZero<usize>,
     ask: &(dyn Fn(u32) -> Answer + Sync),
-) -> Vec<Answer> {
-    dealt(queries, threads, &|query| ask(u32::try_from(query).expect("fewer than 2^32 queries")))
-}
-
-/// Does each piece of work once; the results are in their order. A thread takes the next piece when it is done with one;
-/// the calling thread is one of them, so that the work is done even where no other can be started.
-///
-/// # Panics
-/// If `work` panics.
-pub(super) fn dealt<R: Send>(
-    pieces: usize,
-    threads: NonZero<usize>,
-    work: &(dyn Fn(usize) -> R + Sync),
-) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let some = || {
-        let mut done = Vec::new();
-        loop {
-            let piece = next.fetch_add(1, Ordering::Relaxed);
-            if piece >= pieces {
-                return done;
-            }
-            done.push((piece, work(piece)));
-        }
-    };
-    let mut all: Vec<Option<R>> = (0..pieces).map(|_| None).collect();
-    thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.get().min(pieces))
-            .map_while(|_| thread::Builder::new().spawn_scoped(scope, some).ok())
-            .collect();
-        let own = some();
-        let of_others =
-            others.into_iter().map(|other| other.join().unwrap_or_else(|e| resume_unwind(e)));
-        for (piece, result) in of_others.flatten().chain(own) {
-            all[piece] = Some(result);
-        }
+) -> NeighborLists {
+    /// Maximum number of queries that a thread takes at a time.
+    const MOST: usize = 64;
+    /// Minimum number of times that a thread takes queries, so that all end at about the same time.
+    const TURNS: usize = 16;
+    let size = (queries / threads.get().saturating_mul(TURNS)).clamp(1, MOST);
+    let parts = dealt(queries.div_ceil(size), threads, &|piece| {
+        let own = piece * size..queries.min((piece + 1) * size);
+        own.map(|query| ask(u32::try_from(query).expect("fewer than 2^32 queries"))).collect()
     });
-    all.into_iter().map(|result| result.expect("each piece was taken by a thread")).collect()
+    NeighborLists::concatenated(parts)
 }

@@ -73,6 +73,31 @@ use crate::points::Points;
 /// assert_eq!(own.nearest("paz", 1)?[0].point, 3);
 /// # Ok::<(), metric_index::error::Error>(())
 /// ```
+///
+/// A scheduler of your own, which decides when a task is processed and by which thread:
+///
+/// ```
+/// use metric_index::collector::Within;
+/// use metric_index::index::{Index, Probe, VpTree};
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(words, Edit)?;
+/// let (mut ball, mut tasks) = (Within::new(1.0), Vec::new());
+/// let mut probe = Probe::start(&tree, "casa", &mut ball, u64::MAX)?;
+/// let shared = tree.start(&mut probe, &mut tasks);
+/// probe.finish()?;
+/// while let Some(task) = tasks.pop() {
+///     // Each task could be processed by another thread, with a collector of its own.
+///     let mut probe = Probe::resume(&tree, "casa", &mut ball, 2);
+///     tree.step(task, &shared, &mut probe, &mut tasks);
+///     assert!(probe.evaluations() <= 2);
+///     probe.finish()?;
+/// }
+/// assert_eq!(ball.into_sorted().len(), 3);
+/// # Ok::<(), metric_index::error::Error>(())
+/// ```
 pub struct Probe<'a, S: Points, M, C> {
     points: &'a S,
     query: Origin<'a, S::Point, M>,
@@ -94,8 +119,12 @@ impl<S: Points, M, C> std::fmt::Debug for Probe<'_, S, M, C> {
 }
 
 impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
-    /// Starts a query; checks that its distance from itself is 0, which is one evaluation.
-    pub(crate) fn start<I: Index<Points = S, Metric = M>>(
+    /// Starts a query that can evaluate `limit` distances. Checks that its distance from itself is
+    /// 0, which is one evaluation.
+    ///
+    /// # Errors
+    /// If the query's distance from itself is not 0.
+    pub fn start<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
         collector: C,
@@ -108,8 +137,9 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         Ok(Self { evaluations: 1, ..Self::resume(index, query, collector, limit) })
     }
 
-    /// Continues a query that another thread started.
-    pub(crate) fn resume<I: Index<Points = S, Metric = M>>(
+    /// Continues a query that was started before, such as by another thread, with `limit` more
+    /// distances.
+    pub fn resume<I: Index<Points = S, Metric = M>>(
         index: &'a I,
         query: &'a S::Point,
         collector: C,
@@ -129,17 +159,20 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
     }
 
     /// The number of distances evaluated so far.
-    pub(crate) fn evaluations(&self) -> u64 {
+    pub fn evaluations(&self) -> u64 {
         self.evaluations
     }
 
     /// Allows `evaluations` more distance evaluations.
-    pub(crate) fn allow(&mut self, evaluations: u64) {
+    pub fn allow(&mut self, evaluations: u64) {
         self.limit = self.evaluations.saturating_add(evaluations);
     }
 
-    /// The error of the query, if it failed.
-    pub(crate) fn finish(self) -> Result<(), Error> {
+    /// Ends the query.
+    ///
+    /// # Errors
+    /// If the query has no finite distance from a point.
+    pub fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)
     }
 
@@ -334,8 +367,8 @@ impl<'a, S: Points, M: Metric<S::Point>, C: Collector> Probe<'a, S, M, C> {
         }
     }
 
-    /// Whether the query has failed.
-    pub(crate) fn has_failed(&self) -> bool {
+    /// Whether the query has failed: it has no finite distance from a point.
+    pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 

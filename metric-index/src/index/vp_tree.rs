@@ -3,6 +3,10 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+mod layout;
+
+pub use layout::VpLayout;
+
 use super::{FromPoint, InBlocks, Index, Kind, Probe, Progress, Task, check, partition};
 use crate::collector::Collector;
 use crate::error::Error;
@@ -100,7 +104,7 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
     /// ```
     pub fn build_with(points: S, metric: M, progress: &Progress<'_>) -> Result<Self, Error> {
         let count = check(&points, &metric)?;
-        let leaf = if InBlocks::exist(&points, &metric) { LEAF_IN_BLOCKS } else { LEAF };
+        let leaf = Self::leaf_size(&points, &metric);
         let mut order: Vec<Placed> = (0..count).map(|point| (0.0, point)).collect();
         let mut nodes = vec![Node::default(); nodes_of(order.len(), leaf)];
         progress.begin(u64::from(count));
@@ -110,68 +114,11 @@ impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
         let bounds = Bounds::of(&metric);
         Ok(Self { points, metric, bounds, order, above, nodes, leaf, blocks })
     }
-}
 
-/// What a tree that is built elsewhere needs, or is made of.
-impl<S: Points, M: Metric<S::Point>> VpTree<S, M> {
-    /// The most points of a leaf.
-    pub(crate) fn leaf_of(points: &S, metric: &M) -> u32 {
+    /// The leaf size of the tree that [`build`](Self::build) makes of these points: larger where
+    /// the metric has [blocks](Metric::blocks).
+    pub fn leaf_size(points: &S, metric: &M) -> u32 {
         if InBlocks::exist(points, metric) { LEAF_IN_BLOCKS } else { LEAF }
-    }
-
-    /// The places of the nodes of a tree of `count` points.
-    pub(crate) fn ranges_of(count: usize, leaf: u32) -> Vec<Range<u32>> {
-        let mut nodes = vec![Node::default(); nodes_of(count, leaf)];
-        shape(count, leaf, 0, (&mut nodes, 0));
-        nodes.into_iter().map(|node| node.places).collect()
-    }
-
-    /// A tree of its order, with the distances from the vantage points above, and of the least and the greatest distances of
-    /// both sides of each node.
-    pub(crate) fn assembled(
-        points: S,
-        metric: M,
-        (mut order, mut above): (Vec<u32>, Vec<f32>),
-        sides: &[[f32; 4]],
-        leaf: u32,
-    ) -> Self {
-        let mut nodes = vec![Node::default(); nodes_of(points.len(), leaf)];
-        shape(points.len(), leaf, 0, (&mut nodes, 0));
-        for (node, &[low, high, outer_low, outer_high]) in nodes.iter_mut().zip(sides) {
-            if let Some([inner, outer]) = &mut node.sides {
-                (inner.low, inner.high) = (low, high);
-                (outer.low, outer.high) = (outer_low, outer_high);
-            }
-        }
-        for leaf in nodes.iter().filter(|node| node.sides.is_none()) {
-            let places = leaf.places.start as usize..leaf.places.end as usize;
-            let own = order[places.clone()].iter().copied();
-            let mut sorted: Vec<Placed> = above[places.clone()].iter().copied().zip(own).collect();
-            sorted.sort_unstable_by(by_distance);
-            for (place, (distance, point)) in places.zip(sorted) {
-                (above[place], order[place]) = (distance, point);
-            }
-        }
-        let blocks = InBlocks::new(&points, &metric, &order);
-        let bounds = Bounds::of(&metric);
-        Self { points, metric, bounds, order, above, nodes, leaf, blocks }
-    }
-
-    /// The order; of each node its first place, its number of places and the nodes of its sides (ones of a leaf); and the least
-    /// and the greatest distances of both sides.
-    pub(crate) fn parts(&self) -> (&[u32], Vec<[u32; 4]>, Vec<[f32; 4]>) {
-        let node = |node: &Node| {
-            let places = [node.places.start, node.places.end - node.places.start];
-            let [inner, outer] =
-                node.sides.map_or([u32::MAX; 2], |sides| sides.map(|side| side.node));
-            [places[0], places[1], inner, outer]
-        };
-        let sides = |node: &Node| {
-            let [inner, outer] = node.sides.unwrap_or_default();
-            [inner.low, inner.high, outer.low, outer.high]
-        };
-        let nodes = || self.nodes.iter();
-        (&self.order, nodes().map(node).collect(), nodes().map(sides).collect())
     }
 }
 

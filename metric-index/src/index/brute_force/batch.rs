@@ -16,11 +16,12 @@ use rayon::prelude::*;
 use super::BruteForce;
 use crate::collector::Answer;
 use crate::error::Error;
-use crate::index::many::dealt;
 use crate::index::search;
+use crate::lists::NeighborLists;
 use crate::metric::{Coordinates, Euclidean, Metric};
 use crate::neighbor::Neighbor;
 use crate::points::Points;
+use crate::threads::dealt;
 
 /// Points of a product.
 const BLOCK: usize = 512;
@@ -44,8 +45,7 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
     /// let plane = Vectors::new(vec![0.0f32, 0.0, 3.0, 4.0], 2)?;
     /// let queries = Vectors::new(vec![3.0f32, 3.0, 1.0, 0.0], 2)?;
     /// let answers = BruteForce::new(plane, Euclidean)?.batch(&queries, |_| Nearest::new(1));
-    /// assert_eq!(answers[0].as_ref().unwrap()[0].point, 1);
-    /// assert_eq!(answers[1].as_ref().unwrap()[0].point, 0);
+    /// assert_eq!((answers.get(0)?[0].point, answers.get(1)?[0].point), (1, 0));
     /// # Ok::<(), metric_index::error::Error>(())
     /// ```
     ///
@@ -55,11 +55,12 @@ impl<S: Points<Point = [f32]>> BruteForce<S, Euclidean> {
         &self,
         queries: &Q,
         ask: impl Fn(u32) -> C + Sync,
-    ) -> Vec<Result<Vec<Neighbor>, Error>> {
+    ) -> NeighborLists {
         let threads = NonZero::new(rayon::current_num_threads()).unwrap_or(NonZero::<usize>::MIN);
         let batch = Batch::new(self, &Euclidean, queries, &ask);
         let pieces = batch.pieces(threads);
-        pieces.into_par_iter().flat_map_iter(|piece| batch.answers(piece)).collect()
+        let parts = pieces.into_par_iter().map(|piece| batch.answers(piece)).collect();
+        NeighborLists::concatenated(parts)
     }
 }
 
@@ -70,7 +71,7 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
         queries: &Q,
         threads: NonZero<usize>,
         ask: impl Fn(u32) -> C + Sync,
-    ) -> Option<Vec<Result<Vec<Neighbor>, Error>>> {
+    ) -> Option<NeighborLists> {
         /// Below these, blocks take less time.
         const FEWEST_QUERIES: usize = 16;
         const FEWEST_DIMENSIONS: usize = 12;
@@ -82,8 +83,8 @@ impl<S: Points, M: Metric<S::Point>> BruteForce<S, M> {
         }
         let batch = Batch::new(self, coordinates, queries, &ask);
         let pieces = batch.pieces(threads);
-        let answers = dealt(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
-        Some(answers.into_iter().flatten().collect())
+        let parts = dealt(pieces.len(), threads, &|piece| batch.answers(pieces[piece].clone()));
+        Some(NeighborLists::concatenated(parts))
     }
 }
 
@@ -130,7 +131,7 @@ where
         found.map(|(found, _)| found.into_sorted())
     }
 
-    fn answers(&self, piece: Range<u32>) -> Vec<Result<Vec<Neighbor>, Error>> {
+    fn answers(&self, piece: Range<u32>) -> NeighborLists {
         let Some(norms) = &self.norms else {
             return piece.map(|query| self.alone(query)).collect();
         };

@@ -1,0 +1,37 @@
+//! The command `bench`: one module per experiment.
+
+use crate::failure::Outcome;
+use crate::talk::Talk;
+
+mod cordeiro;
+mod karelis;
+mod multi_gpu;
+mod online;
+mod thesis;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Bench {
+    /// The experiments of Barrientos 2011: chapter 3, strategies of several threads and indexes; with --device cuda,
+    /// chapter 4, searches on a GPU
+    Thesis(thesis::Thesis),
+    /// Queries that arrive one at a time: throughput and latency against the size of batches
+    Online(online::Online),
+    /// The tables of Cordeiro 2023: exact nearest neighbors of vectors on a GPU
+    Cordeiro(cordeiro::Cordeiro),
+    /// The figures of Karelis 2020: trees built and searched on a GPU
+    Karelis(karelis::Karelis),
+    /// One GPU and several: throughput with all points on each, and with the points dealt
+    MultiGpu(multi_gpu::MultiGpu),
+}
+
+impl Bench {
+    pub(crate) fn run(self, talk: Talk) -> Outcome {
+        match self {
+            Self::Thesis(thesis) => thesis.run(talk),
+            Self::Online(online) => online.run(talk),
+            Self::Cordeiro(cordeiro) => cordeiro.run(talk),
+            Self::Karelis(karelis) => karelis.run(talk),
+            Self::MultiGpu(multi_gpu) => multi_gpu.run(talk),
+        }
+    }
+}

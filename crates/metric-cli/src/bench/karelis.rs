@@ -1,0 +1,173 @@
+//! `bench karelis`: the figures of Karelis 2020: the time to build trees on a GPU, and the nodes that searches visit.
+
+use std::io::Write;
+use std::time::Instant;
+
+use array_file::output::Output;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use metric_index::generate::Random;
+use metric_index::gpu::Device;
+use metric_index::index::{KdTree, VpTree};
+use metric_index::metric::Euclidean;
+use metric_index::points::{Points, Vectors};
+use metric_papers::karelis::{TreeSearch, build_kd_tree, build_vp_tree};
+
+use crate::device::DeviceFlag;
+use crate::failure::{Failure, Outcome, refused};
+use crate::talk::Talk;
+use crate::threads::start_threads;
+
+/// VP- and KD-trees of uniform random vectors: built on the GPU and on all threads of the CPU, and nodes visited by k and dimension
+#[derive(Debug, Args)]
+pub(crate) struct Karelis {
+    /// Numbers of points of the trees that are built, with the first of the dimensions
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["10000", "100000", "1000000"])]
+    points: Vec<usize>,
+    /// Dimensions
+    #[arg(long, value_name = "D", value_delimiter = ',', default_values = ["2", "4", "8", "16", "32"])]
+    dimensions: Vec<usize>,
+    /// Numbers of neighbors
+    #[arg(short, value_name = "K", value_delimiter = ',', default_values = ["1", "8", "32", "128"])]
+    k: Vec<u32>,
+    /// Points of the trees that are searched
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    searched: usize,
+    /// Queries
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    queries: usize,
+    /// The seed of the vectors
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The GPU: cuda or cuda:N
+    #[arg(long, value_name = "WHERE", default_value = "cuda")]
+    device: DeviceFlag,
+    /// JSON instead of tables, an object a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn uniform(count: usize, dimension: usize, seed: u64) -> Result<Vectors<f32>, Failure> {
+    let mut random = Random::new(seed);
+    let values = (0..count * dimension).map(|_| random.unit_f32()).collect();
+    Vectors::new(values, dimension).map_err(refused)
+}
+
+impl Karelis {
+    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+        let mut out = Output::standard()?;
+        let Some(&first) = self.dimensions.first().filter(|&&dimension| dimension > 0) else {
+            return Err(Failure::usage("--dimensions from 1".to_owned()));
+        };
+        let devices = self.device.open(talk)?;
+        let [device] = &*devices else {
+            return Err(Failure::usage("--device cuda or cuda:N: one GPU is measured".to_owned()));
+        };
+        start_threads(None)?;
+        talk.say(&format!("{}; seed {}", device.info().name, self.seed));
+        self.building(device, first, &mut out)?;
+        self.searching(device, &mut out)?;
+        out.commit()?;
+        Ok(())
+    }
+
+    fn building(&self, device: &Device, dimension: usize, out: &mut Output) -> Outcome {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header(["points", "VP, GPU ms", "VP, CPU ms", "KD, GPU ms", "KD, CPU ms"]);
+        // The first launches take longer.
+        let few = uniform(1_000, dimension, self.seed)?;
+        build_vp_tree(device, few.clone()).map_err(Failure::gpu)?.map_err(refused)?;
+        build_kd_tree(device, few).map_err(Failure::gpu)?.map_err(refused)?;
+        for &count in &self.points {
+            let points = uniform(count, dimension, self.seed)?;
+            let (_, vp) =
+                build_vp_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(refused)?;
+            let (_, kd) =
+                build_kd_tree(device, points.clone()).map_err(Failure::gpu)?.map_err(refused)?;
+            let start = Instant::now();
+            VpTree::build(&points, Euclidean).map_err(refused)?;
+            let vp_cpu = start.elapsed().as_secs_f64();
+            let start = Instant::now();
+            KdTree::build(&points, Euclidean).map_err(refused)?;
+            let kd_cpu = start.elapsed().as_secs_f64();
+            let times = [vp, vp_cpu, kd, kd_cpu].map(|seconds| seconds * 1e3);
+            if self.json {
+                let line = serde_json::json!({
+                    "points": count, "dimensions": dimension, "vp_gpu_ms": times[0], "vp_cpu_ms": times[1],
+                    "kd_gpu_ms": times[2], "kd_cpu_ms": times[3],
+                });
+                writeln!(out, "{line}")?;
+            }
+            let cells = times.map(|time| format!("{time:.2}"));
+            table.add_row([count.to_string()].into_iter().chain(cells));
+        }
+        if !self.json {
+            align(&mut table);
+            writeln!(out, "Trees of uniform vectors of {dimension} dimensions\n{table}\n")?;
+        }
+        Ok(())
+    }
+
+    fn searching(&self, device: &Device, out: &mut Output) -> Outcome {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header([
+            "dimensions",
+            "k",
+            "VP, nodes",
+            "KD, nodes",
+            "VP, us a query",
+            "KD, us a query",
+        ]);
+        for &dimension in &self.dimensions {
+            let points = uniform(self.searched, dimension, self.seed)?;
+            let queries = uniform(self.queries, dimension, self.seed ^ 0x5EED)?;
+            let vp = VpTree::build(points.clone(), Euclidean).map_err(refused)?;
+            let kd = KdTree::build(points, Euclidean).map_err(refused)?;
+            let searches = [
+                TreeSearch::of_vp_tree(device, &vp).map_err(Failure::gpu)?,
+                TreeSearch::of_kd_tree(device, &kd).map_err(Failure::gpu)?,
+            ];
+            for &k in &self.k {
+                let mut nodes = Vec::new();
+                let mut times = Vec::new();
+                for search in &searches {
+                    let found = search.nearest(&queries, k).map_err(Failure::gpu)?;
+                    let Some(found) = found else {
+                        return Err(Failure::usage("too many queries and neighbors".to_owned()));
+                    };
+                    let all: u64 = found.visited.iter().copied().map(u64::from).sum();
+                    nodes.push(all as f64 / queries.len().max(1) as f64);
+                    times.push(found.seconds * 1e6 / queries.len().max(1) as f64);
+                }
+                if self.json {
+                    let line = serde_json::json!({
+                        "points": self.searched, "dimensions": dimension, "k": k, "vp_nodes": nodes[0],
+                        "kd_nodes": nodes[1], "vp_us": times[0], "kd_us": times[1],
+                    });
+                    writeln!(out, "{line}")?;
+                }
+                let numbers = [dimension.to_string(), k.to_string()];
+                let nodes = nodes.iter().map(|nodes| format!("{nodes:.1}"));
+                let times = times.iter().map(|time| format!("{time:.2}"));
+                table.add_row(numbers.into_iter().chain(nodes).chain(times));
+            }
+        }
+        if !self.json {
+            align(&mut table);
+            let (points, queries) = (self.searched, self.queries);
+            writeln!(
+                out,
+                "Nodes visited of trees of {points} points, mean of {queries} queries\n{table}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn align(table: &mut Table) {
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}

@@ -1,0 +1,279 @@
+//! `bench multi-gpu`: one GPU and several, with all points on each and with the points dealt.
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use array_file::output::Output;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use metric_index::Question;
+use metric_index::generate::held_out;
+use metric_papers::barrientos::{Method, OneStage, Radii, TwoStage, learn_radii};
+
+use metric_index::gpu::{Device, GpuSearch, Layout, OnGpu};
+use metric_index::index::{BruteForce, ClusterSize, Index, ListOfClusters};
+use metric_index::metric::{Edit, Euclidean};
+use metric_index::points::{Points, Strings};
+
+use super::cordeiro::normal;
+use crate::device::DeviceFlag;
+use crate::failure::{Failure, Outcome, refused};
+use crate::talk::Talk;
+
+/// Throughput of one GPU and of several, in queries a second from host to host and in kernels
+#[derive(Debug, Args)]
+pub(crate) struct MultiGpu {
+    /// A file of words, one a line: range queries with radius 1, 2 and 3, and 10 nearest neighbors
+    #[arg(long, value_name = "FILE")]
+    words: Option<PathBuf>,
+    /// Normal random vectors: the 32 nearest neighbors
+    #[arg(long, value_name = "POINTSxDIMENSIONS", default_value = "1000000x128")]
+    shape: String,
+    /// The number of queries
+    #[arg(long, default_value = "65536")]
+    queries: NonZero<usize>,
+    /// Runs of which the median is taken
+    #[arg(long, default_value = "5")]
+    runs: NonZero<usize>,
+    /// The seed of the vectors and queries
+    #[arg(long, default_value = "1")]
+    seed: u64,
+    /// JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was measured.
+#[derive(Debug, serde::Serialize)]
+struct Measured {
+    what: String,
+    gpus: usize,
+    layout: &'static str,
+    queries: usize,
+    host_milliseconds: f64,
+    kernel_milliseconds: f64,
+    /// Against one GPU.
+    host_speedup: f64,
+    kernel_speedup: f64,
+}
+
+impl MultiGpu {
+    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+        let mut out = Output::standard()?;
+        let devices = DeviceFlag::All.open(talk)?;
+        talk.say(&format!("{} x {}; seed {}", devices.len(), devices[0].info().name, self.seed));
+        let mut all = Vec::new();
+        if let Some(file) = &self.words {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure::input(format!("{}: {error}", file.display())))?;
+            let words = text.lines().map(str::trim);
+            let (points, few) = held_out(words, self.queries.get().min(10_000), self.seed);
+            if few.is_empty() {
+                return Err(Failure::input(format!("{}: no words in it", file.display())));
+            }
+            // As many as are asked for, again and again.
+            let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
+            let queries: Strings =
+                (0..self.queries.get()).map(|at| few.point(number(at))).collect();
+            let index = Arc::new(BruteForce::new(points, Edit).map_err(refused)?);
+            for radius in [1.0, 2.0, 3.0] {
+                let what = format!("{} words, radius {radius}", index.len());
+                self.measure(
+                    &what,
+                    &devices,
+                    &index,
+                    &queries,
+                    Question::Within(radius),
+                    &mut all,
+                )?;
+            }
+            let what = format!("{} words, 10 nearest", index.len());
+            self.measure(&what, &devices, &index, &queries, Question::Nearest(10), &mut all)?;
+            let size = ClusterSize::Points(32);
+            let list = ListOfClusters::build(index.points(), Edit, size).map_err(refused)?;
+            for question in [Question::Within(1.0), Question::Within(2.0), Question::Nearest(8)] {
+                self.stages(&devices, &list, &queries, question, &mut all)?;
+            }
+        }
+        let shape = super::cordeiro::shape_of(&self.shape);
+        let (count, dimension) = shape.ok_or_else(|| {
+            Failure::usage(format!("--shape {}, expected POINTSxDIMENSIONS", self.shape))
+        })?;
+        let points = normal(count, dimension, self.seed)?;
+        let queries = normal(self.queries.get(), dimension, self.seed ^ 0x5EED)?;
+        let index = Arc::new(BruteForce::new(points, Euclidean).map_err(refused)?);
+        let what = format!("{count} x {dimension}, 32 nearest");
+        self.measure(&what, &devices, &index, &queries, Question::Nearest(32), &mut all)?;
+        if self.json {
+            for one in &all {
+                let line = serde_json::to_string(one).map_err(std::io::Error::from)?;
+                writeln!(out, "{line}")?;
+            }
+        } else {
+            writeln!(out, "{}", table(&all))?;
+        }
+        out.commit()?;
+        Ok(())
+    }
+
+    fn measure<I: Index + Send>(
+        &self,
+        what: &str,
+        devices: &[Device],
+        index: &Arc<I>,
+        queries: &I::Points,
+        question: Question,
+        all: &mut Vec<Measured>,
+    ) -> Outcome
+    where
+        <I::Points as Points>::Point: OnGpu,
+    {
+        let mut one: Option<(f64, f64)> = None;
+        for gpus in 1..=devices.len() {
+            for layout in [Layout::Replicated, Layout::Sharded] {
+                if gpus == 1 && layout == Layout::Sharded {
+                    continue;
+                }
+                let some = &devices[..gpus];
+                let search = GpuSearch::with_layout(some, Arc::clone(index), layout, usize::MAX);
+                let search = search.map_err(Failure::gpu)?;
+                let search =
+                    search.ok_or_else(|| Failure::input("this GPU is too old".to_owned()))?;
+                let mut times = Vec::new();
+                for _ in 0..=self.runs.get() {
+                    let start = Instant::now();
+                    let found = search.answer(queries, question, crate::threads::all_cores());
+                    times.push((start.elapsed().as_secs_f64() * 1e3, found.device_seconds * 1e3));
+                    if found.fell_back > 0 || !found.failed.is_empty() {
+                        let text = format!("{} queries by the CPU", found.fell_back);
+                        return Err(Failure::input(text));
+                    }
+                }
+                // The first run warms up.
+                times.remove(0);
+                times.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let (host, kernel) = times[times.len() / 2];
+                let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
+                all.push(Measured {
+                    what: what.to_owned(),
+                    gpus,
+                    layout: if layout == Layout::Replicated { "replicated" } else { "sharded" },
+                    queries: queries.len(),
+                    host_milliseconds: host,
+                    kernel_milliseconds: kernel,
+                    host_speedup: host_one / host,
+                    kernel_speedup: kernel_one / kernel,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MultiGpu {
+    /// The List of Clusters of Barrientos 2012, 1-Stage and 2-Stage.
+    fn stages(
+        &self,
+        devices: &[Device],
+        list: &ListOfClusters<&Strings, Edit>,
+        queries: &Strings,
+        question: Question,
+        all: &mut Vec<Measured>,
+    ) -> Outcome {
+        /// Threads of a block.
+        const THREADS: u32 = 128;
+        let none = || Failure::input("the List of Clusters does not take such words".to_owned());
+        let (what, radii) = match question {
+            Question::Within(radius) => {
+                (format!("radius {radius}"), Radii { first: radius, step: 0.0 })
+            }
+            Question::Nearest(k) => {
+                (format!("{k} nearest"), learn_radii(list, k).map_err(refused)?)
+            }
+        };
+        let few = |k| u32::try_from(k).unwrap_or(u32::MAX);
+        for (layout, is_one) in
+            [("List of Clusters, 1-Stage", true), ("List of Clusters, 2-Stage", false)]
+        {
+            let mut one: Option<(f64, f64)> = None;
+            for gpus in 1..=devices.len() {
+                let devices = &devices[..gpus];
+                let one_stage = is_one.then(|| OneStage::clusters(devices, list, THREADS));
+                let two_stage = (!is_one).then(|| TwoStage::clusters(devices, list, THREADS));
+                let one_stage = one_stage.transpose().map_err(Failure::gpu)?.flatten();
+                let two_stage = two_stage.transpose().map_err(Failure::gpu)?.flatten();
+                let mut times = Vec::new();
+                for _ in 0..=self.runs.get() {
+                    let start = Instant::now();
+                    let found = match (&one_stage, &two_stage, question) {
+                        (Some(search), _, Question::Nearest(k)) => {
+                            search.nearest(queries, few(k), Method::Clusters, radii)
+                        }
+                        (Some(search), _, Question::Within(radius)) => {
+                            search.range(queries, radius, Method::Clusters)
+                        }
+                        (None, Some(search), Question::Nearest(k)) => {
+                            search.nearest(queries, few(k), radii)
+                        }
+                        (None, Some(search), Question::Within(radius)) => {
+                            search.range(queries, radius)
+                        }
+                        (None, None, _) => Ok(None),
+                    };
+                    let (_, seconds) = found.map_err(Failure::gpu)?.ok_or_else(none)?;
+                    times.push((start.elapsed().as_secs_f64() * 1e3, seconds * 1e3));
+                }
+                // The first run warms up.
+                times.remove(0);
+                times.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let (host, kernel) = times[times.len() / 2];
+                let (host_one, kernel_one) = *one.get_or_insert((host, kernel));
+                all.push(Measured {
+                    what: format!("{} words, {what}", list.len()),
+                    gpus,
+                    layout,
+                    queries: queries.len(),
+                    host_milliseconds: host,
+                    kernel_milliseconds: kernel,
+                    host_speedup: host_one / host,
+                    kernel_speedup: kernel_one / kernel,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn table(all: &[Measured]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header([
+        "search",
+        "GPUs",
+        "points",
+        "queries",
+        "host ms",
+        "kernel ms",
+        "host speedup",
+        "kernel speedup",
+    ]);
+    for one in all {
+        table.add_row([
+            one.what.clone(),
+            one.gpus.to_string(),
+            one.layout.to_owned(),
+            one.queries.to_string(),
+            format!("{:.2}", one.host_milliseconds),
+            format!("{:.2}", one.kernel_milliseconds),
+            format!("{:.2}", one.host_speedup),
+            format!("{:.2}", one.kernel_speedup),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

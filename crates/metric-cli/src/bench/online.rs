@@ -1,0 +1,264 @@
+//! `metric-index bench online`: throughput and latency of queries that arrive one at a time, against the size of the
+//! batches in which they are answered (Barrientos 2011, section 4.3.3).
+
+use std::io::Write;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use array_file::output::{Output, Outputs};
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use metric_index::generate::{clustered, held_out};
+use metric_index::index::{Index, Kind};
+use metric_index::metric::{Edit, Euclidean, Metric};
+use metric_index::online::{Limits, Queue, QueueError};
+use metric_index::points::{Points, Subset};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome, refused};
+use crate::talk::Talk;
+use crate::threads::{all_cores, start_threads};
+
+#[derive(Debug, Args)]
+pub(crate) struct Online {
+    /// A file of words, one a line, with the edit distance; some are held out, as queries [default: vectors of 20
+    /// dimensions that are made, with the Euclidean distance]
+    #[arg(long, value_name = "FILE")]
+    words: Option<PathBuf>,
+    /// Vectors to make
+    #[arg(long, value_name = "N", default_value_t = 120_000)]
+    vectors: usize,
+    /// The index
+    #[arg(long, value_name = "KIND", default_value = "brute-force")]
+    index: Kind,
+    /// Neighbors of each query
+    #[arg(short, value_name = "K", default_value = "10")]
+    k: NonZero<usize>,
+    /// Threads that ask, each its next query as soon as it has an answer
+    #[arg(long, value_name = "N", default_value = "256")]
+    clients: NonZero<usize>,
+    /// The largest batches to try
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4,16,64,256")]
+    batches: Vec<NonZero<usize>>,
+    /// Milliseconds that the first query of a batch waits for others
+    #[arg(long, value_name = "MS", default_value_t = 2.0)]
+    wait: f64,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Threads that search [default: all cores]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Write the measurements as JSON (schema metric-index.bench-online/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Queries to draw from.
+const QUERIES: usize = 4_096;
+
+#[derive(Debug, Serialize)]
+struct Measured {
+    batch: usize,
+    answers: usize,
+    mean_batch: f64,
+    throughput: f64,
+    latency_median_ms: f64,
+    latency_99_ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    data: String,
+    points: usize,
+    index: String,
+    k: usize,
+    clients: usize,
+    threads: usize,
+    wait_ms: f64,
+    seconds: f64,
+    seed: u64,
+    batches: &'a [Measured],
+}
+
+impl Online {
+    pub(crate) fn run(&self, talk: Talk) -> Outcome {
+        let mut out = Output::standard()?;
+        let mut outputs = Outputs::default();
+        self.words.iter().for_each(|path| outputs.reads(path));
+        let json = self.json.as_ref().map(|path| outputs.open(path)).transpose()?;
+        for (flag, value) in [("--wait", self.wait), ("--seconds", self.seconds)] {
+            if Duration::try_from_secs_f64(value).is_err() || value > 3_600_000.0 {
+                return Err(Failure::usage(format!(
+                    "{flag} {value}, expected a number of at least 0"
+                )));
+            }
+        }
+        start_threads(self.threads)?;
+        let (data, points, measured) = if let Some(path) = &self.words {
+            let text = std::fs::read_to_string(path);
+            let text =
+                text.map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+            let few = (text.lines().count() / 10).clamp(1, QUERIES);
+            let (points, queries) = held_out(text.lines(), few, self.seed);
+            let count = points.len();
+            (path.display().to_string(), count, self.measure(points, queries, Edit, talk)?)
+        } else {
+            let (points, queries) = clustered(self.vectors, QUERIES, self.seed);
+            let count = points.len();
+            let data = "200 clusters of 20 dimensions".to_owned();
+            (data, count, self.measure(points, queries, Euclidean, talk)?)
+        };
+        let report = Report {
+            schema: "metric-index.bench-online/1",
+            data,
+            points,
+            index: self.index.to_string(),
+            k: self.k.get(),
+            clients: self.clients.get(),
+            threads: self.threads.unwrap_or_else(all_cores).get(),
+            wait_ms: self.wait,
+            seconds: self.seconds,
+            seed: self.seed,
+            batches: &measured,
+        };
+        writeln!(
+            out,
+            "{} points ({}), {}, k = {}, {} clients, {} threads, {} ms to wait, seed {}\n{}",
+            report.points,
+            report.data,
+            report.index,
+            report.k,
+            report.clients,
+            report.threads,
+            report.wait_ms,
+            report.seed,
+            table(&measured)
+        )?;
+        out.commit()?;
+        if let Some(mut json) = json {
+            serde_json::to_writer_pretty(&mut json, &report).map_err(std::io::Error::from)?;
+            writeln!(json)?;
+            json.commit()?;
+        }
+        Ok(())
+    }
+
+    fn measure<S, M>(
+        &self,
+        points: S,
+        queries: S,
+        metric: M,
+        talk: Talk,
+    ) -> Result<Vec<Measured>, Failure>
+    where
+        S: Points + Send + 'static,
+        M: Metric<S::Point> + Send + Clone + 'static,
+    {
+        if points.is_empty() || queries.is_empty() {
+            return Err(Failure::input("there are no points, or no queries".to_owned()));
+        }
+        let index = Arc::new(self.index.build(points, metric).map_err(refused)?);
+        let queries = Arc::new(queries);
+        let mut all = Vec::new();
+        for &most in &self.batches {
+            talk.say(&format!("batches of up to {most}"));
+            all.push(self.measure_one(most, &index, &queries)?);
+        }
+        Ok(all)
+    }
+
+    fn measure_one<I>(
+        &self,
+        most: NonZero<usize>,
+        index: &Arc<I>,
+        queries: &Arc<I::Points>,
+    ) -> Result<Measured, Failure>
+    where
+        I: Index + Send + 'static,
+        I::Points: Send,
+    {
+        let limits = Limits { most, wait: Duration::from_secs_f64(self.wait / 1e3) };
+        let (index, from) = (Arc::clone(index), Arc::clone(queries));
+        let (k, threads) = (self.k.get(), self.threads.unwrap_or_else(all_cores));
+        let batches = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&batches);
+        let answer = move |numbers: Vec<u32>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            index.nearest_many(&Subset::new(&*from, numbers), k, threads)
+        };
+        let cannot = |error: std::io::Error| Failure { code: 5, error: error.into() };
+        let queue = Queue::start(limits, answer).map_err(cannot)?;
+        let (stop, start) = (AtomicBool::new(false), Instant::now());
+        let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
+        let ask = |client: usize| {
+            let mut latencies = Vec::new();
+            let mut number = u32::try_from(client).unwrap_or(0);
+            while !stop.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                queue.ask(number % count)?;
+                latencies.push(asked.elapsed());
+                number = number.wrapping_add(17);
+            }
+            Ok::<_, QueueError>(latencies)
+        };
+        let mut latencies = Vec::new();
+        thread::scope(|scope| {
+            let ask = &ask;
+            let clients: Result<Vec<_>, _> = (0..self.clients.get())
+                .map(|client| thread::Builder::new().spawn_scoped(scope, move || ask(client)))
+                .collect();
+            if clients.is_ok() {
+                thread::sleep(Duration::from_secs_f64(self.seconds));
+            }
+            stop.store(true, Ordering::Relaxed);
+            for client in clients.map_err(cannot)? {
+                let of_client = client.join().unwrap_or(Err(QueueError::Lost));
+                latencies.extend(of_client.map_err(|error| Failure::input(error.to_string()))?);
+            }
+            Ok::<_, Failure>(())
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        latencies.sort_unstable();
+        let at = |share: f64| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+            let place = (latencies.len() as f64 * share) as usize;
+            latencies.get(place).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+        };
+        Ok(Measured {
+            batch: most.get(),
+            answers: latencies.len(),
+            mean_batch: latencies.len() as f64 / f64::from(batches.load(Ordering::Relaxed).max(1)),
+            throughput: latencies.len() as f64 / seconds,
+            latency_median_ms: at(0.5),
+            latency_99_ms: at(0.99),
+        })
+    }
+}
+
+fn table(measured: &[Measured]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["batch", "mean batch", "queries/s", "median ms", "99 % ms"]);
+    for one in measured {
+        table.add_row([
+            one.batch.to_string(),
+            format!("{:.1}", one.mean_batch),
+            format!("{:.0}", one.throughput),
+            format!("{:.2}", one.latency_median_ms),
+            format!("{:.2}", one.latency_99_ms),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

@@ -1,0 +1,534 @@
+//! `bench thesis --device cuda`: what chapter 4 of Barrientos 2011 measures: its searches on a GPU, this program's own, and the same by
+//! one thread of the CPU.
+
+use std::io::Write;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Instant;
+
+use comfy_table::{CellAlignment, Table, presets};
+use metric_index::Question;
+use metric_index::collector::Within;
+use metric_index::estimate::radius_of_share;
+use metric_index::generate::{clustered, held_out};
+use metric_index::gpu::{Device, GpuError, GpuSearch, OnGpu};
+use metric_index::index::{
+    BruteForce, ClusterSize, Index, ListOfClusters, Pivots, SssIndex, search,
+};
+use metric_index::metric::{Edit, Euclidean, Metric};
+use metric_index::points::{Points, Strings, Subset};
+use metric_papers::barrientos::{InColumns, Method, Radii, Searcher, learn_radii};
+use serde::Serialize;
+use svg_chart::{Axis, Chart, Colors, Mark, Scale};
+
+use super::{Files, Thesis};
+use crate::failure::{Failure, Outcome, refused};
+use crate::talk::Talk;
+use crate::threads::start_threads;
+
+/// Queries that one thread of the CPU answers.
+const ON_CPU: u32 = 50;
+/// Batches of section 4.3.3.
+const BATCHES: [usize; 6] = [1, 10, 100, 1_000, 10_000, 40_000];
+/// Points of a cluster, of which section 4.3.1 takes the best.
+const CLUSTERS: [u32; 4] = [16, 32, 64, 128];
+/// Pivots of figures 4.1 and 4.4, which are drawn against α there.
+const PIVOTS: [u32; 4] = [1, 4, 16, 64];
+/// The figures that are drawn, 4.10 as the section that it belongs to.
+pub(super) const FIGURES: [&str; 3] = ["4.1", "4.3.3", "4.4"];
+/// Threads of a block.
+const THREADS: u32 = 128;
+
+/// A search and its time.
+#[derive(Debug, Clone, Serialize)]
+struct Measured {
+    space: &'static str,
+    points: usize,
+    /// Queries that are answered together.
+    queries: usize,
+    question: String,
+    search: String,
+    milliseconds: f64,
+    microseconds_a_query: f64,
+    /// Against brute force by one thread of the CPU.
+    speedup: f64,
+    /// Of range queries: distances that the search measures, those from centers and pivots among them.
+    distances_a_query: Option<f64>,
+    /// Pivots, or points of a cluster, where they vary.
+    setting: Option<u32>,
+}
+
+impl Measured {
+    fn is_by_pivots(&self) -> bool {
+        self.setting.is_some() && self.search.starts_with("SSS-Index")
+    }
+}
+
+/// What is measured.
+struct Run<'a> {
+    space: (&'static str, usize),
+    queries: usize,
+    question: &'a str,
+    search: &'a str,
+    distances: Option<f64>,
+    setting: Option<u32>,
+}
+
+struct Bench<'a> {
+    flags: &'a Thesis,
+    device: &'a Device,
+    measured: Vec<Measured>,
+}
+
+/// Runs what chapter 4 measures on a GPU, and prints and writes what was found.
+pub(super) fn run(flags: &Thesis, device: &Device, talk: Talk, files: Files) -> Outcome {
+    start_threads(None)?;
+    talk.say(&format!("{}; seed {}", device.info().name, flags.seed));
+    let mut bench = Bench { flags, device, measured: Vec::new() };
+    if let Some(path) = &flags.words {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
+        let (points, few) = held_out(
+            text.trim_start_matches('\u{feff}').lines().map(str::trim),
+            flags.queries.min(10_000),
+            flags.seed,
+        );
+        if few.is_empty() {
+            return Err(Failure::input(format!("{}: no words in it", path.display())));
+        }
+        // As many as are asked for, again and again.
+        let number = |at: usize| u32::try_from(at % few.len().max(1)).expect("10,000");
+        let queries: Strings = (0..flags.queries).map(|at| few.point(number(at))).collect();
+        bench.space("words", &points, &queries, Edit, 32, [1.0, 2.0, 3.0])?;
+    }
+    if flags.vectors > 0 {
+        let (points, queries) = clustered(flags.vectors, flags.queries, flags.seed);
+        let radius = |share| radius_of_share(&points, &Euclidean, share, 50, flags.seed);
+        let radius = |share| radius(share).map_err(refused);
+        let radii = [radius(0.0001)?, radius(0.001)?, radius(0.01)?];
+        bench.space("vectors", &points, &queries, Euclidean, 64, radii)?;
+    }
+    bench.told(files)
+}
+
+/// Points, queries, and what they are searched by.
+struct Space<'a, S: Points, M> {
+    name: &'static str,
+    points: &'a S,
+    queries: &'a S,
+    metric: M,
+    /// The first queries: those that one thread of the CPU answers.
+    few: Subset<&'a S>,
+    list: ListOfClusters<&'a S, M>,
+    table: SssIndex<&'a S, M>,
+    brute: Arc<BruteForce<&'a S, M>>,
+}
+
+impl Bench<'_> {
+    fn space<S, M>(
+        &mut self,
+        name: &'static str,
+        points: &S,
+        queries: &S,
+        metric: M,
+        bucket: u32,
+        radii: [f32; 3],
+    ) -> Outcome
+    where
+        S: Points + Sync + Send,
+        S::Point: InColumns + OnGpu,
+        M: Metric<S::Point> + Copy + Send,
+    {
+        let few = ON_CPU.min(u32::try_from(queries.len()).unwrap_or(ON_CPU));
+        let size = ClusterSize::Points(bucket);
+        let space = Space {
+            name,
+            points,
+            queries,
+            metric,
+            few: Subset::new(queries, (0..few).collect()),
+            list: ListOfClusters::build(points, metric, size).map_err(refused)?,
+            table: SssIndex::build(points, metric, Pivots::Count(1)).map_err(refused)?,
+            brute: Arc::new(BruteForce::new(points, metric).map_err(refused)?),
+        };
+        let own = GpuSearch::new(std::slice::from_ref(self.device), Arc::clone(&space.brute));
+        let own = own.map_err(Failure::gpu)?.ok_or_else(none)?;
+        let brute = searcher(Searcher::brute(self.device, &points, &metric, THREADS))?;
+        let clusters = searcher(Searcher::clusters(self.device, &space.list, THREADS))?;
+        let pivots = self.pivots(&space, space.table.pivots())?;
+        let ranges = radii.map(|radius| (format!("r = {radius:.3}"), Question::Within(radius)));
+        let nearest = [8, 16, 32].map(|k| (format!("k = {k}"), Question::Nearest(k)));
+        for (at, (text, question)) in ranges.into_iter().chain(nearest).enumerate() {
+            let on_cpu = self.on_cpu(&space, &text, question)?;
+            let radii = learnt(&space.list, question)?;
+            let searches: &[(&str, &Searcher, Method)] = match question {
+                Question::Within(_) => &[
+                    ("brute force (alg. 11)", &brute, Method::Brute),
+                    ("List of Clusters (alg. 12)", &clusters, Method::Clusters),
+                    ("SSS-Index, 1 pivot (alg. 13)", &pivots, Method::Pivots),
+                    ("SSS-Index, pivots shared", &pivots, Method::PivotsShared),
+                ],
+                Question::Nearest(_) => &[
+                    ("all distances sorted", &brute, Method::Sort),
+                    ("heaps (alg. 14)", &brute, Method::Brute),
+                    ("List of Clusters (alg. 15)", &clusters, Method::Clusters),
+                    ("List of Clusters, decreasing", &clusters, Method::ClustersDecreasing),
+                    ("SSS-Index, 1 pivot (alg. 16)", &pivots, Method::Pivots),
+                ],
+            };
+            for &(search, searcher, method) in searches {
+                let seconds = self.kernels(&space, searcher, question, method, radii)?;
+                let distances = match method {
+                    Method::Brute | Method::Sort => distances(&*space.brute, &space.few, question),
+                    Method::Clusters | Method::ClustersDecreasing => {
+                        distances(&space.list, &space.few, question)
+                    }
+                    Method::Pivots | Method::PivotsShared => {
+                        distances(&space.table, &space.few, question)
+                    }
+                };
+                let run = space.run(&text, search, distances?);
+                self.keep(&run, seconds, on_cpu);
+            }
+            self.batches(&space, &own, (&text, question), on_cpu)?;
+            // The middle one of each.
+            if at % 3 == 1 {
+                self.settings(&space, (&text, question), on_cpu)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One thread of the CPU: seconds a query by brute force.
+    fn on_cpu<S, M>(
+        &mut self,
+        space: &Space<'_, S, M>,
+        text: &str,
+        question: Question,
+    ) -> Result<f64, Failure>
+    where
+        S: Points + Sync,
+        M: Metric<S::Point> + Copy,
+    {
+        let (one, few) = (NonZero::<usize>::MIN, &space.few);
+        let mut brute = f64::NAN;
+        for (search, is_list) in [("CPU, brute force", false), ("CPU, List of Clusters", true)] {
+            let start = Instant::now();
+            let answers = match (question, is_list) {
+                (Question::Within(radius), false) => space.brute.within_many(few, radius, one),
+                (Question::Within(radius), true) => space.list.within_many(few, radius, one),
+                (Question::Nearest(k), false) => space.brute.nearest_many(few, k, one),
+                (Question::Nearest(k), true) => space.list.nearest_many(few, k, one),
+            };
+            let seconds = start.elapsed().as_secs_f64();
+            answers.into_iter().try_for_each(|answer| answer.map(|_| ()).map_err(refused))?;
+            if !is_list {
+                brute = seconds / few.len().max(1) as f64;
+            }
+            let run = Run { queries: few.len(), ..space.run(text, search, None) };
+            self.keep(&run, seconds, brute);
+        }
+        Ok(brute)
+    }
+
+    /// Section 4.3.3: this program's own search, of more and more queries together.
+    fn batches<S, M>(
+        &mut self,
+        space: &Space<'_, S, M>,
+        own: &GpuSearch<BruteForce<&S, M>>,
+        (text, question): (&str, Question),
+        on_cpu: f64,
+    ) -> Outcome
+    where
+        S: Points + Sync + Send,
+        S::Point: OnGpu,
+        M: Metric<S::Point> + Copy + Send,
+    {
+        let queries = space.queries;
+        let fewer = BATCHES.into_iter().filter(|&batch| batch < queries.len());
+        for batch in fewer.chain([queries.len()]) {
+            let numbers = (0..u32::try_from(batch).unwrap_or(u32::MAX)).collect();
+            let some = Subset::new(queries, numbers);
+            let seconds = self.median(|| {
+                let start = Instant::now();
+                let _ = own.answer(&some, question, crate::threads::all_cores());
+                Ok(start.elapsed().as_secs_f64())
+            })?;
+            let run = Run { queries: batch, ..space.run(text, "own, host to host", None) };
+            self.keep(&run, seconds, on_cpu);
+        }
+        let seconds = self.median(|| {
+            Ok(own.answer(queries, question, crate::threads::all_cores()).device_seconds)
+        })?;
+        self.keep(&space.run(text, "own", None), seconds, on_cpu);
+        Ok(())
+    }
+
+    /// Sizes of clusters (section 4.3.1), and numbers of pivots (figures 4.1 and 4.4).
+    fn settings<S, M>(
+        &mut self,
+        space: &Space<'_, S, M>,
+        (text, question): (&str, Question),
+        on_cpu: f64,
+    ) -> Outcome
+    where
+        S: Points + Sync + Send,
+        S::Point: InColumns,
+        M: Metric<S::Point> + Copy + Send,
+    {
+        for size in CLUSTERS {
+            let list = ListOfClusters::build(space.points, space.metric, ClusterSize::Points(size));
+            let list = list.map_err(refused)?;
+            let clusters = searcher(Searcher::clusters(self.device, &list, THREADS))?;
+            let radii = learnt(&list, question)?;
+            let seconds = self.kernels(space, &clusters, question, Method::Clusters, radii)?;
+            let distances = distances(&list, &space.few, question)?;
+            let search = format!("List of Clusters of {size}");
+            let run = Run { setting: Some(size), ..space.run(text, &search, distances) };
+            self.keep(&run, seconds, on_cpu);
+        }
+        for count in PIVOTS {
+            let table = SssIndex::build(space.points, space.metric, Pivots::Count(count));
+            let table = table.map_err(refused)?;
+            let pivots = self.pivots(space, table.pivots())?;
+            let radii = learnt(&space.list, question)?;
+            let seconds = self.kernels(space, &pivots, question, Method::Pivots, radii)?;
+            let distances = distances(&table, &space.few, question)?;
+            let search = format!("SSS-Index, pivots: {count}");
+            let run = Run { setting: Some(count), ..space.run(text, &search, distances) };
+            self.keep(&run, seconds, on_cpu);
+        }
+        Ok(())
+    }
+
+    fn pivots<S, M>(&self, space: &Space<'_, S, M>, pivots: &[u32]) -> Result<Searcher, Failure>
+    where
+        S: Points,
+        S::Point: InColumns,
+        M: Metric<S::Point>,
+    {
+        let points = (space.points, &space.metric);
+        searcher(Searcher::pivots(self.device, points, pivots, THREADS))
+    }
+
+    /// The time of the kernels that answer all queries, in seconds.
+    fn kernels<S, M>(
+        &self,
+        space: &Space<'_, S, M>,
+        searcher: &Searcher,
+        question: Question,
+        method: Method,
+        radii: Radii,
+    ) -> Result<f64, Failure>
+    where
+        S: Points,
+        S::Point: InColumns,
+    {
+        let queries = space.queries;
+        self.median(|| {
+            let found = match question {
+                Question::Within(radius) => searcher.range(queries, radius, method),
+                Question::Nearest(k) => {
+                    let k = u32::try_from(k).unwrap_or(u32::MAX);
+                    searcher.nearest(queries, k, method, radii)
+                }
+            };
+            Ok(found.map_err(Failure::gpu)?.ok_or_else(none)?.1)
+        })
+    }
+
+    /// Of as many runs as the flags say, after one that warms up.
+    fn median(&self, run: impl Fn() -> Result<f64, Failure>) -> Result<f64, Failure> {
+        run()?;
+        let mut times =
+            (0..self.flags.runs.max(1)).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+
+    fn keep(&mut self, run: &Run<'_>, seconds: f64, on_cpu: f64) {
+        let each = seconds / run.queries.max(1) as f64;
+        self.measured.push(Measured {
+            space: run.space.0,
+            points: run.space.1,
+            queries: run.queries,
+            question: run.question.to_owned(),
+            search: run.search.to_owned(),
+            milliseconds: seconds * 1e3,
+            microseconds_a_query: each * 1e6,
+            speedup: on_cpu / each,
+            distances_a_query: run.distances,
+            setting: run.setting,
+        });
+    }
+
+    fn told(self, files: Files) -> Outcome {
+        let mut table = Table::new();
+        table.load_style(presets::ASCII_MARKDOWN);
+        table.set_header([
+            "space",
+            "query",
+            "search",
+            "queries",
+            "ms",
+            "us a query",
+            "against one CPU thread",
+            "distances a query",
+        ]);
+        for one in &self.measured {
+            table.add_row([
+                format!("{} {}", one.points, one.space),
+                one.question.clone(),
+                one.search.clone(),
+                one.queries.to_string(),
+                format!("{:.3}", one.milliseconds),
+                format!("{:.3}", one.microseconds_a_query),
+                format!("{:.1}", one.speedup),
+                one.distances_a_query
+                    .map_or_else(String::new, |distances| format!("{distances:.0}")),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let Files { json, figures, printed } = files;
+        if let Some(mut out) = json {
+            let value = serde_json::json!({
+                "schema": "metric-index.bench-thesis-gpu/1",
+                "device": self.device.info().name,
+                "seed": self.flags.seed,
+                "measured": self.measured,
+            });
+            writeln!(out, "{value:#}").map_err(|error| out.error(error))?;
+            out.commit()?;
+        }
+        for (name, mut out) in figures {
+            let space = if name.contains("words") { "words" } else { "vectors" };
+            let chart = match name.split('-').next() {
+                Some("4.1") => self.by_pivots(space, "r ="),
+                Some("4.4") => self.by_pivots(space, "k ="),
+                _ => self.throughput(space),
+            };
+            let svg = chart.svg(Colors::Own) + "\n";
+            out.write_all(svg.as_bytes()).map_err(|error| out.error(error))?;
+            out.commit()?;
+        }
+        if let Some(mut out) = printed {
+            writeln!(out, "{table}")?;
+            out.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Figures 4.1 and 4.4: the time and, of range queries, the distances of the SSS-Index against the number of pivots, each as a share
+    /// of the greatest.
+    fn by_pivots(&self, space: &str, question: &str) -> Chart {
+        let runs: Vec<&Measured> = self
+            .measured
+            .iter()
+            .filter(|one| one.space == space && one.question.starts_with(question))
+            .filter(|one| one.is_by_pivots())
+            .collect();
+        let line = |class, name: &str, value: &dyn Fn(&Measured) -> Option<f64>| {
+            let values =
+                || runs.iter().filter_map(|&one| Some((f64::from(one.setting?), value(one)?)));
+            let most = values().map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
+            let points = values().map(|(pivots, value)| (pivots, value / most)).collect();
+            Mark::Line { class, points, name: name.to_owned() }
+        };
+        let mut marks = vec![line(0, "time", &|one| Some(one.microseconds_a_query))];
+        if runs.iter().any(|one| one.distances_a_query.is_some()) {
+            marks.push(line(1, "distances", &|one| one.distances_a_query));
+        }
+        let asked = runs.first().map_or("", |one| one.question.as_str());
+        let title = format!("SSS-Index on a GPU: {space}, {asked}");
+        let x = Axis::new("pivots", 1.0, 100.0, Scale::Logarithmic);
+        let y = Axis::unit("share of the greatest");
+        Chart { size: (620.0, 380.0), ..Chart::new(title, x, y, marks) }
+    }
+
+    /// Section 4.3.3: throughput against the number of queries that are answered together.
+    fn throughput(&self, space: &str) -> Chart {
+        let own: Vec<&Measured> = self
+            .measured
+            .iter()
+            .filter(|one| one.space == space && one.search == "own, host to host")
+            .collect();
+        let mut questions: Vec<&str> = own.iter().map(|one| one.question.as_str()).collect();
+        questions.dedup();
+        let rate = |one: &Measured| 1e6 / one.microseconds_a_query;
+        let most = own.iter().map(|one| rate(one)).fold(10.0, f64::max);
+        let least = own.iter().map(|one| rate(one)).fold(most, f64::min);
+        let decade = |value: f64, up: bool| {
+            let exponent = libm::log10(value);
+            let whole = if up { libm::ceil(exponent) } else { libm::floor(exponent) };
+            libm::pow(10.0, whole)
+        };
+        let batches = own.iter().map(|one| one.queries).max().unwrap_or(1).max(10);
+        let x =
+            Axis::new("queries together", 1.0, decade(batches as f64, true), Scale::Logarithmic);
+        let y = Axis::new(
+            "queries a second",
+            decade(least, false),
+            decade(most, true),
+            Scale::Logarithmic,
+        );
+        let line = |(class, question): (usize, &&str)| Mark::Line {
+            class,
+            points: own
+                .iter()
+                .filter(|one| one.question == **question)
+                .map(|one| (one.queries as f64, rate(one)))
+                .collect(),
+            name: (*question).to_owned(),
+        };
+        let marks = questions.iter().enumerate().map(line).collect();
+        let title = format!("Throughput against the size of batches: {space}, host to host");
+        Chart { size: (620.0, 380.0), ..Chart::new(title, x, y, marks) }
+    }
+}
+
+impl<S: Points, M> Space<'_, S, M> {
+    fn run<'a>(&self, question: &'a str, search: &'a str, distances: Option<f64>) -> Run<'a> {
+        let space = (self.name, self.points.len());
+        Run { space, queries: self.queries.len(), question, search, distances, setting: None }
+    }
+}
+
+fn none() -> Failure {
+    Failure::input("the searches of the thesis do not take such points".to_owned())
+}
+
+fn searcher(made: Result<Option<Searcher>, GpuError>) -> Result<Searcher, Failure> {
+    made.map_err(Failure::gpu)?.ok_or_else(none)
+}
+
+/// The radii of a search for nearest neighbors; range queries need none.
+fn learnt<S, M>(list: &ListOfClusters<S, M>, question: Question) -> Result<Radii, Failure>
+where
+    S: Points + Sync,
+    M: Metric<S::Point>,
+{
+    match question {
+        Question::Nearest(k) => learn_radii(list, k).map_err(refused),
+        Question::Within(_) => Ok(Radii { first: 1.0, step: 1.0 }),
+    }
+}
+
+/// The mean number of distances that range queries measure. The searches on a GPU measure the same.
+fn distances<I: Index>(
+    index: &I,
+    queries: &impl Points<Point = <I::Points as Points>::Point>,
+    question: Question,
+) -> Result<Option<f64>, Failure> {
+    let Question::Within(radius) = question else { return Ok(None) };
+    let count = u32::try_from(queries.len()).expect("a few");
+    let mut evaluations = 0;
+    for query in 0..count {
+        let (_, cost) =
+            search(index, queries.point(query), Within::new(radius)).map_err(refused)?;
+        // Without that of the query from itself.
+        evaluations += cost.evaluations - 1;
+    }
+    Ok(Some(evaluations as f64 / f64::from(count.max(1))))
+}

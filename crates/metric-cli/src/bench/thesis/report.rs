@@ -1,0 +1,467 @@
+//! The measurements as figures, and what they say about the thesis's findings.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use svg_chart::{Colors, GroupedBars};
+
+use super::{Bench, Files, Measured, Traffic};
+use crate::failure::Outcome;
+
+/// A figure of the thesis: bars of indexes and radii in one traffic, a series a strategy.
+struct Figure {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    traffic: Traffic,
+    strategies: &'static [&'static str],
+    /// Of a measurement, and of the same on one thread.
+    of: fn(&Measured, &Measured) -> f64,
+}
+
+const ALL: &[&str] = &["Local", "BulkLocal", "BulkCircular", "Hybrid"];
+const SWITCHING: &[&str] = &["Local", "BulkCircular", "Hybrid"];
+const DATA: &[&str] = &["Local", "Distributed"];
+/// The unit of a figure whose values are divided by the largest of them.
+const NORMALIZED: &str = "fraction of the largest";
+
+const FIGURES: &[Figure] = &[
+    Figure {
+        name: "3.2",
+        title: "Figure 3.2: Bulk-Critical against Bulk-Circular, high traffic",
+        unit: "seconds",
+        traffic: Traffic::High,
+        strategies: &["BulkCircular", "BulkCritical"],
+        of: |m, _| m.seconds,
+    },
+    Figure {
+        name: "3.3",
+        title: "Figure 3.3: high traffic",
+        unit: "seconds",
+        traffic: Traffic::High,
+        strategies: ALL,
+        of: |m, _| m.seconds,
+    },
+    Figure {
+        name: "3.4",
+        title: "Figure 3.4: low traffic, time as a fraction of the longest",
+        unit: NORMALIZED,
+        traffic: Traffic::Low,
+        strategies: ALL,
+        of: |m, _| m.seconds,
+    },
+    Figure {
+        name: "3.4-latency",
+        title: "Low traffic: latency (not in the thesis)",
+        unit: "median latency, ms",
+        traffic: Traffic::Low,
+        strategies: ALL,
+        of: |m, _| m.latency_median_ms,
+    },
+    Figure {
+        name: "3.5a",
+        title: "Figure 3.5: two, one and one queries a unit of time",
+        unit: "throughput, queries/s",
+        traffic: Traffic::Low,
+        strategies: ALL,
+        of: |m, _| m.throughput,
+    },
+    Figure {
+        name: "3.5b",
+        title: "Figure 3.5: the same, the hardest to the first thread",
+        unit: "throughput, queries/s",
+        traffic: Traffic::LowUneven,
+        strategies: ALL,
+        of: |m, _| m.throughput,
+    },
+    Figure {
+        name: "3.6a",
+        title: "Figure 3.6: indexes, Local in high traffic",
+        unit: "seconds",
+        traffic: Traffic::High,
+        strategies: &["Local"],
+        of: |m, _| m.seconds,
+    },
+    Figure {
+        name: "3.6b",
+        title: "Figure 3.6: indexes, Bulk-Circular in low traffic",
+        unit: "median latency, ms",
+        traffic: Traffic::Low,
+        strategies: &["BulkCircular"],
+        of: |m, _| m.latency_median_ms,
+    },
+    Figure {
+        name: "3.7",
+        title: "Figure 3.7: speed-up over one thread, high traffic",
+        unit: "times",
+        traffic: Traffic::High,
+        strategies: ALL,
+        of: |m, alone| alone.seconds / m.seconds,
+    },
+    Figure {
+        name: "3.8",
+        title: "Figure 3.8: efficiency E in windows of 2 ms, low traffic",
+        unit: "share of 1",
+        traffic: Traffic::Low,
+        strategies: ALL,
+        of: |m, _| m.efficiency,
+    },
+    Figure {
+        name: "3.9a",
+        title: "Figure 3.9: bursts",
+        unit: "throughput, queries/s",
+        traffic: Traffic::Bursts,
+        strategies: SWITCHING,
+        of: |m, _| m.throughput,
+    },
+    Figure {
+        name: "3.9b",
+        title: "Figure 3.9: bursts",
+        unit: "median latency, ms",
+        traffic: Traffic::Bursts,
+        strategies: SWITCHING,
+        of: |m, _| m.latency_median_ms,
+    },
+    Figure {
+        name: "3.10",
+        title: "Figure 3.10: one index, or one a thread",
+        unit: "seconds",
+        traffic: Traffic::High,
+        strategies: DATA,
+        of: |m, _| m.seconds,
+    },
+    Figure {
+        name: "3.11",
+        title: "Figure 3.11: one index, or one a thread",
+        unit: "distances a query",
+        traffic: Traffic::High,
+        strategies: DATA,
+        of: |m, _| m.evaluations_a_query,
+    },
+];
+
+/// What the thesis found: that one strategy comes off as well as another, or better, in some measure.
+struct Finding {
+    claim: &'static str,
+    one: (&'static str, Traffic),
+    other: (&'static str, Traffic),
+    of: fn(&Measured) -> f64,
+    /// The greatest ratio of the first to the second with which it is so.
+    most: f64,
+}
+
+const FINDINGS: &[Finding] = &[
+    Finding {
+        claim: "Bulk-Critical takes more time than Bulk-Circular",
+        one: ("BulkCircular", Traffic::High),
+        other: ("BulkCritical", Traffic::High),
+        of: |m| m.seconds,
+        most: 1.0,
+    },
+    Finding {
+        claim: "high traffic: Local takes less time than Bulk-Circular",
+        one: ("Local", Traffic::High),
+        other: ("BulkCircular", Traffic::High),
+        of: |m| m.seconds,
+        most: 1.0,
+    },
+    Finding {
+        claim: "high traffic: Bulk-Local comes near Local, within a tenth",
+        one: ("BulkLocal", Traffic::High),
+        other: ("Local", Traffic::High),
+        of: |m| m.seconds,
+        most: 1.1,
+    },
+    Finding {
+        claim: "low traffic: Bulk-Circular answers sooner than Local (median latency)",
+        one: ("BulkCircular", Traffic::Low),
+        other: ("Local", Traffic::Low),
+        of: |m| m.latency_median_ms,
+        most: 1.0,
+    },
+    Finding {
+        claim: "low traffic, the hardest to one thread: so, too",
+        one: ("BulkCircular", Traffic::LowUneven),
+        other: ("Local", Traffic::LowUneven),
+        of: |m| m.latency_median_ms,
+        most: 1.0,
+    },
+    Finding {
+        claim: "low traffic, the hardest to one thread: Bulk-Circular takes less time than Local",
+        one: ("BulkCircular", Traffic::LowUneven),
+        other: ("Local", Traffic::LowUneven),
+        of: |m| m.seconds,
+        most: 1.0,
+    },
+    Finding {
+        claim: "low traffic: Local spreads the work less evenly than Bulk-Circular (E)",
+        one: ("Local", Traffic::Low),
+        other: ("BulkCircular", Traffic::Low),
+        of: |m| m.efficiency,
+        most: 1.0,
+    },
+    Finding {
+        claim: "high traffic: Hybrid takes as little time as Local, within a tenth",
+        one: ("Hybrid", Traffic::High),
+        other: ("Local", Traffic::High),
+        of: |m| m.seconds,
+        most: 1.1,
+    },
+    Finding {
+        claim: "bursts: Hybrid takes less time than Bulk-Circular",
+        one: ("Hybrid", Traffic::Bursts),
+        other: ("BulkCircular", Traffic::Bursts),
+        of: |m| m.seconds,
+        most: 1.0,
+    },
+    Finding {
+        claim: "bursts: Hybrid takes as little time as Local, within a tenth",
+        one: ("Hybrid", Traffic::Bursts),
+        other: ("Local", Traffic::Bursts),
+        of: |m| m.seconds,
+        most: 1.1,
+    },
+    Finding {
+        claim: "bursts: Hybrid answers sooner than Local (median latency)",
+        one: ("Hybrid", Traffic::Bursts),
+        other: ("Local", Traffic::Bursts),
+        of: |m| m.latency_median_ms,
+        most: 1.0,
+    },
+    Finding {
+        claim: "one index measures fewer distances than one a thread",
+        one: ("Local", Traffic::High),
+        other: ("Distributed", Traffic::High),
+        of: |m| m.evaluations_a_query,
+        most: 1.0,
+    },
+    Finding {
+        claim: "one index takes less time than one a thread",
+        one: ("Local", Traffic::High),
+        other: ("Distributed", Traffic::High),
+        of: |m| m.seconds,
+        most: 1.0,
+    },
+];
+
+/// The figure of the indexes' times.
+const OF_INDEXES: &str = "4-cpu";
+
+/// The names of all figures.
+pub(super) fn figures() -> impl Iterator<Item = &'static str> {
+    FIGURES.iter().map(|figure| figure.name).chain([OF_INDEXES])
+}
+
+/// Range queries of an index.
+fn counts(m: &Measured) -> bool {
+    m.query.starts_with('r') && m.index != "brute force"
+}
+
+impl Bench<'_> {
+    pub(super) fn told(&self, mut files: Files) -> Outcome {
+        let mut text = String::new();
+        let flags = self.flags;
+        let _ = writeln!(
+            text,
+            "{} threads, R = {}, C_max = {}, seed {}, medians of {} runs",
+            self.threads, flags.evaluations, flags.waiting, flags.seed, flags.runs
+        );
+        for about in &self.spaces {
+            let [a, b, c] = about.radii;
+            let _ = writeln!(
+                text,
+                "{}: {} points and {} queries ({}), metric {}, radii {a}, {b} and {c}",
+                about.name, about.points, about.queries, about.data, about.metric
+            );
+            let indexes: Vec<String> =
+                about.indexes.iter().map(|(name, kind)| format!("{name} {kind}")).collect();
+            let _ = writeln!(text, "  indexes: {}", indexes.join(", "));
+        }
+        let _ = writeln!(text, "  (the thesis's SSS-Index has sss-index:0.4; see --alpha)\n");
+        for space in self.spaces() {
+            let mut figures: Vec<(&str, GroupedBars)> =
+                FIGURES.iter().map(|figure| (figure.name, self.drawn(figure, space))).collect();
+            figures.push((OF_INDEXES, self.of_indexes(space)));
+            for (name, chart) in figures {
+                let _ = writeln!(text, "{space}: {}", columns(&chart));
+                let name = format!("{name}-{space}.svg");
+                if let Some(at) = files.figures.iter().position(|(figure, _)| *figure == name) {
+                    let (_, mut out) = files.figures.swap_remove(at);
+                    out.write_all((chart.chart().svg(Colors::Own) + "\n").as_bytes())
+                        .map_err(|error| out.error(error))?;
+                    out.commit()?;
+                }
+            }
+        }
+        text.push_str("What the thesis found; the ratio is of what it prefers to the other:\n");
+        for finding in FINDINGS {
+            let _ = writeln!(text, "{}", self.found(finding));
+        }
+        for space in self.spaces() {
+            let _ = writeln!(text, "{}", self.order(space));
+        }
+        if let Some(mut out) = files.printed {
+            out.write_all(text.as_bytes()).map_err(|error| out.error(error))?;
+            out.commit()?;
+        }
+        if let Some(mut out) = files.json {
+            let document = serde_json::json!({
+                "schema": "metric-index.bench-thesis/1",
+                "threads": self.threads,
+                "evaluations": flags.evaluations,
+                "waiting": flags.waiting,
+                "seed": flags.seed,
+                "runs": flags.runs,
+                "alpha": flags.alpha,
+                "alpha_of_the_thesis": 0.4,
+                "spaces": self.spaces.iter().map(|about| serde_json::json!({
+                    "name": about.name,
+                    "data": about.data,
+                    "metric": about.metric,
+                    "points": about.points,
+                    "queries": about.queries,
+                    "radii": about.radii.map(|radius| radius.to_string()),
+                    "indexes": about.indexes.iter().map(|(name, kind)| ((*name).to_owned(), kind.clone().into()))
+                        .collect::<serde_json::Map<String, serde_json::Value>>(),
+                })).collect::<Vec<_>>(),
+                "measurements": self.measured,
+            });
+            writeln!(out, "{document:#}").map_err(|error| out.error(error))?;
+            out.commit()?;
+        }
+        Ok(())
+    }
+
+    fn spaces(&self) -> Vec<&'static str> {
+        let mut spaces: Vec<&'static str> = self.measured.iter().map(|m| m.space).collect();
+        spaces.dedup();
+        spaces
+    }
+
+    fn distinct(&self, of: impl Fn(&Measured) -> Option<String>) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for value in self.measured.iter().filter_map(of) {
+            if !all.contains(&value) {
+                all.push(value);
+            }
+        }
+        all
+    }
+
+    /// The same index and query by another strategy in some traffic, on all threads.
+    fn other(&self, m: &Measured, strategy: &str, traffic: Traffic) -> Option<&Measured> {
+        let threads = self.threads.get();
+        self.measured.iter().find(|o| {
+            (o.space, &o.index, &o.query) == (m.space, &m.index, &m.query)
+                && (o.strategy.as_str(), o.traffic, o.threads) == (strategy, traffic, threads)
+        })
+    }
+
+    fn drawn(&self, figure: &Figure, space: &str) -> GroupedBars {
+        // The runs on one thread: one of each index and query.
+        let one = |m: &&Measured| m.space == space && m.threads == 1 && counts(m);
+        let mut alone: Vec<&Measured> = self.measured.iter().filter(one).collect();
+        alone.dedup_by_key(|m| (&m.index, &m.query));
+        let value = |one: &Measured, strategy: &str| {
+            let found = self.other(one, strategy, figure.traffic);
+            found.map_or(f64::NAN, |m| (figure.of)(m, one))
+        };
+        let row = |m: &&Measured| figure.strategies.iter().map(|s| value(m, s)).collect();
+        let mut values: Vec<Vec<f64>> = alone.iter().map(row).collect();
+        if figure.unit == NORMALIZED {
+            let largest = values.iter().flatten().copied().fold(f64::NAN, f64::max);
+            values.iter_mut().flatten().for_each(|value| *value /= largest);
+        }
+        GroupedBars {
+            title: figure.title.to_owned(),
+            unit: figure.unit.to_owned(),
+            groups: alone.iter().map(|m| format!("{} {}", m.index, m.query)).collect(),
+            series: figure.strategies.iter().map(|&name| name.to_owned()).collect(),
+            values,
+        }
+    }
+
+    /// The CPU columns of chapter 4: every index and query on all threads, against brute force on one.
+    fn of_indexes(&self, space: &str) -> GroupedBars {
+        let brute = |m: &&Measured| m.space == space && m.index == "brute force";
+        let brute: Vec<&Measured> = self.measured.iter().filter(brute).collect();
+        let groups = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
+        let value = |index: &String, all: &Measured| {
+            let like = Measured { index: index.clone(), ..all.clone() };
+            let own = self.other(&like, "Local", Traffic::High);
+            own.map_or(f64::NAN, |own| all.seconds / own.seconds)
+        };
+        GroupedBars {
+            title: "Chapter 4, CPU: speed-up of all threads over sequential brute force".to_owned(),
+            unit: "times".to_owned(),
+            values: groups
+                .iter()
+                .map(|i| brute.iter().map(|all| value(i, all)).collect())
+                .collect(),
+            groups,
+            series: brute.iter().map(|m| m.query.clone()).collect(),
+        }
+    }
+
+    /// In how many settings it is so here, and by how much.
+    fn found(&self, finding: &Finding) -> String {
+        let threads = self.threads.get();
+        let is = |m: &&Measured| {
+            counts(m) && (m.strategy.as_str(), m.traffic) == finding.one && m.threads == threads
+        };
+        let ratio = |m: &Measured| {
+            let other = self.other(m, finding.other.0, finding.other.1)?;
+            Some((finding.of)(m) / (finding.of)(other)).filter(|ratio| ratio.is_finite())
+        };
+        let mut ratios: Vec<f64> = self.measured.iter().filter(is).filter_map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        let so = ratios.iter().filter(|&&ratio| ratio <= finding.most).count();
+        let word = if so * 2 > ratios.len() { "so" } else { "DIFFERS" };
+        let median = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
+        let count = ratios.len();
+        format!("{word:8} {so:2} of {count}, median {median:6.3}  {}", finding.claim)
+    }
+
+    fn order(&self, space: &str) -> String {
+        let indexes = self.distinct(|m| (m.space == space && counts(m)).then(|| m.index.clone()));
+        let place = |strategy: &str, traffic, of: fn(&Measured) -> f64| {
+            let sum = |index: &String| {
+                let like = |m: &&Measured| {
+                    m.space == space && m.index == *index && m.threads == 1 && counts(m)
+                };
+                let all = self.measured.iter().filter(like);
+                all.filter_map(|m| self.other(m, strategy, traffic))
+                    .map(|m| of(m).ln())
+                    .sum::<f64>()
+            };
+            let mut order: Vec<(f64, &String)> = indexes.iter().map(|i| (sum(i), i)).collect();
+            order.sort_by(|a, b| a.0.total_cmp(&b.0));
+            order.into_iter().map(|(_, index)| index.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        format!(
+            "{space}: the fastest index first (mean of the radii): high traffic, Local: {}; low traffic, Bulk-Circular: {} \
+             (the thesis: LC does well in both)",
+            place("Local", Traffic::High, |m| m.seconds),
+            place("BulkCircular", Traffic::Low, |m| m.latency_median_ms),
+        )
+    }
+}
+
+/// The numbers of a chart in columns.
+fn columns(bars: &GroupedBars) -> String {
+    let mut text = format!("{} ({})\n{:24}", bars.title, bars.unit, "");
+    for name in &bars.series {
+        let _ = write!(text, "{name:>15}");
+    }
+    for (name, values) in bars.groups.iter().zip(&bars.values) {
+        let _ = write!(text, "\n{name:24}");
+        for &value in values {
+            let _ = match value {
+                value if value.is_nan() => write!(text, "{:>15}", "-"),
+                value if value >= 1_000.0 => write!(text, "{value:>15.0}"),
+                value => write!(text, "{value:>15.4}"),
+            };
+        }
+    }
+    text + "\n"
+}

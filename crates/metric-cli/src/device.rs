@@ -1,0 +1,118 @@
+//! `--device`: where searches run.
+
+use std::num::NonZero;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use metric_index::Question;
+use metric_index::gpu::{Device, GpuError, GpuSearch, Layout, OnGpu, devices};
+use metric_index::index::Index;
+use metric_index::lists::NeighborLists;
+use metric_index::points::Points;
+
+use crate::failure::Failure;
+use crate::talk::Talk;
+
+/// `--device`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceFlag {
+    Cpu,
+    Best,
+    Number(usize),
+    All,
+}
+
+impl FromStr for DeviceFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = || text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+        match text {
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Best),
+            "cuda:all" => Ok(Self::All),
+            _ => number()
+                .map(Self::Number)
+                .ok_or_else(|| "expected cpu, cuda, cuda:N or cuda:all".to_owned()),
+        }
+    }
+}
+
+impl DeviceFlag {
+    /// The GPUs; none for the CPU.
+    pub(crate) fn open(self, talk: Talk) -> Result<Vec<Device>, Failure> {
+        let one = |device: Result<Device, GpuError>| {
+            let device = device.and_then(|device| device.info().check().map(|()| device));
+            Ok(vec![device.map_err(Failure::gpu)?])
+        };
+        match self {
+            Self::Cpu => Ok(Vec::new()),
+            Self::Best => one(Device::open_best()),
+            Self::Number(number) => one(Device::open(number)),
+            Self::All => {
+                let mut all = Vec::new();
+                for info in devices().map_err(Failure::gpu)? {
+                    match info.check().and_then(|()| Device::open(info.ordinal)) {
+                        Ok(device) => all.push(device),
+                        Err(error) => talk.warn(&format!("{error}; continuing without it")),
+                    }
+                }
+                if all.is_empty() { Err(Failure::gpu(GpuError::NoDevice)) } else { Ok(all) }
+            }
+        }
+    }
+}
+
+/// The answers of GPUs.
+pub(crate) fn answers<I: Index + Send>(
+    devices: &[Device],
+    index: &Arc<I>,
+    queries: &I::Points,
+    question: Question,
+    threads: NonZero<usize>,
+    talk: Talk,
+) -> Result<NeighborLists, Failure>
+where
+    <I::Points as Points>::Point: OnGpu,
+{
+    let on_cpu = || match question {
+        Question::Within(radius) => index.within_many(queries, radius, threads),
+        Question::Nearest(k) => index.nearest_many(queries, k, threads),
+    };
+    let Some(search) = GpuSearch::new(devices, Arc::clone(index)).map_err(Failure::gpu)? else {
+        talk.warn("GPUs do not search such points or distances; searching on the CPU");
+        return Ok(on_cpu());
+    };
+    let found = search.answer(queries, question, threads);
+    for error in &found.failed {
+        talk.warn(&format!("{error}; the others, or the CPU, have done its work"));
+    }
+    let ordinals: Vec<String> =
+        devices.iter().map(|device| device.info().ordinal.to_string()).collect();
+    let lie = match search.layout() {
+        Layout::Replicated => "all points on each",
+        Layout::Sharded => "points dealt",
+    };
+    talk.say(&format!(
+        "GPU {}, {lie}: {} queries, {:.3} ms in kernels; {} by the CPU",
+        ordinals.join(", "),
+        queries.len(),
+        found.device_seconds * 1e3,
+        found.fell_back
+    ));
+    Ok(found.lists)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_by_name() {
+        assert_eq!("cuda:2".parse(), Ok(DeviceFlag::Number(2)));
+        assert_eq!("cuda:all".parse(), Ok(DeviceFlag::All));
+        for bad in ["", "gpu", "cuda:", "cuda:-1", "cuda:x"] {
+            assert!(bad.parse::<DeviceFlag>().unwrap_err().contains("cuda:all"), "{bad}");
+        }
+    }
+}

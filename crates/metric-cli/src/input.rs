@@ -1,0 +1,174 @@
+//! Words and vectors from files.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use flate2::bufread::MultiGzDecoder;
+use metric_index::points::{Strings, Vectors};
+
+use crate::failure::Failure;
+use crate::talk::Talk;
+
+mod csv;
+
+/// The longest line that is read, in bytes: a file without line ends is not read into memory without limit.
+const LONGEST_LINE: usize = 1 << 26;
+
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+#[derive(Debug, Args)]
+pub(crate) struct Input {
+    /// Words, one a line, or vectors; - for standard input. What ends in .gz is unpacked
+    #[arg(value_name = "FILE")]
+    path: PathBuf,
+    /// The form of the file [default: by its name: .csv and .tsv, .fvecs, .bvecs, .npy, .idx and -ubyte; else
+    /// by its first lines: rows of numbers are vectors, everything else is words]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Columns to leave out at the start of each row (CSV), such as 1 for a label
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_columns: usize,
+    /// Lines to leave out at the start (CSV), such as 1 for column names that are numbers
+    #[arg(long, value_name = "N")]
+    skip_lines: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A word a line, UTF-8
+    Words,
+    /// Numbers, separated by commas, semicolons, tabs or spaces, the same in each line; a first line of names is
+    /// left out
+    Csv,
+    /// 32-bit floats, before each vector its dimension as a 32-bit integer
+    Fvecs,
+    /// The same with bytes
+    Bvecs,
+    /// A two-dimensional array of `NumPy`: numbers of any type, byte order and memory order, converted to float32
+    Npy,
+    /// Unsigned bytes in two or more dimensions, as MNIST has them
+    Idx,
+}
+
+/// What a file holds.
+pub(crate) enum Data {
+    Words(Strings),
+    Vectors(Vectors<f32>),
+}
+
+impl Input {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The format that was asked for, or that the name tells.
+    fn format(&self) -> Option<Format> {
+        let name = self.path.to_string_lossy().to_lowercase();
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+        match self.format {
+            Some(format) => Some(format),
+            None if ends(&[".csv", ".tsv"]) => Some(Format::Csv),
+            None if ends(&[".fvecs"]) => Some(Format::Fvecs),
+            None if ends(&[".bvecs"]) => Some(Format::Bvecs),
+            None if ends(&[".npy"]) => Some(Format::Npy),
+            None if ends(&[".idx", "-ubyte"]) => Some(Format::Idx),
+            None => None,
+        }
+    }
+
+    /// Reads the whole file. `otherwise`: its format, if neither a flag nor its name tells; without it, its first lines.
+    pub(crate) fn read(&self, talk: Talk, otherwise: Option<Format>) -> Result<Data, Failure> {
+        let shown = self.path.display().to_string();
+        let unreadable = |error: io::Error| Failure::input(format!("{shown}: {error}"));
+        let file: Box<dyn Read> = if self.path.as_os_str() == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(&self.path).map_err(unreadable)?)
+        };
+        let mut file = BufReader::with_capacity(1 << 20, file);
+        let is_packed = file.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]);
+        let mut file: Box<dyn BufRead> = if is_packed {
+            Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file)))
+        } else {
+            Box::new(file)
+        };
+        let format = match self.format().or(otherwise) {
+            Some(format) => format,
+            None if csv::is_likely(file.fill_buf().map_err(unreadable)?) => {
+                talk.say(&format!(
+                    "{shown}: rows of numbers are read as vectors; --format words reads lines as words"
+                ));
+                Format::Csv
+            }
+            None => Format::Words,
+        };
+        let wrong = |what: String| Failure::input(format!("{shown}: {what}"));
+        let rows = |file: Box<dyn BufRead>, format| {
+            let rows = vector_file::read(file, format).map_err(wrong)?;
+            vectors(rows.values, rows.dimension).map_err(wrong).map(Data::Vectors)
+        };
+        match format {
+            Format::Words => words(file, &shown).map(Data::Words),
+            Format::Csv => {
+                let table = csv::Table { skip_lines: self.skip_lines, skip: self.skip_columns };
+                table.read(file, &shown, talk).map(Data::Vectors)
+            }
+            Format::Fvecs => rows(file, vector_file::Format::Fvecs),
+            Format::Bvecs => rows(file, vector_file::Format::Bvecs),
+            Format::Npy => rows(file, vector_file::Format::Npy),
+            Format::Idx => rows(file, vector_file::Format::Idx),
+        }
+    }
+}
+
+fn at(path: &str, line: usize, what: impl Display) -> Failure {
+    Failure::input(format!("{path}:{line}: {what}"))
+}
+
+/// Calls `take` with each line and its number, from 1: without its end, the first without a byte order mark.
+fn each_line(
+    mut file: impl BufRead,
+    path: &str,
+    mut take: impl FnMut(usize, &str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        let limited = &mut (&mut file).take(LONGEST_LINE as u64 + 1);
+        limited.read_until(b'\n', &mut bytes).map_err(|error| at(path, line, error))?;
+        if bytes.is_empty() {
+            break;
+        }
+        if bytes.len() > LONGEST_LINE {
+            let what = format!("a line of more than {} MiB: is it text?", LONGEST_LINE >> 20);
+            return Err(at(path, line, what));
+        }
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|error| at(path, line, format!("it is not UTF-8: {error}")))?;
+        let text =
+            if line == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        take(line, text.strip_suffix('\r').unwrap_or(text))?;
+    }
+    Ok(())
+}
+
+fn words(file: impl BufRead, path: &str) -> Result<Strings, Failure> {
+    let mut words = Strings::default();
+    each_line(file, path, |_, word| {
+        words.extend([word]);
+        Ok(())
+    })?;
+    Ok(words)
+}
+
+fn vectors(values: Vec<f32>, dimension: usize) -> Result<Vectors<f32>, String> {
+    if dimension == 0 {
+        return Err("there is no vector in it".to_owned());
+    }
+    Vectors::new(values, dimension).map_err(|error| error.to_string())
+}

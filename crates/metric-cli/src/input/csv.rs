@@ -1,0 +1,163 @@
+//! Rows of numbers in text.
+
+use std::io::BufRead;
+
+use metric_index::points::Vectors;
+
+use super::{BYTE_ORDER_MARK, at, each_line, vectors};
+use crate::failure::Failure;
+use crate::talk::Talk;
+
+/// What is left out of a file.
+pub(super) struct Table {
+    /// Lines at the start; `None` to look whether the first holds names.
+    pub(super) skip_lines: Option<usize>,
+    /// Columns at the start of each row.
+    pub(super) skip: usize,
+}
+
+/// What stands between the numbers of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    Comma,
+    Semicolon,
+    Tab,
+    /// Any number of them.
+    Spaces,
+}
+
+impl Separator {
+    /// That of the first row decides for the file.
+    fn of(line: &str) -> Self {
+        let all = [(',', Self::Comma), (';', Self::Semicolon), ('\t', Self::Tab)];
+        let found = all.into_iter().find(|&(separator, _)| line.contains(separator));
+        found.map_or(Self::Spaces, |(_, separator)| separator)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Comma => "commas",
+            Self::Semicolon => "semicolons",
+            Self::Tab => "tabs",
+            Self::Spaces => "spaces",
+        }
+    }
+
+    fn fields(self, line: &str) -> Vec<&str> {
+        let between = match self {
+            Self::Comma => ',',
+            Self::Semicolon => ';',
+            Self::Tab => '\t',
+            Self::Spaces => return line.split_whitespace().collect(),
+        };
+        line.split(between).map(str::trim).collect()
+    }
+
+    /// The first separator of a line that is not that of the file.
+    fn stranger(self, line: &str) -> Option<char> {
+        line.chars().find(|&c| match c {
+            ',' => self != Self::Comma,
+            ';' => self != Self::Semicolon,
+            _ => false,
+        })
+    }
+}
+
+fn number(field: &str) -> Option<f32> {
+    field.parse().ok().filter(|value: &f32| value.is_finite())
+}
+
+/// Whether the first lines are rows of numbers, two or more in each and the same count.
+pub(super) fn is_likely(start: &[u8]) -> bool {
+    let whole = start.iter().rposition(|&byte| byte == b'\n').map_or(start, |end| &start[..end]);
+    let Ok(text) = std::str::from_utf8(whole) else { return false };
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let mut rows = text.lines().filter(|line| !line.trim().is_empty()).take(10).peekable();
+    let Some(separator) = rows.peek().map(|line| Separator::of(line)) else { return false };
+    let mut counts = rows.map(|row| {
+        let fields = separator.fields(row);
+        fields.iter().all(|field| number(field).is_some()).then_some(fields.len())
+    });
+    let first = counts.next().flatten();
+    first.is_some_and(|count| count >= 2) && counts.all(|count| count == first)
+}
+
+/// Whether a row counts from 0 or 1: as the names of columns that nobody has named.
+fn counts_up(row: &[f32]) -> bool {
+    row.len() >= 3
+        && [0.0, 1.0].contains(&row[0])
+        && row.windows(2).all(|pair| (pair[1] - pair[0] - 1.0).abs() < f32::EPSILON)
+}
+
+impl Table {
+    pub(super) fn read(
+        &self,
+        file: impl BufRead,
+        path: &str,
+        talk: Talk,
+    ) -> Result<Vectors<f32>, Failure> {
+        let (mut values, mut dimension) = (Vec::new(), 0);
+        let mut separator = None;
+        each_line(file, path, |line, text| {
+            if line <= self.skip_lines.unwrap_or(0) || text.trim().is_empty() {
+                return Ok(());
+            }
+            let is_first = separator.is_none();
+            let separator = *separator.get_or_insert_with(|| Separator::of(text));
+            if let Some(other) = separator.stranger(text) {
+                let name = separator.name();
+                let what = format!(
+                    "{other:?} in a file whose numbers are separated by {name}: separate all of them in one way, \
+                     and write 1.5 for a decimal comma"
+                );
+                return Err(at(path, line, what));
+            }
+            let fields = separator.fields(text);
+            let kept = fields.get(self.skip..).unwrap_or_default();
+            if is_first
+                && self.skip_lines.is_none()
+                && !kept.is_empty()
+                && kept.iter().all(|field| number(field).is_none())
+            {
+                // Names of columns.
+                return Ok(());
+            }
+            let before = values.len();
+            for (column, &field) in (self.skip + 1..).zip(kept) {
+                values.push(number(field).ok_or_else(|| at(path, line, wrong(column, field)))?);
+            }
+            let row = &values[before..];
+            if dimension == 0 {
+                dimension = row.len();
+            }
+            if row.len() != dimension || row.is_empty() {
+                let what = format!("{} numbers, expected {}", row.len(), dimension.max(1));
+                return Err(at(path, line, what));
+            }
+            if is_first && self.skip_lines.is_none() && counts_up(row) {
+                let what = "a row that counts up: are these the names of the columns?";
+                if self.skip > 0 {
+                    let what = format!(
+                        "{what} --skip-lines 1 leaves it out, --skip-lines 0 reads it as a vector"
+                    );
+                    return Err(at(path, line, what));
+                }
+                talk.warn(&format!(
+                    "{path}:{line}: {what} It is read as a vector; --skip-lines 1 leaves it out"
+                ));
+            }
+            Ok(())
+        })?;
+        vectors(values, dimension).map_err(|what| Failure::input(format!("{path}: {what}")))
+    }
+}
+
+fn wrong(column: usize, field: &str) -> String {
+    if field.is_empty() {
+        return format!("column {column} is empty, expected a number");
+    }
+    let shown: String = field.chars().take(40).collect();
+    format!(
+        "column {column} is {shown:?}, expected a number; --skip-columns and --skip-lines leave out labels and names"
+    )
+}

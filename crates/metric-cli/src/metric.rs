@@ -1,0 +1,32 @@
+//! The flag `--metric`.
+
+use clap::Args;
+use metric_index::metric::{Edit, VectorMetric};
+
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct MetricFlag {
+    /// The distance: edit (words), or euclidean, manhattan, chebyshev, minkowski:P, angular, hamming (vectors)
+    /// [default: that of the index, otherwise edit or euclidean]
+    #[arg(long)]
+    metric: Option<String>,
+}
+
+/// No metric for words but edit distance.
+pub(crate) fn of_words(name: Option<&str>) -> Result<Edit, Failure> {
+    match name {
+        None | Some("edit") => Ok(Edit),
+        Some(other) => Err(Failure::usage(format!("metric {other} of words, expected edit"))),
+    }
+}
+
+pub(crate) fn of_vectors(name: Option<&str>) -> Result<VectorMetric, Failure> {
+    name.unwrap_or("euclidean").parse().map_err(Failure::usage)
+}
+
+impl MetricFlag {
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.metric.as_deref()
+    }
+}

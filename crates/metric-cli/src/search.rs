@@ -1,0 +1,259 @@
+//! The commands `range` and `knn`.
+
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use array_file::output::Output;
+use clap::{Args, ValueEnum};
+use metric_index::Question;
+use metric_index::collector::{AnyCollector, Nearest, Within};
+use metric_index::gpu::OnGpu;
+use metric_index::index::{AnyIndex, Index};
+use metric_index::metric::{Edit, Metric};
+use metric_index::neighbor::Neighbor;
+use metric_index::points::{Points, Strings, Vectors};
+use metric_index::stored::{StoreProblem, Stored, StoredPoints, describe, open};
+use metric_papers::strategy::{Options, Run, Strategy, run as answer};
+
+use crate::device::{self, DeviceFlag};
+use crate::failure::{Failure, Outcome};
+use crate::input::{Data, Format, Input};
+use crate::metric::{MetricFlag, of_vectors, of_words};
+use crate::talk::Talk;
+use crate::threads::all_cores;
+
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// The index
+    index: PathBuf,
+    #[command(flatten)]
+    queries: Input,
+    #[command(flatten)]
+    metric: MetricFlag,
+    /// Threads to use; answers never depend on it [default: all cores]
+    #[arg(short = 'j', long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// How queries are distributed over the threads [default: each thread takes the next, or many at once if that is
+    /// faster]
+    #[arg(long, value_enum)]
+    strategy: Option<StrategyName>,
+    /// Where to search: cpu, by the index; cuda (the GPU with the most free memory), cuda:N or cuda:all, by brute force.
+    /// Answers never depend on it
+    #[arg(long, value_name = "WHERE", default_value = "cpu")]
+    device: DeviceFlag,
+    /// The format of the answers
+    #[arg(long, value_enum, default_value_t = To::Jsonl)]
+    to: To,
+    /// Print the measurements of the search on standard error
+    #[arg(long)]
+    measures: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Range {
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// The greatest distance, inclusive
+    #[arg(short, long)]
+    pub(crate) radius: f32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Knn {
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// The number of neighbors
+    #[arg(short)]
+    pub(crate) k: NonZero<usize>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum StrategyName {
+    /// Each thread answers its own queries
+    Local,
+    /// Supersteps, tasks dealt to all threads
+    BulkCircular,
+    /// The same with a critical section
+    BulkCritical,
+    /// Supersteps without messages
+    BulkLocal,
+    /// Local or bulk-circular, by how many queries wait
+    Hybrid,
+}
+
+impl From<StrategyName> for Strategy {
+    fn from(name: StrategyName) -> Self {
+        match name {
+            StrategyName::Local => Self::Local,
+            StrategyName::BulkCircular => Self::BulkCircular,
+            StrategyName::BulkCritical => Self::BulkCritical,
+            StrategyName::BulkLocal => Self::BulkLocal,
+            StrategyName::Hybrid => Self::Hybrid,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum To {
+    /// A JSON object a query: {"query": 0, "neighbors": [{"point": 7, "distance": 1.0}]}
+    Jsonl,
+    /// A line a neighbor: query, rank, point, distance, separated by tabs
+    Tsv,
+}
+
+impl Search {
+    pub(crate) fn run(self, talk: Talk, question: Question) -> Outcome {
+        let out = Output::standard()?;
+        let found = describe(&self.index).map_err(Failure::stored)?;
+        let metric = self.metric.name().or(found.metric.as_deref());
+        let same_metric = |metric: Option<String>| match (&found.metric, metric) {
+            (Some(saved), Some(given)) if *saved != given => Err(Failure::usage(format!(
+                "--metric {given}, but {} was built with {saved}: leave --metric out",
+                self.index.display()
+            ))),
+            _ => Ok(()),
+        };
+        // What the file of the queries holds, if its name does not tell.
+        let format = if found.points == "strings" { Format::Words } else { Format::Csv };
+        let queries = self.queries.read(talk, Some(format))?;
+        match (found.points.as_str(), queries) {
+            ("strings", Data::Words(queries)) => {
+                let metric = of_words(metric)?;
+                let index: AnyIndex<Strings, Edit> = opened(&self.index, metric)?;
+                let text = |point: &str| Some(point.to_owned());
+                self.answer(index, &queries, question, text, (out, talk))
+            }
+            ("vectors of F32", Data::Vectors(queries)) => {
+                let metric = of_vectors(metric)?;
+                same_metric(Metric::<[f32]>::name(&metric))?;
+                let (dimension, own) = (found.dimension.unwrap_or(0), queries.dimension());
+                if own as u64 != dimension {
+                    let path = self.queries.path().display();
+                    return Err(Failure::input(format!(
+                        "{path}: queries of {own} dimensions, the index has {dimension}"
+                    )));
+                }
+                let none = |_: &[f32]| None;
+                let index: AnyIndex<Vectors<f32>, _> = opened(&self.index, metric)?;
+                self.answer(index, &queries, question, none, (out, talk))
+            }
+            (points, _) => {
+                let path = self.queries.path().display();
+                Err(Failure::input(format!(
+                    "{path}: these are no queries to an index of {points}; --format says what a file holds"
+                )))
+            }
+        }
+    }
+
+    fn answer<I: Index + Send>(
+        &self,
+        index: I,
+        queries: &I::Points,
+        question: Question,
+        text: impl Fn(&<I::Points as Points>::Point) -> Option<String>,
+        (mut out, talk): (Output, Talk),
+    ) -> Outcome
+    where
+        <I::Points as Points>::Point: OnGpu,
+    {
+        let threads = self.threads.unwrap_or_else(all_cores);
+        let index = Arc::new(index);
+        let devices = self.device.open(talk)?;
+        let (answers, measures) = if !devices.is_empty() {
+            if self.measures || self.strategy.is_some() {
+                let text =
+                    "--measures and --strategy are of searches on the CPU, not with --device cuda";
+                return Err(Failure::usage(text.to_owned()));
+            }
+            (device::answers(&devices, &index, queries, question, threads, talk)?, None)
+        } else if self.measures || self.strategy.is_some() {
+            let strategy = self.strategy.unwrap_or(StrategyName::Local).into();
+            let ask = |_| match question {
+                Question::Within(radius) => AnyCollector::Within(Within::new(radius)),
+                Question::Nearest(k) => AnyCollector::Nearest(Nearest::new(k)),
+            };
+            let run = answer(&*index, queries, ask, &Options::new(strategy, threads));
+            let Run { answers, measures } = run?;
+            (answers, self.measures.then_some(measures))
+        } else {
+            let answers = match question {
+                Question::Within(radius) => index.within_many(queries, radius, threads),
+                Question::Nearest(k) => index.nearest_many(queries, k, threads),
+            };
+            (answers, None)
+        };
+        for (query, answer) in (0u32..).zip(&answers) {
+            let answer = answer.map_err(|error| {
+                let path = self.queries.path().display();
+                Failure::input(format!("{path}: query {query}: {error}"))
+            })?;
+            match self.to {
+                To::Jsonl => {
+                    let neighbor = |&Neighbor { point, distance }: &Neighbor| {
+                        // The digits that tell an f32, not those of an f64.
+                        let distance: f64 = distance.to_string().parse().unwrap_or(f64::NAN);
+                        let mut one = serde_json::json!({"point": point, "distance": distance});
+                        if let Some(text) = text(index.points().point(point)) {
+                            one["text"] = text.into();
+                        }
+                        one
+                    };
+                    let mut line = serde_json::json!({"query": query});
+                    if let Some(text) = text(queries.point(query)) {
+                        line["text"] = text.into();
+                    }
+                    line["neighbors"] = answer.iter().map(neighbor).collect();
+                    writeln!(out, "{line}")?;
+                }
+                To::Tsv => {
+                    for (rank, &Neighbor { point, distance }) in (1..).zip(answer) {
+                        write!(out, "{query}\t{rank}\t{point}\t{distance}")?;
+                        if let Some(text) = text(index.points().point(point)) {
+                            write!(out, "\t{text}")?;
+                        }
+                        writeln!(out)?;
+                    }
+                }
+            }
+        }
+        out.commit()?;
+        if let Some(measures) = measures {
+            let text = format!(
+                "{} queries, {:.3} s, {:.0} a second, {:.1} distances and {:.1} nodes a query, {} threads, idle {:.0} %, \
+                 balance {:.2}, {} supersteps, {} messages",
+                queries.len(),
+                measures.elapsed.as_secs_f64(),
+                measures.throughput(),
+                measures.evaluations() as f64 / queries.len().max(1) as f64,
+                measures.nodes() as f64 / queries.len().max(1) as f64,
+                measures.workers.len(),
+                100.0 * measures.idle(),
+                measures.balance(),
+                measures.supersteps(),
+                measures.messages(),
+            );
+            // Asked for, so said with --quiet, too.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+        Ok(())
+    }
+}
+
+fn opened<I: Stored<Points: StoredPoints>>(path: &Path, metric: I::Metric) -> Result<I, Failure>
+where
+    I::Metric: Metric<<I::Points as Points>::Point>,
+{
+    open(path, metric).map_err(|error| {
+        let is_metric =
+            matches!(error.problem, StoreProblem::Metric { .. } | StoreProblem::MetricName { .. });
+        let failure = Failure::stored(error);
+        let hint = "give the --metric that it was built with";
+        if is_metric {
+            return Failure { error: anyhow::anyhow!("{}; {hint}", failure.error), ..failure };
+        }
+        failure
+    })
+}

@@ -1,0 +1,137 @@
+//! `metric-index stats`.
+
+use std::io::{ErrorKind, Write};
+use std::num::NonZero;
+
+use array_file::FileProblem;
+use array_file::output::Output;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use metric_index::estimate::{intrinsic_dimension, radius_of_share};
+use metric_index::metric::Metric;
+use metric_index::points::Points;
+use metric_index::stored::{Description, StoreProblem, describe};
+use metric_index::{Advice, Question, advise};
+
+use crate::failure::{Failure, Outcome, refused};
+use crate::input::{Data, Input};
+use crate::metric::{MetricFlag, of_vectors, of_words};
+use crate::talk::Talk;
+use crate::threads::start_threads;
+
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    points: Input,
+    #[command(flatten)]
+    metric: MetricFlag,
+    /// Recommend an index for queries for so many nearest points
+    #[arg(long, value_name = "K", conflicts_with = "radius")]
+    nearest: Option<NonZero<usize>>,
+    /// Recommend an index for queries for all points within a radius
+    #[arg(long)]
+    radius: Option<f32>,
+    /// Points to try indexes on
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    sample: usize,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+impl Stats {
+    pub(crate) fn run(self, talk: Talk) -> Outcome {
+        let mut out = Output::standard()?;
+        match describe(self.points.path()) {
+            Ok(found) => return index(&found, out),
+            // Points, then: words or vectors, perhaps from a pipe.
+            Err(error) if is_no_index(&error.problem) => {}
+            Err(error) => return Err(Failure::stored(error)),
+        }
+        start_threads(None)?;
+        let question = match (self.nearest, self.radius) {
+            (Some(k), _) => Some(Question::Nearest(k.get())),
+            (_, Some(radius)) => Some(Question::Within(radius)),
+            _ => None,
+        };
+        match self.points.read(talk, None)? {
+            Data::Words(words) => {
+                let metric = of_words(self.metric.name())?;
+                let advice = |q| advise(&words, &metric, q, self.sample, self.seed);
+                let advice = question.map(advice).transpose().map_err(refused)?;
+                self.told(&words, &metric, &mut out)?;
+                advised(advice, &mut out)?;
+            }
+            Data::Vectors(vectors) => {
+                let metric = of_vectors(self.metric.name())?;
+                let advice = |q| advise(&vectors, &metric, q, self.sample, self.seed);
+                let advice = question.map(advice).transpose().map_err(refused)?;
+                writeln!(out, "dimension\t{}", vectors.dimension())?;
+                self.told(&vectors, &metric, &mut out)?;
+                advised(advice, &mut out)?;
+            }
+        }
+        Ok(out.commit()?)
+    }
+
+    fn told<S: Points, M: Metric<S::Point>>(
+        &self,
+        points: &S,
+        metric: &M,
+        out: &mut Output,
+    ) -> Outcome {
+        writeln!(out, "points\t{}", points.len())?;
+        let dimension = intrinsic_dimension(points, metric, 20_000, self.seed);
+        writeln!(out, "intrinsic dimension\t{:.2}", dimension.map_err(refused)?)?;
+        for share in [0.0001, 0.001, 0.01] {
+            let radius = radius_of_share(points, metric, share, 50, self.seed);
+            writeln!(out, "radius of {} %\t{}", share * 100.0, radius.map_err(refused)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file may hold points, because it is not an index, or no file that can be read like one.
+fn is_no_index(problem: &StoreProblem) -> bool {
+    match problem {
+        StoreProblem::NoIndex => true,
+        StoreProblem::File(FileProblem::Read(error)) => error.kind() != ErrorKind::OutOfMemory,
+        _ => false,
+    }
+}
+
+/// What an index says of itself: names and values, separated by tabs.
+fn index(found: &Description, mut out: Output) -> Outcome {
+    writeln!(out, "index\t{}", found.kind)?;
+    writeln!(out, "points\t{}", found.points)?;
+    writeln!(out, "metric\t{}", found.metric.as_deref().unwrap_or("not recorded"))?;
+    let dimension = found.dimension.iter().map(|dimension| ("dimension", dimension));
+    let numbers = found.numbers.iter().map(|(name, number)| (name.as_str(), number));
+    for (name, number) in dimension.chain(numbers) {
+        writeln!(out, "{name}\t{number}")?;
+    }
+    Ok(out.commit()?)
+}
+
+fn advised(advice: Option<Advice>, out: &mut Output) -> Outcome {
+    let Some(advice) = advice else { return Ok(()) };
+    let mut table = Table::new();
+    table.set_header(["index", "build s", "distances a query", "us a query"]);
+    for candidate in &advice.candidates {
+        table.add_row([
+            candidate.index.to_string(),
+            format!("{:.3}", candidate.build.as_secs_f64()),
+            format!("{:.0}", candidate.evaluations),
+            format!("{:.1}", candidate.query.as_secs_f64() * 1e6),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.load_style(presets::NOTHING);
+    writeln!(out, "\ntried on {} points, the fastest first:", advice.sample)?;
+    for line in table.lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

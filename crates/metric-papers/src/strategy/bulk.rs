@@ -1,0 +1,299 @@
+//! Strategies whose threads share the tasks of a query, or wait for each other: `BulkCircular`,
+//! `BulkCritical`, `BulkLocal`, `Hybrid`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::exchange::{Exchange, Requirement, Shared};
+use super::local::{number, side_by_side};
+use super::measures::{Clock, Measures, Worker};
+use super::rendezvous::{Party, Rendezvous};
+use super::{Options, Run, RunError, Strategy, merged};
+use metric_index::collector::{Answer, Collector};
+use metric_index::error::Error;
+use metric_index::index::{Cost, Index, Probe, Task};
+use metric_index::lists::NeighborLists;
+use metric_index::points::Points;
+
+/// What a thread needs of the run.
+struct Context<'a, I, Q, A> {
+    index: &'a I,
+    queries: &'a Q,
+    ask: &'a A,
+    arrivals: &'a [Duration],
+    options: &'a Options,
+    exchange: &'a Exchange,
+    /// What the first thread has decided for the next superstep: to keep tasks, and to go on without an end.
+    is_local: &'a AtomicBool,
+}
+
+impl<I, Q, A> Context<'_, I, Q, A> {
+    /// Whether more queries wait than P · `C_max`.
+    fn is_traffic_high(&self) -> bool {
+        let now = self.exchange.clock.now();
+        let arrived = self.arrivals.partition_point(|&arrival| arrival <= now);
+        let waiting = arrived.saturating_sub(self.exchange.taken());
+        waiting > self.options.threads.get().saturating_mul(self.options.waiting as usize)
+    }
+}
+
+/// A thread.
+struct Thread<'a, I, Q, A, C> {
+    run: &'a Context<'a, I, Q, A>,
+    own: usize,
+    /// The next query of its own queue.
+    next: usize,
+    /// The private queue of requirements: the last one first.
+    requirements: Vec<Requirement>,
+    found: HashMap<u32, C>,
+    /// Who gets the next task.
+    to: usize,
+    tasks: Vec<Task>,
+    worker: Worker,
+}
+
+pub(super) fn bulk<I, Q, C>(
+    index: &I,
+    queries: &Q,
+    ask: &(impl Fn(u32) -> C + Sync),
+    arrivals: &[Duration],
+    options: &Options,
+) -> Result<Run, RunError>
+where
+    I: Index,
+    Q: Points<Point = <I::Points as Points>::Point>,
+    C: Answer,
+{
+    let threads = options.threads.get();
+    let exchange = Exchange::new(arrivals.len(), threads, Clock::start(options.window));
+    let rendezvous = &Rendezvous::of(threads);
+    let is_local = &AtomicBool::new(options.strategy == Strategy::BulkLocal);
+    let context = Context { index, queries, ask, arrivals, options, exchange: &exchange, is_local };
+    if options.strategy == Strategy::Hybrid {
+        is_local.store(context.is_traffic_high(), Ordering::Release);
+    }
+    let parts = side_by_side(threads, |own| {
+        let thread = Thread {
+            run: &context,
+            own,
+            next: own,
+            requirements: Vec::new(),
+            found: HashMap::new(),
+            to: own,
+            tasks: Vec::new(),
+            worker: Worker::default(),
+        };
+        let party = rendezvous.party();
+        if options.strategy == Strategy::BulkCritical {
+            thread.without_barriers(&party)
+        } else {
+            thread.in_supersteps(&party)
+        }
+    })?;
+    let elapsed = exchange.clock.now();
+    let (workers, mut found): (Vec<Worker>, Vec<HashMap<u32, C>>) = parts.into_iter().unzip();
+    let (mut answers, mut latencies) = (NeighborLists::default(), Vec::new());
+    for ((query, state), &arrival) in (0..).zip(&exchange.states).zip(arrivals) {
+        let parts = found.iter_mut().filter_map(|found| found.remove(&query));
+        match state.failure() {
+            Some(error) => answers.push(Err(error)),
+            None => answers.push(Ok(&merged(parts, || ask(query)))),
+        }
+        latencies.push(state.done().saturating_sub(arrival));
+    }
+    Ok(Run { answers, measures: Measures { elapsed, workers, latencies } })
+}
+
+impl<I, Q, A, C> Thread<'_, I, Q, A, C>
+where
+    I: Index,
+    Q: Points<Point = <I::Points as Points>::Point>,
+    A: Fn(u32) -> C + Sync,
+    C: Answer,
+{
+    /// Algorithm 9, and what is made of it.
+    fn in_supersteps(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
+        let Context { exchange, options, is_local, .. } = *self.run;
+        let clock = &exchange.clock;
+        loop {
+            let keeps = is_local.load(Ordering::Acquire);
+            self.superstep(keeps, keeps && options.strategy == Strategy::Hybrid);
+            let mut before = clock.now();
+            if !party.wait() {
+                break;
+            }
+            self.worker.idle += clock.now().saturating_sub(before);
+            self.worker.supersteps += 1;
+            // Nobody works now: all threads read the same.
+            if exchange.is_over() {
+                break;
+            }
+            exchange.read(self.own, &mut self.requirements, false);
+            before = clock.now();
+            if self.own == 0 {
+                self.decide();
+            }
+            if !party.wait() {
+                break;
+            }
+            self.worker.idle += clock.now().saturating_sub(before);
+        }
+        (self.worker, self.found)
+    }
+
+    /// Algorithm 10.
+    fn without_barriers(mut self, party: &Party<'_>) -> (Worker, HashMap<u32, C>) {
+        let exchange = self.run.exchange;
+        while !exchange.is_over() && !party.is_broken() {
+            let before = exchange.clock.now();
+            let has_worked = self.superstep(false, false);
+            exchange.read(self.own, &mut self.requirements, true);
+            if !has_worked && self.requirements.is_empty() {
+                std::thread::yield_now();
+                self.worker.idle += exchange.clock.now().saturating_sub(before);
+            }
+        }
+        (self.worker, self.found)
+    }
+
+    /// The first thread decides how to go on, and waits for a query where there is nothing else to do.
+    fn decide(&self) {
+        let Context { exchange, options, arrivals, is_local, .. } = *self.run;
+        if exchange.is_empty()
+            && let Some(&next) = exchange.next().filter_map(|query| arrivals.get(query)).min()
+        {
+            exchange.clock.wait_until(next);
+        }
+        if options.strategy == Strategy::Hybrid {
+            is_local.store(self.run.is_traffic_high(), Ordering::Release);
+        }
+    }
+
+    /// Works until so many distances are evaluated, or nothing is left; without an end, until the traffic is
+    /// low. Whether there was work.
+    fn superstep(&mut self, keeps: bool, without_end: bool) -> bool {
+        let mut left = self.run.options.evaluations.get();
+        let mut has_worked = false;
+        loop {
+            if left == 0 {
+                if !without_end || !self.run.is_traffic_high() {
+                    return has_worked;
+                }
+                left = self.run.options.evaluations.get();
+            }
+            let evaluations = if let Some(requirement) = self.requirements.pop() {
+                self.execute(requirement, left, keeps)
+            } else if let Some(query) = self.next_query() {
+                self.begin(query, keeps, without_end)
+            } else {
+                return has_worked;
+            };
+            has_worked = true;
+            // A task that evaluates nothing is work, too.
+            left = left.saturating_sub(evaluations.max(1));
+        }
+    }
+
+    /// The next query of its own that has come.
+    fn next_query(&mut self) -> Option<u32> {
+        let arrival = *self.run.arrivals.get(self.next)?;
+        if arrival > self.run.exchange.clock.now() {
+            return None;
+        }
+        let query = number(self.next);
+        self.next += self.run.options.threads.get();
+        self.worker.queries += 1;
+        self.run.exchange.take(query, self.own, self.next);
+        Some(query)
+    }
+
+    /// The initial requirements of a query; if it is not shared for now, those that are left when it may be.
+    fn begin(&mut self, query: u32, keeps: bool, alone: bool) -> u64 {
+        let Context { index, queries, ask, exchange, .. } = *self.run;
+        let (point, state) = (queries.point(query), &exchange.states[query as usize]);
+        let own = self.found.entry(query).or_insert_with(|| ask(query));
+        let mut cost = Cost { evaluations: 1, nodes: 0 };
+        let mut shared: Arc<[f32]> = Arc::default();
+        let started = Probe::start(index, point, Shared { own, state }, u64::MAX);
+        let failure = started.and_then(|mut probe| {
+            shared = index.start(&mut probe, &mut self.tasks).into();
+            if alone {
+                cost.nodes = go_on(self.run, &mut probe, &shared, &mut self.tasks);
+            }
+            cost.evaluations = probe.evaluations();
+            probe.finish()
+        });
+        self.finish(query, &shared, (failure, cost), keeps)
+    }
+
+    fn execute(&mut self, requirement: Requirement, limit: u64, keeps: bool) -> u64 {
+        let Context { index, queries, ask, exchange, .. } = *self.run;
+        let Requirement { query, shared, task } = requirement;
+        let (point, state) = (queries.point(query), &exchange.states[query as usize]);
+        let own = self.found.entry(query).or_insert_with(|| ask(query));
+        let mut probe = Probe::resume(index, point, Shared { own, state }, limit);
+        let (mut done, mut cost) = (Ok(()), Cost::default());
+        if !state.has_failed() && task.bound <= probe.radius() {
+            index.step(task, &shared, &mut probe, &mut self.tasks);
+            cost = Cost { evaluations: probe.evaluations(), nodes: 1 };
+            done = probe.finish();
+        }
+        self.finish(query, &shared, (done, cost), keeps)
+    }
+
+    /// A task is done, or a query has begun: deals the tasks that have come up.
+    fn finish(
+        &mut self,
+        query: u32,
+        shared: &Arc<[f32]>,
+        (done, cost): (Result<(), Error>, Cost),
+        keeps: bool,
+    ) -> u64 {
+        let Context { exchange, options, .. } = *self.run;
+        self.worker.count(cost, &exchange.clock);
+        if let Err(error) = done {
+            exchange.states[query as usize].fail(error);
+            self.tasks.clear();
+        }
+        exchange.done(query, self.tasks.len());
+        let critical = options.strategy == Strategy::BulkCritical;
+        for task in self.tasks.drain(..) {
+            let requirement = Requirement { query, shared: Arc::clone(shared), task };
+            if !keeps {
+                self.to = (self.to + 1) % options.threads.get();
+            }
+            if keeps || self.to == self.own {
+                self.requirements.push(requirement);
+            } else {
+                self.worker.messages += 1;
+                exchange.deal(self.own, self.to, requirement, critical);
+            }
+        }
+        cost.evaluations
+    }
+}
+
+/// Works on a query that no other thread knows until it is answered or the traffic is low; on how many nodes.
+fn go_on<I: Index, Q, A, C: Collector>(
+    run: &Context<'_, I, Q, A>,
+    probe: &mut Probe<'_, I::Points, I::Metric, C>,
+    shared: &[f32],
+    tasks: &mut Vec<Task>,
+) -> u64 {
+    let mut nodes = 0;
+    loop {
+        probe.allow(run.options.evaluations.get());
+        while !probe.is_exhausted() {
+            let Some(task) = tasks.pop() else { return nodes };
+            if task.bound <= probe.radius() {
+                run.index.step(task, shared, probe, tasks);
+                nodes += 1;
+            }
+        }
+        if probe.has_failed() || !run.is_traffic_high() {
+            return nodes;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What the threads of a bulk strategy share: the state of each query, and the messages.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::measures::Clock;
+use metric_index::collector::Collector;
+use metric_index::error::Error;
+use metric_index::index::Task;
+use metric_index::neighbor::Neighbor;
+
+/// A task of a query: a requirement in the thesis.
+#[derive(Debug, Clone)]
+pub(super) struct Requirement {
+    pub(super) query: u32,
+    /// What all tasks of the query read.
+    pub(super) shared: Arc<[f32]>,
+    pub(super) task: Task,
+}
+
+/// The state of a query.
+#[derive(Debug)]
+pub(super) struct State {
+    /// The bits of the smallest radius that any thread has reached; nonnegative floats are ordered like their bits.
+    radius: AtomicU32,
+    /// Tasks that are not done.
+    open: AtomicUsize,
+    has_failed: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    /// Nanoseconds of the run.
+    done: AtomicU64,
+}
+
+impl State {
+    fn new() -> Self {
+        Self {
+            radius: AtomicU32::new(f32::INFINITY.to_bits()),
+            open: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn fail(&self, error: Error) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn failure(&self) -> Option<Error> {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn done(&self) -> Duration {
+        Duration::from_nanos(self.done.load(Ordering::Relaxed))
+    }
+}
+
+/// A thread's collector of a query, which also uses the radius that other threads have reached.
+pub(super) struct Shared<'a, C> {
+    pub(super) own: &'a mut C,
+    pub(super) state: &'a State,
+}
+
+impl<C: Collector> Collector for Shared<'_, C> {
+    fn radius(&self) -> f32 {
+        // What another thread has found lately may be missed: then more is looked at.
+        self.own.radius().min(f32::from_bits(self.state.radius.load(Ordering::Relaxed)))
+    }
+
+    fn offer(&mut self, candidate: Neighbor) {
+        self.own.offer(candidate);
+        let radius = self.own.radius();
+        if radius >= 0.0 {
+            self.state.radius.fetch_min(radius.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// All queries and messages of a run.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) clock: Clock,
+    pub(super) states: Vec<State>,
+    /// Queries without an answer.
+    unanswered: AtomicUsize,
+    /// Queries that a thread has taken.
+    taken: AtomicUsize,
+    /// The next query of each thread.
+    next: Vec<AtomicUsize>,
+    /// Tasks of all queries that are not done.
+    open: AtomicUsize,
+    /// From the thread of the first number to that of the second: the secondary queues of the thesis.
+    boxes: Vec<Vec<Mutex<Vec<Requirement>>>>,
+    /// Around all of them, where there is no barrier.
+    critical: Mutex<()>,
+}
+
+impl Exchange {
+    pub(super) fn new(queries: usize, threads: usize, clock: Clock) -> Self {
+        let some = |_| (0..threads).map(|_| Mutex::default()).collect();
+        Self {
+            clock,
+            states: (0..queries).map(|_| State::new()).collect(),
+            unanswered: AtomicUsize::new(queries),
+            taken: AtomicUsize::new(0),
+            next: (0..threads).map(AtomicUsize::new).collect(),
+            open: AtomicUsize::new(0),
+            boxes: (0..threads).map(some).collect(),
+            critical: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.unanswered.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Acquire)
+    }
+
+    /// Whether no thread has anything to do until the next query comes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.load(Ordering::Acquire) == 0
+    }
+
+    /// The next query of each thread, or a number beyond them.
+    pub(super) fn next(&self) -> impl Iterator<Item = usize> {
+        self.next.iter().map(|next| next.load(Ordering::Acquire))
+    }
+
+    /// A thread takes a query, which has a task: to begin.
+    pub(super) fn take(&self, query: u32, thread: usize, next: usize) {
+        self.next[thread].store(next, Ordering::Release);
+        self.open.fetch_add(1, Ordering::AcqRel);
+        self.states[query as usize].open.fetch_add(1, Ordering::AcqRel);
+        self.taken.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A task of a query is done and has opened others, which have not been sent yet.
+    pub(super) fn done(&self, query: u32, opened: usize) {
+        let state = &self.states[query as usize];
+        if opened > 0 {
+            state.open.fetch_add(opened, Ordering::AcqRel);
+            self.open.fetch_add(opened, Ordering::AcqRel);
+        }
+        self.open.fetch_sub(1, Ordering::AcqRel);
+        if state.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let now = u64::try_from(self.clock.now().as_nanos()).unwrap_or(u64::MAX);
+            state.done.store(now, Ordering::Relaxed);
+            self.unanswered.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn send(&self, from: usize, to: usize, requirement: Requirement) {
+        let mut messages = self.boxes[from][to].lock().unwrap_or_else(PoisonError::into_inner);
+        messages.push(requirement);
+    }
+
+    fn receive(&self, to: usize, into: &mut Vec<Requirement>) {
+        for from in &self.boxes {
+            into.append(&mut from[to].lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Sends a task; inside the critical section, if there is to be one.
+    pub(super) fn deal(&self, from: usize, to: usize, requirement: Requirement, critical: bool) {
+        let _section = critical.then(|| self.critical.lock());
+        self.send(from, to, requirement);
+    }
+
+    /// Reads what other threads have sent; inside the critical section, if there is to be one.
+    pub(super) fn read(&self, to: usize, into: &mut Vec<Requirement>, critical: bool) {
+        let _section = critical.then(|| self.critical.lock());
+        self.receive(to, into);
+    }
+}

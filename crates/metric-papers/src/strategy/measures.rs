@@ -1,0 +1,359 @@
+//! The measurements of a run.
+
+use std::time::{Duration, Instant};
+
+use metric_index::index::Cost;
+
+/// The work of one thread.
+///
+/// ```
+/// use std::num::NonZero;
+/// use metric_index::collector::Nearest;
+/// use metric_index::index::VpTree;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_papers::strategy::{Options, Strategy, run};
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(&words, Edit)?;
+/// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+/// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+/// assert!(measures.workers.iter().all(|worker| worker.queries == 2 && worker.nodes > 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Worker {
+    /// Distances evaluated, including those of queries from themselves.
+    pub evaluations: u64,
+    /// Nodes (clusters, blocks) processed.
+    pub nodes: u64,
+    /// Queries taken from its queue.
+    pub queries: u64,
+    /// Tasks sent to other threads.
+    pub messages: u64,
+    /// Supersteps in which it took part.
+    pub supersteps: u64,
+    /// Idle time: no query was waiting, or other threads had to finish.
+    pub idle: Duration,
+    /// Distances by [window](super::Options::window).
+    windows: Vec<u64>,
+}
+
+impl Worker {
+    /// Records work done just now.
+    pub(super) fn count(&mut self, Cost { evaluations, nodes }: Cost, clock: &Clock) {
+        self.evaluations += evaluations;
+        self.nodes += nodes;
+        let window = clock.window();
+        if self.windows.len() <= window {
+            self.windows.resize(window + 1, 0);
+        }
+        self.windows[window] += evaluations;
+    }
+}
+
+/// When a run began, and how long its windows are.
+#[derive(Debug)]
+pub(super) struct Clock {
+    start: Instant,
+    window: Duration,
+}
+
+impl Clock {
+    pub(super) fn start(window: Duration) -> Self {
+        Self { start: Instant::now(), window }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn window(&self) -> usize {
+        let window = self.now().as_nanos() / self.window.as_nanos();
+        // A run of so many windows has no memory for them.
+        usize::try_from(window.min(1 << 20)).unwrap_or(1 << 20)
+    }
+
+    /// Sleeps until a time since the start of the run.
+    pub(super) fn wait_until(&self, time: Duration) {
+        while let Some(left) = time.checked_sub(self.now()).filter(|left| !left.is_zero()) {
+            // A thread that sleeps wakes late.
+            match left.checked_sub(Duration::from_micros(100)) {
+                Some(left) => std::thread::sleep(left),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// The measurements of a run (Barrientos 2011, section 3.3).
+///
+/// ```
+/// use std::num::NonZero;
+/// use metric_index::collector::Nearest;
+/// use metric_index::index::VpTree;
+/// use metric_index::metric::Edit;
+/// use metric_index::points::Strings;
+/// use metric_papers::strategy::{Options, Strategy, run};
+///
+/// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+/// let tree = VpTree::build(&words, Edit)?;
+/// let options = Options::new(Strategy::BulkCircular, NonZero::new(2).unwrap());
+/// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+/// assert_eq!(measures.latencies.len(), 4);
+/// assert!(measures.supersteps() > 0 && measures.efficiency() <= 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Measures {
+    /// From the start of the run to its last answer.
+    pub elapsed: Duration,
+    /// The work of each thread.
+    pub workers: Vec<Worker>,
+    /// From the arrival of each query to its answer.
+    pub latencies: Vec<Duration>,
+}
+
+impl Measures {
+    /// Queries answered per second.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.throughput() > 0.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn throughput(&self) -> f64 {
+        self.latencies.len() as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Distances evaluated by all threads.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.evaluations() >= 4 && measures.nodes() >= 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn evaluations(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.evaluations).sum()
+    }
+
+    /// Nodes (clusters, blocks) that all threads worked on.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert_eq!(measures.nodes(), 4, "the root, for each query");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn nodes(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.nodes).sum()
+    }
+
+    /// Tasks that threads sent to others.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert_eq!((measures.messages(), measures.supersteps()), (0, 0), "threads work alone");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn messages(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.messages).sum()
+    }
+
+    /// Supersteps; 0 of strategies that have none.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::BulkLocal, NonZero::new(2).unwrap());
+    /// assert!(run(&tree, &words, |_| Nearest::new(1), &options)?.measures.supersteps() > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn supersteps(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.supersteps).max().unwrap_or(0)
+    }
+
+    /// The share of the threads' time that they had no work in, 0 to 1.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!((0.0..=1.0).contains(&measures.idle()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn idle(&self) -> f64 {
+        let idle: f64 = self.workers.iter().map(|worker| worker.idle.as_secs_f64()).sum();
+        (idle / (self.elapsed.as_secs_f64() * self.workers.len() as f64)).min(1.0)
+    }
+
+    /// How evenly the distances of the whole run are spread over the threads: their sum as a share of what it
+    /// were if each had evaluated as many as the busiest, `E = (Σ wᵢ / max w) / P`; 1 if there are none.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.balance() <= 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn balance(&self) -> f64 {
+        efficiency(self.workers.iter().map(|worker| worker.evaluations))
+    }
+
+    /// The same E in the mean of the windows in which there was work: it is low, where at any time few threads
+    /// have work, even though each has its turn.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.efficiency() <= 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn efficiency(&self) -> f64 {
+        let windows = self.workers.iter().map(|worker| worker.windows.len()).max().unwrap_or(0);
+        let of = |window| {
+            let work = |worker: &Worker| worker.windows.get(window).copied().unwrap_or(0);
+            self.workers.iter().map(work).collect::<Vec<u64>>()
+        };
+        let with_work = (0..windows).map(of).filter(|work| work.iter().any(|&w| w > 0));
+        let each: Vec<f64> = with_work.map(|work| efficiency(work.into_iter())).collect();
+        if each.is_empty() { 1.0 } else { each.iter().sum::<f64>() / each.len() as f64 }
+    }
+
+    /// The latency that this share of the queries do not exceed (the nearest rank).
+    ///
+    /// # Panics
+    /// If the share is not 0 to 1.
+    ///
+    /// ```
+    /// use std::num::NonZero;
+    /// use metric_index::collector::Nearest;
+    /// use metric_index::index::VpTree;
+    /// use metric_index::metric::Edit;
+    /// use metric_index::points::Strings;
+    /// use metric_papers::strategy::{Options, Strategy, run};
+    ///
+    /// let words: Strings = ["casa", "cosa", "caso", "pez"].into_iter().collect();
+    /// let tree = VpTree::build(&words, Edit)?;
+    /// let options = Options::new(Strategy::Local, NonZero::new(2).unwrap());
+    /// let measures = run(&tree, &words, |_| Nearest::new(1), &options)?.measures;
+    /// assert!(measures.latency(0.5) <= measures.latency(1.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "0 to the number of queries"
+    )]
+    pub fn latency(&self, share: f64) -> Duration {
+        assert!((0.0..=1.0).contains(&share), "share {share}, expected 0 to 1");
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+    }
+}
+
+fn efficiency(work: impl ExactSizeIterator<Item = u64> + Clone) -> f64 {
+    let (threads, most) = (work.len() as f64, work.clone().max().unwrap_or(0));
+    if most == 0 { 1.0 } else { work.sum::<u64>() as f64 / most as f64 / threads }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_measures_mean() {
+        let worker = |evaluations, windows: &[u64]| Worker {
+            evaluations,
+            idle: Duration::from_secs(1),
+            windows: windows.to_vec(),
+            ..Worker::default()
+        };
+        let measures = Measures {
+            elapsed: Duration::from_secs(4),
+            workers: vec![worker(30, &[10, 0, 20]), worker(30, &[30, 0])],
+            latencies: [4, 1, 3, 2].map(Duration::from_secs).to_vec(),
+        };
+        let is = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found}");
+        is(measures.balance(), 1.0);
+        is(measures.efficiency(), f64::midpoint(40.0 / 60.0, 20.0 / 40.0));
+        is(measures.idle(), 0.25);
+        is(measures.throughput(), 1.0);
+        let seconds = |share| measures.latency(share).as_secs();
+        assert_eq!([0.0, 0.25, 0.5, 0.51, 1.0].map(seconds), [1, 1, 2, 3, 4]);
+    }
+}

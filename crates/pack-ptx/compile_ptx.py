@@ -1,0 +1,93 @@
+"""CUDA C++ -> PTX, with the compiler that PyPI has: needs no GPU and no CUDA.
+
+The script `kernels/compile` of each crate with kernels calls `main`. The PTX carries the version of
+its compiler, and a driver refuses newer PTX than it knows: so the oldest compiler of CUDA 12 is
+used.
+"""
+import ctypes
+import pathlib
+import subprocess
+import sys
+import venv
+
+COMPILER = "nvidia-cuda-nvrtc-cu12==12.0.76"
+TARGET = "compute_75"
+# Matrices of 16-bit floats, 16 terms at a time; asynchronous copies into shared memory; sums over a
+# warp.
+TENSOR_TARGET = "compute_80"
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def compiler(folder):
+    """The compiler's library, installed into a folder of the repository's target folder."""
+    place = folder / COMPILER.replace("==", "-")
+    library = place / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"
+    if not library.exists():
+        command = [sys.executable, "-m", "pip"]
+        if subprocess.run([*command, "--version"], capture_output=True).returncode != 0:
+            made = folder / "pip"
+            venv.create(made, with_pip=True)
+            command = [str(made / "bin/python"), "-m", "pip"]
+        command += ["install", "--quiet", "--no-deps", "--target", str(place), COMPILER]
+        subprocess.run(command, check=True)
+    builtins = library.parent / "libnvrtc-builtins.so.12.0"
+    ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(library))
+
+
+def compiled(nvrtc, name, parts, target):
+    """The PTX of a kernel file. Headers are put before its source, so the compiler needs no include
+    folders."""
+    source = "".join(f'#line 1 "{part.name}"\n' + part.read_text() for part in parts)
+    program = ctypes.c_void_p()
+    status = nvrtc.nvrtcCreateProgram(
+        ctypes.byref(program), source.encode(), f"{name}.cu".encode(), 0, None, None)
+    assert status == 0, status
+    options = [
+        f"--gpu-architecture={target}", "--std=c++17", "--fmad=false",
+        "--extra-device-vectorization",
+    ]
+    array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    status = nvrtc.nvrtcCompileProgram(program, len(options), array)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    if log.value.strip():
+        sys.stderr.write(log.value.decode())
+    if status != 0:
+        sys.exit(f"{name}: not compiled")
+    nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
+    ptx = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetPTX(program, ptx)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return ptx.value.decode()
+
+
+def main(kernels, sources, tensor=()):
+    """Writes `ptx/NAME.ptx` in the folder `kernels`; with `--check`, fails if they are not what the
+    sources give.
+
+    `sources` maps each NAME to its files, headers first. The kernels named in `tensor` need
+    TENSOR_TARGET.
+    """
+    check = "--check" in sys.argv[1:]
+    folder = REPOSITORY / "target" / "nvrtc"
+    folder.mkdir(parents=True, exist_ok=True)
+    nvrtc = compiler(folder)
+    wrong = []
+    for name, parts in sources.items():
+        path = kernels / "ptx" / f"{name}.ptx"
+        target = TENSOR_TARGET if name in tensor else TARGET
+        ptx = compiled(nvrtc, name, [kernels / part for part in parts], target)
+        if not check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(ptx)
+        elif not path.exists() or path.read_text() != ptx:
+            wrong.append(path)
+    wrong += sorted(path for path in (kernels / "ptx").glob("*.ptx") if path.stem not in sources)
+    if wrong:
+        names = ", ".join(str(path.relative_to(REPOSITORY)) for path in wrong)
+        script = (kernels / "compile").relative_to(REPOSITORY)
+        sys.exit(f"not what the sources give: {names}; run {script}")
+    print("the PTX is what the sources give" if check else f"{len(sources)} files written")

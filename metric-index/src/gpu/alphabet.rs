@@ -1,0 +1,92 @@
+//! Characters as bytes, for kernels that compare words.
+
+use std::collections::HashMap;
+
+use crate::points::Points;
+
+/// The code of the rarest characters.
+const RARE: u8 = 254;
+/// The code of characters that no word has.
+const UNKNOWN: u8 = 255;
+
+/// Codes of one byte for the characters of some words; the most frequent characters come first.
+///
+/// Words of more than 255 different characters share one code among the rarest. Two stored words
+/// are never compared with each other, so only a query with that code is ambiguous:
+/// [`encode_query`](Self::encode_query) refuses it.
+///
+/// ```
+/// use metric_index::gpu::Alphabet;
+/// use metric_index::points::Strings;
+///
+/// let words: Strings = ["casa", "pez"].into_iter().collect();
+/// let alphabet = Alphabet::of_words(&words);
+/// assert_eq!(alphabet.encode("aa"), [0, 0]);
+/// assert_eq!(alphabet.encode_query("casa", 4), Some(alphabet.encode("casa")));
+/// assert_eq!(alphabet.encode_query("casas", 4), None);
+/// ```
+#[derive(Debug)]
+pub struct Alphabet {
+    /// The codes of the characters below 2^16.
+    near: Vec<u8>,
+    others: HashMap<char, u8>,
+    /// Whether several characters have the code [`RARE`].
+    is_shared: bool,
+}
+
+impl Alphabet {
+    /// The codes for the characters of some words.
+    ///
+    /// # Panics
+    /// If there are 2^32 words or more.
+    pub fn of_words<S: Points<Point = str>>(words: &S) -> Self {
+        let count = u32::try_from(words.len()).expect("fewer than 2^32 words");
+        let mut frequencies: HashMap<char, u64> = HashMap::new();
+        for word in 0..count {
+            for character in words.point(word).chars() {
+                *frequencies.entry(character).or_default() += 1;
+            }
+        }
+        let mut all: Vec<(char, u64)> = frequencies.into_iter().collect();
+        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+        let is_shared = all.len() > usize::from(RARE) + 1;
+        let mut codes = Self { near: vec![UNKNOWN; 1 << 16], others: HashMap::new(), is_shared };
+        for (rank, (character, _)) in all.into_iter().enumerate() {
+            let code = u8::try_from(rank).unwrap_or(RARE).min(RARE);
+            match codes.near.get_mut(character as usize) {
+                Some(near) => *near = code,
+                None => {
+                    codes.others.insert(character, code);
+                }
+            }
+        }
+        codes
+    }
+
+    fn code(&self, character: char) -> u8 {
+        match self.near.get(character as usize) {
+            Some(&code) => code,
+            None => self.others.get(&character).copied().unwrap_or(UNKNOWN),
+        }
+    }
+
+    /// The codes of a word, one per character.
+    pub fn encode(&self, word: &str) -> Vec<u8> {
+        word.chars().map(|character| self.code(character)).collect()
+    }
+
+    /// The codes of a query; `None` if it has more than `max_length` characters, or one whose code
+    /// other characters share.
+    pub fn encode_query(&self, text: &str, max_length: usize) -> Option<Vec<u8>> {
+        let mut codes = Vec::with_capacity(text.len().min(max_length));
+        for character in text.chars() {
+            let code = self.code(character);
+            // Two rare characters may be different.
+            if codes.len() == max_length || (code == RARE && self.is_shared) {
+                return None;
+            }
+            codes.push(code);
+        }
+        Some(codes)
+    }
+}

@@ -1,0 +1,104 @@
+//! Lists of several parts of the points as one.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use crate::neighbor::Neighbor;
+
+/// Merges lists of points that were dealt round-robin: point p of part t of T is point `p * T + t`.
+#[derive(Debug)]
+pub(crate) struct Merger<'a> {
+    parts: usize,
+    /// The first neighbor of each part that is not taken yet; empty between queries.
+    heads: BinaryHeap<Reverse<Head<'a>>>,
+}
+
+/// The next neighbor of a part, with its number among all points.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head<'a> {
+    neighbor: Neighbor,
+    part: usize,
+    rest: &'a [Neighbor],
+}
+
+impl<'a> Head<'a> {
+    /// The first of a list of one of so many parts.
+    fn of(part: usize, parts: usize, list: &'a [Neighbor]) -> Option<Self> {
+        let (first, rest) = list.split_first()?;
+        let point = u32::try_from(first.point as usize * parts + part);
+        let point = point.expect("the number of a point");
+        Some(Self { neighbor: Neighbor { point, ..*first }, part, rest })
+    }
+}
+
+impl<'a> Merger<'a> {
+    pub(crate) fn new(parts: usize) -> Self {
+        Self { parts, heads: BinaryHeap::with_capacity(parts) }
+    }
+
+    /// Writes the nearest neighbors of a query, as many as `to` has room for: not more than there
+    /// are in the lists of all parts, which are sorted.
+    pub(crate) fn merge(
+        &mut self,
+        lists: impl Iterator<Item = &'a [Neighbor]>,
+        to: &mut [Neighbor],
+    ) {
+        for (part, list) in lists.enumerate() {
+            if self.parts == 1 {
+                to.copy_from_slice(&list[..to.len()]);
+                return;
+            }
+            let head = Head::of(part, self.parts, list);
+            self.heads.extend(head.map(Reverse));
+        }
+        for to in to {
+            let Some(mut nearest) = self.heads.peek_mut() else { break };
+            let Reverse(head) = &*nearest;
+            *to = head.neighbor;
+            match Head::of(head.part, self.parts, head.rest) {
+                Some(next) => *nearest = Reverse(next),
+                None => {
+                    PeekMut::pop(nearest);
+                }
+            }
+        }
+        self.heads.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_merged_as_if_sorted() {
+        let mut random = seeded_random::Random::new(1);
+        for parts in 1..6u32 {
+            let mut merger = Merger::new(parts as usize);
+            for _ in 0..50 {
+                // Few distances, so that many tie.
+                let mut list = |_| {
+                    let count = u32::try_from(random.below(9)).unwrap();
+                    let near = |point| Neighbor { point, distance: random.below(3) as f32 };
+                    let mut list: Vec<Neighbor> = (0..count).map(near).collect();
+                    list.sort_unstable();
+                    list
+                };
+                let lists: &[Vec<Neighbor>] = (0..parts).map(&mut list).collect::<Vec<_>>().leak();
+                let numbered = (0..).zip(lists).flat_map(|(part, list)| {
+                    list.iter()
+                        .map(move |near| Neighbor { point: near.point * parts + part, ..*near })
+                });
+                let mut expected: Vec<Neighbor> = numbered.collect();
+                expected.sort_unstable();
+                for k in [0, 1, 5, expected.len()] {
+                    let k = k.min(expected.len());
+                    let mut to = vec![Neighbor { point: 0, distance: 0.0 }; k];
+                    merger.merge(lists.iter().map(|list| &list[..]), &mut to);
+                    assert_eq!(to, expected[..k]);
+                }
+            }
+        }
+    }
+}

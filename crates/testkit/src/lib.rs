@@ -7,6 +7,7 @@
 //! | work in a temporary folder | [`Folder`] |
 //! | talk to a server, and stop it at the end | [`Server`] |
 //! | wait until something happens, without a fixed sleep | [`wait_until`] |
+//! | fail if work does not finish, without a limit that slow machines exceed | [`finish`] |
 //! | compare messages with a snapshot | [`Messages`] |
 //! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
 //!
@@ -33,7 +34,7 @@ pub use messages::Messages;
 pub use program::{Program, Run};
 pub use server::Server;
 pub use shell::Shell;
-pub use wait::wait_until;
+pub use wait::{finish, wait_until};
 
 /// The root of the repository.
 pub fn root() -> PathBuf {

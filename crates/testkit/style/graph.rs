@@ -19,7 +19,7 @@ pub(crate) fn check(sources: &[Source], places: &mut Vec<Place>) {
     for source in sources {
         if source.path.ends_with("src/lib.rs") || source.path.ends_with("src/main.rs") {
             let tree = Tree::of(source, &files);
-            tree.report(&tree.uses(), places);
+            report_cycles(&tree.uses(), places);
         }
     }
 }
@@ -78,8 +78,13 @@ impl<'a> Tree<'a> {
     ) -> usize {
         let Contents { source, items, folder } = contents;
         let own = self.modules.len();
-        let (names, globs) = Default::default();
-        self.modules.push(Module { parent, source, items, names, globs });
+        self.modules.push(Module {
+            parent,
+            source,
+            items,
+            names: HashMap::new(),
+            globs: Vec::new(),
+        });
         for item in items {
             if is_for_tests(attributes(item)) {
                 continue;
@@ -92,12 +97,12 @@ impl<'a> Tree<'a> {
                         let contents = Contents { source, items, folder: &inner };
                         Some(self.add(Some(own), contents, files))
                     } else {
-                        let named = path_attribute(&module.attrs).map(|path| {
+                        let given = path_attribute(&module.attrs).map(|path| {
                             let beside = source.path.rsplit_once('/').map_or("", |(at, _)| at);
                             format!("{beside}/{path}")
                         });
                         let paths = [format!("{inner}.rs"), format!("{inner}/mod.rs")];
-                        let file = named.iter().chain(&paths).find_map(|path| files.get(&**path));
+                        let file = given.iter().chain(&paths).find_map(|path| files.get(&**path));
                         file.map(|file| {
                             let items = &file.tree.items;
                             let contents = Contents { source: file, items, folder: &inner };
@@ -179,38 +184,39 @@ impl<'a> Tree<'a> {
         }
         uses
     }
+}
 
-    /// Reports each use between files that use each other, directly or not.
-    fn report(&self, uses: &Uses<'a>, places: &mut Vec<Place>) {
-        let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (start, _) in uses.keys() {
-            reached.entry(start).or_insert_with(|| reachable(start, uses));
-        }
-        for ((from, to), named) in uses {
-            if reached.get(to).is_some_and(|back| back.contains(from)) {
-                let in_cycle = |file: &&&str| {
-                    reached[*from].contains(*file)
-                        && reached.get(**file).is_some_and(|back| back.contains(from))
-                };
-                let count = reached[from].iter().filter(in_cycle).count();
-                let mut names: Vec<&str> = named.iter().map(|(_, name)| name.as_str()).collect();
-                names.sort_unstable();
-                names.dedup();
-                places.push(Place {
-                    rule: Rule::ModuleCycle,
-                    file: (*from).to_owned(),
-                    line: named.iter().map(|(line, _)| *line).min().unwrap_or(1),
-                    message: format!(
-                        "uses {} of {to}, which uses this file (a cycle of {count} files)",
-                        names.join(", ")
-                    ),
-                });
-            }
+/// Reports each use between files that use each other, directly or not.
+fn report_cycles(uses: &Uses<'_>, places: &mut Vec<Place>) {
+    let mut reached: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (start, _) in uses.keys() {
+        reached.entry(start).or_insert_with(|| reachable(start, uses));
+    }
+    for ((from, to), named) in uses {
+        if reached.get(to).is_some_and(|back| back.contains(from)) {
+            let in_cycle = |file: &&&str| {
+                reached[*from].contains(*file)
+                    && reached.get(**file).is_some_and(|back| back.contains(from))
+            };
+            let count = reached[from].iter().filter(in_cycle).count();
+            let mut names: Vec<&str> = named.iter().map(|(_, name)| name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            places.push(Place {
+                rule: Rule::ModuleCycle,
+                file: (*from).to_owned(),
+                line: named.iter().map(|(line, _)| *line).min().unwrap_or(1),
+                message: format!(
+                    "uses {} of {to}, which uses this file (a cycle of {count} files)",
+                    names.join(", ")
+                ),
+            });
         }
     }
 }
 
 /// The items of a module, and where the files of its children are.
+#[derive(Clone, Copy)]
 struct Contents<'a, 'b> {
     source: &'a Source,
     items: &'a [Item],

@@ -5,10 +5,13 @@
 //! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the places:
 //! `cargo run -p testkit --example style`.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "../style/mod.rs"]
 mod style;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -40,9 +43,9 @@ fn no_place_more_breaks_a_house_rule() {
         let limit = allowed.get(key).copied().unwrap_or(0);
         if count > limit && !is_free(&key.0, &places) {
             let (rule, folder) = key;
-            report += &format!("{rule} in {folder}: {count} places, at most {limit}\n");
+            writeln!(report, "{rule} in {folder}: {count} places, at most {limit}").unwrap();
             for place in places.iter().filter(|place| key_of(place) == *key) {
-                report += &format!("  {}:{}: {}\n", place.file, place.line, place.message);
+                writeln!(report, "  {}:{}: {}", place.file, place.line, place.message).unwrap();
             }
         }
     }
@@ -62,7 +65,9 @@ fn is_free(rule: &str, places: &[Place]) -> bool {
 
 fn debt_of(places: &[Place]) -> Debt {
     let mut debt = Debt::new();
-    places.iter().for_each(|place| *debt.entry(key_of(place)).or_default() += 1);
+    for place in places {
+        *debt.entry(key_of(place)).or_default() += 1;
+    }
     debt
 }
 

@@ -3,15 +3,20 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, Reason};
 use classify::model::{Model, ModelProblem};
 use classify::threads::Threads;
+use testkit::{Folder, Program, text};
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden-v1.model")
+    testkit::model("golden-v1.model")
+}
+
+/// The program, started in the folder of the golden models.
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_classify")).within(&testkit::root().join("models"))
 }
 
 fn bytes() -> Vec<u8> {
@@ -39,7 +44,7 @@ fn the_golden_model_loads_and_answers() {
 /// Fields, selected and weighted terms, thresholds, probabilities, limits and a hierarchy.
 #[test]
 fn the_golden_model_of_version_2_answers() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/golden-v2.model");
+    let path = testkit::model("golden-v2.model");
     let model = Model::open(&path).unwrap();
     let labels: Vec<&str> = model.labels().iter().collect();
     assert_eq!(labels, ["astronomy", "cooking", "gardening", "home"]);
@@ -52,17 +57,17 @@ fn the_golden_model_of_version_2_answers() {
     assert_eq!(answers, [&[3, 1][..], &[], &[0]]);
     assert_eq!(predictions[0].probabilities.len(), predictions[0].scores.len());
     // Saving loses nothing of the original.
-    let folder = tempfile::tempdir().unwrap();
-    let again = folder.path().join("again.model");
+    let folder = Folder::new();
+    let again = folder.at("again.model");
     model.save(&again).unwrap();
     assert_eq!(std::fs::read(&again).unwrap(), std::fs::read(&path).unwrap());
 }
 
-/// A model with dense vectors. Training it again gives the same bytes: on every machine, and with any number of threads.
+/// A model with dense vectors. Training it again gives the same bytes on every machine, with any
+/// number of threads.
 #[test]
 fn the_golden_model_of_version_3_answers() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
-    let path = models.join("golden-v3.model");
+    let path = testkit::model("golden-v3.model");
     let model = Arc::new(Model::open(&path).unwrap());
     assert_eq!(model.settings().dense_share.to_bits(), 0.4f64.to_bits());
     let dense = model.dense().unwrap();
@@ -73,27 +78,25 @@ fn the_golden_model_of_version_3_answers() {
     assert_eq!(predictions[0].by_vectors.len(), 3);
     assert_eq!(model.labels().get(predictions[0].labels[0] as usize), Some("cooking"));
     assert_eq!(predictions[1].reason, Some(Reason::NoKnownTerm));
-    let folder = tempfile::tempdir().unwrap();
-    let again = folder.path().join("again.model");
+    let folder = Folder::new();
+    let again = folder.at("again.model");
     let golden = std::fs::read(&path).unwrap();
     model.save(&again).unwrap();
     assert!(std::fs::read(&again).unwrap() == golden);
-    let mut train = Command::new(env!("CARGO_BIN_EXE_classify"));
-    train.args("train golden.jsonl --features tfidf+lsa:3 --dense-share 0.4 -k 3".split(' '));
-    train.args(["--mode", "multi", "-q", "-o"]).arg(&again).current_dir(&models);
-    assert!(train.status().unwrap().success());
+    let train =
+        "train golden.jsonl --features tfidf+lsa:3 --dense-share 0.4 -k 3 --mode multi -q -o";
+    program().succeed(&train.split(' ').chain([text(&again)]).collect::<Vec<_>>());
     assert!(std::fs::read(&again).unwrap() == golden);
 }
 
 /// A tuned model with learned votes, probabilities by evidence and a limit of confidence.
 #[test]
 fn the_golden_models_of_versions_4_and_9_answer() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
-    let path = models.join("golden-v4.model");
+    let path = testkit::model("golden-v4.model");
     let model = Arc::new(Model::open(&path).unwrap());
-    let worths: Vec<_> = model.learned_votes().unwrap().of(1).collect();
-    // Document 1 may also vote for the label of documents near it.
-    assert_eq!(worths.iter().map(|worth| worth.label).collect::<Vec<_>>(), [0, 1, 2]);
+    // Document 1 may also vote for the labels of documents near it.
+    let vote_weights = model.learned_votes().unwrap().of(1);
+    assert_eq!(vote_weights.map(|vote| vote.label).collect::<Vec<_>>(), [0, 1, 2]);
     let classifier = Classifier::new(Arc::clone(&model), &Threads::available().unwrap()).unwrap();
     let texts = ["bake the bread", "comet stars"];
     let predictions = classifier.classify_texts(&texts).unwrap();
@@ -105,17 +108,15 @@ fn the_golden_models_of_versions_4_and_9_answer() {
             && prediction.reason == Some(Reason::Unsure)
             && prediction.labels.is_empty()
     }));
-    let folder = tempfile::tempdir().unwrap();
-    let again = folder.path().join("again.model");
+    let folder = Folder::new();
+    let again = folder.at("again.model");
     let golden = std::fs::read(&path).unwrap();
     model.save(&again).unwrap();
     assert!(std::fs::read(&again).unwrap() == golden);
     // Trained again, the probability of the answer has a regression of its own.
-    let golden = std::fs::read(models.join("golden-v9.model")).unwrap();
-    let mut train = Command::new(env!("CARGO_BIN_EXE_classify"));
-    train.args("train golden.jsonl --tune=votes --vote learned".split(' '));
-    train.args(["--abstain", "target-error=50%", "-q", "-o"]).arg(&again).current_dir(&models);
-    assert!(train.status().unwrap().success());
+    let golden = std::fs::read(testkit::model("golden-v9.model")).unwrap();
+    let train = "train golden.jsonl --tune=votes --vote learned --abstain target-error=50% -q -o";
+    program().succeed(&train.split(' ').chain([text(&again)]).collect::<Vec<_>>());
     assert!(std::fs::read(&again).unwrap() == golden);
     let model = Arc::new(Model::open(&again).unwrap());
     let classifier = Classifier::new(model, &Threads::available().unwrap()).unwrap();
@@ -126,15 +127,15 @@ fn the_golden_models_of_versions_4_and_9_answer() {
 
 #[test]
 fn saving_gives_the_same_bytes() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("again.model");
+    let folder = Folder::new();
+    let path = folder.at("again.model");
     Model::open(&golden()).unwrap().save(&path).unwrap();
     let saved = std::fs::read(&path).unwrap();
     Model::open(&path).unwrap().save(&path).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), saved);
     // Saving an older model writes the current format, with the same arrays.
-    let (old, new) = (bytes(), saved);
-    assert_eq!(old[old.len() - 1000..old.len() - 4], new[new.len() - 1000..new.len() - 4]);
+    let old = bytes();
+    assert_eq!(old[old.len() - 1000..old.len() - 4], saved[saved.len() - 1000..saved.len() - 4]);
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file is left");
 }
@@ -188,15 +189,14 @@ fn errors_say_what_and_what_next() {
     assert!(matches!(nowhere.problem, ModelProblem::Read(_)));
 }
 
-/// Documents that came and went, learned weights of terms, and prototypes: of versions 6, 7 and 8.
+/// An updated model, learned term weights, and label prototypes: versions 6, 7 and 8.
 #[test]
 fn the_golden_models_of_versions_6_to_8_answer() {
-    let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
     let answer = |name: &str, text: &str| {
-        let path = models.join(name);
+        let path = testkit::model(name);
         let model = Arc::new(Model::open(&path).unwrap());
-        let folder = tempfile::tempdir().unwrap();
-        let again = folder.path().join("again.model");
+        let folder = Folder::new();
+        let again = folder.at("again.model");
         model.save(&again).unwrap();
         assert!(std::fs::read(&again).unwrap() == std::fs::read(&path).unwrap());
         let threads = Threads::available().unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use testkit::{Folder, Messages, Run, text};
 
-use crate::{GOLDEN, TEST, TRAIN, command, ok, refused, run, run_with, small_corpus};
+use crate::{GOLDEN, TEST, TRAIN, command, ok, program, refused, run, run_with, small_corpus};
 
 /// A pipe that has a name is read once, to its end.
 #[cfg(unix)]
@@ -126,8 +126,10 @@ fn a_slow_pipe() {
 #[test]
 fn detection_heeds_the_model() {
     let mut said = Messages::new(&testkit::root());
-    let ask =
-        |stdin: &str| run_with(&["predict", GOLDEN, "-", "--to", "fasttext"], stdin.as_bytes());
+    // With a GPU, the program also says what searches.
+    let without_gpus = program().without_gpus();
+    let arguments = ["predict", GOLDEN, "-", "--to", "fasttext"];
+    let ask = |stdin: &str| without_gpus.run_with(&arguments, stdin.as_bytes());
     let run = ask("3 4:30 bread\n");
     assert_eq!((run.code, run.out.as_str()), (0, "__label__cooking\n"), "{}", run.err);
     let run = ask("id,text\n1,bread\n");

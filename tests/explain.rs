@@ -50,8 +50,8 @@ fn explained(classifier: &Classifier, documents: &[Document]) -> Vec<Explanation
     explain(classifier, documents, &classifier.options()).unwrap()
 }
 
-/// The score of a label is the share of its neighbors' votes plus the score of its prototype. The
-/// contributions to the margin add up to the score of the prototype.
+/// The score of a label combines the share of its neighbors' votes and the score of its prototype.
+/// The sums of the contributions to the margins determine which prototype is nearest.
 #[test]
 fn what_prototypes_say() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };

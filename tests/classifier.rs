@@ -56,8 +56,8 @@ fn features_out_of_order_or_not_finite_are_refused() {
     assert!(matches!(problem(vec![(1, f32::INFINITY)]), Problem::NotFinite { .. }));
 }
 
-/// Pieces of a corpus are counted in any order: the first error of the corpus is reported, and the counts do not depend on the
-/// threads.
+/// Parts of a corpus are counted in any order. The first error of the corpus is reported, and
+/// counts do not depend on the number of threads.
 #[test]
 fn pieces_are_counted_in_the_order_of_the_corpus() {
     let at = |number: usize, content: Content| Document {
@@ -169,7 +169,8 @@ fn answers_come_in_order() {
     assert_eq!(answers.0, expected.collect::<Vec<_>>());
 }
 
-/// A panic while an answer is made ends the stream, though its documents have no end; what came before is delivered.
+/// A panic while an answer is made ends the stream, although its documents never end. Earlier
+/// answers are delivered.
 #[test]
 fn an_answer_whose_making_panics_is_an_error() {
     let classifier = trained(
@@ -196,25 +197,28 @@ fn an_answer_whose_making_panics_is_an_error() {
     }
 }
 
-/// Tells when it was asked to pass on what it received, after it was told how far all stages are.
-struct Told(mpsc::Sender<usize>, usize);
+/// Reports the number of answers so far whenever the stream flushes them.
+struct FlushedAnswers {
+    flushed: mpsc::Sender<usize>,
+    count: usize,
+}
 
-impl Answers for Told {
+impl Answers for FlushedAnswers {
     type Error = io::Error;
     type Made = ();
 
     fn answer(&mut self, (): ()) -> io::Result<()> {
-        self.1 += 1;
+        self.count += 1;
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let _ = self.0.send(self.1);
+        let _ = self.flushed.send(self.count);
         Ok(())
     }
 
     fn progress(&mut self, so_far: &SoFar<'_>) {
-        assert_eq!(so_far.documents, self.1 as u64);
+        assert_eq!(so_far.documents, self.count as u64);
         let stages = ["read", "analyze, weigh", "search", "vote", "write"];
         assert!(stages.contains(&so_far.busiest) && so_far.busy > 0.0, "{so_far:?}");
         assert!(so_far.busy <= 1.0, "{so_far:?}");
@@ -235,14 +239,15 @@ fn a_document_that_comes_alone_is_answered_at_once() {
         given += 1;
         (given <= 20).then(|| Ok(document(Content::Text("bread".to_owned()))))
     });
-    let (documents, mut answers) = (Source::Documents(Box::new(documents)), Told(flushed, 0));
+    let documents = Source::Documents(Box::new(documents));
+    let mut answers = FlushedAnswers { flushed, count: 0 };
     let make = |_: &str, _: &Prediction| ();
     classify_stream(&classifier, &classifier.options(), documents, make, &mut answers).unwrap();
-    assert_eq!(answers.1, 20);
+    assert_eq!(answers.count, 20);
 }
 
-/// What stands before a document that does not match the model is answered, and after an answer that cannot be received
-/// nothing hangs.
+/// Documents before one that does not match the model are answered. An answer that cannot be
+/// delivered ends the stream.
 #[test]
 fn errors_end_a_stream_where_they_are() {
     let classifier = trained("one line", "{\"text\": \"bake bread\", \"label\": \"a\"}\n");
@@ -271,7 +276,7 @@ fn errors_end_a_stream_where_they_are() {
     assert!(matches!(ended, Err(StreamError::Answer(_))), "{ended:?}");
 }
 
-/// Takes so many answers.
+/// Accepts this number of answers.
 struct Full(usize);
 
 impl Answers for Full {

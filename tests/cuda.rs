@@ -1,5 +1,6 @@
-//! The GPU engines against `exhaustive`, bit for bit. Run on a machine with a GPU: `cargo test
-//! --release --test cuda -- --ignored`. Tests that need no GPU are beside the code and in `cli.rs`.
+//! The GPU engines against `exhaustive`, bit for bit. On a machine with a GPU, run `cargo test
+//! --release --test cuda -- --ignored`. Tests that need no GPU are next to the code and in
+//! `crates/cli/tests/cli/devices.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,31 +11,19 @@ use classify::random::Random;
 use classify::rows::generate::{DOCUMENTS, TRAINING, rcv1_like_rows};
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
-    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, Neighbor, NeighborLists,
-    Report, Request, Search, SearchError, SeveralGpus, Stop,
+    Cuda, CudaEngine, CudaOptions, Exhaustive, GridMemory, Inverted, NeighborLists, Report,
+    Request, Search, SearchError, SeveralGpus, Stop,
 };
 use classify::threads::Threads;
 use gpu_runtime::Device;
 
-mod filters;
+mod fixtures;
 
-use filters::Filters;
-
-type Rows = Vec<Vec<(u32, f32)>>;
-type Bits = Vec<Vec<(u32, u32)>>;
-
-fn matrix(rows: &Rows, columns: usize) -> Arc<Csr> {
-    let mut builder = CsrBuilder::default();
-    for row in rows {
-        builder.push_row(row.iter().copied());
-    }
-    Arc::new(builder.build(columns))
-}
+use fixtures::{Bits, Filters, Rows, bits, matrix};
 
 fn answer(engine: &dyn Search, request: &Request<'_>, found: &mut NeighborLists) -> (Bits, Report) {
     let report = engine.search(request, found).unwrap();
-    let pair = |neighbor: &Neighbor| (neighbor.row, neighbor.similarity.to_bits());
-    (found.iter().map(|neighbors| neighbors.iter().map(pair).collect()).collect(), report)
+    (bits(found), report)
 }
 
 fn exhaustive(training: &Arc<Csr>) -> Exhaustive {
@@ -85,17 +74,20 @@ enum Path {
     Any,
 }
 
-/// The test that takes nearly all memory of the GPU runs alone: without memory, other tests would see searches fall back.
+/// The test that takes nearly all memory of the GPU runs alone. Without memory, the searches of
+/// other tests would fall back.
 static MEMORY: RwLock<()> = RwLock::new(());
 
-fn agree_with(
-    oracle: &dyn Search,
-    training: &Arc<Csr>,
-    queries: &Csr,
-    ks: &[usize],
-    options: &[CudaOptions],
-    path: Path,
-) {
+/// Training rows and queries, and an engine that answers them right.
+#[derive(Clone, Copy)]
+struct Problem<'a> {
+    oracle: &'a dyn Search,
+    training: &'a Arc<Csr>,
+    queries: &'a Csr,
+}
+
+fn agree_with(problem: Problem<'_>, ks: &[usize], options: &[CudaOptions], path: Path) {
+    let Problem { oracle, training, queries } = problem;
     let _shared = MEMORY.read().unwrap_or_else(PoisonError::into_inner);
     let mut lists = NeighborLists::default();
     let filters = Filters::new(training.rows(), queries.rows());
@@ -150,7 +142,8 @@ fn a_slice_of_queries() {
 }
 
 fn agree(training: &Arc<Csr>, queries: &Csr, ks: &[usize]) {
-    agree_with(&exhaustive(training), training, queries, ks, &all_options(), Path::Any);
+    let problem = Problem { oracle: &exhaustive(training), training, queries };
+    agree_with(problem, ks, &all_options(), Path::Any);
 }
 
 /// Rows from a small generator: `weight` turns a random number into a weight.
@@ -204,7 +197,8 @@ fn every_kernel_on_a_small_case() {
         CudaOptions { engine: grid(GridMemory::Texture), texture_width: Some(300), ..fused },
         CudaOptions { engine: grid(GridMemory::ReadOnly), ..fused },
     ];
-    agree_with(&oracle, &training, &queries, &[2, 65, 1_000], &options, Path::Any);
+    let problem = Problem { oracle: &oracle, training: &training, queries: &queries };
+    agree_with(problem, &[2, 65, 1_000], &options, Path::Any);
 }
 
 #[test]
@@ -283,7 +277,8 @@ fn long_queries_and_wide_vocabularies() {
         let fused = CudaOptions::new(CudaEngine::Fused);
         let small = CudaOptions { small_batch: Some(0), ..fused };
         let oracle = exhaustive(&training);
-        agree_with(&oracle, &training, &queries, &[1, 10, 100], &[fused, small], Path::Fast);
+        let problem = Problem { oracle: &oracle, training: &training, queries: &queries };
+        agree_with(problem, &[1, 10, 100], &[fused, small], Path::Fast);
     }
 }
 
@@ -304,8 +299,9 @@ fn a_corpus_in_tiles_parts_and_chunks() {
         CudaOptions { engine: BASE, ..fused },
         CudaOptions { engine: SHARED, ..fused },
     ];
-    agree_with(&oracle, &rows.training, &rows.test, &[1, 30], &options, Path::Fast);
-    agree_with(&oracle, &rows.training, &rows.test, &[100, 1_000, 3_000], &options, Path::Any);
+    let problem = Problem { oracle: &oracle, training: &rows.training, queries: &rows.test };
+    agree_with(problem, &[1, 30], &options, Path::Fast);
+    agree_with(problem, &[100, 1_000, 3_000], &options, Path::Any);
 }
 
 /// 5,000 random queries of the 781,265, every engine, notable values of k up to all rows; takes a
@@ -329,8 +325,9 @@ fn a_corpus_of_the_size_of_rcv1() {
     let engines =
         [CudaEngine::Fused, BASE, SHARED, grid(GridMemory::Texture), grid(GridMemory::ReadOnly)];
     let options = engines.map(|engine| CudaOptions { engine, ..fused });
-    agree_with(&oracle, &rows.training, &queries, &[1, 30, 100, 1_000], &options[..1], Path::Any);
-    agree_with(&oracle, &rows.training, &queries, &[30], &options[1..], Path::Any);
+    let problem = Problem { oracle: &oracle, training: &rows.training, queries: &queries };
+    agree_with(problem, &[1, 30, 100, 1_000], &options[..1], Path::Any);
+    agree_with(problem, &[30], &options[1..], Path::Any);
     let engine = cuda(&rows.training, fused);
     let request = Request::new(&rows.test, NonZeroUsize::new(30).unwrap());
     let mut lists = NeighborLists::default();
@@ -439,7 +436,8 @@ fn dense_vectors_on_a_gpu() {
     for (rows, dimension, steps, most) in
         [(20_000, 40, 1_000, 0), (3_000, 3, 4, 300), (50, 8, 9, 300)]
     {
-        let (training, queries) = (vectors(rows, dimension, steps), vectors(300, dimension, steps));
+        let training = vectors(rows, dimension, steps);
+        let queries = vectors(300, dimension, steps);
         for metric in [Metric::Angular, Metric::Euclidean, Metric::Manhattan] {
             let training = if metric == Metric::Angular {
                 let mut values = training.values().to_vec();

@@ -1,4 +1,5 @@
-//! Dense engines against an exhaustive scan: every index, metric, filter and thread count, the same bits.
+//! Dense engines against an exhaustive scan, bit for bit: every index, metric, filter and number of
+//! threads.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -100,7 +101,17 @@ fn fine(rows: usize, dimension: usize, seed: u64) -> Vectors {
     Vectors::new(dimension, values).unwrap()
 }
 
-fn check(rows: &Vectors, queries: &Vectors, metric: Metric, index: &str, k: usize, workers: usize) {
+/// An engine, and the number of neighbors to search.
+#[derive(Clone, Copy)]
+struct Case {
+    metric: Metric,
+    index: &'static str,
+    k: usize,
+    threads: usize,
+}
+
+fn check(rows: &Vectors, queries: &Vectors, case: Case) {
+    let Case { metric, index, k, threads: workers } = case;
     let kernel = Kernel { metric, scale: 0.7 };
     let training = prepared(rows, metric);
     let index: DenseIndex = index.parse().unwrap();
@@ -146,7 +157,7 @@ fn every_index_is_the_exhaustive_scan() {
                 (coarse(1, 2, number), coarse(3, 2, number + 50)),
             ] {
                 for k in [1, 7, 200] {
-                    check(&rows, &queries, metric, index, k, 2);
+                    check(&rows, &queries, Case { metric, index, k, threads: 2 });
                 }
             }
         }
@@ -168,16 +179,19 @@ proptest! {
         workers in 1usize..4,
     ) {
         let make = if is_coarse { coarse } else { fine };
-        let (rows, queries) = (make(rows, dimension, seed), make(17, dimension, seed ^ 1));
-        check(&rows, &queries, METRICS[metric], INDEXES[index], k, workers);
+        let rows = make(rows, dimension, seed);
+        let queries = make(17, dimension, seed ^ 1);
+        let metric = METRICS[metric];
+        check(&rows, &queries, Case { metric, index: INDEXES[index], k, threads: workers });
     }
 
-    /// Nearer is never less similar, and the radius of a similarity holds all distances that have it: the collector relies on both.
+    /// A smaller distance never has a smaller similarity. The collector relies on this.
     #[test]
     fn similarities_fall(bits in 0u32..0x7180_0000, scale in 1e-30f64..1e30, metric in 0usize..3) {
         let kernel = Kernel { metric: METRICS[metric], scale };
         let distance = f32::from_bits(bits);
-        let (near, far) = (kernel.similarity(distance), kernel.similarity(distance.next_up()));
+        let near = kernel.similarity(distance);
+        let far = kernel.similarity(distance.next_up());
         prop_assert!((0.0..=1.0).contains(&near) && far <= near);
     }
 }
@@ -229,7 +243,8 @@ fn values_far_apart() {
 
 #[test]
 fn shards_equal_the_whole() {
-    let (rows, queries) = (coarse(90, 4, 1), coarse(15, 4, 2));
+    let rows = coarse(90, 4, 1);
+    let queries = coarse(15, 4, 2);
     for metric in METRICS {
         let kernel = Kernel { metric, scale: 1.5 };
         let training = prepared(&rows, metric);
@@ -243,7 +258,8 @@ fn shards_equal_the_whole() {
         let sharded =
             Sharded::new(vec![(RowMap::From(0), part(0..40)), (RowMap::From(40), part(40..90))])
                 .unwrap();
-        let (mut one, mut two) = (NeighborLists::default(), NeighborLists::default());
+        let mut one = NeighborLists::default();
+        let mut two = NeighborLists::default();
         let request = Request::new(queries.view(), NonZeroUsize::new(9).unwrap());
         let _ = engine(Arc::clone(&training)).search(&request, &mut one).unwrap();
         let _ = sharded.search(&request, &mut two).unwrap();

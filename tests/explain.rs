@@ -1,4 +1,5 @@
-//! Explanations: parts are the similarity, evidence is balanced, removing what speaks for a label lowers it.
+//! Explanations: contributions add up to the similarity, evidence is balanced, and removing the
+//! terms that support a label lowers its score.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -49,8 +50,8 @@ fn explained(classifier: &Classifier, documents: &[Document]) -> Vec<Explanation
     explain(classifier, documents, &classifier.options()).unwrap()
 }
 
-/// The share of its neighbors' votes and its prototype's score are the score of a label, and the parts of its
-/// margin, added, tell which prototype is nearest.
+/// The score of a label combines the share of its neighbors' votes and the score of its prototype.
+/// The sums of the contributions to the margins determine which prototype is nearest.
 #[test]
 fn what_prototypes_say() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
@@ -127,14 +128,15 @@ fn the_parts_are_the_similarity_with_every_weighting() {
     assert!(pairs > 10_000, "{pairs}");
 }
 
-/// Without the five terms that speak most for it, the label has a lower score than without five others.
+/// A label has a lower score without the five terms that support it most than without five others.
 #[test]
-fn terms_that_speak_for_a_label_matter() {
+fn terms_that_support_a_label_matter() {
     let classifier = trained(TrainOptions::default(), &corpus(300, 3));
     let model = classifier.model();
     let documents: Vec<Document> = read(&corpus(200, 4)).map(Result::unwrap).collect();
     let term = |id: u32| model.vocabulary().term(id).unwrap();
-    let (mut strong, mut weak) = (0.0, 0.0);
+    let mut strong = 0.0;
+    let mut weak = 0.0;
     for (document, explanation) in documents.iter().zip(explained(&classifier, &documents)) {
         let best = &explanation.labels[0];
         let Content::Text(text) = &document.content else { panic!("texts") };

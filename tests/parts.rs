@@ -39,7 +39,9 @@ fn statistics(options: &TrainOptions, parts: &[&[Document]]) -> CorpusStatistics
     }
     all.sort_by(|a, b| a.term.cmp(&b.term));
     let documents: usize = parts.iter().map(|part| part.len()).sum();
-    let (mut terms, mut frequencies, mut length) = (Vec::new(), Vec::new(), 0.0);
+    let mut terms = Vec::new();
+    let mut frequencies = Vec::new();
+    let mut length = 0.0;
     for same in all.chunk_by(|a, b| a.term == b.term) {
         terms.push(same[0].term.clone());
         frequencies.push(same.iter().map(|part| part.documents).sum());

@@ -18,25 +18,14 @@ use classify::search::{
 use classify::threads::Threads;
 use proptest::prelude::*;
 
-mod filters;
+mod fixtures;
 
-use filters::Filters;
+use fixtures::{Bits, Filters, Rows, bits, matrix};
 
-type Rows = Vec<Vec<(u32, f32)>>;
-type Bits = Vec<Vec<(u32, u32)>>;
-
-/// Many cases with `PROPTEST_CASES`, few without.
+/// The number of cases of `PROPTEST_CASES`, or a few.
 fn cases(few: u32) -> ProptestConfig {
     let many = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(many.unwrap_or(few))
-}
-
-fn matrix(rows: &Rows, columns: usize) -> Arc<Csr> {
-    let mut builder = CsrBuilder::default();
-    for row in rows {
-        builder.push_row(row.iter().copied());
-    }
-    Arc::new(builder.build(columns))
 }
 
 /// One pool per number of threads: starting threads would take most of the time.
@@ -50,9 +39,8 @@ fn threads(count: usize) -> Threads {
 fn answer(engine: &dyn Search, request: &Request<'_>) -> (Bits, Report) {
     let mut found = NeighborLists::default();
     let report = engine.search(request, &mut found).unwrap();
-    let pair = |neighbor: &Neighbor| (neighbor.row, neighbor.similarity.to_bits());
     assert_eq!(found.len() as u64, report.fast + report.fell_back);
-    (found.iter().map(|neighbors| neighbors.iter().map(pair).collect()).collect(), report)
+    (bits(&found), report)
 }
 
 fn inverted(training: &Arc<Csr>, block_rows: usize, count: usize) -> Inverted {
@@ -84,10 +72,10 @@ fn sharded(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Sharded {
     Sharded::new(shards.into_iter().map(engine).collect()).unwrap()
 }
 
-/// The same rows in three pieces, among rows that do not count.
+/// The same rows in three segments, between rows that were removed.
 fn updatable(training: &Arc<Csr>) -> Updatable {
     let rows = u32::try_from(training.rows()).unwrap();
-    let pieces = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
+    let segments = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
         let mut builder = CsrBuilder::default();
         let mut kept = Vec::new();
         let mut next = 0;
@@ -96,7 +84,7 @@ fn updatable(training: &Arc<Csr>) -> Updatable {
                 let row = training.outer_view(number as usize).unwrap();
                 (row.indices().to_vec(), row.data().to_vec())
             };
-            // Copies of rows that count, before and after: they would be ties.
+            // Removed copies before and after a row: they would be ties.
             for copy in 0..=number % 3 {
                 builder.push_slices(&terms, &weights);
                 if copy == number % 2 % (1 + number % 3) {
@@ -113,7 +101,7 @@ fn updatable(training: &Arc<Csr>) -> Updatable {
         };
         (engine, Some(Arc::<[u32]>::from(kept)))
     });
-    Updatable::new(pieces).unwrap()
+    Updatable::new(segments).unwrap()
 }
 
 /// All engines, several block sizes and thread counts, every filter.
@@ -130,12 +118,12 @@ fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseErr
         let shards = sharded(training, |row| (row * 5 / 2 % 3) as usize);
         prop_assert_eq!(&answer(&shards, &request).0, &expected, "shards");
         let updated = updatable(training);
-        prop_assert_eq!(answer(&updated, &request).0, expected, "rows that come and go");
+        prop_assert_eq!(answer(&updated, &request).0, expected, "an updated model");
     }
     Ok(())
 }
 
-/// The same, but every query must take the fast path in one block.
+/// Like `agree`, but every query must take the fast path in one block.
 fn agree_fast(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseError> {
     agree(training, queries, k)?;
     let request = Request::new(queries, NonZeroUsize::new(k).unwrap());
@@ -174,7 +162,11 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn ties_duplicates_empties_and_zeros(t in rows(small_integers()), q in rows(small_integers()), k in 1usize..60) {
+    fn ties_duplicates_empties_and_zeros(
+        t in rows(small_integers()),
+        q in rows(small_integers()),
+        k in 1usize..60,
+    ) {
         agree_fast(&matrix(&t, COLUMNS as usize), &matrix(&q, COLUMNS as usize), k)?;
     }
 
@@ -229,7 +221,8 @@ fn negative_weights_take_the_fast_path() {
         .into_iter()
         .map(|row| row.into_iter().map(|(t, w)| (t, if t % 9 == 4 { -w } else { w })).collect())
         .collect();
-    let (training, queries) = (matrix(&signed, 64), matrix(&signed[..40].to_vec(), 64));
+    let training = matrix(&signed, 64);
+    let queries = matrix(&signed[..40].to_vec(), 64);
     agree_fast(&training, &queries, 10).unwrap();
 }
 
@@ -240,7 +233,8 @@ fn one_tiny_weight_among_many() {
     rows[1_234].push((64, 1e-37));
     let mut queries = close_rows(6, 30);
     queries[7].push((64, 1e-30));
-    let (training, queries) = (matrix(&rows, 65), matrix(&queries, 65));
+    let training = matrix(&rows, 65);
+    let queries = matrix(&queries, 65);
     agree_fast(&training, &queries, 30).unwrap();
 }
 
@@ -445,7 +439,7 @@ fn deadlines_stop_and_others_do_not() {
     assert!(found.iter().all(|found| found.len() == 1 && found[0].0 == 7));
 }
 
-/// Blocks of as many rows as 16 bits tell apart, though the terms are so many that fewer blocks would do.
+/// Blocks of 65,536 rows, the most that 16 bits can number.
 #[test]
 fn rows_at_the_ends_of_the_largest_blocks() {
     const ROWS: u32 = 2 * 65_536;
@@ -465,7 +459,8 @@ fn rows_at_the_ends_of_the_largest_blocks() {
 #[test]
 fn shards_of_consecutive_rows() {
     let all = close_rows(15, 90);
-    let (training, queries) = (matrix(&all, 64), matrix(&close_rows(16, 21), 64));
+    let training = matrix(&all, 64);
+    let queries = matrix(&close_rows(16, 21), 64);
     let shard = |rows: std::ops::Range<usize>| -> (RowMap, Arc<dyn Search>) {
         let map = RowMap::From(u32::try_from(rows.start).unwrap());
         (map, Arc::new(inverted(&matrix(&all[rows].to_vec(), 64), 10, 1)))
@@ -488,7 +483,8 @@ fn shards_of_consecutive_rows() {
 #[test]
 fn reports_say_who_fell_back() {
     let shard = |rows: &Rows| -> Arc<dyn Search> { Arc::new(inverted(&matrix(rows, 1), 10, 1)) };
-    let (huge, plain) = (vec![vec![(0, 1e30)]; 3], vec![vec![(0, 1.0)]; 3]);
+    let huge = vec![vec![(0, 1e30)]; 3];
+    let plain = vec![vec![(0, 1.0)]; 3];
     let queries = matrix(&vec![vec![(0, 1e30)], vec![(0, 1.0)]], 1);
     let request = Request::new(&*queries, one());
     let engine = |shards: Vec<&Rows>| {
@@ -517,7 +513,8 @@ fn similarities_end_at_the_largest_number() {
     }
 }
 
-/// Rows of words whose frequencies are those of a language: term t is in a share of about 1 / (t + 1) of the rows.
+/// Rows whose words have the frequencies of a language: a share of about 1 / (t + 1) of the rows
+/// contains term t.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 fn language(seed: u64, count: usize, terms: u32) -> Rows {
     let mut random = Random::new(seed);
@@ -541,8 +538,8 @@ fn language(seed: u64, count: usize, terms: u32) -> Rows {
 fn batches_of_a_language() {
     const TERMS: u32 = 70_000;
     let rows = language(1, 3_000, TERMS);
-    let (training, queries) =
-        (matrix(&rows, TERMS as usize), matrix(&language(2, 150, TERMS), TERMS as usize));
+    let training = matrix(&rows, TERMS as usize);
+    let queries = matrix(&language(2, 150, TERMS), TERMS as usize);
     for k in [1, 30, 600, 3_000] {
         agree_fast(&training, &queries, k).unwrap();
     }
@@ -552,9 +549,11 @@ fn batches_of_a_language() {
     agree_fast(&training, &matrix(&some[..1].to_vec(), TERMS as usize), 30).unwrap();
 }
 
-/// Rows that share most of their words with the others of their subject: without near rows, other ways than bounds would be taken.
+/// Rows that share most of their words with other rows of their subject. Only if there are near
+/// rows does the engine use bounds.
 fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
-    let (subjects, rows) = (language(5, subjects, terms), language(6, count, terms));
+    let subjects = language(5, subjects, terms);
+    let rows = language(6, count, terms);
     let with_subject = |(at, row): (usize, &Vec<(u32, f32)>)| {
         let subject = subjects[at % subjects.len()].iter();
         let own = subject.filter(|(term, _)| !term.is_multiple_of(3));
@@ -564,7 +563,8 @@ fn rows_of_subjects(subjects: usize, count: usize, terms: u32) -> Rows {
     rows.iter().enumerate().map(with_subject).collect()
 }
 
-/// The same, one query at a time, of rows of one length and of others; all rows may be neighbors, or all but one's own, or few.
+/// One query at a time, with rows of unit length and of other lengths. All rows may be neighbors,
+/// all except the query itself, or few.
 #[test]
 fn queries_of_a_language_one_at_a_time() {
     const TERMS: u32 = 20_000;
@@ -604,7 +604,8 @@ fn batches_of_a_language_by_bounds() {
     let rows = rows_of_subjects(300, 6_000, TERMS);
     let queries = matrix(&rows[..200].to_vec(), TERMS as usize);
     let training = matrix(&rows, TERMS as usize);
-    let (exhaustive, few) = (oracle(&training), RowSet::from_fn(6_000, |row| row % 50 < 3));
+    let exhaustive = oracle(&training);
+    let few = RowSet::from_fn(6_000, |row| row % 50 < 3);
     let not_own: Vec<RowRange> = (0..200).map(RowRange::one).collect();
     let all = Allow::all();
     for allow in [all, all.except_range(&not_own), all.only(&few)] {
@@ -620,7 +621,8 @@ fn batches_of_a_language_by_bounds() {
 /// Queries with negative weights for training rows without, in one request and after another.
 #[test]
 fn negative_weights_of_queries_only() {
-    let (training, mut rows) = (matrix(&language(3, 2_000, 500), 500), language(4, 60, 500));
+    let training = matrix(&language(3, 2_000, 500), 500);
+    let mut rows = language(4, 60, 500);
     agree_fast(&training, &matrix(&rows, 500), 10).unwrap();
     for row in rows.iter_mut().step_by(3) {
         row.iter_mut().step_by(4).for_each(|(_, weight)| *weight = -*weight);
@@ -635,7 +637,8 @@ fn negative_weights_of_queries_only() {
     assert_eq!(answer(&engine, &request).0, expected);
 }
 
-/// Long queries in a batch: sums of terms that postings add and of terms that the head adds are off in opposite directions.
+/// Long queries in a batch: the sums from postings and the sums from the dense head have errors of
+/// opposite signs.
 #[test]
 fn queries_longer_than_rows() {
     let mut rows: Rows = (0..64).map(|term| vec![(term, 1.0)]).collect();

@@ -1,20 +1,26 @@
-//! A server under load: requests per second, latencies, and whether every answer is the one to its question.
+//! A server under load: requests per second, latencies, and whether every answer is right.
 //!
-//! `cargo bench --bench serve -- MODEL CORPUS [--connections N] [--seconds S] [--requests N] [--batch N] [--rename N] [--other MODEL] [-- FLAGS OF THE SERVER]`
-//! starts the server with the model and sends it the texts of the corpus (JSONL) over so many connections, each with one
-//! request at a time, until time is up or all requests are answered. Each document has an identifier of its own, which
-//! comes back with the answer; the answer is compared with the one that the same text got when nothing else was asked.
-//! `--batch` sends so many documents per request. `--rename` replaces the model so many times meanwhile, by the other one
-//! and back; each answer is to be that of one of the two. The generator runs on the same machine.
+//! ```text
+//! cargo bench --bench serve -- MODEL CORPUS [--connections N] [--seconds S] [--requests N]
+//!     [--batch N] [--rename N] [--other MODEL] [-- FLAGS OF THE SERVER]
+//! ```
+//!
+//! The benchmark starts the server with the model and sends it the texts of the corpus (JSONL).
+//! Each connection has one request at a time, until time is up or all requests are answered. Each
+//! document has an identifier of its own, which comes back with the answer. The answer is compared
+//! with the answer to the same text when the server had nothing else to do.
+//!
+//! `--batch` is the number of documents per request. `--rename` is the number of times that the
+//! model is replaced meanwhile, by the other one and back; an answer must be an answer of one of
+//! the two. The generator runs on the same machine.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark may panic, and prints")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use testkit::{Folder, Program, Server, text};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -48,7 +54,10 @@ fn options() -> Options {
         match argument.as_str() {
             "--connections" => options.connections = usize::try_from(number()).unwrap(),
             "--seconds" => options.seconds = number(),
-            "--requests" => (options.requests, options.seconds) = (number(), u64::MAX / 2),
+            "--requests" => {
+                options.requests = number();
+                options.seconds = u64::MAX / 2;
+            }
             "--batch" => options.batch = usize::try_from(number()).unwrap(),
             "--rename" => options.renames = number(),
             "--other" => options.other = arguments.next(),
@@ -60,39 +69,33 @@ fn options() -> Options {
     options
 }
 
-/// The server, and where it listens.
-struct Server(Child, String);
-
-impl Server {
-    fn start(model: &str, more: &[String]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_classify"));
-        command.args(["serve", model, "--listen", "127.0.0.1:0"]).args(more);
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines
-            .find_map(|line| line.strip_prefix("listening on http://").map(str::to_owned))
-            .unwrap();
-        // The log is read, or the server would wait.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self(child, address)
-    }
-
-    /// Resident memory in MiB, and processor seconds.
-    fn usage(&self) -> (u64, f64) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
-        let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        let ticks: f64 = [11, 12].map(|at: usize| fields[at].parse::<f64>().unwrap()).iter().sum();
-        (kilobytes / 1024, ticks / 100.0)
-    }
+fn start(model: &str, flags: &[String]) -> Server {
+    let flags = flags.iter().map(String::as_str);
+    let arguments: Vec<&str> =
+        ["serve", model, "--listen", "127.0.0.1:0"].into_iter().chain(flags).collect();
+    let here = std::env::current_dir().unwrap();
+    let program = Program::new(env!("CARGO_BIN_EXE_classify")).within(&here);
+    Server::start(&mut program.command(&arguments))
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// What a server used so far.
+#[derive(Clone, Copy)]
+struct Usage {
+    /// Resident memory in MiB.
+    memory: u64,
+    /// Processor seconds.
+    cpu: f64,
+}
+
+impl Usage {
+    fn of(server: &Server) -> Self {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: f64 = [11, 12].map(|at: usize| fields[at].parse::<f64>().unwrap()).iter().sum();
+        Self { memory: kilobytes / 1024, cpu: ticks / 100.0 }
     }
 }
 
@@ -109,10 +112,11 @@ impl Client {
         Self { stream, buffer: Vec::with_capacity(1 << 16) }
     }
 
-    /// Sends a body; the status and the body of the answer.
+    /// Sends a body and returns the status and the body of the answer.
     async fn ask(&mut self, body: &str) -> Option<(u16, String)> {
         let head = format!(
-            "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST /v1/predict HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let mut request = head.into_bytes();
@@ -147,7 +151,7 @@ fn texts(path: &str) -> Vec<String> {
     text.lines().map(read).collect()
 }
 
-/// A request of some texts; `number` is in their identifiers.
+/// A request with some texts; their identifiers contain `number`.
 fn body(texts: &[String], number: u64, batch: usize) -> String {
     let document = |at: u64| {
         let text = &texts[usize::try_from((number + at) % texts.len() as u64).unwrap()];
@@ -182,7 +186,7 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// How often the server opened its model again.
+/// Number of times that the server opened its model again.
 async fn reloads(address: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
@@ -193,9 +197,9 @@ async fn reloads(address: &str) -> String {
     line.unwrap_or("?").to_owned()
 }
 
-/// What each text gets when nothing else is asked.
+/// The answers of a server that has nothing else to do.
 async fn answers_alone(server: &Server, texts: &[String]) -> Vec<String> {
-    let mut client = Client::new(&server.1).await;
+    let mut client = Client::new(server.address()).await;
     let mut answers = Vec::new();
     for number in 0..texts.len() as u64 {
         let (status, answer) = client.ask(&body(texts, number, 1)).await.unwrap();
@@ -210,7 +214,7 @@ struct Load {
     options: Options,
     texts: Vec<String>,
     address: String,
-    /// The answers of the model, and those of the other one.
+    /// The answers of the model, and of the other model if there is one.
     expected: Vec<Vec<String>>,
     counts: Counts,
     next: AtomicU64,
@@ -264,20 +268,28 @@ async fn main() {
         return;
     }
     let texts = texts(&options.corpus);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.model");
+    let folder = Folder::new();
+    let path = folder.at("a.model");
     std::fs::copy(&options.model, &path).unwrap();
-    let server = Server::start(path.to_str().unwrap(), &options.more);
+    let server = start(text(&path), &options.more);
     let mut expected = vec![answers_alone(&server, &texts).await];
     let models: Vec<String> =
         std::iter::once(&options.model).chain(&options.other).cloned().collect();
     if let Some(other) = &options.other {
-        expected.push(answers_alone(&Server::start(other, &[]), &texts).await);
+        expected.push(answers_alone(&start(other, &[]), &texts).await);
     }
-    let before = server.usage();
-    let (renames, address) = (options.renames, server.1.clone());
-    let (counts, next, start) = (Counts::default(), AtomicU64::new(0), Instant::now());
-    let load = Arc::new(Load { options, texts, address, expected, counts, next, start });
+    let before = Usage::of(&server);
+    let renames = options.renames;
+    let start = Instant::now();
+    let load = Arc::new(Load {
+        options,
+        texts,
+        address: server.address().to_owned(),
+        expected,
+        counts: Counts::default(),
+        next: AtomicU64::new(0),
+        start,
+    });
     let renaming = std::thread::spawn(move || {
         for number in 1..=renames {
             std::thread::sleep(Duration::from_millis(1050));
@@ -293,39 +305,45 @@ async fn main() {
     for task in asking {
         latencies.extend(task.await.unwrap());
     }
-    let took = start.elapsed().as_secs_f64();
+    let seconds = start.elapsed().as_secs_f64();
     renaming.join().unwrap();
     latencies.sort_unstable();
     let reloads = reloads(&load.address).await;
-    report(&load, &latencies, took, (before, server.usage()));
+    let usage = [before, Usage::of(&server)];
+    report(&load, &latencies, seconds, usage);
     println!("the model was opened again {reloads} times");
 }
 
-fn report(load: &Load, latencies: &[Duration], took: f64, usage: ((u64, f64), (u64, f64))) {
+/// Prints the results. `latencies` are sorted; `usage` is from before and after the requests.
+fn report(load: &Load, latencies: &[Duration], seconds: f64, usage: [Usage; 2]) {
     let Load { options, counts, .. } = load;
-    let ((before, cpu_before), (after, cpu_after)) = usage;
+    let [before, after] = usage;
     let quantile = |share: f64| {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
         let at = (latencies.len() as f64 * share) as usize;
         let at = latencies.get(at.min(latencies.len().saturating_sub(1)));
         at.map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
     };
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let (right, wrong) = (count(&counts.right), count(&counts.wrong));
+    let right = count(&counts.right);
+    let wrong = count(&counts.wrong);
     let documents = (right + wrong) as f64 * options.batch as f64;
     println!(
-        "{} connections, {} documents per request: {:.0} requests/s, {:.0} documents/s; p50 {:.2} ms, p99 {:.2} ms, \
-         slowest {:.2} ms; {right} right, {wrong} wrong, {} refused (429), {} failed; server {before} MiB before, {after} \
-         MiB after, {:.1} µs of CPU per document",
+        "{} connections, {} documents per request: {:.0} requests/s, {:.0} documents/s; \
+         p50 {:.2} ms, p99 {:.2} ms, slowest {:.2} ms; \
+         {right} right, {wrong} wrong, {} refused (429), {} failed; \
+         server {} MiB before, {} MiB after, {:.1} µs of CPU per document",
         options.connections,
         options.batch,
-        (right + wrong) as f64 / took,
-        documents / took,
+        (right + wrong) as f64 / seconds,
+        documents / seconds,
         quantile(0.5),
         quantile(0.99),
         quantile(1.0),
         count(&counts.refused),
         count(&counts.failed),
-        (cpu_after - cpu_before) * 1e6 / documents.max(1.0),
+        before.memory,
+        after.memory,
+        (after.cpu - before.cpu) * 1e6 / documents.max(1.0),
     );
 }

@@ -1,4 +1,5 @@
-//! Documents that come and go: answers are, to the bit, those of a model trained on the documents that are there.
+//! Updating a model: its answers equal, bit for bit, the answers of a model trained on the same
+//! documents.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,12 +19,14 @@ use classify::search::{DeviceChoice, Engines};
 use classify::text::corpus::{Content, Corpus, Document, Place, ReadOptions};
 use classify::text::counts::CorpusStatistics;
 use classify::threads::Threads;
+use testkit::{Folder, text};
 
-const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/train.jsonl");
-const TEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/sample/test.jsonl");
+const SAMPLE: &str = "train.jsonl";
+const TEST: &str = "test.jsonl";
 
-fn read(path: &str) -> Vec<Document> {
-    let corpus = Corpus::open(&[path.into()], ReadOptions::default()).unwrap();
+/// Reads a file of the sample corpus.
+fn read(name: &str) -> Vec<Document> {
+    let corpus = Corpus::open(&[testkit::sample(name)], ReadOptions::default()).unwrap();
     corpus.map(Result::unwrap).collect()
 }
 
@@ -37,8 +40,8 @@ fn trained(options: &TrainOptions, documents: &[Document]) -> Model {
     trainer.train(&mut documents, "corpus", &|_| ()).unwrap().model
 }
 
-/// Everything about a prediction, with names and to the bit.
-fn told(model: &Model, prediction: &Prediction) -> String {
+/// Everything about a prediction, with names, and numbers bit for bit.
+fn described(model: &Model, prediction: &Prediction) -> String {
     let name = |label: u32| model.labels().get(label as usize).unwrap();
     let scores = prediction.scores.iter().map(|s| (name(s.label), s.score.to_bits()));
     let near = prediction.neighbors.iter().map(|neighbor| {
@@ -47,17 +50,18 @@ fn told(model: &Model, prediction: &Prediction) -> String {
         (id, neighbor.similarity.to_bits(), labels.collect::<Vec<_>>())
     });
     let labels: Vec<&str> = prediction.labels.iter().map(|&label| name(label)).collect();
-    let (scores, near) = (scores.collect::<Vec<_>>(), near.collect::<Vec<_>>());
+    let scores: Vec<_> = scores.collect();
+    let near: Vec<_> = near.collect();
     format!("{labels:?} {scores:?} {near:?} {:?} {}", prediction.reason, prediction.unknown_terms)
 }
 
 fn answers(classifier: &Classifier, queries: &[Document]) -> Vec<String> {
     let options = classifier.options();
     let predictions = classifier.classify(queries, &options).unwrap();
-    predictions.iter().map(|prediction| told(classifier.model(), prediction)).collect()
+    predictions.iter().map(|prediction| described(classifier.model(), prediction)).collect()
 }
 
-/// The vocabulary of a model, with the document frequencies that its weights were made of.
+/// The vocabulary of a model, with the document frequencies that its weights depend on.
 fn statistics(model: &Model) -> Arc<CorpusStatistics> {
     let vocabulary = model.vocabulary();
     let terms = (0..u32::try_from(vocabulary.len()).unwrap()).map(|term| vocabulary.term(term));
@@ -69,27 +73,28 @@ fn statistics(model: &Model) -> Arc<CorpusStatistics> {
     )
 }
 
-/// What is there, kept in the simplest way.
-struct There {
+/// The documents that a model should contain, as a plain list.
+struct Expected {
     documents: Vec<Document>,
     random: Random,
     fresh: usize,
 }
 
-impl There {
+impl Expected {
     fn below(&mut self, count: usize) -> usize {
         self.random.below(count)
     }
 
-    /// A document of the first ones under another name, with the words of a second one.
+    /// A new document with words of one or two of the given documents.
     fn made(&mut self, from: &[Document]) -> Document {
-        let (one, two) = (self.below(from.len()), self.below(from.len()));
+        let one = self.below(from.len());
+        let two = self.below(from.len());
         let text = |document: &Document| match &document.content {
             Content::Text(text) => text.clone(),
             _ => unreachable!("texts"),
         };
         self.fresh += 1;
-        // Some texts are equal: ties.
+        // Some texts are equal, so that there are ties.
         let content = match self.below(3) {
             0 => text(&from[one]),
             _ => format!("{} {}", text(&from[one]), text(&from[two])),
@@ -110,7 +115,7 @@ impl There {
     }
 }
 
-/// Changes at random, made to a collection and to a list of documents.
+/// Makes random changes to a collection and to a list of documents, and compares their answers.
 fn operations(count: usize, check_every: usize, engines: &Engines) {
     let documents = read(SAMPLE);
     let queries = &read(TEST)[..40];
@@ -129,39 +134,39 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
         let under = TrainOptions { part_of: Some(statistics(&base)), ..options };
         let mut collection = Collection::new(Arc::new(base));
         let mut kept = UpdatableEngines::new(engines.clone());
-        let mut there = There { documents: documents.clone(), random: Random::new(7), fresh: 0 };
+        let mut list = Expected { documents: documents.clone(), random: Random::new(7), fresh: 0 };
         let mut classifier = Classifier::new(collection.model(), &threads()).unwrap();
         let mut changes = Vec::new();
         for operation in 1..=count {
-            let full = there.documents.len() >= documents.len();
-            let kind = if full { 3 } else { there.below(6) };
-            let at = there.below(there.documents.len());
+            let full = list.documents.len() >= documents.len();
+            let kind = if full { 3 } else { list.below(6) };
+            let at = list.below(list.documents.len());
             match kind {
                 0 | 1 => {
-                    let document = there.made(&documents);
+                    let document = list.made(&documents);
                     changes.push(document.clone());
-                    there.documents.push(document);
+                    list.documents.push(document);
                 }
                 2 => {
-                    // A document with the identifier of another one takes its place, at the end.
-                    let mut document = there.made(&documents);
-                    document.id = there.documents.remove(at).id;
+                    // A document with the identifier of another one replaces it, at the end.
+                    let mut document = list.made(&documents);
+                    document.id = list.documents.remove(at).id;
                     changes.push(document.clone());
-                    there.documents.push(document);
+                    list.documents.push(document);
                 }
                 _ => {}
             }
             let mut made = classifier.additions(&changes).unwrap().changes;
             changes.clear();
             if kind > 2 {
-                let id = there.documents[at].id.clone();
+                let id = list.documents[at].id.clone();
                 if kind == 3 {
-                    there.documents.remove(at);
+                    list.documents.remove(at);
                     made.push(Change::Remove { id });
                 } else {
-                    let label = format!("label {}", there.below(7));
+                    let label = format!("label {}", list.below(7));
                     let labels = if kind == 4 { vec![] } else { vec![label] };
-                    there.documents[at].labels.clone_from(&labels);
+                    list.documents[at].labels.clone_from(&labels);
                     made.push(Change::Relabel { id, labels });
                 }
             }
@@ -170,12 +175,12 @@ fn operations(count: usize, check_every: usize, engines: &Engines) {
                 let dense_share = collection.model().settings().dense_share;
                 let searchers = kept.searchers(&collection, dense_share).unwrap();
                 classifier = Classifier::with_searchers(collection.model(), searchers, &threads());
-                let expected = trained(&under, &there.documents);
+                let expected = trained(&under, &list.documents);
                 let expected = Classifier::new(expected.into(), &threads()).unwrap();
-                assert_eq!(collection.len(), there.documents.len());
-                let (found, wanted) = (answers(&classifier, queries), answers(&expected, queries));
-                assert_eq!(found, wanted, "after {operation} changes");
-                // A file of the model, in one piece, says the same.
+                assert_eq!(collection.len(), list.documents.len());
+                let wanted = answers(&expected, queries);
+                assert_eq!(answers(&classifier, queries), wanted, "after {operation} changes");
+                // So does the model after writing and reading it.
                 let bytes = collection.model().to_bytes().unwrap();
                 let again = Classifier::new(Model::from_bytes(&bytes).unwrap().into(), &threads());
                 assert_eq!(answers(&again.unwrap(), queries), wanted);
@@ -215,7 +220,7 @@ fn remove(id: &str) -> Vec<Change> {
 
 #[test]
 fn one_process_changes_a_model_and_others_read_it() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = saved(folder.path(), &TrainOptions::default());
     let ids: Vec<String> = read(SAMPLE).into_iter().map(|document| document.id).collect();
     let mut updated = UpdatedModel::open(&path).unwrap();
@@ -245,7 +250,7 @@ fn one_process_changes_a_model_and_others_read_it() {
 
 #[test]
 fn journals_of_other_models_are_ignored() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = saved(folder.path(), &TrainOptions::default());
     let id = read(SAMPLE)[0].id.clone();
     let mut updated = UpdatedModel::open(&path).unwrap();
@@ -267,11 +272,11 @@ fn journals_of_other_models_are_ignored() {
     assert_eq!(Model::open(&path).unwrap().ids().len(), count);
 }
 
-/// Whoever may read the model may read its journal, which may hold texts, and no one else.
+/// The journal may hold texts, so it has the permissions of the model.
 #[test]
 fn a_journal_is_as_secret_as_its_model() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     for mode in [0o600, 0o640, 0o664] {
         let path = saved(folder.path(), &TrainOptions::default());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -282,10 +287,10 @@ fn a_journal_is_as_secret_as_its_model() {
     }
 }
 
-/// A model that was replaced by another one is not changed by whoever opened the old one.
+/// A process that opened a model cannot change another model that replaced it.
 #[test]
 fn replaced_behind_its_back() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = saved(folder.path(), &TrainOptions::default());
     let ids: Vec<String> = read(SAMPLE).into_iter().map(|document| document.id).collect();
     let mut updated = UpdatedModel::open(&path).unwrap();
@@ -300,8 +305,8 @@ fn replaced_behind_its_back() {
     assert!(updated.collection().contains(&ids[1]));
 }
 
-/// Prototypes stay when documents come and go; a label without one is judged by votes alone until the terms are weighed
-/// anew, which also learns the prototypes again.
+/// Updates keep the label prototypes. A new label has votes only, until `reweigh` learns term
+/// weights and prototypes again.
 #[test]
 fn prototypes_of_a_model_that_grows() {
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
@@ -317,7 +322,7 @@ fn prototypes_of_a_model_that_grows() {
     let before = Classifier::new(Arc::new(model), &threads()).unwrap();
     let queries = read(TEST);
     let mut collection = Collection::new(Arc::clone(before.model()));
-    // The name of the new label comes before all others, so these get other numbers.
+    // The name of the new label sorts first, so all other labels get new numbers.
     let texts = ["zeppelin airship gondola", "airship zeppelin hangar", "gondola zeppelin airship"];
     let new: Vec<Document> = (texts.iter().zip(1..))
         .map(|(text, number)| Document {
@@ -331,7 +336,7 @@ fn prototypes_of_a_model_that_grows() {
     let grown = collection.model();
     assert_eq!(grown.labels().get(0), Some("airships"));
     let again = Classifier::new(Arc::clone(&grown), &threads()).unwrap();
-    let said = |classifier: &Classifier| {
+    let scores_of = |classifier: &Classifier| {
         let mut options = classifier.options();
         options.k = NonZeroUsize::MIN;
         let predictions = classifier.classify(&queries, &options).unwrap();
@@ -342,7 +347,7 @@ fn prototypes_of_a_model_that_grows() {
         predictions.iter().map(scores).collect::<Vec<_>>()
     };
     let mut same = 0;
-    for (old, new) in said(&before).iter().zip(&said(&again)) {
+    for (old, new) in scores_of(&before).iter().zip(&scores_of(&again)) {
         if new.iter().all(|(label, _)| label != "airships") {
             assert_eq!(old, new);
             same += 1;
@@ -361,7 +366,7 @@ fn prototypes_of_a_model_that_grows() {
 
 #[test]
 fn a_model_without_documents_answers_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let single = DecisionOptions { several: Some(false), ..DecisionOptions::default() };
     let documents: Vec<Document> =
         read(SAMPLE).into_iter().filter(|document| document.labels.len() == 1).collect();
@@ -382,18 +387,18 @@ fn a_model_without_documents_answers_nothing() {
 /// A journal is read, and written again with the same bytes. `WRITE_GOLDEN` replaces it.
 #[test]
 fn golden_journal() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = folder.path().join("a.model");
-    std::fs::copy("../../models/golden-v1.model", &path).unwrap();
+    std::fs::copy(testkit::model("golden-v1.model"), &path).unwrap();
     let before = Model::open(&path).unwrap();
     if std::env::var_os("WRITE_GOLDEN").is_some() {
         let mut updated = UpdatedModel::open(&path).unwrap();
         for commit in golden_commits(&before) {
             updated.commit(commit).unwrap();
         }
-        std::fs::copy(journal_path(&path), "../../models/golden-v1.journal").unwrap();
+        std::fs::copy(journal_path(&path), testkit::model("golden-v1.journal")).unwrap();
     }
-    std::fs::copy("../../models/golden-v1.journal", journal_path(&path)).unwrap();
+    std::fs::copy(testkit::model("golden-v1.journal"), journal_path(&path)).unwrap();
     let model = Model::open(&path).unwrap();
     let since = model.settings().updates.unwrap();
     assert_eq!((since.added, since.removed, since.relabeled), (2, 1, 1));
@@ -406,7 +411,8 @@ fn golden_journal() {
         let labels = model.document_labels(row(id)).iter();
         labels.map(|&label| model.labels().get(label as usize).unwrap()).collect()
     };
-    assert_eq!((labels("new 1"), labels("new 2")), (vec!["odd"], vec!["cooking", "odd"]));
+    assert_eq!(labels("new 1"), ["odd"]);
+    assert_eq!(labels("new 2"), ["cooking", "odd"]);
     assert!(!model.document_terms(row("new 1")).0.is_empty());
     // The same changes give the same bytes.
     std::fs::remove_file(journal_path(&path)).unwrap();
@@ -416,7 +422,7 @@ fn golden_journal() {
     }
     drop(updated);
     let written = std::fs::read(journal_path(&path)).unwrap();
-    assert_eq!(written, std::fs::read("../../models/golden-v1.journal").unwrap());
+    assert_eq!(written, std::fs::read(testkit::model("golden-v1.journal")).unwrap());
 }
 
 fn golden_commits(model: &Model) -> [Vec<Change>; 3] {
@@ -442,7 +448,7 @@ fn golden_commits(model: &Model) -> [Vec<Change>; 3] {
 
 #[test]
 fn an_open_model_leaves_no_empty_journal() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = saved(folder.path(), &TrainOptions::default());
     drop(UpdatedModel::open(&path).unwrap());
     assert!(!journal_path(&path).exists());
@@ -452,11 +458,11 @@ fn an_open_model_leaves_no_empty_journal() {
     assert!(!journal_path(&path).exists());
 }
 
-/// The command, killed at each of its system calls: the model is as before, or as after.
+/// A command that is killed at each of its system calls leaves the old model or the new one.
 #[test]
 #[ignore = "needs strace"]
 fn killed_at_any_system_call() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let program = env!("CARGO_BIN_EXE_classify");
     let start = folder.path().join("start.model");
     trained(&TrainOptions { keep_text: true, ..TrainOptions::default() }, &read(SAMPLE))
@@ -465,9 +471,10 @@ fn killed_at_any_system_call() {
     let path = folder.path().join("a.model");
     let journal = journal_path(&folder.path().canonicalize().unwrap().join("a.model"));
     let first = read(SAMPLE)[0].id.clone();
-    let name = path.to_str().unwrap();
+    let name = text(&path);
+    let test = testkit::sample(TEST);
     let commands: [&[&str]; 4] = [
-        &["add", name, TEST],
+        &["add", name, text(&test)],
         &["remove", name, &first],
         &["compact", name],
         &["compact", name, "--reweigh"],

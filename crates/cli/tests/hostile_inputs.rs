@@ -4,13 +4,13 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use classify::text::corpus::preset::Preset;
 use classify::text::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, Problem, Qrels, ReadOptions,
 };
 use classify::text::hierarchy::Hierarchy;
+use testkit::{Folder, Messages, Program, text};
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
     Corpus::from_bytes("in", bytes.to_vec(), options.clone())?.collect()
@@ -33,20 +33,10 @@ fn format(format: Format) -> ReadOptions {
     ReadOptions { format: Some(format), ..default() }
 }
 
-/// The folder of the project.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// The exit code of `classify` and all its output.
+/// Runs `classify`; its exit code and all its output.
 fn classify(arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_classify"));
-    command.args(arguments).current_dir(ROOT).stdin(Stdio::null());
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    (output.status.code().unwrap(), said.concat())
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
+    let run = Program::new(env!("CARGO_BIN_EXE_classify")).run(arguments);
+    (run.code, run.out + &run.err)
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -104,7 +94,7 @@ fn other_files_are_no_corpus() {
 
 #[test]
 fn other_files_in_folders() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
     write("a.jsonl", TWO);
     write("manual.pdf", b"%PDF-1.7\n");
@@ -117,8 +107,8 @@ fn other_files_in_folders() {
 
 #[test]
 fn vectors_cut_short_are_no_text() {
-    let folder = tempfile::tempdir().unwrap();
-    let [model, vectors] = ["m.model", "v.vectors"].map(|name| folder.path().join(name));
+    let folder = Folder::new();
+    let [model, vectors] = ["m.model", "v.vectors"].map(|name| folder.at(name));
     let sample = "corpora/sample/train.jsonl";
     assert_eq!(classify(&["train", sample, "-o", text(&model), "-q"]).0, 0);
     let made = classify(&["vectorize", text(&model), sample, "-o", text(&vectors), "-q"]);
@@ -139,7 +129,8 @@ fn skippable(content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn zstd_frames_that_are_skipped() {
-    let (frame, skipped) = (zstd(TWO), skippable(b"a seek table\n"));
+    let frame = zstd(TWO);
+    let skipped = skippable(b"a seek table\n");
     let count =
         |parts: &[&[u8]]| read(&parts.concat(), &default()).map(|documents| documents.len());
     assert_eq!(count(&[&skipped, &frame]).unwrap(), 2);
@@ -177,7 +168,7 @@ fn gzip_padded_with_zeros() {
 #[test]
 fn links_in_a_label_tree() {
     use std::os::unix::fs::symlink;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let at = |path: &str| folder.path().join(path);
     let write = |path: &str, text: &str| {
         std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
@@ -248,7 +239,7 @@ fn records_have_a_limit() {
     let tokens = ".I 1\n.W\nsome tokens\n\n".repeat(100);
     assert_eq!(read(tokens.as_bytes(), &limited(lines())).unwrap().len(), 100);
 
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     std::fs::create_dir(folder.path().join("label")).unwrap();
     let write = |bytes: &[u8]| std::fs::write(folder.path().join("label/bomb.gz"), bytes).unwrap();
     write(&gzip(&[b'x'; 100]));
@@ -310,7 +301,7 @@ fn errors_of_corpora_are_printable() {
         Corpus::open(&[PathBuf::from(format!("/no/{EVIL}"))], default()).unwrap_err(),
         Corpus::from_bytes(EVIL, Vec::new(), default()).unwrap_err(),
     ];
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     errors.push(read_folder(folder.path(), &default()).unwrap_err());
     for error in errors {
         assert!(!acts(&error.to_string()), "{:?}", error.to_string());
@@ -345,7 +336,7 @@ mod targets;
 
 /// The golden model with other settings and valid checksums.
 fn with_settings(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
-    let bytes = std::fs::read("../../models/golden-v1.model").unwrap();
+    let bytes = std::fs::read(testkit::model("golden-v1.model")).unwrap();
     let end = 8 + usize::try_from(u64::from_le_bytes(*bytes.first_chunk().unwrap())).unwrap();
     let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..end]).unwrap();
     let settings = &mut header["__metadata__"]["classify"];
@@ -360,7 +351,7 @@ fn with_settings(change: impl Fn(&mut serde_json::Value)) -> Vec<u8> {
 
 #[test]
 fn what_the_program_says_is_printable() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let at = |name: &str| folder.path().join(name);
     let model = at("evil.model");
     let evil = with_settings(|settings| {
@@ -389,7 +380,7 @@ fn what_the_program_says_is_printable() {
 
 #[test]
 fn reports_are_inert() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let at = |name: &str| folder.path().join(name);
     let corpus = at("evil.jsonl");
     let labels = [
@@ -469,7 +460,7 @@ fn clear_errors() {
     let documents = read(b"1  1:2 2:3\n+3  4:1\n", &default()).unwrap();
     assert_eq!((&*documents[0].labels[0], &*documents[1].labels[0]), ("1", "3"));
 
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let write = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.path().join(name), bytes).unwrap();
         folder.path().join(name)
@@ -489,29 +480,24 @@ fn clear_errors() {
 
 #[test]
 fn clear_errors_of_the_program() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("m.model");
+    let folder = Folder::new();
+    let mut said = Messages::new(folder.path());
+    let program = Program::new(env!("CARGO_BIN_EXE_classify"));
+    let mut refuse = |code: i32, arguments: &[&str]| {
+        said.add(&arguments.join(" "), &program.run(arguments), code);
+    };
+    let model = folder.at("m.model");
     let train = ["train", "corpora/sample/train.jsonl", "-o", text(&model)];
-    for (flags, words) in [
-        (&["-k", "0"][..], "not a whole number above 0"),
-        (&["--max-terms", "3.5"], "not a whole number above 0"),
-        (&["--idf-power", "1e308"], "--idf-power 1e308: not a number from 0 to 10"),
-        (&["--weighting", "bm"], "`bm25` (kkn.nnn)"),
-    ] {
-        let (code, said) = classify(&[&train, flags].concat());
-        assert_eq!(code, 2, "{said}");
-        assert!(said.contains(words), "{said} should say {words}");
+    for flags in
+        [["-k", "0"], ["--max-terms", "3.5"], ["--idf-power", "1e308"], ["--weighting", "bm"]]
+    {
+        refuse(2, &[&train[..], &flags].concat());
     }
-    let (code, said) = classify(&[&train[..], &["--weighting", "bm25"]].concat());
-    assert_eq!(code, 0, "{said}");
-    let (_, said) = classify(&["info", text(&model)]);
-    assert!(said.contains("kkn.nnn (bm25): document weight"), "{said}");
-    let (code, said) = classify(&["predict", text(&model), "no/such.jsonl"]);
-    assert_eq!(code, 3);
-    assert!(said.contains("hint: check the spelling"), "{said}");
-    let damaged = folder.path().join("x.zst");
-    std::fs::write(&damaged, [&zstd(TWO)[..], b"more"].concat()).unwrap();
-    let (code, said) = classify(&["predict", text(&model), text(&damaged)]);
-    assert_eq!(code, 3);
-    assert!(said.contains("followed by bytes that are not zstd"), "{said}");
+    program.succeed(&[&train[..], &["--weighting", "bm25"]].concat());
+    let info = program.succeed(&["info", text(&model)]).out;
+    assert!(info.contains("kkn.nnn (bm25): document weight"), "{info}");
+    refuse(3, &["predict", text(&model), "no/such.jsonl"]);
+    let damaged = folder.write("x.zst", [&zstd(TWO)[..], b"more"].concat());
+    refuse(3, &["predict", text(&model), text(&damaged)]);
+    insta::assert_snapshot!(said);
 }

@@ -3,14 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use classify::classifier::{Classifier, Prediction, Reason};
 use classify::model::{Model, ModelProblem};
 use classify::threads::Threads;
-
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+use testkit::{Folder, Program};
 
 /// A golden model, and the commands that write it to FILE, one per line.
 struct Golden {
@@ -59,7 +57,7 @@ const MODELS: [Golden; 7] = [
 ];
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(FOLDER).join(name).with_extension("model")
+    testkit::model(name).with_extension("model")
 }
 
 fn bytes() -> Vec<u8> {
@@ -84,18 +82,18 @@ fn best(model: &Model, prediction: &Prediction) -> String {
 /// every machine, and with any number of threads. `WRITE_GOLDEN` replaces the golden models.
 #[test]
 fn golden_models_are_written_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
+    let program =
+        Program::new(env!("CARGO_BIN_EXE_classify")).within(&testkit::root().join("models"));
     let path = folder.path().join("again.model");
     for Golden { name, commands } in MODELS {
         for command in commands.lines() {
             let file = path.to_str().unwrap();
-            let arguments = command.split_whitespace().map(|word| match word {
+            let arguments = command.split_whitespace().chain(["-q"]).map(|word| match word {
                 "FILE" => file,
                 word => word,
             });
-            let mut classify = Command::new(env!("CARGO_BIN_EXE_classify"));
-            classify.args(arguments).arg("-q").current_dir(FOLDER);
-            assert!(classify.status().unwrap().success(), "{command}");
+            program.succeed(&arguments.collect::<Vec<_>>());
         }
         if std::env::var_os("WRITE_GOLDEN").is_some() {
             std::fs::copy(&path, golden(name)).unwrap();

@@ -1,22 +1,24 @@
-//! Quality gates on real corpora: `CLASSIFY_CORPORA=FOLDER cargo test --release --test quality --
-//! --ignored`, or with `--ignored quick::` only those that take a minute and a half of CPU time in
-//! total. `corpora/README.md` lists the sources of the corpora. If CLASSIFY names a program, that one is tested, so
-//! that it need not be built again with the features of tests.
+//! Quality gates on real corpora.
 //!
-//! Each gate is the figure in `docs/quality.md` minus two standard errors, but at most .003 below
-//! it: the figures are deterministic, so any larger loss fails. The figures are those of the
-//! default settings and of `--tune`, which sees only training data.
+//! `CLASSIFY_CORPORA=FOLDER cargo test --release --test quality -- --ignored` runs all of them, and
+//! `--ignored quick::` the ones that take a minute and a half of CPU time in total.
+//! `corpora/README.md` lists the sources of the corpora. If `CLASSIFY` names a program, the gates
+//! test it, so that no other one must be built with the features of tests.
+//!
+//! Each gate is the metric in `docs/quality.md` minus two standard errors, but at most .003 below
+//! it: metrics are deterministic, so any larger loss fails. They are measured with the default
+//! settings and with `--tune`, which uses only training data.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test may panic, and prints its figures"
+    reason = "a test may panic, and prints its metrics"
 )]
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::Path;
 
 use serde_json::Value;
+use testkit::{Folder, Program, text};
 
 const SECTIONS: [&str; 4] =
     ["--train", "debian/sections-train.jsonl.zst", "--test", "debian/sections-test.jsonl.zst"];
@@ -27,57 +29,48 @@ const MODAPTE: [&str; 3] = ["--preset", "modapte90", "reuters21578"];
 const R8: [&str; 3] = ["--preset", "r8", "reuters21578"];
 const R52: [&str; 3] = ["--preset", "r52", "reuters21578"];
 
-/// The largest distance of a gate below its figure, even if two standard errors are more.
-const MOST: f64 = 0.003;
+/// Maximum distance of a gate below its metric, even if two standard errors are more.
+const MAX_LOSS: f64 = 0.003;
 
 fn evaluate(arguments: &[&str]) -> Value {
     let corpora = std::env::var_os("CLASSIFY_CORPORA").expect("CLASSIFY_CORPORA names the corpora");
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("result.json");
+    let folder = Folder::new();
+    let json = folder.at("result.json");
     let program = std::env::var_os("CLASSIFY");
     let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_classify").into());
-    let status = Command::new(program)
-        .arg("evaluate")
-        .args(arguments)
-        .arg("--json")
-        .arg(&json)
-        .arg("-q")
-        .current_dir(PathBuf::from(corpora))
-        .stdout(std::process::Stdio::null())
-        .status()
-        .unwrap();
-    assert!(status.success());
-    serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap()
+    let program = Program::new(program).within(Path::new(&corpora));
+    program.succeed(&[&["evaluate"], arguments, &["--json", text(&json), "-q"]].concat());
+    serde_json::from_str(&folder.read("result.json")).unwrap()
 }
 
 fn tuned(arguments: &[&str]) -> Value {
     evaluate(&[arguments, &["--tune"]].concat())
 }
 
-/// The gate of a figure.
+/// The gate of a metric.
 struct Gate {
-    figure: f64,
+    metric: f64,
     standard_error: f64,
 }
 
 /// The gate of an accuracy over this many test documents, with the standard error of a binomial
 /// proportion.
-fn accuracy(figure: f64, documents: u32) -> Gate {
-    Gate { figure, standard_error: (figure * (1.0 - figure) / f64::from(documents)).sqrt() }
+fn accuracy(metric: f64, documents: u32) -> Gate {
+    Gate { metric, standard_error: (metric * (1.0 - metric) / f64::from(documents)).sqrt() }
 }
 
 /// The gate of an F1 whose 95 % interval by `classify evaluate` has this half width: ±1.96 standard
 /// errors.
-fn f1(figure: f64, half_width: f64) -> Gate {
-    Gate { figure, standard_error: half_width / 1.96 }
+fn f1(metric: f64, half_width: f64) -> Gate {
+    Gate { metric, standard_error: half_width / 1.96 }
 }
 
-fn reaches(result: &Value, measure: &[&str], gate: &Gate) {
-    let found = measure.iter().fold(result, |value, key| &value[key]).as_f64().unwrap();
-    // The figures are deterministic, so a larger change is not chance.
-    let least = gate.figure - (2.0 * gate.standard_error).min(MOST);
-    println!("{measure:?} {found:.4}, at least {least:.4}");
-    assert!(found >= least, "{measure:?} is {found}, below {least}");
+fn reaches(result: &Value, keys: &[&str], gate: &Gate) {
+    let found = keys.iter().fold(result, |value, key| &value[key]).as_f64().unwrap();
+    // Metrics are deterministic, so a larger change is not chance.
+    let minimum = gate.metric - (2.0 * gate.standard_error).min(MAX_LOSS);
+    println!("{keys:?} {found:.4}, at least {minimum:.4}");
+    assert!(found >= minimum, "{keys:?} is {found}, below {minimum}");
 }
 
 /// Default settings, and tuning of the smallest corpus; run by `.ci/run`.

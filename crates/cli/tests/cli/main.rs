@@ -1,0 +1,95 @@
+//! The program as a user meets it, one module per command.
+//!
+//! This is one binary, because each more would be linked with the whole library. Tests assert exit
+//! codes; the wording of messages stands in `snapshots`.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod abstain;
+mod cluster;
+mod compare;
+mod devices;
+mod evaluate;
+mod explain;
+mod generate;
+mod mistakes;
+mod predict;
+mod shell;
+mod tokens;
+mod train;
+mod tune;
+mod update;
+mod vectorize;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::{Folder, Messages, Program, Run, text};
+
+const TRAIN: &str = "corpora/sample/train.jsonl";
+const TEST: &str = "corpora/sample/test.jsonl";
+const GOLDEN: &str = "models/golden-v1.model";
+
+/// The program, started in the root of the repository.
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_classify"))
+}
+
+fn command(arguments: &[&str]) -> Command {
+    program().command(arguments)
+}
+
+fn run(arguments: &[&str]) -> Run {
+    program().run(arguments)
+}
+
+fn run_with(arguments: &[&str], input: &[u8]) -> Run {
+    program().run_with(arguments, input)
+}
+
+fn ok(arguments: &[&str]) -> Run {
+    program().succeed(arguments)
+}
+
+/// Runs a command that must fail with an exit code, and keeps what it says for a snapshot.
+fn refused(said: &mut Messages, code: i32, arguments: &[&str]) {
+    refused_with(said, code, arguments, b"");
+}
+
+fn refused_with(said: &mut Messages, code: i32, arguments: &[&str], input: &[u8]) {
+    said.add(&arguments.join(" "), &run_with(arguments, input), code);
+}
+
+/// A folder with a model of the sample corpus.
+fn trained(extra: &[&str]) -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    let model = folder.at("sample.model");
+    ok(&[&["train", TRAIN, "-o", text(&model)], extra].concat());
+    (folder, model)
+}
+
+fn read_json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The lines of an output that are the same in every run: without times and memory.
+fn without_times(out: &str) -> Vec<String> {
+    let lines = out.lines().take_while(|line| !line.starts_with(" stage"));
+    lines.filter(|line| !line.starts_with("peak memory")).map(str::to_owned).collect()
+}
+
+/// A corpus with two labels, one of them rare, and groups.
+fn small_corpus(folder: &Path) -> PathBuf {
+    let path = folder.join("small.jsonl");
+    let line = |number: usize| {
+        let is_rare = number.is_multiple_of(3);
+        let label = if is_rare { "rare" } else { "common" };
+        let words = if is_rare { "guitar strings" } else { "bread dough" };
+        let text = format!("{words} {number}");
+        let author = (number / 3 % 10).to_string();
+        serde_json::json!({ "text": text, "label": label, "author": author }).to_string() + "\n"
+    };
+    std::fs::write(&path, (0..60).map(line).collect::<String>()).unwrap();
+    path
+}

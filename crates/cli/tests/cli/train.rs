@@ -1,0 +1,182 @@
+//! `classify train`.
+
+use serde_json::Value;
+use testkit::{Folder, Messages, text};
+
+use crate::{TEST, TRAIN, ok, read_json, refused, refused_with, run_with, small_corpus, trained};
+
+#[test]
+fn the_same_bytes_every_time() {
+    let settings = ["--stem", "en", "--word-ngrams", "1-2", "--char-ngrams", "3", "--keep-text"];
+    let (_first, model) = trained(&settings);
+    let bytes = std::fs::read(&model).unwrap();
+    for threads in ["1", "2", "7"] {
+        let (_folder, model) = trained(&[&settings[..], &["-j", threads]].concat());
+        assert!(std::fs::read(&model).unwrap() == bytes, "{threads} threads");
+    }
+    let answers = |threads| {
+        ok(&["predict", text(&model), TEST, "--with", "neighbors,scores", "-j", threads]).out
+    };
+    assert_eq!(answers("1"), answers("7"));
+}
+
+#[test]
+fn features() {
+    let folder = Folder::new();
+    let mut said = Messages::new(folder.path());
+    let model = folder.at("model");
+    let corpus = folder.write("train.svm", "a 1:1 2:2\nb 3:1\na,b 2:1 3:1\n");
+    for kind in ["tfidf", "counts"] {
+        ok(&["train", text(&corpus), "-o", text(&model), "--features", kind]);
+        let run = run_with(&["predict", text(&model), "-"], b"x 2:3\n");
+        assert!(run.out.contains("\"labels\":[\"a\""), "{} {}", run.out, run.err);
+        refused_with(&mut said, 3, &["predict", text(&model), "-"], b"some text\n");
+    }
+    let bad = folder.write("bad.svm", "a 1:-1\n");
+    refused(&mut said, 3, &["train", text(&bad), "-o", text(&model), "--features", "counts"]);
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn fields_and_selection() {
+    let folder = Folder::new();
+    let mut said = Messages::new(folder.path());
+    let lines = [
+        r#"{"title": "bread", "body": "the oven is hot", "labels": ["cooking"]}"#,
+        r#"{"title": "guitar", "body": "the string is loose", "labels": ["music"]}"#,
+        r#"{"title": "oven", "body": "the bread is hot, the string too", "labels": ["cooking"]}"#,
+    ];
+    let corpus = folder.write("fields.jsonl", lines.join("\n"));
+    let model = folder.at("fields.model");
+    ok(&["train", text(&corpus), "-o", text(&model), "--field", "title:2.5", "--field", "body"]);
+    let info = ok(&["info", text(&model)]).out;
+    assert!(info.contains("title × 2.5, body × 1"), "{info}");
+    // The model stores its fields; a document weighted as in training is its own neighbor.
+    let answers = ok(&["predict", text(&model), text(&corpus), "--with", "neighbors"]).out;
+    for (line, answer) in answers.lines().enumerate() {
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        assert_eq!(answer["neighbors"][0]["id"], (line + 1).to_string());
+        let similarity = answer["neighbors"][0]["similarity"].as_f64().unwrap();
+        assert!((similarity - 1.0).abs() < 1e-6, "{similarity}");
+    }
+    let plain = run_with(&["predict", text(&model), "-", "--format", "plain"], b"guitar\n");
+    assert!(plain.out.contains("music"), "{}", plain.out);
+
+    let selected = folder.at("selected.model");
+    ok(&["train", TRAIN, "-o", text(&selected), "--select", "chi2:50", "--title-boost", "2"]);
+    let info = ok(&["info", text(&selected)]).out;
+    assert!(info.contains("chi2:50: 50 terms left") && info.contains("first line × 2"), "{info}");
+    for (flags, code) in [
+        (["--select", "chi2:0"], 2),
+        (["--field", "title:0"], 2),
+        (["--objective", "accuracy"], 2),
+        (["--tune", "--allow-none"], 2),
+        (["--near-duplicates", "3"], 2),
+        (["--field", "nothing:2"], 3),
+    ] {
+        let train = ["train", TRAIN, "-o", text(&selected)];
+        refused(&mut said, code, &[&train, &flags[..]].concat());
+    }
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn hierarchies() {
+    let folder = Folder::new();
+    let mut said = Messages::new(folder.path());
+    let [tree, model, json] = ["tree.tsv", "model", "r.json"].map(|name| folder.at(name));
+    std::fs::write(&tree, "cycling\tsport\nsport\tleisure\ncooking\tleisure\n").unwrap();
+    ok(&["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
+    let answers = ok(&["predict", text(&model), TEST]).out;
+    let mut seen = 0;
+    for line in answers.lines() {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        let labels = answer["labels"].as_array().unwrap();
+        if labels.iter().any(|label| label == "cycling") {
+            assert!(labels.iter().any(|label| label == "sport"), "{line}");
+            assert!(labels.iter().any(|label| label == "leisure"), "{line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 3);
+    // Test documents also get the ancestors.
+    ok(&["evaluate", text(&model), TEST, "--json", text(&json)]);
+    let result = read_json(&json);
+    let levels = result["levels"].as_array().unwrap();
+    assert_eq!(levels.len(), 3);
+    assert_eq!(levels[2]["labels"], 1);
+    let recall = levels[2]["micro"]["recall"].as_f64().unwrap();
+    let cycling =
+        result["per_label"].as_array().unwrap().iter().find(|l| l["label"] == "cycling").unwrap();
+    assert_eq!(recall.to_bits(), cycling["recall"].as_f64().unwrap().to_bits());
+    std::fs::write(&tree, "a\tb\nb\ta\n").unwrap();
+    refused(&mut said, 3, &["train", TRAIN, "-o", text(&model), "--hierarchy", text(&tree)]);
+    // The model has its own hierarchy.
+    refused(&mut said, 2, &["evaluate", text(&model), TEST, "--hierarchy", text(&tree)]);
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn rules_weights_and_groups() {
+    let folder = Folder::new();
+    let mut said = Messages::new(folder.path());
+    let [model, table, grouped] =
+        ["model", "table.json", "grouped.jsonl"].map(|name| folder.at(name));
+    ok(&["train", TRAIN, "-o", text(&model), "--rule", "rcut:2"]);
+    let answers = ok(&["predict", text(&model), TEST]).out;
+    assert!(answers.lines().all(|line| line.contains("\"],\"score\"") && line.contains("\",\"")));
+    // All of standard input is one batch, with a fixed number of documents for each label.
+    let answers = ok(&["predict", text(&model), TEST, "--rule", "pcut"]).out;
+    let given: usize = answers
+        .lines()
+        .map(|line| {
+            let answer: Value = serde_json::from_str(line).unwrap();
+            answer["labels"].as_array().unwrap().len()
+        })
+        .sum();
+    let info = ok(&["info", "--json", text(&model)]).out;
+    let settings: Value = serde_json::from_str(&info).unwrap();
+    assert!(settings["decision"]["labels"] == 2 && (83..140).contains(&given), "{given}");
+    for wrong in [
+        &["--rule", "scut"][..],
+        &["--rule", "rcut"],
+        &["--rule", "rcut:0"],
+        &["--tune=votes", "--rule", "rcut:2"],
+        &["--mode", "single", "--rule", "mcut"],
+        &["--mode", "single", "--threshold", "0.5"],
+        &["--tune=votes", "--rule", "pcut", "--abstain", "target-error=5%"],
+        &["--class-weight", "nobody:2"],
+        &["--class-weight", "cycling"],
+    ] {
+        let train = ["train", TRAIN, "-o", text(&model)];
+        refused(&mut said, 2, &[&train, wrong].concat());
+    }
+    ok(&["train", TRAIN, "-o", text(&model), "--class-weight", "balanced"]);
+    let balanced = classify::model::Model::open(&model).unwrap();
+    let weights = balanced.document_weights();
+    assert!(weights.iter().any(|weight| weight.to_bits() != weights[0].to_bits()));
+    // Documents of one group are not neighbors: with all in one group, none has a neighbor.
+    let corpus = std::fs::read_to_string(testkit::root().join(TRAIN)).unwrap();
+    let lines: Vec<String> =
+        corpus.lines().map(|line| line.replacen('{', "{\"who\": \"all\", ", 1)).collect();
+    std::fs::write(&grouped, lines.join("\n")).unwrap();
+    let tune = ["--tune=votes", "--group-column", "who", "--tune-table", text(&table)];
+    ok(&[&["train", text(&grouped), "-o", text(&model)], &tune[..]].concat());
+    assert!(read_json(&table)["figures"]["micro_f1"].as_f64().unwrap() <= 0.0);
+    refused(&mut said, 3, &["train", TRAIN, "-o", text(&model), "--group-column", "who"]);
+    insta::assert_snapshot!(said);
+}
+
+#[test]
+fn flags_that_would_do_nothing_or_too_much() {
+    let folder = Folder::new();
+    let mut said = Messages::new(folder.path());
+    let corpus = small_corpus(folder.path());
+    let model = folder.at("m");
+    let train = ["train", text(&corpus), "-o", text(&model), "-q"];
+    refused(&mut said, 2, &[&train[..], &["--features", "counts"]].concat());
+    // A k larger than the number of documents is capped, however large it is.
+    ok(&[&train[..], &["--tune=votes", "--k-max", "18446744073709551615"]].concat());
+    ok(&["tune", text(&model), "--k-max", "1000000000000", "-q"]);
+    insta::assert_snapshot!(said);
+}

@@ -1,0 +1,35 @@
+//! Lists the places that break a house rule: `style [--rule NAME] [PATH]`.
+
+#![expect(clippy::print_stdout, reason = "it prints")]
+
+#[path = "../style/mod.rs"]
+mod style;
+
+use std::process::ExitCode;
+
+use style::Rule;
+
+fn main() -> ExitCode {
+    let mut rule = None;
+    let mut path = String::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        if argument != "--rule" {
+            path = argument;
+            continue;
+        }
+        let name = arguments.next().unwrap_or_default();
+        rule = Rule::ALL.into_iter().find(|rule| rule.name() == name);
+        if rule.is_none() {
+            println!("no rule `{name}`; there are {}", Rule::ALL.map(Rule::name).join(", "));
+            return ExitCode::from(2);
+        }
+    }
+    for place in style::check(&style::sources()) {
+        if rule.is_none_or(|rule| rule == place.rule) && place.file.starts_with(&path) {
+            let name = place.rule.name();
+            println!("{}:{}: {name}: {}", place.file, place.line, place.message);
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,53 @@
+//! Temporary folders.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A temporary folder, removed when it is dropped.
+#[derive(Debug)]
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    /// Creates an empty folder.
+    #[expect(clippy::new_without_default, reason = "a folder on disk is no default value")]
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Path of the folder.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Path of a file in the folder, which need not exist.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Path of a file in the folder, as an argument of a command.
+    pub fn text(&self, name: &str) -> String {
+        text(&self.at(name)).to_owned()
+    }
+
+    /// Writes a file and returns its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.at(name), content).unwrap();
+        self.at(name)
+    }
+
+    /// Reads a file of text.
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.at(name)).unwrap()
+    }
+
+    /// Unfinished outputs that a program left in the folder.
+    pub fn unfinished_outputs(&self) -> Vec<PathBuf> {
+        let names = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.to_string_lossy().contains(".writing-")).collect()
+    }
+}
+
+/// A path as an argument of a command.
+pub fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,52 @@
+//! Fixtures and runners that the tests of all crates share.
+//!
+//! | to do | use |
+//! |---|---|
+//! | run the program with arguments and input | [`Program`], [`Run`] |
+//! | run shell command lines in a folder of their own | [`Shell`] |
+//! | work in a temporary folder | [`Folder`] |
+//! | talk to a server, and stop it at the end | [`Server`] |
+//! | wait until something happens, without a fixed sleep | [`wait_until`] |
+//! | fail if work does not finish, without a limit that slow machines exceed | [`finish`] |
+//! | compare messages with a snapshot | [`Messages`] |
+//! | read the sample corpus and the golden models | [`root`], [`sample`], [`model`] |
+//!
+//! This crate does not depend on `classify`. The tests of `classify` use this crate, so Cargo would
+//! compile the library twice: once for its own tests, and once for this crate, with types that do
+//! not fit together. Fixtures made of the library's types (engines, filters, documents) are modules
+//! in `tests/fixtures` instead.
+//!
+//! The house rules are checked by `tests/style.rs`; `examples/style.rs` lists what breaks them.
+
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "tests may panic")]
+
+mod folder;
+mod messages;
+mod program;
+mod server;
+mod shell;
+mod wait;
+
+use std::path::PathBuf;
+
+pub use folder::{Folder, text};
+pub use messages::Messages;
+pub use program::{Program, Run};
+pub use server::Server;
+pub use shell::Shell;
+pub use wait::{finish, wait_until};
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../..").into()
+}
+
+/// A file of the sample corpus, such as `train.jsonl`.
+pub fn sample(name: &str) -> PathBuf {
+    root().join("corpora/sample").join(name)
+}
+
+/// A golden model, such as `golden-v1.model`.
+pub fn model(name: &str) -> PathBuf {
+    root().join("models").join(name)
+}

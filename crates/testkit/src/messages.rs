@@ -1,0 +1,78 @@
+//! Messages of a program, in a form that does not depend on the machine.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::Run;
+
+/// The messages of several runs, to be compared with a snapshot.
+///
+/// So the wording of a message stands once: in the snapshot. Tests assert the exit codes.
+#[derive(Debug)]
+pub struct Messages {
+    folder: String,
+    text: String,
+}
+
+impl Messages {
+    /// No messages yet. Paths in the folder are shown as `{folder}/…`.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_str().unwrap().to_owned(), text: String::new() }
+    }
+
+    /// Adds the command and the messages of a run that must have ended with an exit code.
+    ///
+    /// A failure is shown from the line that begins with `error`. Lines about progress, which a slow
+    /// machine prints, are omitted, and times are shown as `{time}`.
+    ///
+    /// # Panics
+    ///
+    /// If the exit code is another one, or if the program panicked.
+    pub fn add(&mut self, command: &str, run: &Run, code: i32) {
+        assert_eq!(run.code, code, "{command}: {}", run.err);
+        assert!(!run.err.contains("panicked"), "{command}: {}", run.err);
+        let error = run.err.lines().position(|line| line.starts_with("error"));
+        let lines = run.err.lines().skip(error.unwrap_or(0)).filter(|line| !is_progress(line));
+        let said = lines.map(without_times).collect::<String>();
+        let said = format!("$ {command}\nexit code {code}\n{said}\n");
+        self.text += &said.replace(&self.folder, "{folder}");
+    }
+}
+
+fn is_progress(line: &str) -> bool {
+    line.ends_with(" %") || line.contains(" documents, ") && line.contains("/s")
+}
+
+/// A line with an end, in which numbers of seconds are replaced.
+fn without_times(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let is_time = |at: usize| {
+        let unit = words.get(at + 1).map(|word| word.trim_end_matches([',', ';']));
+        words[at].parse::<f64>().is_ok() && unit == Some("s")
+    };
+    let word = |at: usize| if is_time(at) { "{time}" } else { words[at] };
+    (0..words.len()).map(word).collect::<Vec<_>>().join(" ") + "\n"
+}
+
+impl fmt::Display for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_do_not_depend_on_the_machine() {
+        let mut messages = Messages::new(Path::new("/tmp/x"));
+        let err = "reading: 7 documents, 3/s, 50 %\nm: 7 documents, 1.5 s\n".to_owned();
+        messages.add("train", &Run { code: 0, out: String::new(), err }, 0);
+        let err = "reading a as csv\nerror: /tmp/x/a: no\n  hint: 5 sheep\n".to_owned();
+        messages.add("predict", &Run { code: 3, out: String::new(), err }, 3);
+        let expected = "$ train\nexit code 0\nm: 7 documents, {time} s\n\n\
+                        $ predict\nexit code 3\nerror: {folder}/a: no\n  hint: 5 sheep\n\n";
+        assert_eq!(messages.to_string(), expected);
+    }
+}

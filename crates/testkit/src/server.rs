@@ -1,0 +1,81 @@
+//! A server under test.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// A running server; dropping it ends the process.
+#[derive(Debug)]
+pub struct Server {
+    process: Child,
+    address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// Starts a server and waits until it says `listening on http://ADDRESS` on standard error.
+    ///
+    /// # Panics
+    ///
+    /// If it ends without saying so.
+    pub fn start(command: &mut Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut before = String::new();
+        let address = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("no server started: {before}"));
+            if let Some(address) = line.strip_prefix("listening on http://") {
+                break address.to_owned();
+            }
+            before += &line;
+        };
+        let log = Arc::new(Mutex::new(String::new()));
+        let copy = Arc::clone(&log);
+        // A log that nobody reads would block the server.
+        std::thread::spawn(move || {
+            for line in lines {
+                let mut log = copy.lock().unwrap();
+                *log += &line;
+                log.push('\n');
+            }
+        });
+        Self { process, address, log }
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Number of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What the server wrote on standard error since it started to listen.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Sends a signal, such as `-TERM`.
+    ///
+    /// # Panics
+    ///
+    /// If `kill` fails.
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([signal, &self.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits for the end of the process.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,64 @@
+//! Shell command lines in a temporary folder.
+
+use std::ops::Deref;
+use std::process::{Command, Output};
+
+use crate::{Folder, Run};
+
+/// A temporary folder in which a shell runs the program.
+///
+/// In a command line, `classify` is the program and `$SAMPLE` the folder of the sample corpus. The
+/// program finds no GPU.
+#[derive(Debug)]
+pub struct Shell {
+    folder: Folder,
+    program: &'static str,
+}
+
+impl Shell {
+    /// An empty folder. In a test of the crate that builds the program, its path is
+    /// `env!("CARGO_BIN_EXE_classify")`.
+    pub fn new(program: &'static str) -> Self {
+        Self { folder: Folder::new(), program }
+    }
+
+    /// A command that was not started yet.
+    pub fn command(&self, line: &str) -> Command {
+        let line = line.replace("classify ", "\"$CLASSIFY\" ");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).current_dir(self.path());
+        command.env("CLASSIFY", self.program);
+        command.env("SAMPLE", crate::root().join("corpora/sample"));
+        command.env("CUDA_VISIBLE_DEVICES", "").env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    /// Runs a command line, which a signal may end.
+    pub fn output(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// Runs a command line.
+    pub fn run(&self, line: &str) -> Run {
+        self.output(line).into()
+    }
+
+    /// Runs a command line that must succeed, and returns its standard output.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    pub fn succeed(&self, line: &str) -> String {
+        let run = self.run(line);
+        assert_eq!(run.code, 0, "{line}: {}", run.err);
+        run.out
+    }
+}
+
+impl Deref for Shell {
+    type Target = Folder;
+
+    fn deref(&self) -> &Folder {
+        &self.folder
+    }
+}

@@ -1,0 +1,39 @@
+//! Waiting for something that happens elsewhere.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Time after which a test gives up. It is long, because it matters only if the test fails.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Waits until a condition holds.
+///
+/// # Panics
+///
+/// If it does not hold after five minutes.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Does work that must finish, and returns its result.
+///
+/// For work that takes seconds at most, and hours if its complexity is wrong: slow machines pass.
+///
+/// # Panics
+///
+/// If the work panics, or does not finish within five minutes.
+pub fn finish<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = mpsc::channel();
+    let thread = std::thread::spawn(move || done.send(work()).unwrap());
+    match result.recv_timeout(PATIENCE) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it does not finish: {what}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(thread.join().unwrap_err())
+        }
+    }
+}

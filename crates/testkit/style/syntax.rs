@@ -1,0 +1,208 @@
+//! Parameters of functions, `let` with tuples, and words in identifiers.
+//!
+//! Code inside of macros is not parsed; its tokens are read for functions and identifiers.
+
+use std::collections::BTreeSet;
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Expr, FnArg, ImplItemFn, ItemFn, Local, Macro, Pat, Signature, TraitItemFn, Type};
+
+use super::{MAX_PARAMETERS, Place, Rule, Source, VOICE};
+
+pub(crate) fn check(source: &Source, places: &mut Vec<Place>) {
+    let mut walk = Walk { file: &source.path, words: BTreeSet::new(), places };
+    walk.visit_file(&source.tree);
+}
+
+struct Walk<'a> {
+    file: &'a str,
+    /// Identifiers that were reported: once for each file.
+    words: BTreeSet<String>,
+    places: &'a mut Vec<Place>,
+}
+
+impl Walk<'_> {
+    fn report(&mut self, rule: Rule, at: Span, message: String) {
+        let line = at.start().line;
+        self.places.push(Place { rule, file: self.file.to_owned(), line, message });
+    }
+
+    fn check_signature(&mut self, signature: &Signature) {
+        let typed: Vec<_> = signature
+            .inputs
+            .iter()
+            .filter_map(|input| match input {
+                FnArg::Typed(parameter) => Some(parameter),
+                FnArg::Receiver(_) => None,
+            })
+            .collect();
+        let takes_tuple = typed
+            .iter()
+            .any(|parameter| is_tuple_pattern(&parameter.pat) || is_tuple(&parameter.ty));
+        self.check_parameters(&signature.ident, typed.len(), takes_tuple);
+    }
+
+    fn check_parameters(&mut self, name: &Ident, count: usize, takes_tuple: bool) {
+        if count > MAX_PARAMETERS {
+            let message = format!("`{name}` takes {count} parameters, at most {MAX_PARAMETERS}");
+            self.report(Rule::ManyParameters, name.span(), message);
+        }
+        if takes_tuple {
+            let message = format!("`{name}` takes a tuple: name its members");
+            self.report(Rule::TupleParameter, name.span(), message);
+        }
+    }
+
+    /// Checks the functions and identifiers in the tokens of a macro.
+    fn check_tokens(&mut self, tokens: &TokenStream) {
+        let mut function: Option<Ident> = None;
+        let mut after_fn = false;
+        for token in tokens.clone() {
+            match token {
+                TokenTree::Ident(ident) => {
+                    self.visit_ident(&ident);
+                    if after_fn {
+                        function = Some(ident.clone());
+                    }
+                    after_fn = ident == "fn";
+                }
+                TokenTree::Group(group) => {
+                    if let Some(name) = function.take_if(|_| is_parenthesis(&group)) {
+                        let parameters = parameters(&group.stream());
+                        let takes_tuple = parameters.iter().any(|one| is_tuple_parameter(one));
+                        self.check_parameters(&name, parameters.len(), takes_tuple);
+                    }
+                    self.check_tokens(&group.stream());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn is_parenthesis(group: &Group) -> bool {
+    group.delimiter() == Delimiter::Parenthesis
+}
+
+/// The parameters of a function in a macro, without `self` and without those of `proptest!`.
+fn parameters(tokens: &TokenStream) -> Vec<Vec<TokenTree>> {
+    let mut parameters = vec![Vec::new()];
+    let mut depth = 0;
+    let mut before = ' ';
+    for token in tokens.clone() {
+        let mark = if let TokenTree::Punct(mark) = &token { mark.as_char() } else { ' ' };
+        match mark {
+            '<' => depth += 1,
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        before = mark;
+        if mark == ',' && depth == 0 {
+            parameters.push(Vec::new());
+        } else if let Some(last) = parameters.last_mut() {
+            last.push(token);
+        }
+    }
+    parameters.retain(|one| {
+        let is = |token: &TokenTree, word: &str| token.to_string() == word;
+        one.iter().any(|token| is(token, ":")) && !one.iter().any(|token| is(token, "in"))
+    });
+    parameters
+}
+
+/// Returns whether the pattern or the type of a parameter in a macro is a tuple.
+fn is_tuple_parameter(parameter: &[TokenTree]) -> bool {
+    let is_tuple = |token: &TokenTree| match token {
+        TokenTree::Group(group) => is_parenthesis(group) && !group.stream().is_empty(),
+        _ => false,
+    };
+    let starts_with_tuple = parameter.first().is_some_and(is_tuple);
+    // `&(A, B)` ends like `impl Fn(A, B)`, but nothing except `&` and `mut` is before it.
+    let of: Vec<&TokenTree> =
+        parameter.iter().skip_while(|token| token.to_string() != ":").skip(1).collect();
+    let mut of = of.into_iter().skip_while(|t| matches!(&*t.to_string(), "&" | "mut"));
+    starts_with_tuple || of.next().is_some_and(is_tuple)
+}
+
+impl<'ast> Visit<'ast> for Walk<'_> {
+    fn visit_item_fn(&mut self, function: &'ast ItemFn) {
+        self.check_signature(&function.sig);
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
+        self.check_signature(&function.sig);
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
+        self.check_signature(&function.sig);
+        visit::visit_trait_item_fn(self, function);
+    }
+
+    fn visit_local(&mut self, local: &'ast Local) {
+        let value = local.init.as_ref().map(|init| &*init.expr);
+        if is_tuple_pattern(&local.pat) && matches!(value, Some(Expr::Tuple(_))) {
+            let message = "several names in one `let`: write one `let` for each".to_owned();
+            self.report(Rule::TupleLet, local.let_token.span, message);
+        }
+        visit::visit_local(self, local);
+    }
+
+    fn visit_ident(&mut self, ident: &'ast Ident) {
+        let name = ident.to_string();
+        let Some((word, instead)) = forbidden(&name) else { return };
+        if !self.words.contains(&name) {
+            let message = format!("`{name}` contains `{word}`: use {instead}");
+            self.report(Rule::Voice, ident.span(), message);
+            self.words.insert(name);
+        }
+    }
+
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        self.check_tokens(&call.tokens);
+        visit::visit_macro(self, call);
+    }
+}
+
+/// Returns whether a type is a tuple or a reference to one. The unit type is not.
+fn is_tuple(of: &Type) -> bool {
+    match of {
+        Type::Tuple(tuple) => !tuple.elems.is_empty(),
+        Type::Reference(reference) => is_tuple(&reference.elem),
+        Type::Paren(inner) => is_tuple(&inner.elem),
+        Type::Group(inner) => is_tuple(&inner.elem),
+        _ => false,
+    }
+}
+
+/// Returns whether a pattern takes a tuple apart.
+fn is_tuple_pattern(pattern: &Pat) -> bool {
+    match pattern {
+        Pat::Tuple(tuple) => !tuple.elems.is_empty(),
+        Pat::Reference(reference) => is_tuple_pattern(&reference.pat),
+        Pat::Paren(inner) => is_tuple_pattern(&inner.pat),
+        Pat::Type(typed) => is_tuple_pattern(&typed.pat),
+        _ => false,
+    }
+}
+
+/// The word of [`VOICE`] that an identifier contains.
+fn forbidden(name: &str) -> Option<(&'static str, &'static str)> {
+    let name = format!("_{}_", snake_case(name));
+    VOICE.into_iter().find(|(word, _)| name.contains(&format!("_{word}_")))
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    let mut after_lower = false;
+    for letter in name.chars() {
+        if letter.is_uppercase() && after_lower {
+            snake.push('_');
+        }
+        after_lower = letter.is_lowercase() || letter.is_numeric();
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}

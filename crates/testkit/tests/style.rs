@@ -1,0 +1,152 @@
+//! The house rules, with a ratchet.
+//!
+//! `style-debt.txt` holds how many places of each folder may still break each rule. The test fails
+//! if there are more, and says so if the numbers can be lowered. To write the file again:
+//! `UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style`. To list the places:
+//! `cargo run -p testkit --example style`.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../style/mod.rs"]
+mod style;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+
+use style::{Place, Rule, Source};
+
+/// How many places of the repository may assign a tuple to several names, wherever they are.
+const FREE_TUPLE_LETS: usize = 15;
+
+const HEAD: &str = "# Number of places that still break a house rule: rule, folder, places.
+# The test fails if a number rises. Write this file again after you lowered one:
+# UPDATE_STYLE_DEBT=1 cargo test -p testkit --test style
+";
+
+/// Number of places by rule and folder.
+type Debt = BTreeMap<(String, String), usize>;
+
+#[test]
+fn no_place_more_breaks_a_house_rule() {
+    let places = style::check(&style::sources());
+    let found = debt_of(&places);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("style-debt.txt");
+    if std::env::var_os("UPDATE_STYLE_DEBT").is_some() {
+        std::fs::write(&path, written(&found)).unwrap();
+        return;
+    }
+    let allowed = read(&std::fs::read_to_string(&path).unwrap());
+    let mut report = String::new();
+    for (key, &count) in &found {
+        let limit = allowed.get(key).copied().unwrap_or(0);
+        if count > limit && !is_free(&key.0, &places) {
+            let (rule, folder) = key;
+            writeln!(report, "{rule} in {folder}: {count} places, at most {limit}").unwrap();
+            for place in places.iter().filter(|place| key_of(place) == *key) {
+                writeln!(report, "  {}:{}: {}", place.file, place.line, place.message).unwrap();
+            }
+        }
+    }
+    assert!(report.is_empty(), "{report}Fix them, or those that were there before.");
+    let lower = allowed.iter().filter(|(key, limit)| found.get(key).unwrap_or(&0) < limit).count();
+    if lower > 0 {
+        // Not `eprintln`, which a test that passes does not show.
+        let said = "style-debt.txt can be lowered: UPDATE_STYLE_DEBT=1 cargo test -p testkit";
+        writeln!(std::io::stderr(), "{said} --test style ({lower} numbers)").unwrap();
+    }
+}
+
+fn is_free(rule: &str, places: &[Place]) -> bool {
+    rule == Rule::TupleLet.name()
+        && places.iter().filter(|place| place.rule == Rule::TupleLet).count() <= FREE_TUPLE_LETS
+}
+
+fn debt_of(places: &[Place]) -> Debt {
+    let mut debt = Debt::new();
+    for place in places {
+        *debt.entry(key_of(place)).or_default() += 1;
+    }
+    debt
+}
+
+fn key_of(place: &Place) -> (String, String) {
+    (place.rule.name().to_owned(), folder(&place.file))
+}
+
+/// The folder that a file counts for: `tests`, `crates/cli`, or `src/search` for `src/search.rs`.
+fn folder(file: &str) -> String {
+    let mut parts = file.split('/');
+    let first = parts.next().unwrap_or(file);
+    let is_nested = matches!(first, "src" | "crates" | "metric-index");
+    match parts.next() {
+        Some(second) if is_nested => format!("{first}/{}", second.trim_end_matches(".rs")),
+        Some(_) => first.to_owned(),
+        None => ".".to_owned(),
+    }
+}
+
+fn written(debt: &Debt) -> String {
+    let line =
+        |((rule, folder), count): (&(String, String), &usize)| format!("{rule} {folder} {count}\n");
+    HEAD.to_owned() + &debt.iter().map(line).collect::<String>()
+}
+
+fn read(text: &str) -> Debt {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [rule, folder, count] = words[..] else { panic!("{line}: expected three words") };
+        assert!(Rule::ALL.iter().any(|known| known.name() == rule), "no rule `{rule}`");
+        ((rule.to_owned(), folder.to_owned()), count.parse().unwrap())
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(line).collect()
+}
+
+/// One file that breaks every rule about syntax, and a crate of files that use each other.
+#[test]
+fn each_rule_is_checked() {
+    let wrong = r#"
+fn pattern((a, b): Pair, c: u8) {}
+fn reference(pair: &(u8, u8)) {}
+fn many(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8) {}
+impl Looked { fn fine(&self, a: u8, b: u8, c: u8, d: impl Fn((u8, u8)), unit: ()) {} }
+struct Looked;
+fn nested() {
+    let (a, b) = (1, 2);
+    let (a, b) = nested();
+    fn inner(pair: (u8, u8)) {}
+}
+macro_rules! generated { () => { fn f<T>((a, b): (T, T), c: &mut [(T, T)]) {} } }
+extern "C" { fn kernel(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8); }
+"#;
+    let parent = "mod low; pub use low::Low; pub struct High; #[cfg(test)] mod tests;";
+    let files = [
+        ("a.rs", wrong.to_owned()),
+        ("long.rs", format!("// {}\n// http://{}\n", "x ".repeat(50), "x".repeat(99))),
+        ("x/src/lib.rs", "mod one; mod two; mod facade;".to_owned()),
+        ("x/src/one.rs", "use crate::two::Two; pub struct One(Two);".to_owned()),
+        ("x/src/two.rs", "pub struct Two; fn f() { dbg!(crate::one::One); }".to_owned()),
+        ("x/src/facade.rs", parent.to_owned()),
+        ("x/src/facade/low.rs", "use super::High; pub struct Low(High);".to_owned()),
+        ("x/src/facade/tests.rs", "use super::*;".to_owned()),
+    ];
+    let sources: Vec<Source> =
+        files.into_iter().map(|(path, text)| Source::parse(path, text)).collect();
+    let places = style::check(&sources);
+    let found: Vec<(&str, &str, usize)> =
+        places.iter().map(|place| (place.rule.name(), &*place.file, place.line)).collect();
+    let expected = [
+        ("module-cycle", "x/src/one.rs", 1),
+        ("module-cycle", "x/src/two.rs", 1),
+        ("many-parameters", "a.rs", 4),
+        ("long-line", "long.rs", 1),
+        ("tuple-let", "a.rs", 8),
+        ("tuple-parameter", "a.rs", 2),
+        ("tuple-parameter", "a.rs", 3),
+        ("tuple-parameter", "a.rs", 10),
+        ("tuple-parameter", "a.rs", 12),
+        ("voice", "a.rs", 5),
+    ];
+    assert_eq!(found, expected);
+}

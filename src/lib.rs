@@ -64,5 +64,3 @@ pub mod vectors;
 pub mod stream;
 pub mod evaluate;
 pub mod generate;
-#[cfg(feature = "serve")]
-pub mod server;

@@ -10,6 +10,7 @@ use array_file::output::{Output, OutputError, OutputProblem};
 use safetensors::Dtype;
 
 use super::error::invalid;
+use super::rows_by_id::RowsById;
 use super::{
     Arrays, FORMAT, InputSpec, Joined, JournalLock, LEARNED_TERMS, Model, ModelError, ModelProblem,
     PART, PROTOTYPES, Settings, TUNED, UPDATED, UpdateError, VERSION, WITH_DENSE, WITHOUT_DENSE,
@@ -166,7 +167,8 @@ impl Model {
             return Err(ModelProblem::Unknown { array: name.to_owned() });
         }
         let label_sizes = arrays.label_sizes();
-        let model = Self { settings, arrays, label_sizes };
+        let rows_by_id = RowsById::default();
+        let model = Self { settings, arrays, label_sizes, rows_by_id };
         let sums = &model.settings.checksums;
         let check =
             |&(name, _, bytes): &(&str, Dtype, &[u8])| check_checksum(name, bytes, sums.get(name));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use classify::server::{ServeError, ServeOptions, Token, serve};
+use classify_server::{ServeError, ServeOptions, Token, serve};
 use classify::threads::Threads;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};

@@ -9,6 +9,7 @@ use crate::decide::{Decision, shares};
 use crate::dense::{DensePart, Vectors};
 use crate::matrix::row;
 use crate::model::joined::{Join, Joined, Places, each};
+use crate::model::rows_by_id::RowsById;
 use crate::model::{Arrays, Model, ModelCounts, Settings, Updates};
 use crate::strings::{Strings, StringsBuilder};
 use crate::vote::LearnedVotes;
@@ -78,7 +79,7 @@ impl Collection {
             },
             ..base.clone()
         };
-        Model { settings, arrays, label_sizes }
+        Model { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
     fn arrays(

@@ -13,10 +13,10 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
-use super::ServeError;
-use super::api::{ROOM, Shared, WRITES, router};
-use super::queue::Queue;
-use super::state::State;
+use crate::ServeError;
+use crate::api::{ROOM, Shared, WRITES, router};
+use crate::queue::Queue;
+use crate::state::State;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const UNREAD: u32 = 30_000;
 const MOST_HEAD: usize = 32 << 10;
 
 /// Answers until the process is told to end.
-pub(super) async fn run(
+pub(crate) async fn run(
     state: Arc<State>,
     queue: Queue,
     on_ready: impl FnOnce(SocketAddr),

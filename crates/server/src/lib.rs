@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use subtle::ConstantTimeEq;
 
-use crate::model::{ModelError, UpdateError};
-use crate::search::{Engines, SearchError};
+use classify::model::{ModelError, UpdateError};
+use classify::search::{Engines, SearchError};
 
 mod api;
 mod body;
@@ -93,7 +93,7 @@ impl Token {
     /// A token from the text of a file: white space around it does not count.
     ///
     /// ```
-    /// use classify::server::Token;
+    /// use classify_server::Token;
     ///
     /// assert!(Token::new("0123456789abcdef\n").is_ok());
     /// assert!(Token::new("secret").is_err());

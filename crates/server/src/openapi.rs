@@ -7,12 +7,12 @@ use axum::response::{IntoResponse, Response};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi, ToSchema};
 
-use super::api;
+use crate::api;
 
 /// A document: the fields that the model was trained on.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct Document {
+pub(crate) struct Document {
     /// Comes back with the answer.
     id: Option<String>,
     /// The text; models of features have `features`, those of columns the columns' names.
@@ -25,7 +25,7 @@ pub(super) struct Document {
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "a description")]
-pub(super) enum DocumentOrDocuments {
+pub(crate) enum DocumentOrDocuments {
     One(Document),
     Several { documents: Vec<Document> },
 }
@@ -33,7 +33,7 @@ pub(super) enum DocumentOrDocuments {
 /// A document with its labels.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct LabeledDocument {
+pub(crate) struct LabeledDocument {
     #[schema(example = "The band played three new songs.")]
     text: String,
     #[schema(example = json!(["music"]))]
@@ -45,14 +45,14 @@ pub(super) struct LabeledDocument {
 /// Several documents with their identifiers and labels.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct LabeledDocuments {
+pub(crate) struct LabeledDocuments {
     documents: Vec<NamedDocument>,
 }
 
 /// A document with its identifier and labels.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct NamedDocument {
+pub(crate) struct NamedDocument {
     /// A document of the model with the same identifier is replaced.
     #[schema(example = "letter-17")]
     id: String,
@@ -67,7 +67,7 @@ pub(super) struct NamedDocument {
 /// A prediction; several as `{"answers": […]}` in the order of the documents.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct Prediction {
+pub(crate) struct Prediction {
     id: String,
     /// Best first.
     labels: Vec<String>,
@@ -85,7 +85,7 @@ pub(super) struct Prediction {
 
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct ScoredLabel {
+pub(crate) struct ScoredLabel {
     label: String,
     score: f64,
     probability: Option<f64>,
@@ -93,7 +93,7 @@ pub(super) struct ScoredLabel {
 
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct Neighbor {
+pub(crate) struct Neighbor {
     id: String,
     similarity: f32,
     labels: Vec<String>,
@@ -103,7 +103,7 @@ pub(super) struct Neighbor {
 /// What a change did.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "a description")]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     added: u64,
     replaced: u64,
     removed: u64,
@@ -149,7 +149,7 @@ impl Modify for Tokens {
 )]
 struct Description;
 
-pub(super) async fn json() -> Response {
+pub(crate) async fn json() -> Response {
     static JSON: OnceLock<String> = OnceLock::new();
     let json = JSON.get_or_init(|| Description::openapi().to_json().unwrap_or_default());
     ([(header::CONTENT_TYPE, "application/json")], json.as_str()).into_response()

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::state::{Live, State};
-use crate::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
-use crate::corpus::Document;
-use crate::explain::{Explanation, explain_until};
-use crate::search::{SearchError, Stop};
+use crate::state::{Live, State};
+use classify::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use classify::corpus::Document;
+use classify::explain::{Explanation, explain_until};
+use classify::search::{SearchError, Stop};
 
 /// Documents that are searched together at most, unless one request has more.
 const TOGETHER: usize = 256;
@@ -25,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// What is wanted of documents.
 #[derive(Debug, Clone)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// Predictions, with the model's options.
     Predictions,
     /// Predictions by another number of neighbors.
@@ -36,10 +36,10 @@ pub(super) enum Wanted {
 
 /// Documents that wait for an answer.
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) documents: Vec<Document>,
-    pub(super) wanted: Wanted,
-    pub(super) deadline: Instant,
+pub(crate) struct Task {
+    pub(crate) documents: Vec<Document>,
+    pub(crate) wanted: Wanted,
+    pub(crate) deadline: Instant,
     reply: oneshot::Sender<Result<Done, Refusal>>,
     /// Their places in the queue.
     _places: OwnedSemaphorePermit,
@@ -47,17 +47,17 @@ pub(super) struct Task {
 
 /// Answered documents.
 #[derive(Debug)]
-pub(super) struct Done {
-    pub(super) live: Arc<Live>,
-    pub(super) documents: Vec<Document>,
-    pub(super) predictions: Vec<Prediction>,
+pub(crate) struct Done {
+    pub(crate) live: Arc<Live>,
+    pub(crate) documents: Vec<Document>,
+    pub(crate) predictions: Vec<Prediction>,
     /// Instead of predictions, if these were wanted.
-    pub(super) explanations: Vec<Explanation>,
+    pub(crate) explanations: Vec<Explanation>,
 }
 
 /// Why documents were not answered.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// Too many wait already.
     Full,
     /// It took too long.
@@ -70,14 +70,14 @@ pub(super) enum Refusal {
 
 /// Where documents wait.
 #[derive(Debug, Clone)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     tasks: Sender<Task>,
     places: Arc<Semaphore>,
 }
 
 impl Queue {
     /// Starts the thread that answers. It ends when the last queue is dropped.
-    pub(super) fn start(state: &Arc<State>) -> std::io::Result<Self> {
+    pub(crate) fn start(state: &Arc<State>) -> std::io::Result<Self> {
         let (tasks, waiting) = channel();
         let places = Arc::new(Semaphore::new(state.options.queue.max(1)));
         let state = Arc::clone(state);
@@ -89,7 +89,7 @@ impl Queue {
 
     /// Answers documents within some time. If there is no place for them, it is refused at once, or waits as long if it
     /// `may_wait`.
-    pub(super) async fn answer(
+    pub(crate) async fn answer(
         &self,
         documents: Vec<Document>,
         wanted: Wanted,

@@ -10,26 +10,26 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// A kind of request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Kind {
+pub(crate) struct Kind {
     /// The path, with names in place of values.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// The status of the answer.
-    pub(super) status: u16,
+    pub(crate) status: u16,
 }
 
 /// All figures.
 #[derive(Debug)]
-pub(super) struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
-    pub(super) requests: Family<Kind, Counter>,
-    pub(super) seconds: Histogram,
-    pub(super) batches: Histogram,
-    pub(super) answered: Counter,
-    pub(super) documents: Gauge,
-    pub(super) connections: Gauge,
-    pub(super) reloads: Counter,
-    pub(super) failed_reloads: Counter,
-    pub(super) panics: Counter,
+    pub(crate) requests: Family<Kind, Counter>,
+    pub(crate) seconds: Histogram,
+    pub(crate) batches: Histogram,
+    pub(crate) answered: Counter,
+    pub(crate) documents: Gauge,
+    pub(crate) connections: Gauge,
+    pub(crate) reloads: Counter,
+    pub(crate) failed_reloads: Counter,
+    pub(crate) panics: Counter,
 }
 
 impl Default for Metrics {
@@ -80,7 +80,7 @@ impl Default for Metrics {
 
 impl Metrics {
     /// The text that Prometheus reads, in the format `OpenMetrics`.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);

@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::api::{About, Asked, Failure, Shared, log_texts};
-use super::body;
-use crate::corpus::{IdUse, LabelUse};
+use crate::api::{About, Asked, Failure, Shared, log_texts};
+use crate::body;
+use classify::corpus::{IdUse, LabelUse};
 
 /// Documents that are answered together at most.
 const TOGETHER: usize = 64;
@@ -35,7 +35,7 @@ struct Stream {
 }
 
 /// Answers lines as they come, in order.
-pub(super) fn stream(shared: Shared, asked: Asked, about: About, body: Body) -> Response {
+pub(crate) fn stream(shared: Shared, asked: Asked, about: About, body: Body) -> Response {
     let (lines, out) = mpsc::channel(4);
     let to = lines.clone();
     let mut stream = Stream { shared, asked, about, lines, before: 0 };

@@ -5,29 +5,29 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use super::metrics::Metrics;
-use super::{ServeError, ServeOptions};
-use crate::classifier::{Classifier, ClassifyError, ClassifyOptions, UpdatableEngines};
-use crate::corpus::{Document, Format, LabelUse, ReadOptions};
-use crate::counts::Fields;
-use crate::dense::DenseFeatures;
-use crate::model::{
+use crate::metrics::Metrics;
+use crate::{ServeError, ServeOptions};
+use classify::classifier::{Classifier, ClassifyError, ClassifyOptions, UpdatableEngines};
+use classify::corpus::{Document, Format, LabelUse, ReadOptions};
+use classify::counts::Fields;
+use classify::dense::DenseFeatures;
+use classify::model::{
     Change, Changed, Collection, InputSpec, Model, UpdateError, UpdatedModel, journal_path,
 };
-use crate::search::Engines;
+use classify::search::Engines;
 
 /// What answers requests.
 #[derive(Debug)]
-pub(super) struct Live {
-    pub(super) classifier: Classifier,
+pub(crate) struct Live {
+    pub(crate) classifier: Classifier,
     /// Of the model.
-    pub(super) options: ClassifyOptions,
+    pub(crate) options: ClassifyOptions,
     /// Names the model with its changes.
-    pub(super) version: String,
+    pub(crate) version: String,
     /// How documents are read.
-    pub(super) read: ReadOptions,
+    pub(crate) read: ReadOptions,
     /// Whether a document is one text.
-    pub(super) takes_one_text: bool,
+    pub(crate) takes_one_text: bool,
 }
 
 impl Live {
@@ -50,7 +50,7 @@ impl Live {
         Self { classifier, options, version, read, takes_one_text }
     }
 
-    pub(super) fn model(&self) -> &Arc<Model> {
+    pub(crate) fn model(&self) -> &Arc<Model> {
         self.classifier.model()
     }
 }
@@ -75,15 +75,15 @@ struct Documents {
 
 /// What the server knows.
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) options: ServeOptions,
-    pub(super) metrics: Metrics,
+pub(crate) struct State {
+    pub(crate) options: ServeOptions,
+    pub(crate) metrics: Metrics,
     live: RwLock<Arc<Live>>,
     documents: Mutex<Documents>,
 }
 
 impl State {
-    pub(super) fn open(options: ServeOptions, engines: Engines) -> Result<Self, ServeError> {
+    pub(crate) fn open(options: ServeOptions, engines: Engines) -> Result<Self, ServeError> {
         let mut documents =
             Documents { engines: UpdatableEngines::new(engines), updated: None, files: [None; 2] };
         let live = documents.open(&options)?;
@@ -98,7 +98,7 @@ impl State {
     }
 
     /// What answers now.
-    pub(super) fn live(&self) -> Arc<Live> {
+    pub(crate) fn live(&self) -> Arc<Live> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Adds documents. It blocks.
-    pub(super) fn add(&self, added: &[Document]) -> Result<Changed, ChangeFailure> {
+    pub(crate) fn add(&self, added: &[Document]) -> Result<Changed, ChangeFailure> {
         let mut documents = self.documents();
         if documents.updated.is_none() {
             return Err(ChangeFailure::Closed);
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// Makes changes. It blocks.
-    pub(super) fn make(&self, changes: Vec<Change>) -> Result<Changed, ChangeFailure> {
+    pub(crate) fn make(&self, changes: Vec<Change>) -> Result<Changed, ChangeFailure> {
         self.change(&mut self.documents(), changes)
     }
 
@@ -154,7 +154,7 @@ impl State {
 
     /// Opens the model again if its files have changed, or `anyway`. It blocks. Whatever goes wrong, the server goes
     /// on with what it has.
-    pub(super) fn reload(&self, anyway: bool) {
+    pub(crate) fn reload(&self, anyway: bool) {
         let documents = if anyway { Ok(self.documents()) } else { self.documents.try_lock() };
         // Whoever has it is opening the model, or changing it: the next look is soon.
         let Ok(mut documents) = documents else { return };
@@ -183,7 +183,7 @@ impl State {
 
 /// Why documents were not changed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ChangeFailure {
+pub(crate) enum ChangeFailure {
     #[error("documents cannot be changed: the server was started without --token-file")]
     ReadOnly,
     #[error(
@@ -191,7 +191,7 @@ pub(super) enum ChangeFailure {
     )]
     Closed,
     #[error("the change is on disk, but answers do not know it yet: {0}")]
-    Later(#[source] crate::search::SearchError),
+    Later(#[source] classify::search::SearchError),
     #[error(transparent)]
     Update(#[from] UpdateError),
     #[error(transparent)]
@@ -207,7 +207,7 @@ fn of_collection(
     engines: &mut UpdatableEngines,
     collection: &Collection,
     before: &Live,
-) -> Result<Live, crate::search::SearchError> {
+) -> Result<Live, classify::search::SearchError> {
     let model = collection.model();
     let searchers = engines.searchers(collection, model.settings().dense_share)?;
     let threads = before.classifier.threads();

@@ -5,13 +5,13 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::api::Shared;
+use crate::api::Shared;
 
 /// Only what this server sends: no inline scripts or styles, no other hosts, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-pub(super) fn router() -> Router<Shared> {
+pub(crate) fn router() -> Router<Shared> {
     Router::new()
         .route(
             "/",

@@ -13,39 +13,39 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::body::{self, Kind};
-use super::queue::{Done, Queue, Refusal, Wanted};
-use super::state::{ChangeFailure, Live, State};
-use super::stream::stream;
-use super::{metrics, openapi, pages};
-use crate::answer::{Answer, Extras};
-use crate::classifier::ClassifyError;
-use crate::corpus::{Content, Document, IdUse, LabelUse};
-use crate::model::{Change, ChangeError, Changed, UpdateError};
-use crate::search::SearchError;
+use crate::body::{self, Kind};
+use crate::queue::{Done, Queue, Refusal, Wanted};
+use crate::state::{ChangeFailure, Live, State};
+use crate::stream::stream;
+use crate::{metrics, openapi, pages};
+use classify::answer::{Answer, Extras};
+use classify::classifier::ClassifyError;
+use classify::corpus::{Content, Document, IdUse, LabelUse};
+use classify::model::{Change, ChangeError, Changed, UpdateError};
+use classify::search::SearchError;
 
 /// Terms for and against a label in an explanation.
 const TERMS: usize = 20;
 
 /// What handlers share.
 #[derive(Debug, Clone)]
-pub(super) struct Shared {
-    pub(super) state: Arc<State>,
-    pub(super) queue: Queue,
+pub(crate) struct Shared {
+    pub(crate) state: Arc<State>,
+    pub(crate) queue: Queue,
     /// Whether the server is ending.
-    pub(super) ending: Arc<std::sync::atomic::AtomicBool>,
+    pub(crate) ending: Arc<std::sync::atomic::AtomicBool>,
     /// Room for bodies, in KiB.
-    pub(super) room: Arc<Semaphore>,
+    pub(crate) room: Arc<Semaphore>,
     /// Places for changes of documents, which are made one after the other.
-    pub(super) writes: Arc<Semaphore>,
+    pub(crate) writes: Arc<Semaphore>,
     /// Names that clients may call the server by; empty: all.
-    pub(super) hosts: Arc<[String]>,
+    pub(crate) hosts: Arc<[String]>,
 }
 
 /// The most KiB of bodies that are in memory, unless one alone is longer.
-pub(super) const ROOM: usize = 512 << 10;
+pub(crate) const ROOM: usize = 512 << 10;
 /// The most requests that wait to change documents.
-pub(super) const WRITES: usize = 64;
+pub(crate) const WRITES: usize = 64;
 
 impl Shared {
     /// Room for a body of so many bytes.
@@ -59,7 +59,7 @@ impl Shared {
 }
 
 /// All routes.
-pub(super) fn router(shared: &Shared) -> Router {
+pub(crate) fn router(shared: &Shared) -> Router {
     let reads = Router::new()
         .route("/v1/predict", post(predict))
         .route("/v1/explain", post(explain))
@@ -92,14 +92,14 @@ pub(super) fn router(shared: &Shared) -> Router {
 
 /// An error as clients see it.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) status: StatusCode,
-    pub(super) code: &'static str,
-    pub(super) message: String,
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
 }
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
     }
 }
@@ -272,7 +272,7 @@ struct Answered(u64);
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// Include the scores of so many labels, given or not.
     top: Option<usize>,
     /// Comma-separated: `scores` (of all labels with a vote), `neighbors` (the training documents that voted).
@@ -288,7 +288,7 @@ pub(super) struct Asked {
 
 /// What an endpoint tells of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum About {
+pub(crate) enum About {
     Prediction,
     Neighbors,
     Explanation,
@@ -323,7 +323,7 @@ impl Asked {
         Ok(())
     }
 
-    pub(super) fn wanted(&self, about: About) -> Wanted {
+    pub(crate) fn wanted(&self, about: About) -> Wanted {
         match (about, self.k) {
             (About::Explanation, _) => Wanted::Explanations,
             (_, Some(k)) => Wanted::By(k),
@@ -332,7 +332,7 @@ impl Asked {
     }
 
     /// Refuses what would be a very long answer.
-    pub(super) fn check_size(
+    pub(crate) fn check_size(
         &self,
         about: About,
         documents: usize,
@@ -355,7 +355,7 @@ impl Asked {
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too-many-documents", message))
     }
 
-    pub(super) fn write(&self, about: About, done: &Done, at: usize, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, about: About, done: &Done, at: usize, out: &mut Vec<u8>) {
         let model = done.live.model();
         let document = &done.documents[at];
         let written = if about == About::Explanation {
@@ -403,7 +403,7 @@ type Outcome = Result<Response, Failure>;
     responses((status = 200, description = "The labels of each document", body = openapi::Prediction),
     (status = 413, description = "Too large"), (status = 422, description = "A document does not fit the model"),
     (status = 429, description = "Too many requests wait")))]
-pub(super) async fn predict(
+pub(crate) async fn predict(
     shared: From<Shared>,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
@@ -413,7 +413,7 @@ pub(super) async fn predict(
 
 #[utoipa::path(post, path = "/v1/explain", params(Asked), request_body = openapi::DocumentOrDocuments,
     responses((status = 200, description = "Why each document gets its labels: schema classify.explanation/1")))]
-pub(super) async fn explain(
+pub(crate) async fn explain(
     shared: From<Shared>,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
@@ -423,7 +423,7 @@ pub(super) async fn explain(
 
 #[utoipa::path(post, path = "/v1/neighbors", params(Asked), request_body = openapi::DocumentOrDocuments,
     responses((status = 200, description = "The training documents most similar to each document", body = openapi::Prediction)))]
-pub(super) async fn neighbors(
+pub(crate) async fn neighbors(
     shared: From<Shared>,
     asked: Result<Query<Asked>, axum::extract::rejection::QueryRejection>,
     request: Request,
@@ -472,7 +472,7 @@ fn internal() -> Failure {
     Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", what)
 }
 
-pub(super) fn log_texts(logs: bool, documents: &[Document]) {
+pub(crate) fn log_texts(logs: bool, documents: &[Document]) {
     for document in documents.iter().filter(|_| logs) {
         tracing::info!(target: "classify::text", id = document.id, text = text_of(&document.content));
     }
@@ -515,7 +515,7 @@ fn name_model(response: &mut Response, live: &Live) {
 }
 
 #[utoipa::path(get, path = "/v1/model", responses((status = 200, description = "The model's settings, size and figures")))]
-pub(super) async fn model(From(shared): From<Shared>) -> Response {
+pub(crate) async fn model(From(shared): From<Shared>) -> Response {
     let live = shared.state.live();
     let model = live.model();
     let mut settings = serde_json::to_value(model.settings()).unwrap_or_default();
@@ -554,7 +554,7 @@ struct Stored<'a> {
 
 #[utoipa::path(get, path = "/v1/documents/{id}", responses((status = 200, description = "A document of the model"),
     (status = 404, description = "No document has the identifier")))]
-pub(super) async fn document(From(shared): From<Shared>, Path(id): Path<String>) -> Outcome {
+pub(crate) async fn document(From(shared): From<Shared>, Path(id): Path<String>) -> Outcome {
     let live = shared.state.live();
     let found = tokio::task::spawn_blocking(move || {
         let model = live.model();
@@ -580,7 +580,7 @@ pub(super) async fn document(From(shared): From<Shared>, Path(id): Path<String>)
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// Only those with this label.
     label: Option<String>,
     /// The first one, from 0.
@@ -597,7 +597,7 @@ fn a_page() -> usize {
 
 #[utoipa::path(get, path = "/v1/documents", params(Listed), responses((status = 200,
     description = "Documents of the model, in order, with the beginnings of their texts, and how many there are in all")))]
-pub(super) async fn documents(
+pub(crate) async fn documents(
     From(shared): From<Shared>,
     listed: Result<Query<Listed>, axum::extract::rejection::QueryRejection>,
 ) -> Outcome {
@@ -686,7 +686,7 @@ async fn labeled(
 #[utoipa::path(put, path = "/v1/documents/{id}", request_body = openapi::LabeledDocument, security(("token" = [])),
     responses((status = 200, description = "It is in the model, and on disk", body = openapi::Changes),
     (status = 401, description = "No token, or a wrong one")))]
-pub(super) async fn put_document(
+pub(crate) async fn put_document(
     From(shared): From<Shared>,
     Path(id): Path<String>,
     request: Request,
@@ -702,7 +702,7 @@ pub(super) async fn put_document(
 
 #[utoipa::path(post, path = "/v1/documents", request_body = openapi::LabeledDocuments, security(("token" = [])),
     responses((status = 200, description = "They are in the model, and on disk", body = openapi::Changes)))]
-pub(super) async fn add_documents(From(shared): From<Shared>, request: Request) -> Outcome {
+pub(crate) async fn add_documents(From(shared): From<Shared>, request: Request) -> Outcome {
     let (documents, _) = labeled(&shared, request, IdUse::Required).await?;
     blocking(&shared, move |state| state.add(&documents)).await
 }
@@ -710,20 +710,20 @@ pub(super) async fn add_documents(From(shared): From<Shared>, request: Request) 
 #[utoipa::path(delete, path = "/v1/documents/{id}", security(("token" = [])),
     responses((status = 200, description = "It is not in the model any more", body = openapi::Changes),
     (status = 404, description = "No document has the identifier")))]
-pub(super) async fn remove_document(From(shared): From<Shared>, Path(id): Path<String>) -> Outcome {
+pub(crate) async fn remove_document(From(shared): From<Shared>, Path(id): Path<String>) -> Outcome {
     blocking(&shared, move |state| state.make(vec![Change::Remove { id }])).await
 }
 
 /// The labels that a document is to have.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewLabels {
+pub(crate) struct NewLabels {
     labels: Vec<String>,
 }
 
 #[utoipa::path(patch, path = "/v1/documents/{id}", request_body = NewLabels, security(("token" = [])),
     responses((status = 200, description = "It has these labels and no others", body = openapi::Changes)))]
-pub(super) async fn relabel_document(
+pub(crate) async fn relabel_document(
     From(shared): From<Shared>,
     Path(id): Path<String>,
     request: Request,

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::api::Failure;
-use super::state::Live;
-use crate::corpus::{Content, Corpus, Document, IdUse, LabelUse, Place, ReadOptions};
+use crate::api::Failure;
+use crate::state::Live;
+use classify::corpus::{Content, Corpus, Document, IdUse, LabelUse, Place, ReadOptions};
 
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A document, or several, as JSON.
     Json,
     /// A document on each line.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// What the headers say.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Failure> {
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Failure> {
         if headers.contains_key(header::CONTENT_ENCODING) {
             return Err(Failure::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -53,7 +53,7 @@ impl Kind {
 }
 
 /// Reads a whole body.
-pub(super) async fn read(body: Body, most: usize, within: Duration) -> Result<Bytes, Failure> {
+pub(crate) async fn read(body: Body, most: usize, within: Duration) -> Result<Bytes, Failure> {
     match tokio::time::timeout(within, to_bytes(body, most)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) => {
@@ -78,7 +78,7 @@ pub(super) async fn read(body: Body, most: usize, within: Duration) -> Result<By
     }
 }
 
-pub(super) fn too_large(most: usize) -> Failure {
+pub(crate) fn too_large(most: usize) -> Failure {
     let what = format!("the body, or a line of it, is longer than {most} bytes");
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", what)
 }
@@ -93,7 +93,7 @@ struct OneText {
 }
 
 /// The documents of a body, and whether it was one document by itself.
-pub(super) fn documents(
+pub(crate) fn documents(
     body: &[u8],
     kind: Kind,
     live: &Live,
@@ -173,7 +173,7 @@ fn one(id: Option<String>, text: String) -> Document {
 }
 
 /// Reads lines of JSON.
-pub(super) fn lines(
+pub(crate) fn lines(
     text: String,
     live: &Live,
     (most, labels, ids): (usize, LabelUse, IdUse),
@@ -182,7 +182,7 @@ pub(super) fn lines(
         return Ok(Vec::new());
     }
     let read = ReadOptions { labels, ids, ..live.read.clone() };
-    let bad = |error: crate::corpus::CorpusError| {
+    let bad = |error: classify::corpus::CorpusError| {
         Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "document", error.to_string())
     };
     let corpus = Corpus::from_bytes("request", text.into_bytes(), read).map_err(bad)?;

@@ -1,7 +1,12 @@
-//! Requests that arrive together are searched together: on-line batches (Barrientos 2011, section 4.3.3).
+//! Searches documents: those of requests that arrive together, together (online batches, Barrientos
+//! 2011, section 4.3.3).
 //!
-//! One thread takes what has arrived while it was busy with the last batch. So a single request does not wait for others, and
-//! the more requests there are, the larger the batches become, which cost less per document.
+//! One thread answers the requests that need nothing but predictions with the model's options. It
+//! takes those that arrived while it was busy with the last batch. So a single request does not
+//! wait for others, and with more requests batches become larger, which cost less per document.
+//!
+//! Requests with their own k and explanations cannot be searched together. They run concurrently on
+//! threads of their own, so that predictions do not wait for them.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,206 +14,274 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-
-use crate::state::{Live, State};
 use classify::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
 use classify::corpus::Document;
 use classify::explain::{Explanation, explain_until};
-use classify::search::{SearchError, Stop};
+use classify::search::Stop;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::timeout;
 
-/// Documents that are searched together at most, unless one request has more.
-const TOGETHER: usize = 256;
+use crate::failure::{Busy, Failure};
+use crate::live::LiveModel;
+use crate::state::State;
 
-/// How much longer than its deadline an answer may take.
+/// Maximum number of documents in a batch, unless one request has more.
+const MAX_BATCH: usize = 256;
+/// Maximum number of concurrent searches outside of batches, for each thread of the classifier.
+const SEARCHES_PER_THREAD: usize = 8;
+/// How much longer than its deadline an answer may take. A search ends at the deadline, and then
+/// its predictions are made.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What is wanted of documents.
-#[derive(Debug, Clone)]
-pub(crate) enum Wanted {
-    /// Predictions, with the model's options.
-    Predictions,
-    /// Predictions by another number of neighbors.
-    By(NonZeroUsize),
-    /// Explanations.
-    Explanations,
+/// How documents are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerMode {
+    /// With predictions, by the model's options.
+    Predict,
+    /// With predictions by another number of neighbors.
+    PredictWith(NonZeroUsize),
+    /// With explanations.
+    Explain,
 }
 
-/// Documents that wait for an answer.
-#[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) documents: Vec<Document>,
-    pub(crate) wanted: Wanted,
-    pub(crate) deadline: Instant,
-    reply: oneshot::Sender<Result<Done, Refusal>>,
-    /// Their places in the queue.
-    _places: OwnedSemaphorePermit,
+/// What happens to documents if too many others are waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// They are refused.
+    Refuse,
+    /// They wait, at most until the deadline.
+    Wait,
 }
 
 /// Answered documents.
 #[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) live: Arc<Live>,
+pub(crate) struct Answered {
+    pub(crate) live: Arc<LiveModel>,
     pub(crate) documents: Vec<Document>,
-    pub(crate) predictions: Vec<Prediction>,
-    /// Instead of predictions, if these were wanted.
-    pub(crate) explanations: Vec<Explanation>,
+    pub(crate) results: Results,
 }
 
-/// Why documents were not answered.
+/// The results of some documents, in their order.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    /// Too many wait already.
-    Full,
-    /// It took too long.
-    Late,
-    /// A document does not fit the model, or the search failed.
-    Failed(ClassifyError),
-    /// The search panicked, or the server is ending.
-    Lost,
+pub(crate) enum Results {
+    Predictions(Vec<Prediction>),
+    Explanations(Vec<Explanation>),
 }
 
-/// Where documents wait.
+/// A request that waits for a batch.
+#[derive(Debug)]
+struct WaitingRequest {
+    documents: Vec<Document>,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<Answered, Failure>>,
+    /// The documents' slots in the queue.
+    _slots: OwnedSemaphorePermit,
+}
+
+/// Where documents wait for their answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
-    tasks: Sender<Task>,
-    places: Arc<Semaphore>,
+    state: Arc<State>,
+    /// To the thread that answers batches.
+    batches: Sender<WaitingRequest>,
+    /// A slot for each document that may wait.
+    slots: Arc<Semaphore>,
+    /// A permit for each concurrent search outside of batches.
+    searches: Arc<Semaphore>,
 }
 
 impl Queue {
-    /// Starts the thread that answers. It ends when the last queue is dropped.
+    /// Starts the thread that answers batches. It ends when the last queue is dropped.
     pub(crate) fn start(state: &Arc<State>) -> std::io::Result<Self> {
-        let (tasks, waiting) = channel();
-        let places = Arc::new(Semaphore::new(state.options.queue.max(1)));
-        let state = Arc::clone(state);
+        let (batches, waiting) = channel();
+        let answering = Arc::clone(state);
         std::thread::Builder::new()
             .name("classify-queue".into())
-            .spawn(move || answer_all(&state, &waiting))?;
-        Ok(Self { tasks, places })
+            .spawn(move || answer_batches(&answering, &waiting))?;
+        let threads = state.live().classifier.threads().count();
+        Ok(Self {
+            state: Arc::clone(state),
+            batches,
+            slots: Arc::new(Semaphore::new(state.options.max_waiting.max(1))),
+            searches: Arc::new(Semaphore::new(threads * SEARCHES_PER_THREAD)),
+        })
     }
 
-    /// Answers documents within some time. If there is no place for them, it is refused at once, or waits as long if it
-    /// `may_wait`.
+    /// Answers documents within the deadline.
     pub(crate) async fn answer(
         &self,
         documents: Vec<Document>,
-        wanted: Wanted,
-        (within, may_wait): (Duration, bool),
-    ) -> Result<Done, Refusal> {
-        let count = u32::try_from(documents.len().max(1)).map_err(|_| Refusal::Full)?;
-        let places = Arc::clone(&self.places);
-        let places = if may_wait {
-            let acquired = tokio::time::timeout(within, places.acquire_many_owned(count)).await;
-            acquired.map_err(|_| Refusal::Late)?.map_err(|_| Refusal::Lost)?
-        } else {
-            places.try_acquire_many_owned(count).map_err(|_| Refusal::Full)?
+        mode: AnswerMode,
+        when_full: WhenFull,
+    ) -> Result<Answered, Failure> {
+        let within = self.state.options.deadline;
+        let count = u32::try_from(documents.len().max(1));
+        let count = count.map_err(|_| Failure::Busy(Busy::Documents))?;
+        let slots = Arc::clone(&self.slots);
+        let slots = match when_full {
+            WhenFull::Refuse => {
+                slots.try_acquire_many_owned(count).map_err(|_| Failure::Busy(Busy::Documents))?
+            }
+            WhenFull::Wait => timeout(within, slots.acquire_many_owned(count))
+                .await
+                .map_err(|_| Failure::Deadline)?
+                .map_err(|_| Failure::Internal)?,
         };
-        let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + within;
-        let task = Task { documents, wanted, deadline, reply, _places: places };
-        self.tasks.send(task).map_err(|_| Refusal::Lost)?;
-        // A search ends at the deadline; what is around it takes a little longer.
-        let answered = tokio::time::timeout(within + GRACE, answer).await;
-        answered.map_err(|_| Refusal::Late)?.unwrap_or(Err(Refusal::Lost))
+        let answered = async {
+            match mode {
+                AnswerMode::Predict => self.in_batch(documents, deadline, slots).await,
+                mode => self.alone(documents, mode, deadline, slots).await,
+            }
+        };
+        timeout(within + GRACE, answered).await.unwrap_or(Err(Failure::Deadline))
+    }
+
+    async fn in_batch(
+        &self,
+        documents: Vec<Document>,
+        deadline: Instant,
+        slots: OwnedSemaphorePermit,
+    ) -> Result<Answered, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let waiting = WaitingRequest { documents, deadline, reply, _slots: slots };
+        self.batches.send(waiting).map_err(|_| Failure::Internal)?;
+        answer.await.unwrap_or(Err(Failure::Internal))
+    }
+
+    async fn alone(
+        &self,
+        documents: Vec<Document>,
+        mode: AnswerMode,
+        deadline: Instant,
+        slots: OwnedSemaphorePermit,
+    ) -> Result<Answered, Failure> {
+        let search = Arc::clone(&self.searches).acquire_owned().await;
+        let search = search.map_err(|_| Failure::Internal)?;
+        let state = Arc::clone(&self.state);
+        let answered = tokio::task::spawn_blocking(move || {
+            // Both are given back when the search ends, even if nobody waits for it any more.
+            let _slots = slots;
+            let _search = search;
+            state.metrics.batches.observe(documents.len() as f64);
+            answer_alone(state.live(), documents, mode, deadline)
+        });
+        answered.await.unwrap_or_else(|_| {
+            panicked(&self.state);
+            Err(Failure::Internal)
+        })
     }
 }
 
-fn answer_all(state: &State, waiting: &Receiver<Task>) {
+fn panicked(state: &State) {
+    state.metrics.panics.inc();
+    tracing::error!("a search panicked: its requests are answered with 500");
+}
+
+fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
     let mut found = FoundNeighbors::default();
     while let Ok(first) = waiting.recv() {
         let mut count = first.documents.len();
-        let mut tasks = vec![first];
-        while count < TOGETHER
-            && let Ok(task) = waiting.try_recv()
+        let mut requests = vec![first];
+        while count < MAX_BATCH
+            && let Ok(request) = waiting.try_recv()
         {
-            count += task.documents.len();
-            tasks.push(task);
+            count += request.documents.len();
+            requests.push(request);
         }
-        let now = Instant::now();
         // Nobody waits for some of them any more.
-        tasks.retain(|task| !task.reply.is_closed());
-        let (tasks, late): (Vec<Task>, Vec<Task>) =
-            tasks.into_iter().partition(|task| task.deadline > now);
-        for task in late {
-            let _ = task.reply.send(Err(Refusal::Late));
+        requests.retain(|request| !request.reply.is_closed());
+        let now = Instant::now();
+        let late = requests.extract_if(.., |request| request.deadline <= now);
+        for request in late {
+            let _ = request.reply.send(Err(Failure::Deadline));
         }
-        let (together, alone): (Vec<Task>, Vec<Task>) =
-            tasks.into_iter().partition(|task| matches!(task.wanted, Wanted::Predictions));
         state.metrics.batches.observe(count as f64);
-        // A panic loses the answers of this batch: their senders are dropped, and the next batch goes on.
-        let answered = catch_unwind(AssertUnwindSafe(|| {
-            answer_together(state, together, &mut found);
-            for task in alone {
-                answer_alone(state, task);
-            }
-        }));
+        // A panic loses the answers of this batch: their senders are dropped, and the next batch
+        // goes on.
+        let answered = catch_unwind(AssertUnwindSafe(|| answer_batch(state, requests, &mut found)));
         if answered.is_err() {
             found = FoundNeighbors::default();
-            state.metrics.panics.inc();
-            tracing::error!("a search panicked: its requests are answered with 500");
+            panicked(state);
         }
     }
 }
 
-/// Answers with the model's options, in one search.
-fn answer_together(state: &State, mut tasks: Vec<Task>, found: &mut FoundNeighbors) {
-    if tasks.is_empty() {
-        return;
-    }
+/// Answers requests in one search.
+fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut FoundNeighbors) {
+    // The batch has the time of the request that has most.
+    let Some(deadline) = requests.iter().map(|request| request.deadline).max() else { return };
     let live = state.live();
     let mut documents = Vec::new();
     let mut counts = Vec::new();
-    for task in &mut tasks {
-        counts.push(task.documents.len());
-        documents.append(&mut task.documents);
+    for request in &mut requests {
+        counts.push(request.documents.len());
+        documents.append(&mut request.documents);
     }
-    // Each request is to end in time; the batch has the time of the one that has most.
-    let deadline = tasks.iter().map(|task| task.deadline).max();
-    let stop = deadline.map_or_else(Stop::new, Stop::at);
-    let predictions = predict(&live, &documents, &live.options, &stop, found);
-    match predictions {
+    let stop = Stop::at(deadline);
+    match predict(&live, &documents, &live.options, &stop, found) {
         Ok(predictions) => {
-            let (mut documents, mut predictions) = (documents.into_iter(), predictions.into_iter());
-            for (task, count) in tasks.into_iter().zip(counts) {
-                let done = Done {
+            let mut documents = documents.into_iter();
+            let mut predictions = predictions.into_iter();
+            for (request, count) in requests.into_iter().zip(counts) {
+                let results = predictions.by_ref().take(count).collect();
+                let answered = Answered {
                     live: Arc::clone(&live),
                     documents: documents.by_ref().take(count).collect(),
-                    predictions: predictions.by_ref().take(count).collect(),
-                    explanations: Vec::new(),
+                    results: Results::Predictions(results),
                 };
-                let _ = task.reply.send(Ok(done));
+                let _ = request.reply.send(Ok(answered));
             }
         }
-        // One document is wrong: find out whose.
-        Err(ClassifyError::Document(_)) if tasks.len() > 1 => {
+        // One document is wrong. Alone, the other requests can be answered.
+        Err(ClassifyError::Document(_)) if requests.len() > 1 => {
             let mut documents = documents.into_iter();
-            for (mut task, count) in tasks.into_iter().zip(counts) {
-                task.documents = documents.by_ref().take(count).collect();
-                answer_together(state, vec![task], found);
+            for (mut request, count) in requests.into_iter().zip(counts) {
+                request.documents = documents.by_ref().take(count).collect();
+                answer_batch(state, vec![request], found);
             }
         }
         Err(ClassifyError::Search(error)) => {
-            for task in tasks {
-                let _ = task.reply.send(Err(refusal(ClassifyError::Search(error.clone()))));
+            for request in requests {
+                let _ = request.reply.send(Err(error.clone().into()));
             }
         }
         Err(error) => {
-            if let Some(task) = tasks.pop() {
-                let _ = task.reply.send(Err(refusal(error)));
+            if let Some(request) = requests.pop() {
+                let _ = request.reply.send(Err(error.into()));
             }
         }
     }
 }
 
-fn refusal(error: ClassifyError) -> Refusal {
-    match error {
-        ClassifyError::Search(SearchError::Stopped) => Refusal::Late,
-        error => Refusal::Failed(error),
-    }
+/// Answers one request by itself.
+fn answer_alone(
+    live: Arc<LiveModel>,
+    documents: Vec<Document>,
+    mode: AnswerMode,
+    deadline: Instant,
+) -> Result<Answered, Failure> {
+    let stop = Stop::at(deadline);
+    let mut options = live.options.clone();
+    let results = if mode == AnswerMode::Explain {
+        Results::Explanations(explain_until(&live.classifier, &documents, &options, &stop)?)
+    } else {
+        if let AnswerMode::PredictWith(k) = mode
+            && k != options.k
+        {
+            // The limits were learned for the model's number of neighbors.
+            options.abstention = None;
+            options.foreign = None;
+            options.k = k;
+        }
+        let mut found = FoundNeighbors::default();
+        Results::Predictions(predict(&live, &documents, &options, &stop, &mut found)?)
+    };
+    Ok(Answered { live, documents, results })
 }
 
 fn predict(
-    live: &Live,
+    live: &LiveModel,
     documents: &[Document],
     options: &ClassifyOptions,
     stop: &Stop,
@@ -217,34 +290,4 @@ fn predict(
     let vectors = live.classifier.vectorize(documents)?;
     let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
     Ok(live.classifier.predict(&vectors, found, options))
-}
-
-/// Answers one request.
-fn answer_alone(state: &State, task: Task) {
-    let live = state.live();
-    let Task { documents, wanted, deadline, reply, _places } = task;
-    let stop = Stop::at(deadline);
-    let mut found = FoundNeighbors::default();
-    let answered = match &wanted {
-        Wanted::Explanations => explain_until(&live.classifier, &documents, &live.options, &stop)
-            .map(|explanations| (Vec::new(), explanations)),
-        Wanted::Predictions => predict(&live, &documents, &live.options, &stop, &mut found)
-            .map(|predictions| (predictions, Vec::new())),
-        Wanted::By(k) => {
-            let mut options = live.options.clone();
-            // What was learned for the model's number does not fit another one.
-            if *k != options.k {
-                options.abstention = None;
-                options.foreign = None;
-            }
-            options.k = *k;
-            predict(&live, &documents, &options, &stop, &mut found)
-                .map(|predictions| (predictions, Vec::new()))
-        }
-    };
-    let answered = match answered {
-        Ok((predictions, explanations)) => Ok(Done { live, documents, predictions, explanations }),
-        Err(error) => Err(refusal(error)),
-    };
-    let _ = reply.send(answered);
 }

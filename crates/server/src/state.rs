@@ -1,240 +1,266 @@
-//! The classifier that answers now, and the documents behind it.
+//! The model that answers now and the documents behind it: changes, and models that are replaced.
+//!
+//! Requests read a [`LiveModel`] and are never blocked. Changes are made one after the other, under
+//! a lock, and each makes a new live model. Models are opened again on a timer if their files have
+//! changed, or if opening them failed for a reason that may have disappeared.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::metrics::Metrics;
-use crate::{ServeError, ServeOptions};
-use classify::classifier::{Classifier, ClassifyError, ClassifyOptions, UpdatableEngines};
-use classify::corpus::{Document, Format, LabelUse, ReadOptions};
-use classify::counts::Fields;
-use classify::dense::DenseFeatures;
+use classify::classifier::{Classifier, UpdatableEngines};
+use classify::corpus::Document;
 use classify::model::{
-    Change, Changed, Collection, InputSpec, Model, UpdateError, UpdatedModel, journal_path,
+    Change, Changed, Collection, Model, UpdateError, UpdatedModel, journal_path,
 };
-use classify::search::Engines;
+use classify::search::{Engines, SearchError};
 
-/// What answers requests.
-#[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) classifier: Classifier,
-    /// Of the model.
-    pub(crate) options: ClassifyOptions,
-    /// Names the model with its changes.
-    pub(crate) version: String,
-    /// How documents are read.
-    pub(crate) read: ReadOptions,
-    /// Whether a document is one text.
-    pub(crate) takes_one_text: bool,
-}
+use crate::error::ServerError;
+use crate::failure::Failure;
+use crate::live::LiveModel;
+use crate::metrics::Metrics;
+use crate::options::ServerOptions;
 
-impl Live {
-    fn new(classifier: Classifier) -> Self {
-        let model = classifier.model();
-        let mut read = ReadOptions {
-            format: Some(Format::Jsonl),
-            labels: LabelUse::Optional,
-            ..ReadOptions::default()
-        };
-        model.fit_read_options(&mut read);
-        let settings = model.settings();
-        let given = settings
-            .dense
-            .as_ref()
-            .is_some_and(|dense| matches!(dense.features, DenseFeatures::Given { .. }));
-        let one = matches!(settings.fields, Fields::Whole | Fields::FirstLine { .. });
-        let takes_one_text = matches!(settings.input, InputSpec::Text(_)) && one && !given;
-        let (options, version) = (classifier.options(), model.version());
-        Self { classifier, options, version, read, takes_one_text }
-    }
-
-    pub(crate) fn model(&self) -> &Arc<Model> {
-        self.classifier.model()
-    }
-}
-
-/// What a file was when it was looked at.
-type Seen = Option<(u64, u64, u64, SystemTime)>;
-
-fn seen(path: &Path) -> Seen {
-    let data = std::fs::metadata(path).ok()?;
-    Some((data.dev(), data.ino(), data.len(), data.modified().ok()?))
-}
-
-/// The documents, and the engines over them.
-#[derive(Debug)]
-struct Documents {
-    engines: UpdatableEngines,
-    /// If they can be changed.
-    updated: Option<UpdatedModel>,
-    /// The model's file and its journal, as they were when they were opened.
-    files: [Seen; 2],
-}
+/// Time from a failure to open the model to the first retry. It doubles with each further failure.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// Maximum time between retries.
+const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// What the server knows.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) options: ServeOptions,
+    pub(crate) options: ServerOptions,
     pub(crate) metrics: Metrics,
-    live: RwLock<Arc<Live>>,
+    live: RwLock<Arc<LiveModel>>,
     documents: Mutex<Documents>,
 }
 
+/// The documents on disk, and the engines over them.
+#[derive(Debug)]
+struct Documents {
+    engines: UpdatableEngines,
+    /// The model, open for changes, if the server may change it and could open it.
+    updated: Option<UpdatedModel>,
+    /// The files that the live model was read from; `None` if it is to be opened again.
+    files: Option<ModelFiles>,
+    retry: Option<Retry>,
+}
+
+/// When to try again to open the model.
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: Instant,
+    wait: Duration,
+}
+
+impl Retry {
+    fn after(previous: Option<Self>) -> Self {
+        let wait = previous.map_or(FIRST_RETRY, |previous| (previous.wait * 2).min(LAST_RETRY));
+        Self { at: Instant::now() + wait, wait }
+    }
+}
+
+/// What makes the server open its model again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReloadCause {
+    /// A signal: the model is opened in any case.
+    Signal,
+    /// The timer: the model is opened if its files have changed, or if a retry is due.
+    Timer,
+}
+
+/// The model's file and its journal, as they were at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ModelFiles {
+    model: Option<FileStamp>,
+    journal: Option<FileStamp>,
+}
+
+impl ModelFiles {
+    fn now(model: &Path) -> Self {
+        Self { model: FileStamp::now(model), journal: FileStamp::now(&journal_path(model)) }
+    }
+}
+
+/// Tells a file from what it was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileStamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: SystemTime,
+}
+
+impl FileStamp {
+    fn now(path: &Path) -> Option<Self> {
+        let data = std::fs::metadata(path).ok()?;
+        let modified = data.modified().ok()?;
+        Some(Self { device: data.dev(), inode: data.ino(), length: data.len(), modified })
+    }
+}
+
 impl State {
-    pub(crate) fn open(options: ServeOptions, engines: Engines) -> Result<Self, ServeError> {
-        let mut documents =
-            Documents { engines: UpdatableEngines::new(engines), updated: None, files: [None; 2] };
+    pub(crate) fn open(options: ServerOptions, engines: Engines) -> Result<Self, ServerError> {
+        let engines = UpdatableEngines::new(engines);
+        let mut documents = Documents { engines, updated: None, files: None, retry: None };
         let live = documents.open(&options)?;
-        let metrics = Metrics::default();
-        metrics.documents.set(i64::try_from(live.model().ids().len()).unwrap_or(i64::MAX));
-        Ok(Self {
+        let state = Self {
             options,
-            metrics,
+            metrics: Metrics::default(),
             live: RwLock::new(Arc::new(live)),
             documents: Mutex::new(documents),
-        })
+        };
+        state.count_documents(&state.live());
+        Ok(state)
     }
 
-    /// What answers now.
-    pub(crate) fn live(&self) -> Arc<Live> {
+    /// The model that answers now.
+    pub(crate) fn live(&self) -> Arc<LiveModel> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn documents(&self) -> MutexGuard<'_, Documents> {
-        self.documents.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, live: Live) {
-        self.metrics.documents.set(i64::try_from(live.model().ids().len()).unwrap_or(i64::MAX));
+    pub(crate) fn set_live(&self, live: LiveModel) {
+        self.count_documents(&live);
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
     }
 
-    /// Adds documents. It blocks.
-    pub(crate) fn add(&self, added: &[Document]) -> Result<Changed, ChangeFailure> {
+    fn count_documents(&self, live: &LiveModel) {
+        let count = i64::try_from(live.model().ids().len()).unwrap_or(i64::MAX);
+        self.metrics.documents.set(count);
+    }
+
+    fn documents(&self) -> MutexGuard<'_, Documents> {
+        self.documents.lock().unwrap_or_else(|poisoned| self.recover(poisoned))
+    }
+
+    /// The documents after a thread panicked that was changing them. Half of its change may have
+    /// been made in memory, so the model is to be opened again.
+    fn recover<'a>(
+        &self,
+        poisoned: PoisonError<MutexGuard<'a, Documents>>,
+    ) -> MutexGuard<'a, Documents> {
+        tracing::error!("a change panicked: the model is opened again");
+        let mut documents = poisoned.into_inner();
+        documents.updated = None;
+        documents.files = None;
+        self.documents.clear_poison();
+        documents
+    }
+
+    /// Adds documents, and replaces those with the same identifiers. It blocks.
+    pub(crate) fn add(&self, added: &[Document]) -> Result<Changed, Failure> {
         let mut documents = self.documents();
         if documents.updated.is_none() {
-            return Err(ChangeFailure::Closed);
+            return Err(Failure::Closed);
         }
         let changes = self.live().classifier.additions(added)?.changes;
-        self.change(&mut documents, changes)
+        self.commit(&mut documents, changes)
     }
 
     /// Makes changes. It blocks.
-    pub(crate) fn make(&self, changes: Vec<Change>) -> Result<Changed, ChangeFailure> {
-        self.change(&mut self.documents(), changes)
+    pub(crate) fn change(&self, changes: Vec<Change>) -> Result<Changed, Failure> {
+        self.commit(&mut self.documents(), changes)
     }
 
-    fn change(
-        &self,
-        documents: &mut Documents,
-        changes: Vec<Change>,
-    ) -> Result<Changed, ChangeFailure> {
-        let updated = documents.updated.as_mut().ok_or(ChangeFailure::Closed)?;
-        let done = match updated.commit(changes) {
-            Err(replaced @ UpdateError::Replaced { .. }) => {
+    fn commit(&self, documents: &mut Documents, changes: Vec<Change>) -> Result<Changed, Failure> {
+        let updated = documents.updated.as_mut().ok_or(Failure::Closed)?;
+        let changed = match updated.commit(changes) {
+            Ok(changed) => changed,
+            Err(UpdateError::Change(error)) => return Err(error.into()),
+            Err(UpdateError::Replaced { .. }) => {
                 // The next look at the files opens the new model.
-                documents.files = [None; 2];
-                return Err(replaced.into());
+                documents.files = None;
+                return Err(Failure::Replaced);
             }
-            done => done?,
-        };
-        // The journal's change is this server's own; the model's would be someone else's.
-        documents.files[1] = seen(&journal_path(&self.options.model));
-        match of_collection(&mut documents.engines, updated.collection(), &self.live()) {
-            Ok(live) => self.set(live),
             Err(error) => {
-                documents.files = [None; 2];
-                return Err(ChangeFailure::Later(error));
+                tracing::error!("documents were not changed: {error}");
+                return Err(Failure::Storage);
+            }
+        };
+        // The server changed the journal itself. Only others change the model's file.
+        if let Some(files) = &mut documents.files {
+            files.journal = FileStamp::now(&journal_path(&self.options.model));
+        }
+        match live_model(&mut documents.engines, updated.collection()) {
+            Ok(live) => self.set_live(live),
+            Err(error) => {
+                tracing::error!("a change is on disk, but cannot be searched yet: {error}");
+                documents.files = None;
+                return Err(Failure::NotSearchable);
             }
         }
-        Ok(done)
+        Ok(changed)
     }
 
-    /// Opens the model again if its files have changed, or `anyway`. It blocks. Whatever goes wrong, the server goes
-    /// on with what it has.
-    pub(crate) fn reload(&self, anyway: bool) {
-        let documents = if anyway { Ok(self.documents()) } else { self.documents.try_lock() };
-        // Whoever has it is opening the model, or changing it: the next look is soon.
-        let Ok(mut documents) = documents else { return };
-        if files(&self.options.model) == documents.files && !anyway {
+    /// Opens the model again if there is cause for it. It blocks. If that fails, the old model goes
+    /// on answering.
+    pub(crate) fn reload(&self, cause: ReloadCause) {
+        let mut documents = match cause {
+            ReloadCause::Signal => self.documents(),
+            ReloadCause::Timer => match self.documents.try_lock() {
+                Ok(documents) => documents,
+                Err(TryLockError::Poisoned(poisoned)) => self.recover(poisoned),
+                // Another thread changes documents or opens the model: the timer comes back soon.
+                Err(TryLockError::WouldBlock) => return,
+            },
+        };
+        if cause == ReloadCause::Timer && !documents.are_outdated(&self.options.model) {
             return;
         }
-        // The lock on the old model is in the way.
+        // The lock on the old model would be in the way.
         drop(documents.updated.take());
         match documents.open(&self.options) {
             Ok(live) => {
                 tracing::info!(version = live.version, "opened the model again");
+                documents.retry = None;
                 self.metrics.reloads.inc();
-                self.set(live);
+                self.set_live(live);
             }
             Err(error) => {
                 self.metrics.failed_reloads.inc();
                 tracing::error!("the model was not opened again, the old one goes on: {error}");
-                if matches!(error, ServeError::Update(UpdateError::Locked { .. })) {
-                    // Not for long.
-                    documents.files = [None; 2];
-                }
+                documents.retry = error.is_transient().then(|| Retry::after(documents.retry));
             }
         }
     }
 }
 
-/// Why documents were not changed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChangeFailure {
-    #[error("documents cannot be changed: the server was started without --token-file")]
-    ReadOnly,
-    #[error(
-        "the model on disk could not be opened, so documents cannot be changed now: see the server's log"
-    )]
-    Closed,
-    #[error("the change is on disk, but answers do not know it yet: {0}")]
-    Later(#[source] classify::search::SearchError),
-    #[error(transparent)]
-    Update(#[from] UpdateError),
-    #[error(transparent)]
-    Document(#[from] ClassifyError),
+impl Documents {
+    /// Whether the model on disk is another one than the live model, as far as its files tell, or a
+    /// retry is due.
+    fn are_outdated(&self, model: &Path) -> bool {
+        let is_due = self.retry.is_some_and(|retry| retry.at <= Instant::now());
+        is_due || self.files != Some(ModelFiles::now(model))
+    }
+
+    fn open(&mut self, options: &ServerOptions) -> Result<LiveModel, ServerError> {
+        // The next look at the files finds what changes after this one.
+        self.files = Some(ModelFiles::now(&options.model));
+        if options.token.is_some() {
+            let updated = UpdatedModel::open(&options.model)?;
+            let live = self.live_model(updated.collection())?;
+            self.updated = Some(updated);
+            return Ok(live);
+        }
+        self.live_model(&Collection::new(Arc::new(Model::open(&options.model)?)))
+    }
+
+    /// The live model of a model that was opened just before.
+    fn live_model(&mut self, collection: &Collection) -> Result<LiveModel, ServerError> {
+        if collection.model().settings().decision.needs_batch() {
+            return Err(ServerError::NeedsBatch);
+        }
+        Ok(live_model(&mut self.engines, collection)?)
+    }
 }
 
-fn files(model: &Path) -> [Seen; 2] {
-    [seen(model), seen(&journal_path(model))]
-}
-
-/// A classifier of the documents that are there now.
-fn of_collection(
+/// The live model of the documents that a collection has now.
+fn live_model(
     engines: &mut UpdatableEngines,
     collection: &Collection,
-    before: &Live,
-) -> Result<Live, classify::search::SearchError> {
+) -> Result<LiveModel, SearchError> {
     let model = collection.model();
     let searchers = engines.searchers(collection, model.settings().dense_share)?;
-    let threads = before.classifier.threads();
-    Ok(Live::new(Classifier::with_searchers(model, searchers, threads)))
-}
-
-impl Documents {
-    fn open(&mut self, options: &ServeOptions) -> Result<Live, ServeError> {
-        // What changes after this look is found by the next one.
-        self.files = files(&options.model);
-        let (collection, updated) = if options.token.is_some() {
-            (None, Some(UpdatedModel::open(&options.model)?))
-        } else {
-            (Some(Collection::new(Arc::new(Model::open(&options.model)?))), None)
-        };
-        let documents = match (&updated, &collection) {
-            (Some(updated), _) => updated.collection(),
-            (None, Some(collection)) => collection,
-            (None, None) => unreachable!("there is one of them"),
-        };
-        let model = documents.model();
-        if model.settings().decision.needs_batch() {
-            return Err(ServeError::NeedsBatch);
-        }
-        let searchers = self.engines.searchers(documents, model.settings().dense_share)?;
-        let threads = self.engines.threads().clone();
-        self.updated = updated;
-        Ok(Live::new(Classifier::with_searchers(model, searchers, &threads)))
-    }
+    Ok(LiveModel::new(Classifier::with_searchers(model, searchers, engines.threads())))
 }

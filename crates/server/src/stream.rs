@@ -1,149 +1,182 @@
 //! Documents as lines, answered as they come and in order.
 
 use std::io;
-use std::time::Duration;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use axum::body::Body;
-use axum::http::{StatusCode, header};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use futures_util::StreamExt;
-use serde_json::json;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-
-use crate::api::{About, Asked, Failure, Shared, log_texts};
-use crate::body;
 use classify::corpus::{IdUse, LabelUse};
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
-/// Documents that are answered together at most.
-const TOGETHER: usize = 64;
-/// No document's own identifier begins like this.
+use crate::answer::Question;
+use crate::body;
+use crate::documents::{DocumentRules, log_texts, parse_lines};
+use crate::failure::Failure;
+use crate::memory::Reservation;
+use crate::queue::WhenFull;
+use crate::shared::Shared;
+
+/// Maximum number of documents that are answered together.
+const MAX_BATCH: usize = 64;
+/// Prefix of the identifiers of documents that have none. No other identifier begins like this.
 const UNNAMED: &str = "\0";
 
-/// Answered lines, or the end of the connection.
-type Lines = mpsc::Sender<io::Result<Bytes>>;
+/// Answered lines, or a failure that ends the connection.
+type Answers = Result<Bytes, io::Error>;
 
-/// A stream that is being answered.
-struct Stream {
+/// A request that is answered line by line.
+struct LineStream {
     shared: Shared,
-    asked: Asked,
-    about: About,
-    lines: Lines,
-    /// How many documents were answered.
-    before: u64,
+    question: Question,
+    answers: mpsc::Sender<Answers>,
+    memory: Reservation,
+    /// Number of lines that were read.
+    lines: u64,
+    /// Number of documents that were answered.
+    documents: u64,
 }
 
 /// Answers lines as they come, in order.
-pub(crate) fn stream(shared: Shared, asked: Asked, about: About, body: Body) -> Response {
-    let (lines, out) = mpsc::channel(4);
-    let to = lines.clone();
-    let mut stream = Stream { shared, asked, about, lines, before: 0 };
+pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Response {
+    let (answers, receiver) = mpsc::channel(4);
+    let ending = answers.clone();
+    let memory = shared.memory.reservation();
+    let mut stream = LineStream { shared, question, answers, memory, lines: 0, documents: 0 };
     let answering = tokio::spawn(async move {
         if let Err(failure) = stream.answer(body).await {
-            // The status was sent long ago: the last line says what went wrong.
-            let line = json!({ "error": { "code": failure.code, "message": failure.message } });
-            let _ = stream.send(format!("{line}\n").into()).await;
+            // The status was sent long ago, so the last line says what went wrong.
+            let mut line = serde_json::to_vec(&failure.report()).unwrap_or_default();
+            line.push(b'\n');
+            let _ = stream.send(line).await;
         }
     });
     tokio::spawn(async move {
         if answering.await.is_err() {
-            // Not as if it were complete.
-            let _ = to.send(Err(io::Error::other("the request failed"))).await;
+            // Without a failure, the answers would seem complete.
+            let _ = ending.send(Err(io::Error::other("the request failed"))).await;
         }
     });
-    let body = Body::from_stream(ReceiverStream::new(out));
+    let body = Body::new(AnswerBody(receiver));
     ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
 }
 
-impl Stream {
-    fn within(&self) -> Duration {
-        self.shared.state.options.deadline
-    }
+/// The body of a response whose parts are sent through a channel.
+struct AnswerBody(mpsc::Receiver<Answers>);
 
-    async fn send(&self, bytes: Bytes) -> Result<(), Failure> {
-        let sent = tokio::time::timeout(self.within(), self.lines.send(Ok(bytes))).await;
-        if let Ok(Ok(())) = sent {
-            return Ok(());
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(context).map(|part| part.map(|part| part.map(Frame::data)))
+    }
+}
+
+impl LineStream {
+    async fn send(&self, bytes: Vec<u8>) -> Result<(), Failure> {
+        let within = self.shared.state.options.deadline;
+        match timeout(within, self.answers.send(Ok(bytes.into()))).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Failure::ClientGone),
         }
-        Err(Failure::new(StatusCode::BAD_REQUEST, "gone", "nobody reads the answers"))
     }
 
-    async fn answer(&mut self, body: Body) -> Result<(), Failure> {
-        let most = self.shared.state.options.most_bytes;
-        let together = TOGETHER.min(self.shared.state.options.queue);
-        let mut body = body.into_data_stream();
-        // Whole lines that wait, and the beginning of the next one.
-        let (mut whole, mut count, mut rest) = (Vec::new(), 0, Vec::new());
-        loop {
-            let next = tokio::time::timeout(self.within(), body.next()).await;
-            let next = next.map_err(|_| {
-                let what = "the next part of the body did not arrive in time";
-                Failure::new(StatusCode::REQUEST_TIMEOUT, "slow-body", what)
-            })?;
-            let Some(bytes) = next else { break };
-            let bytes = bytes.map_err(|_| {
-                let what = "the body ended before it was complete";
-                Failure::new(StatusCode::BAD_REQUEST, "body", what)
-            })?;
-            for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
-                if rest.len() + piece.len() > most {
-                    return Err(body::too_large(most));
+    async fn answer(&mut self, mut body: Body) -> Result<(), Failure> {
+        let options = &self.shared.state.options;
+        let limit = options.max_body_bytes;
+        let within = options.deadline;
+        let max_batch = MAX_BATCH.min(options.max_waiting);
+        // Whole lines that wait for an answer, and the beginning of the next line.
+        let mut whole = Vec::new();
+        let mut count = 0;
+        let mut rest = Vec::new();
+        let mut until = Instant::now() + within;
+        while let Some(part) = body::next_part(&mut body, until).await? {
+            let begins_line = rest.is_empty();
+            for piece in part.split_inclusive(|&byte| byte == b'\n') {
+                if rest.len() + piece.len() > limit {
+                    return Err(Failure::TooLarge(limit));
                 }
+                self.memory.resize(whole.len() + rest.len() + piece.len())?;
                 rest.extend_from_slice(piece);
                 if piece.ends_with(b"\n") {
                     whole.append(&mut rest);
                     count += 1;
                 }
-                if count == together || whole.len() > most {
-                    self.answer_lines(std::mem::take(&mut whole)).await?;
+                if count == max_batch || whole.len() > limit {
+                    self.answer_batch(std::mem::take(&mut whole)).await?;
                     count = 0;
                 }
             }
-            // What came together is answered together, and does not wait for more.
-            self.answer_lines(std::mem::take(&mut whole)).await?;
+            // Lines that came together are answered together, and do not wait for more.
+            self.answer_batch(std::mem::take(&mut whole)).await?;
             count = 0;
+            self.memory.resize(rest.len())?;
+            // A line has a deadline, however often bytes of it arrive.
+            if begins_line || part.contains(&b'\n') {
+                until = Instant::now() + within;
+            }
         }
-        self.answer_lines(rest).await
+        self.answer_batch(rest).await
     }
 
-    async fn answer_lines(&mut self, lines: Vec<u8>) -> Result<(), Failure> {
+    /// Answers some lines.
+    async fn answer_batch(&mut self, lines: Vec<u8>) -> Result<(), Failure> {
         if lines.is_empty() {
             return Ok(());
         }
-        let before = self.before;
-        let text = String::from_utf8(lines).map_err(|_| {
-            let what = format!("a line after document {before} is not UTF-8");
-            Failure::new(StatusCode::BAD_REQUEST, "body", what)
+        let count = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let text = String::from_utf8(lines).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let before = valid.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            Failure::Body(format!("line {} is not UTF-8", self.lines + before + 1))
         })?;
         let live = self.shared.state.live();
-        let limits = (usize::MAX, LabelUse::Optional, IdUse::Prefixed(UNNAMED.to_owned()));
-        let mut documents = body::lines(text, &live, limits).map_err(|failure| {
-            let message =
-                format!("{} (lines are counted after document {before})", failure.message);
-            Failure { message, ..failure }
-        })?;
+        let rules = DocumentRules {
+            max_documents: usize::MAX,
+            labels: LabelUse::Optional,
+            ids: IdUse::Prefixed(UNNAMED.to_owned()),
+        };
+        let mut documents =
+            parse_lines("line", text, &live, &rules).map_err(|failure| self.in_stream(failure))?;
         // Documents without an identifier are numbered over the whole stream.
-        for (document, number) in documents.iter_mut().zip(1..) {
+        for (document, number) in documents.iter_mut().zip(self.documents + 1..) {
             if document.id.starts_with(UNNAMED) {
-                document.id = (before + number).to_string();
+                document.id = number.to_string();
             }
         }
         if documents.is_empty() {
+            self.lines += count;
             return Ok(());
         }
-        self.asked.check_size(self.about, documents.len(), &live)?;
+        self.question.check_size(documents.len(), &live)?;
         log_texts(self.shared.state.options.log_texts, &documents);
-        let wanted = self.asked.wanted(self.about);
-        let done = self.shared.queue.answer(documents, wanted, (self.within(), true)).await?;
+        let answered = self.shared.queue.answer(documents, self.question.mode(), WhenFull::Wait);
+        let answered = answered.await.map_err(|failure| self.in_stream(failure))?;
+        self.lines += count;
         let mut out = Vec::new();
-        for at in 0..done.documents.len() {
-            self.asked.write(self.about, &done, at, &mut out);
+        for at in 0..answered.documents.len() {
+            self.question.write(&answered, at, &mut out);
             out.push(b'\n');
         }
-        let count = done.documents.len() as u64;
-        self.before += count;
+        let count = answered.documents.len() as u64;
+        self.documents += count;
         self.shared.state.metrics.answered.inc_by(count);
-        self.send(out.into()).await
+        self.send(out).await
+    }
+
+    /// A failure of a document, whose line is counted from the beginning of the stream.
+    fn in_stream(&self, mut failure: Failure) -> Failure {
+        if let Failure::Document(error) = &mut failure {
+            error.place.line = error.place.line.map(|line| line + self.lines);
+        }
+        failure
     }
 }

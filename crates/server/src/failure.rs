@@ -1,0 +1,341 @@
+//! Why a request is refused or fails, and what the client is told: an HTTP status, and JSON with a
+//! code for programs and a message for people.
+//!
+//! The errors of the library are put into words here. Whatever only the operator should see, such
+//! as paths of files, goes to the log where the error arises.
+
+use axum::Json;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use classify::classifier::ClassifyError;
+use classify::corpus::{CorpusError, Problem};
+use classify::model::ChangeError;
+use classify::printable::printable;
+use classify::search::SearchError;
+use serde::Serialize;
+
+/// The name of the source of a document that is alone in its request. Messages do not number it.
+pub(crate) const ONLY_DOCUMENT: &str = "request";
+
+/// Why a request is refused or fails.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No request has this path.
+    NoSuchPath,
+    /// The path takes other methods.
+    MethodNotAllowed(Method),
+    /// The request is addressed to another host.
+    HostNotAllowed(String),
+    /// The request has no token.
+    NoToken,
+    /// The request has another token.
+    WrongToken,
+    /// Documents cannot be changed: the server has no token.
+    ReadOnly,
+    /// A parameter in the URL is wrong. The text says which, and how.
+    Parameter(String),
+    /// The body is compressed.
+    Compressed,
+    /// The body has an unknown content type.
+    ContentType,
+    /// The body is plain text where labels are needed.
+    TextWithoutLabels,
+    /// The body is larger than a limit in bytes.
+    TooLarge(usize),
+    /// The answer would be too long. The text says why.
+    TooMany(String),
+    /// The body did not arrive in time.
+    SlowBody,
+    /// The body ended too early.
+    CutShort,
+    /// The body is not what the request takes. The text says why.
+    Body(String),
+    /// A document does not fit the model.
+    Document(CorpusError),
+    /// A change does not fit the model.
+    Change(ChangeError),
+    /// The model has no label of this name.
+    NoSuchLabel(String),
+    /// The model has no document with this identifier.
+    NoSuchDocument(String),
+    /// There are too many of these already.
+    Busy(Busy),
+    /// There was no answer in time.
+    Deadline,
+    /// The answer does not fit into memory.
+    OutOfMemory {
+        /// Documents of the request.
+        documents: usize,
+        /// Neighbors of each document.
+        k: usize,
+    },
+    /// The search failed.
+    Search,
+    /// The model file was replaced while documents were changed.
+    Replaced,
+    /// The change could not be written.
+    Storage,
+    /// The model on disk is not open for changes.
+    Closed,
+    /// The change was written, but cannot be searched yet.
+    NotSearchable,
+    /// The client no longer reads the answers.
+    ClientGone,
+    /// A part of the server panicked.
+    Internal,
+}
+
+/// What there are too many of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Busy {
+    /// Documents that wait for an answer.
+    Documents,
+    /// Bytes of request bodies in memory.
+    Bodies,
+    /// Changes that wait for others.
+    Changes,
+}
+
+/// The body of an answer that reports an error.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct ErrorReport {
+    error: ErrorDetails,
+}
+
+/// An error.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct ErrorDetails {
+    /// Kind of the error, for programs.
+    #[schema(example = "too-large")]
+    code: &'static str,
+    /// What is wrong, for people.
+    #[schema(example = "the body, or a line of it, is longer than 16777216 bytes")]
+    message: String,
+}
+
+impl Failure {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Parameter(_) | Self::CutShort | Self::Body(_) | Self::ClientGone => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
+            Self::ReadOnly => StatusCode::FORBIDDEN,
+            Self::NoSuchPath | Self::NoSuchLabel(_) | Self::NoSuchDocument(_) => {
+                StatusCode::NOT_FOUND
+            }
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge(_) | Self::TooMany(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Compressed | Self::ContentType | Self::TextWithoutLabels => {
+                StatusCode::UNSUPPORTED_MEDIA_TYPE
+            }
+            Self::HostNotAllowed(_) => StatusCode::MISDIRECTED_REQUEST,
+            Self::Document(_) | Self::Change(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Search | Self::Storage | Self::NotSearchable | Self::Internal => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            Self::Deadline | Self::OutOfMemory { .. } | Self::Replaced | Self::Closed => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchPath => "not-found",
+            Self::MethodNotAllowed(_) => "method",
+            Self::HostNotAllowed(_) => "host",
+            Self::NoToken | Self::WrongToken => "token",
+            Self::ReadOnly => "read-only",
+            Self::Parameter(_) => "parameter",
+            Self::Compressed => "content-encoding",
+            Self::ContentType | Self::TextWithoutLabels => "content-type",
+            Self::TooLarge(_) => "too-large",
+            Self::TooMany(_) => "too-many-documents",
+            Self::SlowBody => "slow-body",
+            Self::CutShort | Self::Body(_) => "body",
+            Self::Document(_) | Self::Change(_) => "document",
+            Self::NoSuchLabel(_) => "no-label",
+            Self::NoSuchDocument(_) => "no-document",
+            Self::Busy(_) => "busy",
+            Self::Deadline => "deadline",
+            Self::OutOfMemory { .. } => "memory",
+            Self::Search => "search",
+            Self::Replaced => "replaced",
+            Self::Storage => "storage",
+            Self::Closed => "closed",
+            Self::NotSearchable => "changed-on-disk",
+            Self::ClientGone => "gone",
+            Self::Internal => "internal",
+        }
+    }
+
+    fn message(&self) -> String {
+        let text = match self {
+            Self::NoSuchPath => "there is nothing at this path; /openapi.json lists all requests",
+            Self::MethodNotAllowed(method) => {
+                return format!("this path does not take {method}; see the header `allow`");
+            }
+            Self::HostNotAllowed(host) => {
+                let host = printable(host);
+                return format!(
+                    "`Host: {host}` is not allowed; \
+                     the operator of the server can add it to the allowed names"
+                );
+            }
+            Self::NoToken => "no token; send the header `Authorization: Bearer TOKEN`",
+            Self::WrongToken => "wrong token; send the token that the server was started with",
+            Self::ReadOnly => {
+                "documents cannot be changed: the server was started without a token for changes"
+            }
+            Self::Parameter(text) | Self::TooMany(text) | Self::Body(text) => return text.clone(),
+            Self::Compressed => "compressed bodies are not supported; send the body as it is",
+            Self::ContentType => {
+                "unsupported content type; use application/json, \
+                 application/x-ndjson (one document per line) or text/plain"
+            }
+            Self::TextWithoutLabels => {
+                "plain text has no labels; send JSON with the fields `text` and `labels`"
+            }
+            Self::TooLarge(limit) => {
+                return format!("the body, or a line of it, is longer than {limit} bytes");
+            }
+            Self::SlowBody => "the body did not arrive in time",
+            Self::CutShort => "the body ended before it was complete",
+            Self::Document(error) => return document_message(error),
+            Self::Change(error) => return change_message(error),
+            Self::NoSuchLabel(label) => {
+                return format!("the model has no label `{}`", printable(label));
+            }
+            Self::NoSuchDocument(id) => {
+                return format!("the model has no document `{}`", printable(id));
+            }
+            Self::Busy(Busy::Documents) => "too many documents are waiting; try again later",
+            Self::Busy(Busy::Bodies) => "too many long requests at a time; try again later",
+            Self::Busy(Busy::Changes) => "too many changes are waiting; try again later",
+            Self::Deadline => {
+                "there was no answer within the deadline; try again later, or with fewer documents"
+            }
+            Self::OutOfMemory { documents, k } => {
+                return format!(
+                    "not enough memory for {k} neighbors of {documents} documents; \
+                     send fewer documents, or set a smaller k"
+                );
+            }
+            Self::Search => "the search failed; the server's log says why",
+            Self::Replaced => {
+                "the model was replaced by another one, and nothing was changed; \
+                 try again in a second"
+            }
+            Self::Storage => {
+                "the change could not be written, and nothing was changed; \
+                 the server's log says why"
+            }
+            Self::Closed => {
+                "documents cannot be changed until the model on disk can be opened; \
+                 the server tries again, and its log says why"
+            }
+            Self::NotSearchable => {
+                "the change was written, but answers do not include it yet; \
+                 the server's log says why"
+            }
+            Self::ClientGone => "the answers are not being read",
+            Self::Internal => "the request failed; the server's log says why",
+        };
+        text.to_owned()
+    }
+
+    /// The body that reports it.
+    pub(crate) fn report(&self) -> ErrorReport {
+        ErrorReport { error: ErrorDetails { code: self.code(), message: self.message() } }
+    }
+}
+
+/// Where a document is and what is wrong with it.
+fn document_message(error: &CorpusError) -> String {
+    let problem = match &error.problem {
+        Problem::MissingField { field, found, .. } => {
+            let field = printable(field);
+            match found.as_slice() {
+                [] => format!("no field `{field}`: the document is empty"),
+                found => format!("no field `{field}`; the document has {}", list(found)),
+            }
+        }
+        Problem::NoId => "the document has no field `id`".to_owned(),
+        problem => printable(problem).to_string(),
+    };
+    match error.place.line {
+        Some(line) if &*error.place.source != ONLY_DOCUMENT => {
+            format!("{} {line}: {problem}", error.place.source)
+        }
+        _ => problem,
+    }
+}
+
+/// The names of the first few fields.
+fn list(fields: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<String> =
+        fields.iter().take(SHOWN).map(|field| format!("`{}`", printable(field))).collect();
+    let more = if fields.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
+fn change_message(error: &ChangeError) -> String {
+    match error {
+        ChangeError::Document { id, what } => format!("document `{}`: {what}", printable(id)),
+        error => error.to_string(),
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut response = (status, Json(self.report())).into_response();
+        let headers = response.headers_mut();
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE) {
+            // The rest of the body is not read.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<ClassifyError> for Failure {
+    fn from(error: ClassifyError) -> Self {
+        match error {
+            ClassifyError::Document(error) => Self::Document(error),
+            ClassifyError::Search(error) => error.into(),
+        }
+    }
+}
+
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        match error {
+            SearchError::Stopped => Self::Deadline,
+            SearchError::OutOfMemory { queries, k } => Self::OutOfMemory { documents: queries, k },
+            error => {
+                tracing::error!("a search failed: {error}");
+                Self::Search
+            }
+        }
+    }
+}
+
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::NoSuchDocument { id } => Self::NoSuchDocument(id),
+            error => Self::Change(error),
+        }
+    }
+}

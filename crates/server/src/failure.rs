@@ -339,3 +339,132 @@ impl From<ChangeError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::{HeaderMap, Request, StatusCode};
+
+    use crate::test_server::{Reply, TestServer};
+
+    /// The server's users know no flags, and no files of its machine.
+    fn check_words(reply: &Reply) {
+        let message = reply.message();
+        for word in ["--", "classify ", "/tmp", "Failed to", "deserialize"] {
+            assert!(!message.contains(word), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn parameters_are_named() {
+        let server = TestServer::open();
+        for (query, expected) in [
+            ("k=0", "k: `0`, expected a whole number from 1 to 10000"),
+            ("k=10001", "k: `10001`, expected a whole number from 1 to 10000"),
+            ("k=x", "k: `x`, expected a whole number"),
+            ("top=-1", "top: `-1`, expected a whole number"),
+            ("texts=yes", "texts: `yes`, expected true or false"),
+            ("with=all", "with: `all`, expected `scores`, `neighbors`, or both with a comma"),
+        ] {
+            let path = format!("/v1/predict?{query}");
+            let reply = server.send("POST", &path, r#"{"text": "apple"}"#).await;
+            assert_eq!((reply.status, reply.code()), (StatusCode::BAD_REQUEST, "parameter".into()));
+            assert_eq!(reply.message(), expected);
+        }
+        let reply = server.send("POST", "/v1/predict?size=1", r#"{"text": "apple"}"#).await;
+        assert!(reply.message().contains("`size`"), "{reply:?}");
+        assert!(reply.message().contains("`top`"), "{reply:?}");
+        check_words(&reply);
+        let reply = server.get("/v1/documents?count=many").await;
+        assert_eq!(reply.message(), "count: `many`, expected a whole number");
+    }
+
+    #[tokio::test]
+    async fn a_wrong_token_is_not_a_missing_one() {
+        let server = TestServer::with(|options| options.protect_reads = true);
+        let asked = |authorization: Option<&str>| {
+            let mut request = Request::builder().uri("/v1/model").header("host", "localhost");
+            if let Some(authorization) = authorization {
+                request = request.header("authorization", authorization);
+            }
+            server.request(request, Body::empty())
+        };
+        let missing = asked(None).await;
+        let wrong = asked(Some("Bearer something-else")).await;
+        for reply in [&missing, &wrong] {
+            assert_eq!((reply.status, reply.code()), (StatusCode::UNAUTHORIZED, "token".into()));
+            assert_eq!(reply.headers["www-authenticate"], "Bearer");
+            check_words(reply);
+        }
+        assert!(missing.message().starts_with("no token"), "{missing:?}");
+        assert!(wrong.message().starts_with("wrong token"), "{wrong:?}");
+    }
+
+    #[tokio::test]
+    async fn other_methods_and_paths() {
+        let server = TestServer::open();
+        let reply = server.get("/v1/predict").await;
+        assert_eq!((reply.status, reply.code()), (StatusCode::METHOD_NOT_ALLOWED, "method".into()));
+        assert_eq!(reply.headers["allow"], "POST");
+        let reply = server.get("/v1/nothing").await;
+        assert_eq!((reply.status, reply.code()), (StatusCode::NOT_FOUND, "not-found".into()));
+        let reply = server.get("/v1/documents/%ff").await;
+        assert_eq!((reply.status, reply.code()), (StatusCode::BAD_REQUEST, "parameter".into()));
+        let host = Request::builder().uri("/v1/model").header("host", "x.example");
+        let reply = server.request(host, Body::empty()).await;
+        assert_eq!((reply.status, reply.code()), (StatusCode::MISDIRECTED_REQUEST, "host".into()));
+        assert!(reply.message().contains("`Host: x.example`"), "{reply:?}");
+        check_words(&reply);
+    }
+
+    #[tokio::test]
+    async fn documents_say_what_is_wrong_with_them() {
+        let server = TestServer::open();
+        for (path, body, expected) in [
+            ("/v1/predict", "{}", "no field `text`: the document is empty"),
+            ("/v1/predict", r#"{"txt": "a"}"#, "no field `text`; the document has `txt`"),
+            (
+                "/v1/predict",
+                r#"{"documents": [{"text": "a"}, {"txt": "b"}]}"#,
+                "document 2: no field `text`; the document has `txt`",
+            ),
+            (
+                "/v1/documents",
+                r#"{"documents": [{"text": "a", "label": "b"}]}"#,
+                "the document has no field `id`",
+            ),
+        ] {
+            let reply = server.send("POST", path, body).await;
+            let code = reply.code();
+            assert_eq!((reply.status, &*code), (StatusCode::UNPROCESSABLE_ENTITY, "document"));
+            assert!(reply.message().ends_with(expected), "{reply:?}");
+            check_words(&reply);
+        }
+        let unknown = server.send("DELETE", "/v1/documents/x%20y", "").await;
+        assert_eq!(unknown.message(), "the model has no document `x y`");
+        let unlabeled = server.send("PUT", "/v1/documents/a", r#"{"text": "a"}"#).await;
+        assert_eq!(unlabeled.status, StatusCode::UNPROCESSABLE_ENTITY);
+        check_words(&unlabeled);
+    }
+
+    #[tokio::test]
+    async fn a_server_without_a_token_is_read_only() {
+        let server = TestServer::with(|options| options.token = None);
+        let reply = server.send("DELETE", "/v1/documents/a", "").await;
+        assert_eq!((reply.status, reply.code()), (StatusCode::FORBIDDEN, "read-only".into()));
+        check_words(&reply);
+    }
+
+    #[test]
+    fn busy_servers_say_when_to_come_back() {
+        use axum::response::IntoResponse;
+
+        use super::{Busy, Failure};
+
+        for failure in [Failure::Busy(Busy::Bodies), Failure::Deadline, Failure::Closed] {
+            let response = failure.into_response();
+            let headers: &HeaderMap = response.headers();
+            assert_eq!(headers["retry-after"], "1");
+        }
+    }
+}

@@ -23,7 +23,7 @@
 //! | `answer` | what a client asks, and answers as JSON |
 //! | `state`, `live` | the model that answers now, its changes and its replacement |
 //! | `failure` | errors → HTTP status and JSON |
-//! | `shared`, `memory`, `hosts` | what all handlers share: the memory budget, the names of the server |
+//! | `shared`, `memory`, `hosts` | what all handlers share; the memory budget, the allowed hosts |
 //! | `metrics` | metrics for Prometheus |
 //! | `openapi`, `schema` | the description of the server for programs |
 //! | `page` | the page, and what browsers may do with it |
@@ -56,7 +56,7 @@ mod shared;
 mod state;
 mod stream;
 #[cfg(test)]
-mod tests;
+mod test_server;
 
 pub use error::ServerError;
 pub use options::{ServerOptions, Token};

@@ -23,8 +23,14 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    fn of_kib(total: u32) -> Self {
+    /// A budget of this many KiB.
+    pub(crate) fn of_kib(total: u32) -> Self {
         Self { free: Arc::new(Semaphore::new(total as usize)), total }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free_kib(&self) -> usize {
+        self.free.available_permits()
     }
 
     /// A reservation of nothing, which can grow.
@@ -80,6 +86,6 @@ mod tests {
         first.resize(1 << 30).unwrap();
         assert!(budget.reservation().resize(1).is_err());
         drop(first);
-        assert_eq!(budget.free.available_permits(), 8);
+        assert_eq!(budget.free_kib(), 8);
     }
 }

@@ -291,3 +291,83 @@ fn predict(
     let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
     Ok(live.classifier.predict(&vectors, found, options))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use axum::http::StatusCode;
+    use classify::classifier::Classifier;
+    use classify::search::{NeighborLists, Report, Request, Search, SearchError};
+
+    use super::*;
+    use crate::test_server::{TestServer, threads};
+
+    const TEXT: &str = r#"{"text": "apple"}"#;
+    /// Searches of this many neighbors wait for each other.
+    const HELD_K: usize = 7;
+
+    /// An engine that holds searches of some k until as many of them have come as the barrier has
+    /// places.
+    #[derive(Debug)]
+    struct Gate {
+        engine: Arc<dyn Search>,
+        barrier: Arc<Barrier>,
+    }
+
+    impl Search for Gate {
+        fn rows(&self) -> u32 {
+            self.engine.rows()
+        }
+
+        fn search(
+            &self,
+            request: &Request<'_>,
+            found: &mut NeighborLists,
+        ) -> Result<Report, SearchError> {
+            if request.k.get() == HELD_K {
+                self.barrier.wait();
+            }
+            self.engine.search(request, found)
+        }
+    }
+
+    fn gated(barrier: &Arc<Barrier>) -> TestServer {
+        let server = TestServer::with(|options| options.deadline = Duration::from_secs(5));
+        let live = server.shared.state.live();
+        let engine = Arc::clone(live.classifier.searchers().terms.as_ref().unwrap());
+        let gate = Gate { engine, barrier: Arc::clone(barrier) };
+        let model = Arc::clone(live.model());
+        let classifier = Classifier::with_engine(model, Arc::new(gate), &threads());
+        server.shared.state.set_live(LiveModel::new(classifier));
+        server
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn searches_with_their_own_k_run_concurrently() {
+        let server = gated(&Arc::new(Barrier::new(2)));
+        let path = format!("/v1/predict?k={HELD_K}");
+        let (first, second) =
+            tokio::join!(server.send("POST", &path, TEXT), server.send("POST", &path, TEXT));
+        assert_eq!([first.status, second.status], [StatusCode::OK; 2]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn predictions_do_not_wait_for_searches_with_their_own_k() {
+        let barrier = Arc::new(Barrier::new(2));
+        let server = gated(&barrier);
+        let path = format!("/v1/predict?k={HELD_K}");
+        let held = server.send("POST", &path, TEXT);
+        let quick = async {
+            // The other request is first.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let reply = server.send("POST", "/v1/predict", TEXT).await;
+            let explained = server.send("POST", "/v1/explain", TEXT).await;
+            tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
+            [reply.status, explained.status]
+        };
+        let (held, quick) = tokio::join!(held, quick);
+        assert_eq!(quick, [StatusCode::OK; 2]);
+        assert_eq!(held.status, StatusCode::OK);
+    }
+}

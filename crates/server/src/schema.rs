@@ -99,3 +99,93 @@ pub(crate) struct Neighbor {
     worth: Option<BTreeMap<String, f32>>,
     text: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::http::StatusCode;
+    use classify::answer::{Answer, Near, Scored};
+    use serde_json::{Value, json};
+
+    use crate::test_server::TestServer;
+
+    fn names(object: &Value) -> BTreeSet<String> {
+        object.as_object().unwrap().keys().cloned().collect()
+    }
+
+    /// An object with the examples of a schema.
+    fn example(schemas: &Value, name: &str) -> Value {
+        let properties = schemas[name]["properties"].as_object().unwrap();
+        let value = |schema: &Value| match schema["items"]["$ref"].as_str() {
+            Some(item) => json!([example(schemas, item.rsplit('/').next().unwrap())]),
+            None => schema["example"].clone(),
+        };
+        properties.iter().map(|(name, schema)| (name.clone(), value(schema))).collect()
+    }
+
+    #[tokio::test]
+    async fn answers_have_the_fields_of_their_descriptions() {
+        let server = TestServer::open();
+        let described = server.get("/openapi.json").await.json();
+        let schemas = &described["components"]["schemas"];
+        let near = || Near {
+            id: "",
+            similarity: 0.0,
+            labels: Vec::new(),
+            worth: Some([("", 0.0)].into()),
+            text: Some(""),
+        };
+        let scored = Scored { label: "", score: 0.0, probability: Some(0.0) };
+        assert_eq!(
+            names(&serde_json::to_value(near()).unwrap()),
+            names(&schemas["Neighbor"]["properties"])
+        );
+        assert_eq!(
+            names(&serde_json::to_value(&scored).unwrap()),
+            names(&schemas["ScoredLabel"]["properties"])
+        );
+        let answer = Answer {
+            id: "",
+            labels: Vec::new(),
+            score: Some(0.0),
+            probability: Some(0.0),
+            confidence: Some(0.0),
+            reason: Some(""),
+            scores: Some(vec![scored]),
+            neighbors: Some(vec![near()]),
+            by_vectors: Some(vec![near()]),
+            // The server has a request of its own for it.
+            explanation: None,
+        };
+        assert_eq!(
+            names(&serde_json::to_value(&answer).unwrap()),
+            names(&schemas["Prediction"]["properties"])
+        );
+    }
+
+    #[tokio::test]
+    async fn examples_are_accepted() {
+        let server = TestServer::open();
+        let described = server.get("/openapi.json").await.json();
+        let schemas = &described["components"]["schemas"];
+        for (method, path, schema) in [
+            ("PUT", "/v1/documents/x", "LabeledDocument"),
+            ("PATCH", "/v1/documents/x", "NewLabels"),
+            ("POST", "/v1/documents", "LabeledDocuments"),
+        ] {
+            let body = example(schemas, schema).to_string();
+            let reply = server.send(method, path, body.clone()).await;
+            assert_eq!(reply.status, StatusCode::OK, "{body}: {reply:?}");
+            assert_eq!(names(&reply.json()), names(&schemas["ChangeReport"]["properties"]));
+        }
+        let model = server.get("/v1/model").await.json();
+        assert_eq!(names(&model), names(&schemas["ModelReport"]["properties"]));
+        // Every request has an answer that is described.
+        for (path, methods) in described["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                assert!(operation["responses"]["200"].is_object(), "{method} {path}");
+            }
+        }
+    }
+}

@@ -264,3 +264,121 @@ fn live_model(
     let searchers = engines.searchers(collection, model.settings().dense_share)?;
     Ok(LiveModel::new(Classifier::with_searchers(model, searchers, engines.threads())))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::Command;
+
+    use super::*;
+    use crate::test_server::TestServer;
+
+    const CARS: &str = r#"{"id": "d", "text": "wheel brake", "label": "car"}"#;
+
+    /// Panics in a thread that changes documents.
+    fn poison(state: &State) {
+        std::thread::scope(|scope| {
+            let panicking = scope.spawn(|| {
+                let _documents = state.documents.lock();
+                panic!("a test");
+            });
+            assert!(panicking.join().is_err());
+        });
+        assert!(state.documents.is_poisoned());
+    }
+
+    #[test]
+    fn models_are_opened_again_after_a_panic() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        poison(state);
+        server.replace_model(CARS);
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.live().model().ids().get(0), Some("d"));
+    }
+
+    #[test]
+    fn changes_are_made_again_after_a_panic() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        let remove = |id: &str| state.change(vec![Change::Remove { id: id.to_owned() }]);
+        poison(state);
+        // Nobody knows what the thread has done to the documents in memory.
+        assert!(matches!(remove("a"), Err(Failure::Closed)));
+        state.reload(ReloadCause::Timer);
+        assert_eq!(remove("a").unwrap().removed, 1);
+        assert_eq!(state.live().model().ids().len(), 2);
+    }
+
+    /// Another process holds the lock on the new model: its files do not change when it ends.
+    #[test]
+    fn a_transient_failure_is_retried() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        server.replace_model(CARS);
+        let other = UpdatedModel::open(&state.options.model).unwrap();
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        drop(other);
+        std::thread::sleep(FIRST_RETRY);
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        assert_eq!(state.live().model().ids().get(0), Some("d"));
+    }
+
+    /// A process that has too many open files can open the model again when it has fewer.
+    #[test]
+    fn too_many_open_files_are_transient() {
+        const FEW_FILES: &str = "CLASSIFY_TEST_FEW_FILES";
+        if std::env::var_os(FEW_FILES).is_none() {
+            // Other tests need files, too, so this one has a process of its own.
+            let name = "state::tests::too_many_open_files_are_transient";
+            let run = "ulimit -n 128 && exec \"$0\" --exact \"$1\"";
+            let mut child = Command::new("sh");
+            child.args(["-c", run]).arg(std::env::current_exe().unwrap()).arg(name);
+            let done = child.env(FEW_FILES, "yes").output().unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        server.replace_model(CARS);
+        let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        drop(files);
+        std::thread::sleep(FIRST_RETRY);
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.live().model().ids().get(0), Some("d"));
+        // Changes can be made again, too.
+        let remove = vec![Change::Remove { id: "d".to_owned() }];
+        assert_eq!(state.change(remove).unwrap().removed, 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_model_is_not_retried() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        std::fs::write(server.path("new.model"), "no model").unwrap();
+        std::fs::rename(server.path("new.model"), &state.options.model).unwrap();
+        for _ in 0..2 {
+            state.reload(ReloadCause::Timer);
+            std::thread::sleep(FIRST_RETRY);
+        }
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        state.reload(ReloadCause::Signal);
+        assert_eq!(state.metrics.failed_reloads.get(), 2);
+        assert_eq!(state.live().model().ids().get(0), Some("a"));
+    }
+
+    #[test]
+    fn retries_become_rare() {
+        let mut retry = Retry::after(None);
+        assert_eq!(retry.wait, FIRST_RETRY);
+        for _ in 0..20 {
+            retry = Retry::after(Some(retry));
+        }
+        assert_eq!(retry.wait, LAST_RETRY);
+    }
+}

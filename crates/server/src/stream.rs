@@ -180,3 +180,124 @@ impl LineStream {
         failure
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::StatusCode;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::memory::MemoryBudget;
+    use crate::test_server::{Reply, TestServer, request};
+
+    /// A body whose parts are sent by a test.
+    fn open_body() -> (mpsc::Sender<Answers>, Body) {
+        let (parts, receiver) = mpsc::channel(64);
+        (parts, Body::new(AnswerBody(receiver)))
+    }
+
+    async fn lines(server: &TestServer, body: Body) -> Reply {
+        let kind = "application/x-ndjson";
+        server.request(request("POST", "/v1/predict").header("content-type", kind), body).await
+    }
+
+    fn last_line(reply: &Reply) -> Value {
+        serde_json::from_str(reply.body.lines().last().unwrap()).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lines_are_counted_over_the_whole_stream() {
+        let server = TestServer::open();
+        let good = "{\"text\": \"apple\"}\n\n".repeat(100);
+        let reply = lines(&server, Body::from(format!("{good}{{\"txt\": 1}}\n"))).await;
+        let expected = "line 201: no field `text`; the document has `txt`";
+        assert_eq!(last_line(&reply)["error"]["message"], expected);
+        let bad = [good.as_bytes(), b"\xff\n"].concat();
+        let reply = lines(&server, Body::from(bad)).await;
+        assert_eq!(last_line(&reply)["error"]["message"], "line 201 is not UTF-8");
+    }
+
+    /// Bytes that arrive now and then do not keep a line open for ever.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_line_has_a_deadline() {
+        let deadline = Duration::from_millis(400);
+        let server = TestServer::with(|options| options.deadline = deadline);
+        let (parts, body) = open_body();
+        let dripping = tokio::spawn(async move {
+            for _ in 0..40 {
+                tokio::time::sleep(deadline / 8).await;
+                if parts.send(Ok("x".into())).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let reply = lines(&server, body).await;
+        assert_eq!(last_line(&reply)["error"]["code"], "slow-body", "{reply:?}");
+        dripping.abort();
+        // A stream whose lines come slowly, but whole, has time.
+        let (parts, body) = open_body();
+        let writing = tokio::spawn(async move {
+            for _ in 0..6 {
+                tokio::time::sleep(deadline / 2).await;
+                parts.send(Ok("{\"text\": \"apple\"}\n".into())).await.unwrap();
+            }
+        });
+        let reply = lines(&server, body).await;
+        writing.await.unwrap();
+        assert_eq!(last_line(&reply)["labels"], json!(["fruit"]));
+        assert_eq!(reply.body.lines().count(), 6);
+    }
+
+    /// Unfinished lines count against the memory of all bodies.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn unfinished_lines_are_limited_in_all() {
+        let mut server = TestServer::open();
+        server.limit_memory(MemoryBudget::of_kib(64));
+        let (parts, body) = open_body();
+        parts.send(Ok("x".repeat(40 << 10).into())).await.unwrap();
+        let first = lines(&server, body);
+        let second = async {
+            // The first stream's bytes arrive.
+            while server.shared.memory.free_kib() > 24 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let reply = lines(&server, Body::from("x".repeat(40 << 10))).await;
+            drop(parts);
+            reply
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert_eq!(last_line(&second)["error"]["code"], "busy", "{second:?}");
+        assert_eq!(last_line(&first)["error"]["code"], "document", "{first:?}");
+        assert_eq!(server.shared.memory.free_kib(), 64);
+    }
+
+    /// A request that has sent only its head takes no memory from others.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_without_a_body_block_nobody() {
+        let server = TestServer::open();
+        let mut open = Vec::new();
+        let heads = (0..64).map(|_| {
+            let (parts, body) = open_body();
+            open.push(parts);
+            let head = request("POST", "/v1/predict").header("content-type", "application/json");
+            let head = head.header("content-length", 16 << 20);
+            server.request(head, body)
+        });
+        let heads: Vec<_> = heads.collect();
+        let others = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let reply = server.send("POST", "/v1/predict", r#"{"text": "apple"}"#).await;
+            drop(open);
+            reply
+        };
+        let all = async {
+            for head in heads {
+                head.await;
+            }
+        };
+        let ((), other) = tokio::join!(all, others);
+        assert_eq!(other.status, StatusCode::OK, "{other:?}");
+    }
+}

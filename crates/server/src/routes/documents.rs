@@ -127,3 +127,53 @@ fn list(live: &LiveModel, parameters: ListParameters) -> Result<Vec<u8>, Failure
 fn json(json: Vec<u8>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use serde_json::json;
+
+    use crate::test_server::TestServer;
+
+    #[tokio::test]
+    async fn documents_are_found_by_their_identifiers_after_changes() {
+        let server = TestServer::open();
+        let labels = |id: &'static str| {
+            let server = &server;
+            async move {
+                let reply = server.get(&format!("/v1/documents/{id}")).await;
+                (reply.status == StatusCode::OK).then(|| reply.json()["labels"].clone())
+            }
+        };
+        assert_eq!(labels("c").await, Some(json!(["fruit"])));
+        assert_eq!(labels("d").await, None);
+        let put = |id: &str, label: &str| {
+            let path = format!("/v1/documents/{id}");
+            let body = json!({ "text": "apple", "labels": [label] }).to_string();
+            let server = &server;
+            async move { server.send("PUT", &path, body).await.status }
+        };
+        assert_eq!(put("d", "new").await, StatusCode::OK);
+        assert_eq!(put("a", "other").await, StatusCode::OK);
+        assert_eq!(labels("d").await, Some(json!(["new"])));
+        assert_eq!(labels("a").await, Some(json!(["other"])));
+        let removed = server.send("DELETE", "/v1/documents/b", "").await;
+        assert_eq!(removed.status, StatusCode::OK);
+        assert_eq!(labels("b").await, None);
+        assert_eq!(labels("c").await, Some(json!(["fruit"])));
+        let new = r#"{"labels": ["last"]}"#;
+        assert_eq!(server.send("PATCH", "/v1/documents/c", new).await.status, StatusCode::OK);
+        assert_eq!(labels("c").await, Some(json!(["last"])));
+    }
+
+    #[tokio::test]
+    async fn lists_have_a_label_a_start_and_a_length() {
+        let server = TestServer::open();
+        let list = server.get("/v1/documents?label=fruit&start=1&count=1").await.json();
+        assert_eq!(list, json!({ "documents": [{ "id": "c", "labels": ["fruit"] }], "total": 2 }));
+        let all = server.get("/v1/documents").await.json();
+        assert_eq!(all["documents"].as_array().unwrap().len(), 3);
+        let unknown = server.get("/v1/documents?label=car").await;
+        assert_eq!((unknown.status, unknown.code()), (StatusCode::NOT_FOUND, "no-label".into()));
+    }
+}

@@ -1,4 +1,4 @@
-//! What a client may ask about documents, and the answers as JSON.
+//! Questions of clients about documents, and their answers as JSON.
 
 use std::num::NonZeroUsize;
 
@@ -22,7 +22,7 @@ const MAX_TEXTS: usize = 1_000;
 /// Maximum `k` of a request.
 const MAX_K: usize = 10_000;
 
-/// What an answer is about.
+/// Subject of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     Prediction,
@@ -52,7 +52,7 @@ pub(crate) struct AnswerParameters {
     marks: Option<bool>,
 }
 
-/// What a client asks about documents.
+/// Question of a client about documents.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     kind: AnswerKind,

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::memory::Reservation;
 use crate::options::ServerOptions;
 
-/// What a body consists of.
+/// Format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
     /// A document or several as JSON.

@@ -13,7 +13,7 @@ use crate::body::BodyFormat;
 use crate::failure::{Failure, ONLY_DOCUMENT};
 use crate::live::LiveModel;
 
-/// What the documents of a request must be.
+/// Requirements on the documents of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentRules {
     pub(crate) max_documents: usize,
@@ -38,6 +38,7 @@ impl RequestDocuments {
 /// The most frequent body: a text to classify.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Document)]
 pub(crate) struct OneText {
     /// Identifier, which comes back with the answer.
     #[serde(default)]

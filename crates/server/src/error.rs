@@ -1,4 +1,4 @@
-//! Why a server cannot start.
+//! Errors of a server that cannot start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use classify::model::{ModelError, ModelProblem, UpdateError};
 use classify::search::SearchError;
 
-/// Why a server cannot start.
+/// Error of a server that cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -30,7 +30,7 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The system refused threads or signal handlers.

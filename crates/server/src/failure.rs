@@ -1,8 +1,8 @@
-//! Why a request is refused or fails, and what the client is told: an HTTP status, and JSON with a
-//! code for programs and a message for people.
+//! Failures of requests, and the responses that report them: an HTTP status, and JSON with a code
+//! for programs and a message for people.
 //!
-//! The errors of the library are put into words here. Whatever only the operator should see, such
-//! as paths of files, goes to the log where the error arises.
+//! This file puts the errors of the library into words. Details for the operator, such as paths of
+//! files, are logged where the error arises.
 
 use axum::Json;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -17,7 +17,7 @@ use serde::Serialize;
 /// The name of the source of a document that is alone in its request. Messages do not number it.
 pub(crate) const ONLY_DOCUMENT: &str = "request";
 
-/// Why a request is refused or fails.
+/// Reason why a request is refused or fails.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// No request has this path.
@@ -58,7 +58,7 @@ pub(crate) enum Failure {
     NoSuchLabel(String),
     /// The model has no document with this identifier.
     NoSuchDocument(String),
-    /// There are too many of these already.
+    /// A resource is exhausted.
     Busy(Busy),
     /// There was no answer in time.
     Deadline,
@@ -85,7 +85,7 @@ pub(crate) enum Failure {
     Internal,
 }
 
-/// What there are too many of.
+/// Resource that is exhausted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Busy {
     /// Documents that wait for an answer.
@@ -108,7 +108,7 @@ pub(crate) struct ErrorDetails {
     /// Kind of the error, for programs.
     #[schema(example = "too-large")]
     code: &'static str,
-    /// What is wrong, for people.
+    /// Message for people.
     #[schema(example = "the body, or a line of it, is longer than 16777216 bytes")]
     message: String,
 }
@@ -253,7 +253,7 @@ impl Failure {
     }
 }
 
-/// Where a document is and what is wrong with it.
+/// Position of a document, and its problem.
 fn document_message(error: &CorpusError) -> String {
     let problem = match &error.problem {
         Problem::MissingField { field, found, .. } => {
@@ -293,6 +293,11 @@ fn change_message(error: &ChangeError) -> String {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = self.status();
+        // The rest of the body is not read.
+        let leaves_body = matches!(
+            self,
+            Self::SlowBody | Self::TooLarge(_) | Self::TooMany(_) | Self::Busy(Busy::Bodies)
+        );
         let mut response = (status, Json(self.report())).into_response();
         let headers = response.headers_mut();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
@@ -301,8 +306,7 @@ impl IntoResponse for Failure {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        if matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::PAYLOAD_TOO_LARGE) {
-            // The rest of the body is not read.
+        if leaves_body {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -347,7 +351,7 @@ mod tests {
 
     use crate::test_server::{Reply, TestServer};
 
-    /// The server's users know no flags, and no files of its machine.
+    /// Clients know neither the flags nor the files of the server.
     fn check_words(reply: &Reply) {
         let message = reply.message();
         for word in ["--", "classify ", "/tmp", "Failed to", "deserialize"] {

@@ -28,7 +28,7 @@ impl AllowedHosts {
         Self(names)
     }
 
-    /// Whether a request is addressed to this server. Otherwise the host that it is addressed to.
+    /// Checks that a request is addressed to this server. The error is the host in the request.
     pub(crate) fn check(&self, request: &Request) -> Result<(), String> {
         if self.0.is_empty() {
             return Ok(());

@@ -20,13 +20,13 @@
 //! | `body`, `documents` | request body → documents, within limits |
 //! | `stream` | documents as lines, answered as they come |
 //! | `queue` | documents → predictions or explanations; batches of requests |
-//! | `answer` | what a client asks, and answers as JSON |
+//! | `answer` | questions of clients, and answers as JSON |
 //! | `state`, `live` | the model that answers now, its changes and its replacement |
 //! | `failure` | errors → HTTP status and JSON |
-//! | `shared`, `memory`, `hosts` | what all handlers share; the memory budget, the allowed hosts |
+//! | `shared`, `memory`, `hosts` | shared resources, memory budget, allowed hosts |
 //! | `metrics` | metrics for Prometheus |
 //! | `openapi`, `schema` | the description of the server for programs |
-//! | `page` | the page, and what browsers may do with it |
+//! | `page` | the page, and the policy that browsers follow for it |
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ pub(crate) struct LiveModel {
     pub(crate) options: ClassifyOptions,
     /// Version of the model, which every change of a document changes.
     pub(crate) version: String,
-    /// How the documents of requests are read.
+    /// Options for reading the documents of requests.
     pub(crate) read: ReadOptions,
     /// Whether a document is one text.
     pub(crate) takes_one_text: bool,

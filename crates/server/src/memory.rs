@@ -33,7 +33,7 @@ impl MemoryBudget {
         self.free.available_permits()
     }
 
-    /// A reservation of nothing, which can grow.
+    /// An empty reservation, which can grow.
     pub(crate) fn reservation(&self) -> Reservation {
         Reservation { budget: self.clone(), held: None, kib: 0 }
     }

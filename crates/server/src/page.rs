@@ -1,4 +1,4 @@
-//! The page, and what browsers may do with it.
+//! The page, and the policy that browsers follow for it.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};

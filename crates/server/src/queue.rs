@@ -1,11 +1,11 @@
-//! Searches documents: those of requests that arrive together, together (online batches, Barrientos
-//! 2011, section 4.3.3).
+//! Searches the documents of requests. Requests that arrive together share one search (online
+//! batches, Barrientos 2011, section 4.3.3).
 //!
-//! One thread answers the requests that need nothing but predictions with the model's options. It
-//! takes those that arrived while it was busy with the last batch. So a single request does not
-//! wait for others, and with more requests batches become larger, which cost less per document.
+//! One thread answers all requests for predictions with the model's options. A batch consists of
+//! the requests that arrived during the last batch. So a single request does not wait for others.
+//! More requests make batches larger, which lowers the cost per document.
 //!
-//! Requests with their own k and explanations cannot be searched together. They run concurrently on
+//! Explanations and requests with their own k cannot share a search. They run concurrently on
 //! threads of their own, so that predictions do not wait for them.
 
 use std::num::NonZeroUsize;
@@ -29,27 +29,27 @@ use crate::state::State;
 const MAX_BATCH: usize = 256;
 /// Maximum number of concurrent searches outside of batches, for each thread of the classifier.
 const SEARCHES_PER_THREAD: usize = 8;
-/// How much longer than its deadline an answer may take. A search ends at the deadline, and then
-/// its predictions are made.
+/// Additional time for an answer after its deadline. A search ends at the deadline, and then its
+/// predictions are made.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How documents are answered.
+/// Kind of search that documents need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerMode {
-    /// With predictions, by the model's options.
+    /// Predictions with the model's options.
     Predict,
-    /// With predictions by another number of neighbors.
+    /// Predictions with another number of neighbors.
     PredictWith(NonZeroUsize),
-    /// With explanations.
+    /// Explanations.
     Explain,
 }
 
-/// What happens to documents if too many others are waiting.
+/// Treatment of documents when too many others are waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WhenFull {
-    /// They are refused.
+    /// Refuse them.
     Refuse,
-    /// They wait, at most until the deadline.
+    /// Let them wait, at most until the deadline.
     Wait,
 }
 
@@ -78,7 +78,7 @@ struct WaitingRequest {
     _slots: OwnedSemaphorePermit,
 }
 
-/// Where documents wait for their answers.
+/// Queue of documents that wait for their answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue {
     state: Arc<State>,
@@ -160,7 +160,7 @@ impl Queue {
         let search = search.map_err(|_| Failure::Internal)?;
         let state = Arc::clone(&self.state);
         let answered = tokio::task::spawn_blocking(move || {
-            // Both are given back when the search ends, even if nobody waits for it any more.
+            // The search holds both until it ends, even if its client is gone.
             let _slots = slots;
             let _search = search;
             state.metrics.batches.observe(documents.len() as f64);
@@ -189,7 +189,7 @@ fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
             count += request.documents.len();
             requests.push(request);
         }
-        // Nobody waits for some of them any more.
+        // Some clients may be gone.
         requests.retain(|request| !request.reply.is_closed());
         let now = Instant::now();
         let late = requests.extract_if(.., |request| request.deadline <= now);

@@ -1,4 +1,4 @@
-//! Which handler a request goes to.
+//! Assigns a handler to each request.
 
 use axum::Router;
 use axum::http::Method;

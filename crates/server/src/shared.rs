@@ -1,4 +1,4 @@
-//! What the handlers of all requests share.
+//! Resources that the handlers of all requests share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use crate::state::State;
 /// Maximum number of requests that change documents or wait to do so.
 const MAX_CHANGES: usize = 64;
 
-/// What the handlers of all requests share.
+/// Resources that the handlers of all requests share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     pub(crate) state: Arc<State>,

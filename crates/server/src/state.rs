@@ -27,7 +27,7 @@ const FIRST_RETRY: Duration = Duration::from_millis(500);
 /// Maximum time between retries.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// What the server knows.
+/// Options, metrics and model of a server.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) options: ServerOptions,
@@ -47,7 +47,7 @@ struct Documents {
     retry: Option<Retry>,
 }
 
-/// When to try again to open the model.
+/// Next attempt to open the model.
 #[derive(Debug, Clone, Copy)]
 struct Retry {
     at: Instant,
@@ -61,7 +61,7 @@ impl Retry {
     }
 }
 
-/// What makes the server open its model again.
+/// Reason to open the model again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReloadCause {
     /// A signal: the model is opened in any case.
@@ -83,7 +83,7 @@ impl ModelFiles {
     }
 }
 
-/// Tells a file from what it was before.
+/// Identity, length and time of a file. Another stamp means that the file was changed or replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     device: u64,
@@ -303,7 +303,7 @@ mod tests {
         let state = &server.shared.state;
         let remove = |id: &str| state.change(vec![Change::Remove { id: id.to_owned() }]);
         poison(state);
-        // Nobody knows what the thread has done to the documents in memory.
+        // The thread may have made half of a change in memory.
         assert!(matches!(remove("a"), Err(Failure::Closed)));
         state.reload(ReloadCause::Timer);
         assert_eq!(remove("a").unwrap().removed, 1);

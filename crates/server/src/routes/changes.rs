@@ -17,7 +17,7 @@ use crate::schema::{LabeledDocument, LabeledDocuments};
 use crate::shared::Shared;
 use crate::state;
 
-/// What a change did.
+/// Result of a change.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ChangeReport<'a> {
     /// Number of documents that were added.

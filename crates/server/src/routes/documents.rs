@@ -36,7 +36,7 @@ pub(crate) struct StoredDocuments<'a> {
     total: usize,
 }
 
-/// Which documents to list.
+/// Parameters of a list of documents.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

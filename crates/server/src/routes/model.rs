@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{json_of, to_json};
 use crate::shared::Shared;
 
-/// What the server tells about its model.
+/// Description of the model.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(crate) struct ModelReport<'a> {
     /// Whether the model keeps the texts of its documents.

@@ -56,9 +56,9 @@ pub(crate) struct AnswerParameters {
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     kind: AnswerKind,
-    top: Option<usize>,
     k: Option<NonZeroUsize>,
-    scores: bool,
+    /// Number of labels whose scores are included.
+    scores: Option<usize>,
     neighbors: bool,
     texts: bool,
     marks: bool,
@@ -83,11 +83,11 @@ impl Question {
                 }
             },
         };
+        let all_scores = extras().any(|name| name == "scores");
         Ok(Self {
             kind,
-            top: parameters.top,
             k,
-            scores: extras().any(|name| name == "scores"),
+            scores: parameters.top.or(all_scores.then_some(usize::MAX)),
             neighbors: kind == AnswerKind::Neighbors || extras().any(|name| name == "neighbors"),
             texts: parameters.texts == Some(true),
             marks: parameters.marks == Some(true),
@@ -165,7 +165,7 @@ impl Question {
             }
             Results::Predictions(predictions) => {
                 let extras = Extras {
-                    scores: self.top.or(self.scores.then_some(usize::MAX)),
+                    scores: self.scores,
                     neighbors: self.neighbors,
                     texts: self.texts,
                     learned: model.learned_votes().filter(|_| live.options.vote.learned),

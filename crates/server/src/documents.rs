@@ -111,8 +111,8 @@ fn parse_json(
         let what = "expected an array in `documents`, and no other field next to it";
         return Err(Failure::Body(what.to_owned()));
     }
-    let line = Value::Object(object).to_string();
-    let documents = parse_lines(ONLY_DOCUMENT, line, live, rules)?;
+    let json = Value::Object(object).to_string();
+    let documents = parse_lines(ONLY_DOCUMENT, json, live, rules)?;
     Ok(RequestDocuments { documents, is_one: true })
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn parse_lines(
     let DocumentRules { labels, ids, .. } = rules.clone();
     let read = ReadOptions { labels, ids, ..live.read.clone() };
     let documents = Corpus::from_bytes(name, text.into_bytes(), read)
-        .and_then(|corpus| corpus.collect::<Result<Vec<Document>, CorpusError>>())
+        .and_then(Iterator::collect::<Result<Vec<Document>, CorpusError>>)
         .map_err(Failure::Document)?;
     check_count(documents.len(), rules.max_documents)?;
     Ok(documents)

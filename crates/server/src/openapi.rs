@@ -1,4 +1,4 @@
-//! The description of the server for programs, in the format OpenAPI.
+//! The description of the server for programs, in the format `OpenAPI`.
 
 use std::sync::OnceLock;
 

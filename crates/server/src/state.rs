@@ -165,8 +165,8 @@ impl State {
 
     fn commit(&self, documents: &mut Documents, changes: Vec<Change>) -> Result<Changed, Failure> {
         let updated = documents.updated.as_mut().ok_or(Failure::Closed)?;
-        let changed = match updated.commit(changes) {
-            Ok(changed) => changed,
+        let done = match updated.commit(changes) {
+            Ok(done) => done,
             Err(UpdateError::Change(error)) => return Err(error.into()),
             Err(UpdateError::Replaced { .. }) => {
                 // The next look at the files opens the new model.
@@ -190,7 +190,7 @@ impl State {
                 return Err(Failure::NotSearchable);
             }
         }
-        Ok(changed)
+        Ok(done)
     }
 
     /// Opens the model again if there is cause for it. It blocks. If that fails, the old model goes

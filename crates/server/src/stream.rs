@@ -132,12 +132,12 @@ impl LineStream {
         if lines.is_empty() {
             return Ok(());
         }
-        let count = lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let text = String::from_utf8(lines).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let before = valid.iter().filter(|&&byte| byte == b'\n').count() as u64;
+            let before = count_lines(&String::from_utf8_lossy(valid));
             Failure::Body(format!("line {} is not UTF-8", self.lines + before + 1))
         })?;
+        let count = count_lines(&text);
         let live = self.shared.state.live();
         let rules = DocumentRules {
             max_documents: usize::MAX,
@@ -179,6 +179,10 @@ impl LineStream {
         }
         failure
     }
+}
+
+fn count_lines(text: &str) -> u64 {
+    text.matches('\n').count() as u64
 }
 
 #[cfg(test)]

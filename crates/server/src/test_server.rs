@@ -9,6 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use classify::classifier::train;
 use classify::corpus::{Corpus, ReadOptions};
+use classify::counts::TermLimits;
 use classify::decide::Decision;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
@@ -35,7 +36,7 @@ const FRUIT: &str = r#"{"id": "a", "text": "apple pear plum", "label": "fruit"}
 fn model(lines: &str) -> Model {
     let corpus = Corpus::from_bytes("lines", lines.into(), ReadOptions::default());
     let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
-    train(&mut corpus.unwrap(), settings, Default::default(), &threads()).unwrap()
+    train(&mut corpus.unwrap(), settings, TermLimits::default(), &threads()).unwrap()
 }
 
 /// Threads of test servers.

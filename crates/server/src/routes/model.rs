@@ -10,6 +10,7 @@ use crate::shared::Shared;
 
 /// Description of the model.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "fields of JSON")]
 pub(crate) struct ModelReport<'a> {
     /// Whether the model keeps the texts of its documents.
     keeps_texts: bool,

@@ -187,6 +187,7 @@ fn count_lines(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use axum::http::StatusCode;
@@ -280,28 +281,24 @@ mod tests {
     /// A request that has sent only its head takes no memory from others.
     #[tokio::test(flavor = "multi_thread")]
     async fn requests_without_a_body_block_nobody() {
-        let server = TestServer::open();
+        let server = Arc::new(TestServer::open());
         let mut open = Vec::new();
-        let heads = (0..64).map(|_| {
+        let mut waiting = Vec::new();
+        for _ in 0..64 {
             let (parts, body) = open_body();
             open.push(parts);
             let head = request("POST", "/v1/predict").header("content-type", "application/json");
             let head = head.header("content-length", 16 << 20);
-            server.request(head, body)
-        });
-        let heads: Vec<_> = heads.collect();
-        let others = async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            let reply = server.send("POST", "/v1/predict", r#"{"text": "apple"}"#).await;
-            drop(open);
-            reply
-        };
-        let all = async {
-            for head in heads {
-                head.await;
-            }
-        };
-        let ((), other) = tokio::join!(all, others);
+            let server = Arc::clone(&server);
+            waiting.push(tokio::spawn(async move { server.request(head, body).await.status }));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let other = server.send("POST", "/v1/predict", r#"{"text": "apple"}"#).await;
         assert_eq!(other.status, StatusCode::OK, "{other:?}");
+        drop(open);
+        for status in waiting {
+            // Their bodies are empty, and no one was refused before.
+            assert_eq!(status.await.unwrap(), StatusCode::BAD_REQUEST);
+        }
     }
 }

@@ -45,5 +45,3 @@ pub mod model;
 pub mod classifier;
 pub mod learn;
 pub mod evaluate;
-#[cfg(feature = "serve")]
-pub mod server;

@@ -12,8 +12,8 @@ use classify::random::Random;
 use classify::rows::dense::ShapeError;
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
-    Allow, Exhaustive, Inverted, Neighbor, NeighborLists, Report, Request, RowLists, RowMap,
-    RowRange, RowSet, Search, SearchError, Sharded, Stop, Updatable, VectorsView,
+    Allow, Exhaustive, Inverted, NeighborLists, Report, Request, RowLists, RowMap, RowRange,
+    RowSet, Search, SearchError, Sharded, Stop, Updatable, VectorsView,
 };
 use classify::threads::Threads;
 use proptest::prelude::*;

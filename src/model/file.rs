@@ -10,6 +10,7 @@ use array_file::output::{Output, OutputError, OutputProblem};
 use safetensors::Dtype;
 
 use super::error::invalid;
+use super::rows_by_id::RowsById;
 use super::{
     Arrays, FORMAT, InputSpec, Joined, JournalLock, Model, ModelError, ModelProblem, Settings,
     UpdateError, VERSION, array_names,
@@ -155,7 +156,8 @@ impl Model {
             return Err(ModelProblem::Unknown { array: name.to_owned() });
         }
         let label_sizes = arrays.label_sizes();
-        let model = Self { settings, arrays, label_sizes };
+        let rows_by_id = RowsById::default();
+        let model = Self { settings, arrays, label_sizes, rows_by_id };
         let sums = &model.settings.checksums;
         let check =
             |&(name, _, bytes): &(&str, Dtype, &[u8])| check_checksum(name, bytes, sums.get(name));

@@ -36,11 +36,13 @@ mod file;
 mod journal;
 pub(crate) mod joined;
 mod tuning_summary;
+mod rows_by_id;
 
 pub use collection::{Change, ChangeError, Changed, Collection, NewDocument};
 pub use error::{ModelError, ModelProblem};
 use joined::Joined;
 pub use journal::{JournalLock, UpdateError, UpdatedModel, journal_path};
+use rows_by_id::RowsById;
 pub use tuning_summary::TuningSummary;
 
 /// The version of the model file. Raise it if a field or an array changes its meaning.
@@ -237,6 +239,7 @@ pub struct Model {
     pub(crate) arrays: Arrays,
     /// The number of training documents with each label.
     pub(crate) label_sizes: Vec<u32>,
+    pub(crate) rows_by_id: RowsById,
 }
 
 /// The arrays of a model, before validation.
@@ -353,6 +356,7 @@ impl Model {
         let label_sizes = arrays.label_sizes();
         let model = Self {
             label_sizes,
+            rows_by_id: RowsById::default(),
             settings: Settings {
                 format: FORMAT.into(),
                 version: VERSION,
@@ -452,7 +456,8 @@ impl Model {
             counts: ModelCounts { labels: self.settings.counts.labels, ..other.settings.counts },
             ..self.settings.clone()
         };
-        Self { settings, arrays, label_sizes: self.label_sizes.clone() }
+        let label_sizes = self.label_sizes.clone();
+        Self { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
     /// Learns the prototypes of labels from the rows, if the vote counts them; otherwise there are none.
@@ -592,6 +597,13 @@ impl Model {
     /// The identifiers of the training documents.
     pub fn ids(&self) -> &Strings {
         &self.arrays.ids
+    }
+
+    /// The row of the training document with an identifier; the first one if several have it.
+    ///
+    /// The first call indexes the identifiers of all documents.
+    pub fn row_of(&self, id: &str) -> Option<u32> {
+        self.rows_by_id.row(self.ids(), id)
     }
 
     /// The weights of the training documents in a vote.

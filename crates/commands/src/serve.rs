@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use classify::server::{ServeError, ServeOptions, Token, serve};
 use classify::threads::Threads;
+use classify_server::{Server, ServerError, ServerOptions, Token};
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -78,31 +78,32 @@ impl Serve {
                 Some(token.map_err(|message| Failure::Input { path: path.clone(), message })?)
             }
         };
-        let options = ServeOptions {
+        let options = ServerOptions {
             listen: self.listen,
             token,
             protect_reads: self.protect_reads,
-            most_bytes: usize::from(self.max_body) << 20,
-            most_documents: self.max_documents as usize,
+            max_body_bytes: usize::from(self.max_body) << 20,
+            max_documents: self.max_documents as usize,
             // A request that may be sent has a place in an empty queue.
-            queue: self.queue.max(self.max_documents) as usize,
-            connections: self.max_connections as usize,
+            max_waiting: self.queue.max(self.max_documents) as usize,
+            max_connections: self.max_connections as usize,
             deadline: Duration::from_secs(self.deadline.into()),
             drain: Duration::from_secs(self.drain.into()),
             log_texts: self.log == Log::Texts,
-            hosts: self.allow_host.clone(),
-            ..ServeOptions::new(self.model.clone())
+            allowed_hosts: self.allow_host.clone(),
+            ..ServerOptions::new(self.model.clone())
         };
         if !self.listen.ip().is_loopback() && options.token.is_none() {
             talk.say("note: anyone who reaches this address can read from the model");
         }
         let engines = self.searching.engines(threads, talk)?;
         let ready = |address| talk.say(&format!("listening on http://{address}"));
-        serve(options, engines, ready).map_err(|error| match error {
-            ServeError::Model(error) => Failure::Model(error),
-            ServeError::Update(error) => error.into(),
-            ServeError::Search(error) => Failure::Search(error),
-            error @ ServeError::NeedsBatch => Failure::Usage(error.to_string()),
+        let server = Server::open(options, engines);
+        server.and_then(|server| server.run(ready)).map_err(|error| match error {
+            ServerError::Model(error) => Failure::Model(error),
+            ServerError::Update(error) => error.into(),
+            ServerError::Search(error) => Failure::Search(error),
+            error @ ServerError::NeedsBatch => Failure::Usage(error.to_string()),
             error => Failure::Resource(error.to_string()),
         })
     }

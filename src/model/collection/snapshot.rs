@@ -7,6 +7,7 @@ use super::piece::Lists;
 use crate::decide::decision::{Decision, shares};
 use crate::decide::vote::LearnedVotes;
 use crate::model::joined::{Join, Joined, Places, each};
+use crate::model::rows_by_id::RowsById;
 use crate::model::{Arrays, Model, ModelCounts, Settings, Updates};
 use crate::rows::dense::{DensePart, Vectors};
 use crate::rows::matrix::row;
@@ -77,7 +78,7 @@ impl Collection {
             },
             ..base.clone()
         };
-        Model { settings, arrays, label_sizes }
+        Model { settings, arrays, label_sizes, rows_by_id: RowsById::default() }
     }
 
     fn arrays(

@@ -54,7 +54,7 @@ const json = (value) => ({ body: JSON.stringify(value), headers: headers({ "cont
 async function classify() {
   const text = $("text").value;
   if (!text.trim()) {
-    $("message").textContent = "There is no text.";
+    $("message").textContent = "Enter a text first.";
     return;
   }
   $("message").textContent = "";
@@ -77,7 +77,7 @@ function show(answer) {
   $("terms").replaceChildren(...answer.scores.filter((label) => label.given).slice(0, 3).map(terms));
   $("marked").replaceChildren(...pieces(answer.marked));
   $("unknown").textContent = answer.unknown.length
-    ? `Words that the model does not know: ${answer.unknown.slice(0, 30).join(", ")}${answer.unknown.length > 30 ? " …" : ""}` : "";
+    ? `Words unknown to the model: ${answer.unknown.slice(0, 30).join(", ")}${answer.unknown.length > 30 ? " …" : ""}` : "";
   neighbors(FEW);
   $("right").value = answer.labels.join("\n");
 }
@@ -97,26 +97,26 @@ function score(label) {
   const words = [];
   if (label.probability !== null) words.push(`probability ${percent(label.probability)}`);
   words.push(`${label.prototype ? "score" : "votes"} ${percent(label.score)}`);
-  if (threshold !== null) words.push(`needs ${percent(threshold)}`);
+  if (threshold !== null) words.push(`threshold ${percent(threshold)}`);
   return make("li", { class: label.given ? "given" : "" }, make("span", { class: "name" }, label.label), bar,
     make("span", { class: "number" }, words.join(", ")));
 }
 
 function terms(label) {
   const rows = [];
-  for (const [what, parts] of [["for", label.for], ["against", label.against]]) {
+  for (const [what, parts] of [["supports", label.for], ["opposes", label.against]]) {
     for (const { term, part } of parts.slice(0, 8)) {
       rows.push(make("tr", {}, make("th", { scope: "row" }, term), make("td", {}, what), make("td", {}, number(part))));
     }
   }
-  const said = label.prototype ? [["for, by the prototype", label.prototype.for], ["against, by the prototype", label.prototype.against]] : [];
+  const said = label.prototype ? [["supports, by the prototype", label.prototype.for], ["opposes, by the prototype", label.prototype.against]] : [];
   for (const [what, parts] of said) {
     for (const { term, part } of parts.slice(0, 4)) {
       rows.push(make("tr", {}, make("th", { scope: "row" }, term), make("td", {}, what), make("td", {}, number(part))));
     }
   }
-  const head = make("tr", {}, ...["Term", "Speaks", "Evidence"].map((name) => make("th", { scope: "col" }, name)));
-  return make("details", {}, make("summary", {}, `What the words say about ${label.label}`),
+  const head = make("tr", {}, ...["Term", "Effect", "Evidence"].map((name) => make("th", { scope: "col" }, name)));
+  return make("details", {}, make("summary", {}, `Evidence for and against ${label.label}`),
     make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }
 
@@ -271,14 +271,14 @@ async function open() {
     const { figures, intervals } = tuning;
     const with_interval = (key) => intervals
       ? `${number(figures[key])} (${intervals[key].map((end) => number(end)).join(" to ")})` : number(figures[key]);
-    facts.push(["Tuned for", `${tuning.objective}, on ${tuning.documents} left-out documents`]);
+    facts.push(["Tuned for", `${tuning.objective}, on ${tuning.documents} held-out documents`]);
     facts.push(["Micro F1", with_interval("micro_f1")], ["Macro F1", with_interval("macro_f1")], ["Accuracy", with_interval("accuracy")]);
   } else {
-    facts.push(["Figures", "none: the model was not tuned"]);
+    facts.push(["Metrics", "none: the model was not tuned"]);
   }
   const { updates } = settings;
   if (updates && updates.added + updates.removed + updates.relabeled > 0) {
-    facts.push(["Since then", `${updates.added} documents added, ${updates.removed} removed, ${updates.relabeled} relabeled; what was learned is older`]);
+    facts.push(["Changes since training", `${updates.added} documents added, ${updates.removed} removed, ${updates.relabeled} relabeled; the tuned settings are older`]);
   }
   facts.push(["Version", model.version]);
   $("card").replaceChildren(...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
@@ -310,7 +310,7 @@ function curve(tuning) {
     root.append(svg("text", { x: x(points[at][0]), y: height - 6, "text-anchor": at ? "end" : "start" }, `k = ${points[at][0]}`));
   }
   root.append(svg("text", { x: 0, y: y(most) + 4 }, number(most)), svg("text", { x: 0, y: y(least) + 4 }, number(least)));
-  $("curve-caption").textContent = "Micro F1 on left-out documents by the number of neighbors";
+  $("curve-caption").textContent = "Micro F1 on held-out documents by number of neighbors";
   $("curve").prepend(root);
 }
 

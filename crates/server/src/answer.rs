@@ -1,0 +1,180 @@
+//! Questions of clients about documents, and their answers as JSON.
+
+use std::num::NonZeroUsize;
+
+use classify::classifier::answer::{Answer, Extras};
+use serde::Deserialize;
+
+use crate::documents::text_of;
+use crate::failure::Failure;
+use crate::live::LiveModel;
+use crate::parameters::{whole_number, yes_or_no};
+use crate::queue::{AnswerMode, Answered, Results};
+
+/// Maximum number of terms that support a label in an explanation, and of terms that oppose it.
+const EXPLAINED_TERMS: usize = 20;
+/// Maximum number of explanations of one request.
+const MAX_EXPLANATIONS: usize = 64;
+/// Maximum number of neighbors in one answer.
+const MAX_LISTED_NEIGHBORS: usize = 200_000;
+/// Maximum number of neighbors with their texts in one answer.
+const MAX_TEXTS: usize = 1_000;
+/// Maximum `k` of a request.
+const MAX_K: usize = 10_000;
+
+/// Subject of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerKind {
+    Prediction,
+    Neighbors,
+    Explanation,
+}
+
+/// Parameters of requests about documents.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AnswerParameters {
+    /// Include the scores of this many labels, given or not.
+    #[serde(default, deserialize_with = "whole_number")]
+    top: Option<usize>,
+    /// Comma-separated list of extras: `scores` (of all labels with a vote) and `neighbors` (the
+    /// training documents that voted).
+    with: Option<String>,
+    /// Number of neighbors that vote, or that `/v1/neighbors` lists, instead of the model's number.
+    #[serde(default, deserialize_with = "whole_number")]
+    k: Option<usize>,
+    /// Include the texts of neighbors, if the model keeps texts.
+    #[serde(default, deserialize_with = "yes_or_no")]
+    texts: Option<bool>,
+    /// Mark the terms of an explanation in the texts.
+    #[serde(default, deserialize_with = "yes_or_no")]
+    marks: Option<bool>,
+}
+
+/// Question of a client about documents.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    kind: AnswerKind,
+    k: Option<NonZeroUsize>,
+    /// Number of labels whose scores are included.
+    scores: Option<usize>,
+    neighbors: bool,
+    texts: bool,
+    marks: bool,
+}
+
+impl Question {
+    /// Checks the parameters of a request.
+    pub(crate) fn new(kind: AnswerKind, parameters: &AnswerParameters) -> Result<Self, Failure> {
+        let extras = || parameters.with.as_deref().unwrap_or_default().split(',');
+        if let Some(name) = extras().find(|name| !matches!(*name, "" | "scores" | "neighbors")) {
+            return Err(Failure::Parameter(format!(
+                "with: `{name}`, expected `scores`, `neighbors`, or both with a comma"
+            )));
+        }
+        let k = match parameters.k {
+            None => None,
+            Some(k) => match NonZeroUsize::new(k) {
+                Some(own) if k <= MAX_K => Some(own),
+                _ => {
+                    let what = format!("k: `{k}`, expected a whole number from 1 to {MAX_K}");
+                    return Err(Failure::Parameter(what));
+                }
+            },
+        };
+        let all_scores = extras().any(|name| name == "scores");
+        Ok(Self {
+            kind,
+            k,
+            scores: parameters.top.or(all_scores.then_some(usize::MAX)),
+            neighbors: kind == AnswerKind::Neighbors || extras().any(|name| name == "neighbors"),
+            texts: parameters.texts == Some(true),
+            marks: parameters.marks == Some(true),
+        })
+    }
+
+    pub(crate) fn mode(&self) -> AnswerMode {
+        match (self.kind, self.k) {
+            (AnswerKind::Explanation, _) => AnswerMode::Explain,
+            (_, Some(k)) => AnswerMode::PredictWith(k),
+            (_, None) => AnswerMode::Predict,
+        }
+    }
+
+    /// Whether an answer is short enough to be written at once. Writing a long one takes time.
+    pub(crate) fn is_short(&self) -> bool {
+        self.kind == AnswerKind::Prediction && !self.neighbors
+    }
+
+    /// Refuses what would be a very long answer.
+    pub(crate) fn check_size(&self, documents: usize, live: &LiveModel) -> Result<(), Failure> {
+        let explains = self.kind == AnswerKind::Explanation;
+        let k = self.k.unwrap_or(live.options.k).get();
+        let listed = if self.neighbors { documents.saturating_mul(k) } else { 0 };
+        let what = if explains && documents > MAX_EXPLANATIONS {
+            format!("{documents} explanations in one request, at most {MAX_EXPLANATIONS}")
+        } else if explains && self.marks && documents > 1 {
+            format!("marks for {documents} documents in one request, at most 1")
+        } else if listed > MAX_LISTED_NEIGHBORS {
+            format!("{k} neighbors of {documents} documents, at most {MAX_LISTED_NEIGHBORS} in all")
+        } else if self.texts && listed > MAX_TEXTS {
+            format!("texts of {k} neighbors of {documents} documents, at most {MAX_TEXTS} in all")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::TooMany(what))
+    }
+
+    /// Writes the answers to all documents: that of a single one, or a list.
+    pub(crate) fn write_all(&self, answered: &Answered, is_one: bool) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        if is_one {
+            self.write(answered, 0, &mut out);
+        } else {
+            out.extend_from_slice(b"{\"answers\":[");
+            for at in 0..answered.documents.len() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                self.write(answered, at, &mut out);
+            }
+            out.extend_from_slice(b"]}");
+        }
+        out.push(b'\n');
+        out
+    }
+
+    /// Writes the answer to a document.
+    pub(crate) fn write(&self, answered: &Answered, at: usize, out: &mut Vec<u8>) {
+        let Answered { live, documents, results } = answered;
+        let model = live.model();
+        let document = &documents[at];
+        let written = match results {
+            Results::Explanations(explanations) if self.marks => {
+                let text = text_of(&document.content);
+                let marked = (document.id.as_str(), text.as_str());
+                serde_json::to_writer(out, &explanations[at].marked(model, marked, EXPLAINED_TERMS))
+            }
+            Results::Explanations(explanations) => {
+                let mut named = explanations[at].named(model, &document.id, EXPLAINED_TERMS);
+                if !self.texts {
+                    named.without_texts();
+                }
+                serde_json::to_writer(out, &named)
+            }
+            Results::Predictions(predictions) => {
+                let extras = Extras {
+                    scores: self.scores,
+                    neighbors: self.neighbors,
+                    texts: self.texts,
+                    learned: model.learned_votes().filter(|_| live.options.vote.learned),
+                };
+                let answer = Answer::new(model, &document.id, &predictions[at], extras);
+                serde_json::to_writer(out, &answer)
+            }
+        };
+        // Names and numbers always become JSON, and writing to memory does not fail.
+        written.unwrap_or_default();
+    }
+}

@@ -1,0 +1,55 @@
+//! Errors of a server that cannot start.
+
+use std::io;
+use std::net::SocketAddr;
+
+use classify::model::{ModelError, ModelProblem, UpdateError};
+use classify::search::SearchError;
+
+/// Error of a server that cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The model cannot be opened.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The model cannot be opened for changes.
+    #[error(transparent)]
+    Update(#[from] UpdateError),
+    /// The model cannot be searched.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// The model's decision depends on whole batches of documents.
+    #[error(
+        "the model's decision (pcut) depends on all documents of a batch, \
+         but a server answers them one at a time; train the model with another decision"
+    )]
+    NeedsBatch,
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The system refused threads or signal handlers.
+    #[error("cannot start: {0}")]
+    Start(#[source] io::Error),
+}
+
+impl ServerError {
+    /// Whether the cause may disappear although the model's files stay as they are: too many open
+    /// files, too little memory, another process that changes the model.
+    pub(crate) fn is_transient(&self) -> bool {
+        let is_of_the_system = |error: &ModelError| {
+            matches!(&error.problem, ModelProblem::Read(_) | ModelProblem::Write(_))
+        };
+        match self {
+            Self::Model(error) | Self::Update(UpdateError::Model(error)) => is_of_the_system(error),
+            Self::Update(UpdateError::Locked { .. } | UpdateError::Replaced { .. })
+            | Self::Search(SearchError::OutOfMemory { .. } | SearchError::Engine(_)) => true,
+            _ => false,
+        }
+    }
+}

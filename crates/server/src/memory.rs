@@ -1,0 +1,91 @@
+//! The memory budget of request bodies, which all requests share.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::failure::{Busy, Failure};
+
+/// Maximum size of all request bodies in memory, in KiB.
+const TOTAL_KIB: u32 = 512 << 10;
+
+/// The memory budget of request bodies.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryBudget {
+    free: Arc<Semaphore>,
+    total: u32,
+}
+
+impl Default for MemoryBudget {
+    fn default() -> Self {
+        Self::of_kib(TOTAL_KIB)
+    }
+}
+
+impl MemoryBudget {
+    /// A budget of this many KiB.
+    pub(crate) fn of_kib(total: u32) -> Self {
+        Self { free: Arc::new(Semaphore::new(total as usize)), total }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free_kib(&self) -> usize {
+        self.free.available_permits()
+    }
+
+    /// An empty reservation, which can grow.
+    pub(crate) fn reservation(&self) -> Reservation {
+        Reservation { budget: self.clone(), held: None, kib: 0 }
+    }
+}
+
+/// Memory reserved for a body. It is given back when the reservation is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: MemoryBudget,
+    held: Option<OwnedSemaphorePermit>,
+    kib: u32,
+}
+
+impl Reservation {
+    /// Reserves memory for this many bytes in all, less or more than before. A body that is larger
+    /// than the whole budget is allowed if it is the only one.
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), Failure> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.budget.total);
+        if kib > self.kib {
+            let more = Arc::clone(&self.budget.free).try_acquire_many_owned(kib - self.kib);
+            let more = more.map_err(|_| Failure::Busy(Busy::Bodies))?;
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                held => *held = Some(more),
+            }
+        } else if let Some(held) = &mut self.held {
+            drop(held.split((self.kib - kib) as usize));
+        }
+        self.kib = kib;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reservations_share_the_budget() {
+        let budget = MemoryBudget::of_kib(8);
+        let mut first = budget.reservation();
+        let mut second = budget.reservation();
+        first.resize(5 << 10).unwrap();
+        second.resize(3 << 10).unwrap();
+        assert!(matches!(second.resize((3 << 10) + 1), Err(Failure::Busy(Busy::Bodies))));
+        first.resize(1).unwrap();
+        second.resize(7 << 10).unwrap();
+        drop(second);
+        // Larger than the whole budget, but alone.
+        first.resize(1 << 30).unwrap();
+        assert!(budget.reservation().resize(1).is_err());
+        drop(first);
+        assert_eq!(budget.free_kib(), 8);
+    }
+}

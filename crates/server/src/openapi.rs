@@ -1,0 +1,54 @@
+//! The description of the server for programs, in the format `OpenAPI`.
+
+use std::sync::OnceLock;
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use crate::failure::ErrorReport;
+use crate::routes::{changes, documents, model, predict};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "classify",
+        description = "Predicts the labels of documents, explains them, and changes the \
+            documents of the model. Errors are {\"error\": {\"code\", \"message\"}}.",
+        license(name = "MIT OR Apache-2.0")
+    ),
+    paths(
+        predict::predict,
+        predict::explain,
+        predict::neighbors,
+        model::model,
+        documents::documents,
+        documents::document,
+        changes::put_document,
+        changes::add_documents,
+        changes::remove_document,
+        changes::relabel_document
+    ),
+    components(schemas(ErrorReport)),
+    modifiers(&TokenScheme)
+)]
+struct Description;
+
+/// Describes the token.
+struct TokenScheme;
+
+impl Modify for TokenScheme {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+/// `GET /openapi.json`: the description.
+pub(crate) async fn description() -> Response {
+    static JSON: OnceLock<String> = OnceLock::new();
+    let json = JSON.get_or_init(|| Description::openapi().to_json().unwrap_or_default());
+    ([(header::CONTENT_TYPE, "application/json")], json.as_str()).into_response()
+}

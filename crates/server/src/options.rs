@@ -1,0 +1,104 @@
+//! The settings of a server, and the token that protects it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use subtle::ConstantTimeEq;
+
+/// The settings of a server.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// Path of the model file.
+    pub model: PathBuf,
+    /// Address to listen on. The system chooses a free port for port 0.
+    pub listen: SocketAddr,
+    /// Token that requests need to change documents. Without one, documents cannot be changed.
+    pub token: Option<Token>,
+    /// Whether requests that only read need the token, too.
+    pub protect_reads: bool,
+    /// Maximum size of a request body in bytes. In a stream, the maximum size of a line.
+    pub max_body_bytes: usize,
+    /// Maximum number of documents in a request that is not a stream.
+    pub max_documents: usize,
+    /// Maximum number of documents that wait for an answer. Further requests are refused.
+    pub max_waiting: usize,
+    /// Maximum number of open connections. Further connections wait to be accepted.
+    pub max_connections: usize,
+    /// Maximum time that a request may take.
+    pub deadline: Duration,
+    /// Maximum time that open requests may take after the server was asked to stop.
+    pub drain: Duration,
+    /// Whether the texts of documents are logged.
+    pub log_texts: bool,
+    /// Host names, without a port, that requests may address the server by. If empty, every name is
+    /// allowed. On a loopback address, only its names and these are allowed.
+    pub allowed_hosts: Vec<String>,
+}
+
+impl ServerOptions {
+    /// The defaults for a model file.
+    pub fn new(model: PathBuf) -> Self {
+        Self {
+            model,
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            token: None,
+            protect_reads: false,
+            max_body_bytes: 16 << 20,
+            max_documents: 1024,
+            max_waiting: 4096,
+            max_connections: 1024,
+            deadline: Duration::from_secs(10),
+            drain: Duration::from_secs(30),
+            log_texts: false,
+            allowed_hosts: Vec::new(),
+        }
+    }
+}
+
+/// A secret that requests must present.
+#[derive(Clone)]
+pub struct Token(Arc<str>);
+
+impl Token {
+    /// Minimum length of a token in bytes.
+    pub const MIN_LENGTH: usize = 16;
+
+    /// Makes a token from the text of a file. White space around it is ignored.
+    ///
+    /// ```
+    /// use classify_server::Token;
+    ///
+    /// assert!(Token::new("0123456789abcdef\n").is_ok());
+    /// assert!(Token::new("secret").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If the token is shorter than 16 bytes or has characters other than visible ASCII. The error
+    /// says which.
+    pub fn new(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim();
+        if text.len() < Self::MIN_LENGTH {
+            return Err(
+                "a token has at least 16 characters; `openssl rand -hex 32` generates a good one",
+            );
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a token consists of visible ASCII characters, without spaces");
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Whether a word is the token. The time depends only on the length of the word.
+    pub(crate) fn is(&self, word: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(word).into()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}

@@ -1,0 +1,373 @@
+//! Searches the documents of requests. Requests that arrive together share one search (online
+//! batches, Barrientos 2011, section 4.3.3).
+//!
+//! One thread answers all requests for predictions with the model's options. A batch consists of
+//! the requests that arrived during the last batch. So a single request does not wait for others.
+//! More requests make batches larger, which lowers the cost per document.
+//!
+//! Explanations and requests with their own k cannot share a search. They run concurrently on
+//! threads of their own, so that predictions do not wait for them.
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use classify::classifier::explain::{Explanation, explain_until};
+use classify::classifier::{ClassifyError, ClassifyOptions, FoundNeighbors, Prediction};
+use classify::search::Stop;
+use classify::text::corpus::Document;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::timeout;
+
+use crate::failure::{Busy, Failure};
+use crate::live::LiveModel;
+use crate::state::State;
+
+/// Maximum number of documents in a batch, unless one request has more.
+const MAX_BATCH: usize = 256;
+/// Maximum number of concurrent searches outside of batches, for each thread of the classifier.
+const SEARCHES_PER_THREAD: usize = 8;
+/// Additional time for an answer after its deadline. A search ends at the deadline, and then its
+/// predictions are made.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Kind of search that documents need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerMode {
+    /// Predictions with the model's options.
+    Predict,
+    /// Predictions with another number of neighbors.
+    PredictWith(NonZeroUsize),
+    /// Explanations.
+    Explain,
+}
+
+/// Treatment of documents when too many others are waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// Refuse them.
+    Refuse,
+    /// Let them wait, at most until the deadline.
+    Wait,
+}
+
+/// Answered documents.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) live: Arc<LiveModel>,
+    pub(crate) documents: Vec<Document>,
+    pub(crate) results: Results,
+}
+
+/// The results of some documents, in their order.
+#[derive(Debug)]
+pub(crate) enum Results {
+    Predictions(Vec<Prediction>),
+    Explanations(Vec<Explanation>),
+}
+
+/// A request that waits for a batch.
+#[derive(Debug)]
+struct WaitingRequest {
+    documents: Vec<Document>,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<Answered, Failure>>,
+    /// The documents' slots in the queue.
+    _slots: OwnedSemaphorePermit,
+}
+
+/// Queue of documents that wait for their answers.
+#[derive(Debug, Clone)]
+pub(crate) struct Queue {
+    state: Arc<State>,
+    /// To the thread that answers batches.
+    batches: Sender<WaitingRequest>,
+    /// A slot for each document that may wait.
+    slots: Arc<Semaphore>,
+    /// A permit for each concurrent search outside of batches.
+    searches: Arc<Semaphore>,
+}
+
+impl Queue {
+    /// Starts the thread that answers batches. It ends when the last queue is dropped.
+    pub(crate) fn start(state: &Arc<State>) -> std::io::Result<Self> {
+        let (batches, waiting) = channel();
+        let answering = Arc::clone(state);
+        std::thread::Builder::new()
+            .name("classify-queue".into())
+            .spawn(move || answer_batches(&answering, &waiting))?;
+        let threads = state.live().classifier.threads().count();
+        Ok(Self {
+            state: Arc::clone(state),
+            batches,
+            slots: Arc::new(Semaphore::new(state.options.max_waiting.max(1))),
+            searches: Arc::new(Semaphore::new(threads * SEARCHES_PER_THREAD)),
+        })
+    }
+
+    /// Answers documents within the deadline.
+    pub(crate) async fn answer(
+        &self,
+        documents: Vec<Document>,
+        mode: AnswerMode,
+        when_full: WhenFull,
+    ) -> Result<Answered, Failure> {
+        let within = self.state.options.deadline;
+        let count = u32::try_from(documents.len().max(1));
+        let count = count.map_err(|_| Failure::Busy(Busy::Documents))?;
+        let slots = Arc::clone(&self.slots);
+        let slots = match when_full {
+            WhenFull::Refuse => {
+                slots.try_acquire_many_owned(count).map_err(|_| Failure::Busy(Busy::Documents))?
+            }
+            WhenFull::Wait => timeout(within, slots.acquire_many_owned(count))
+                .await
+                .map_err(|_| Failure::Deadline)?
+                .map_err(|_| Failure::Internal)?,
+        };
+        let deadline = Instant::now() + within;
+        let answered = async {
+            match mode {
+                AnswerMode::Predict => self.in_batch(documents, deadline, slots).await,
+                mode => self.alone(documents, mode, deadline, slots).await,
+            }
+        };
+        timeout(within + GRACE, answered).await.unwrap_or(Err(Failure::Deadline))
+    }
+
+    async fn in_batch(
+        &self,
+        documents: Vec<Document>,
+        deadline: Instant,
+        slots: OwnedSemaphorePermit,
+    ) -> Result<Answered, Failure> {
+        let (reply, answer) = oneshot::channel();
+        let waiting = WaitingRequest { documents, deadline, reply, _slots: slots };
+        self.batches.send(waiting).map_err(|_| Failure::Internal)?;
+        answer.await.unwrap_or(Err(Failure::Internal))
+    }
+
+    async fn alone(
+        &self,
+        documents: Vec<Document>,
+        mode: AnswerMode,
+        deadline: Instant,
+        slots: OwnedSemaphorePermit,
+    ) -> Result<Answered, Failure> {
+        let search = Arc::clone(&self.searches).acquire_owned().await;
+        let search = search.map_err(|_| Failure::Internal)?;
+        let state = Arc::clone(&self.state);
+        let answered = tokio::task::spawn_blocking(move || {
+            // The search holds both until it ends, even if its client is gone.
+            let _slots = slots;
+            let _search = search;
+            state.metrics.batches.observe(documents.len() as f64);
+            answer_alone(state.live(), documents, mode, deadline)
+        });
+        answered.await.unwrap_or_else(|_| {
+            panicked(&self.state);
+            Err(Failure::Internal)
+        })
+    }
+}
+
+fn panicked(state: &State) {
+    state.metrics.panics.inc();
+    tracing::error!("a search panicked: its requests are answered with 500");
+}
+
+fn answer_batches(state: &State, waiting: &Receiver<WaitingRequest>) {
+    let mut found = FoundNeighbors::default();
+    while let Ok(first) = waiting.recv() {
+        let mut count = first.documents.len();
+        let mut requests = vec![first];
+        while count < MAX_BATCH
+            && let Ok(request) = waiting.try_recv()
+        {
+            count += request.documents.len();
+            requests.push(request);
+        }
+        // Some clients may be gone.
+        requests.retain(|request| !request.reply.is_closed());
+        let now = Instant::now();
+        let late = requests.extract_if(.., |request| request.deadline <= now);
+        for request in late {
+            let _ = request.reply.send(Err(Failure::Deadline));
+        }
+        state.metrics.batches.observe(count as f64);
+        // A panic loses the answers of this batch: their senders are dropped, and the next batch
+        // goes on.
+        let answered = catch_unwind(AssertUnwindSafe(|| answer_batch(state, requests, &mut found)));
+        if answered.is_err() {
+            found = FoundNeighbors::default();
+            panicked(state);
+        }
+    }
+}
+
+/// Answers requests in one search.
+fn answer_batch(state: &State, mut requests: Vec<WaitingRequest>, found: &mut FoundNeighbors) {
+    // The batch has the time of the request that has most.
+    let Some(deadline) = requests.iter().map(|request| request.deadline).max() else { return };
+    let live = state.live();
+    let mut documents = Vec::new();
+    let mut counts = Vec::new();
+    for request in &mut requests {
+        counts.push(request.documents.len());
+        documents.append(&mut request.documents);
+    }
+    let stop = Stop::at(deadline);
+    match predict(&live, &documents, &live.options, &stop, found) {
+        Ok(predictions) => {
+            let mut documents = documents.into_iter();
+            let mut predictions = predictions.into_iter();
+            for (request, count) in requests.into_iter().zip(counts) {
+                let results = predictions.by_ref().take(count).collect();
+                let answered = Answered {
+                    live: Arc::clone(&live),
+                    documents: documents.by_ref().take(count).collect(),
+                    results: Results::Predictions(results),
+                };
+                let _ = request.reply.send(Ok(answered));
+            }
+        }
+        // One document is wrong. Alone, the other requests can be answered.
+        Err(ClassifyError::Document(_)) if requests.len() > 1 => {
+            let mut documents = documents.into_iter();
+            for (mut request, count) in requests.into_iter().zip(counts) {
+                request.documents = documents.by_ref().take(count).collect();
+                answer_batch(state, vec![request], found);
+            }
+        }
+        Err(ClassifyError::Search(error)) => {
+            for request in requests {
+                let _ = request.reply.send(Err(error.clone().into()));
+            }
+        }
+        Err(error) => {
+            if let Some(request) = requests.pop() {
+                let _ = request.reply.send(Err(error.into()));
+            }
+        }
+    }
+}
+
+/// Answers one request by itself.
+fn answer_alone(
+    live: Arc<LiveModel>,
+    documents: Vec<Document>,
+    mode: AnswerMode,
+    deadline: Instant,
+) -> Result<Answered, Failure> {
+    let stop = Stop::at(deadline);
+    let mut options = live.options.clone();
+    let results = if mode == AnswerMode::Explain {
+        Results::Explanations(explain_until(&live.classifier, &documents, &options, &stop)?)
+    } else {
+        if let AnswerMode::PredictWith(k) = mode
+            && k != options.k
+        {
+            // The limits were learned for the model's number of neighbors.
+            options.abstention = None;
+            options.foreign = None;
+            options.k = k;
+        }
+        let mut found = FoundNeighbors::default();
+        Results::Predictions(predict(&live, &documents, &options, &stop, &mut found)?)
+    };
+    Ok(Answered { live, documents, results })
+}
+
+fn predict(
+    live: &LiveModel,
+    documents: &[Document],
+    options: &ClassifyOptions,
+    stop: &Stop,
+    found: &mut FoundNeighbors,
+) -> Result<Vec<Prediction>, ClassifyError> {
+    let vectors = live.classifier.vectorize(documents)?;
+    let _ = live.classifier.neighbors_until(&vectors, options, stop, found)?;
+    Ok(live.classifier.predict(&vectors, found, options))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use axum::http::StatusCode;
+    use classify::classifier::Classifier;
+    use classify::search::{NeighborLists, Report, Request, Search, SearchError};
+
+    use super::*;
+    use crate::test_server::{TestServer, threads};
+
+    const TEXT: &str = r#"{"text": "apple"}"#;
+    /// Searches of this many neighbors wait for each other.
+    const HELD_K: usize = 7;
+
+    /// An engine that holds searches of some k until as many of them have come as the barrier has
+    /// places.
+    #[derive(Debug)]
+    struct Gate {
+        engine: Arc<dyn Search>,
+        barrier: Arc<Barrier>,
+    }
+
+    impl Search for Gate {
+        fn rows(&self) -> u32 {
+            self.engine.rows()
+        }
+
+        fn search(
+            &self,
+            request: &Request<'_>,
+            found: &mut NeighborLists,
+        ) -> Result<Report, SearchError> {
+            if request.k.get() == HELD_K {
+                self.barrier.wait();
+            }
+            self.engine.search(request, found)
+        }
+    }
+
+    fn gated(barrier: &Arc<Barrier>) -> TestServer {
+        let server = TestServer::with(|options| options.deadline = Duration::from_secs(5));
+        let live = server.shared.state.live();
+        let engine = Arc::clone(live.classifier.searchers().terms.as_ref().unwrap());
+        let gate = Gate { engine, barrier: Arc::clone(barrier) };
+        let model = Arc::clone(live.model());
+        let classifier = Classifier::with_engine(model, Arc::new(gate), &threads());
+        server.shared.state.set_live(LiveModel::new(classifier));
+        server
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn searches_with_their_own_k_run_concurrently() {
+        let server = gated(&Arc::new(Barrier::new(2)));
+        let path = format!("/v1/predict?k={HELD_K}");
+        let (first, second) =
+            tokio::join!(server.send("POST", &path, TEXT), server.send("POST", &path, TEXT));
+        assert_eq!([first.status, second.status], [StatusCode::OK; 2]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn predictions_do_not_wait_for_searches_with_their_own_k() {
+        let barrier = Arc::new(Barrier::new(2));
+        let server = gated(&barrier);
+        let path = format!("/v1/predict?k={HELD_K}");
+        let held = server.send("POST", &path, TEXT);
+        let quick = async {
+            // The other request is first.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let reply = server.send("POST", "/v1/predict", TEXT).await;
+            let explained = server.send("POST", "/v1/explain", TEXT).await;
+            tokio::task::spawn_blocking(move || barrier.wait()).await.unwrap();
+            [reply.status, explained.status]
+        };
+        let (held, quick) = tokio::join!(held, quick);
+        assert_eq!(quick, [StatusCode::OK; 2]);
+        assert_eq!(held.status, StatusCode::OK);
+    }
+}

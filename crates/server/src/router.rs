@@ -1,0 +1,45 @@
+//! Assigns a handler to each request.
+
+use axum::Router;
+use axum::http::Method;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post, put};
+
+use crate::access::{check_read, check_write, observe};
+use crate::failure::Failure;
+use crate::routes::{changes, documents, health, model, predict};
+use crate::shared::Shared;
+use crate::{openapi, page};
+
+/// The router of all requests.
+pub(crate) fn router(shared: &Shared) -> Router {
+    let reads = Router::new()
+        .route("/v1/predict", post(predict::predict))
+        .route("/v1/explain", post(predict::explain))
+        .route("/v1/neighbors", post(predict::neighbors))
+        .route("/v1/model", get(model::model))
+        .route("/v1/documents", get(documents::documents))
+        .route("/v1/documents/{id}", get(documents::document))
+        .route_layer(from_fn_with_state(shared.clone(), check_read));
+    let writes = Router::new()
+        .route("/v1/documents", post(changes::add_documents))
+        .route(
+            "/v1/documents/{id}",
+            put(changes::put_document)
+                .delete(changes::remove_document)
+                .patch(changes::relabel_document),
+        )
+        .route_layer(from_fn_with_state(shared.clone(), check_write));
+    Router::new()
+        .merge(reads)
+        .merge(writes)
+        .route("/healthz", get(health::health))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/openapi.json", get(openapi::description))
+        .merge(page::router())
+        .method_not_allowed_fallback(|method: Method| async { Failure::MethodNotAllowed(method) })
+        .fallback(|| async { Failure::NoSuchPath })
+        .layer(from_fn_with_state(shared.clone(), observe))
+        .with_state(shared.clone())
+}

@@ -1,0 +1,26 @@
+//! The requests that the server takes, one file for each group of them.
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::live::LiveModel;
+
+pub(crate) mod changes;
+pub(crate) mod documents;
+pub(crate) mod health;
+pub(crate) mod model;
+pub(crate) mod predict;
+
+/// A JSON response that names the version of the model it is of.
+fn json_of(live: &LiveModel, json: Vec<u8>) -> Response {
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], json).into_response();
+    if let Ok(version) = HeaderValue::from_str(&live.version) {
+        response.headers_mut().insert("x-model-version", version);
+    }
+    response
+}
+
+/// A value as JSON. Names and numbers always become JSON.
+fn to_json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}

@@ -1,0 +1,28 @@
+//! Requests of those who operate the server.
+
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::shared::Shared;
+
+/// `GET /healthz`: whether the server runs.
+pub(crate) async fn health() -> &'static str {
+    "ok\n"
+}
+
+/// `GET /readyz`: whether the server takes requests.
+pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
+    if shared.is_stopping.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "ending\n");
+    }
+    (StatusCode::OK, "ready\n")
+}
+
+/// `GET /metrics`: metrics for Prometheus.
+pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], shared.state.metrics.text()).into_response()
+}

@@ -1,0 +1,191 @@
+//! Shapes of bodies that no type of the server has, for the description of the server.
+//!
+//! Documents are read by the library, which knows their fields from the model. Predictions are
+//! types of the library, which knows nothing of HTTP. Tests compare these shapes with what the
+//! server reads and writes.
+
+use std::collections::BTreeMap;
+
+use utoipa::ToSchema;
+
+use crate::documents::OneText;
+
+/// One document, or several as `{"documents": […]}`. As `application/x-ndjson`, a document per
+/// line, answered line by line. As `text/plain`, the text itself.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) enum OneOrMore {
+    One(OneText),
+    Several { documents: Vec<OneText> },
+}
+
+/// A document with its labels.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) struct LabeledDocument {
+    #[schema(example = "The band played three new songs.")]
+    text: String,
+    #[schema(example = json!(["music"]))]
+    labels: Vec<String>,
+    /// Weight of the document's vote, above 0.
+    #[schema(example = 1.0)]
+    weight: Option<f32>,
+}
+
+/// Several documents with their identifiers and labels.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) struct LabeledDocuments {
+    documents: Vec<NamedDocument>,
+}
+
+/// A document with its identifier and labels.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) struct NamedDocument {
+    /// Identifier. A document of the model with the same one is replaced.
+    #[schema(example = "letter-17")]
+    id: String,
+    #[schema(example = "The band played three new songs.")]
+    text: String,
+    #[schema(example = json!(["music"]))]
+    labels: Vec<String>,
+    /// Weight of the document's vote, above 0.
+    #[schema(example = 1.0)]
+    weight: Option<f32>,
+}
+
+/// A prediction. Several are `{"answers": […]}`, in the order of the documents.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) struct Prediction {
+    id: String,
+    /// The labels, best first.
+    labels: Vec<String>,
+    /// Share of the votes that the best label has.
+    score: Option<f64>,
+    /// Probability that the best label is right, if the model is calibrated.
+    probability: Option<f64>,
+    /// Expected share of the given labels that are right, if the model is calibrated.
+    confidence: Option<f64>,
+    /// `no-known-term`, `no-neighbor`, `no-label`, `unsure` or `foreign`.
+    reason: Option<String>,
+    /// The best labels, given or not.
+    scores: Option<Vec<ScoredLabel>>,
+    /// The training documents that voted, best first.
+    neighbors: Option<Vec<Neighbor>>,
+    /// The neighbors by dense vectors, if the model searches terms, too.
+    by_vectors: Option<Vec<Neighbor>>,
+}
+
+/// A label with its score.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) struct ScoredLabel {
+    label: String,
+    score: f64,
+    probability: Option<f64>,
+}
+
+/// A training document that voted.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "a description")]
+pub(crate) struct Neighbor {
+    id: String,
+    similarity: f32,
+    labels: Vec<String>,
+    /// Weights of the document's vote for labels, if they were learned.
+    worth: Option<BTreeMap<String, f32>>,
+    text: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use axum::http::StatusCode;
+    use classify::classifier::answer::{Answer, Near, Scored};
+    use serde_json::{Value, json};
+
+    use crate::test_server::TestServer;
+
+    fn names(object: &Value) -> BTreeSet<String> {
+        object.as_object().unwrap().keys().cloned().collect()
+    }
+
+    /// An object with the examples of a schema.
+    fn example(schemas: &Value, name: &str) -> Value {
+        let properties = schemas[name]["properties"].as_object().unwrap();
+        let value = |schema: &Value| match schema["items"]["$ref"].as_str() {
+            Some(item) => json!([example(schemas, item.rsplit('/').next().unwrap())]),
+            None => schema["example"].clone(),
+        };
+        properties.iter().map(|(name, schema)| (name.clone(), value(schema))).collect()
+    }
+
+    #[tokio::test]
+    async fn answers_have_the_fields_of_their_descriptions() {
+        let server = TestServer::open();
+        let described = server.get("/openapi.json").await.json();
+        let schemas = &described["components"]["schemas"];
+        let near = || Near {
+            id: "",
+            similarity: 0.0,
+            labels: Vec::new(),
+            worth: Some([("", 0.0)].into()),
+            text: Some(""),
+        };
+        let scored = Scored { label: "", score: 0.0, probability: Some(0.0) };
+        assert_eq!(
+            names(&serde_json::to_value(near()).unwrap()),
+            names(&schemas["Neighbor"]["properties"])
+        );
+        assert_eq!(
+            names(&serde_json::to_value(&scored).unwrap()),
+            names(&schemas["ScoredLabel"]["properties"])
+        );
+        let answer = Answer {
+            id: "",
+            labels: Vec::new(),
+            score: Some(0.0),
+            probability: Some(0.0),
+            confidence: Some(0.0),
+            reason: Some(""),
+            scores: Some(vec![scored]),
+            neighbors: Some(vec![near()]),
+            by_vectors: Some(vec![near()]),
+            // The server has a request of its own for it.
+            explanation: None,
+        };
+        assert_eq!(
+            names(&serde_json::to_value(&answer).unwrap()),
+            names(&schemas["Prediction"]["properties"])
+        );
+    }
+
+    #[tokio::test]
+    async fn examples_are_accepted() {
+        let server = TestServer::open();
+        let described = server.get("/openapi.json").await.json();
+        let schemas = &described["components"]["schemas"];
+        for (method, path, schema) in [
+            ("PUT", "/v1/documents/x", "LabeledDocument"),
+            ("PATCH", "/v1/documents/x", "NewLabels"),
+            ("POST", "/v1/documents", "LabeledDocuments"),
+        ] {
+            let body = example(schemas, schema).to_string();
+            let reply = server.send(method, path, body.clone()).await;
+            assert_eq!(reply.status, StatusCode::OK, "{body}: {reply:?}");
+            assert_eq!(names(&reply.json()), names(&schemas["ChangeReport"]["properties"]));
+        }
+        let model = server.get("/v1/model").await.json();
+        assert_eq!(names(&model), names(&schemas["ModelReport"]["properties"]));
+        // Every request has an answer that is described.
+        for (path, methods) in described["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                assert!(operation["responses"]["200"].is_object(), "{method} {path}");
+            }
+        }
+    }
+}

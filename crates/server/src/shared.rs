@@ -1,0 +1,40 @@
+//! Resources that the handlers of all requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::sync::Semaphore;
+
+use crate::hosts::AllowedHosts;
+use crate::memory::MemoryBudget;
+use crate::queue::Queue;
+use crate::state::State;
+
+/// Maximum number of requests that change documents or wait to do so.
+const MAX_CHANGES: usize = 64;
+
+/// Resources that the handlers of all requests share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    pub(crate) state: Arc<State>,
+    pub(crate) queue: Queue,
+    pub(crate) memory: MemoryBudget,
+    /// A permit for each request that changes documents. They are made one after the other.
+    pub(crate) changes: Arc<Semaphore>,
+    pub(crate) hosts: Arc<AllowedHosts>,
+    /// Whether the server is about to stop.
+    pub(crate) is_stopping: Arc<AtomicBool>,
+}
+
+impl Shared {
+    pub(crate) fn new(state: Arc<State>) -> std::io::Result<Self> {
+        Ok(Self {
+            queue: Queue::start(&state)?,
+            memory: MemoryBudget::default(),
+            changes: Arc::new(Semaphore::new(MAX_CHANGES)),
+            hosts: Arc::new(AllowedHosts::of(&state.options)),
+            is_stopping: Arc::default(),
+            state,
+        })
+    }
+}

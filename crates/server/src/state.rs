@@ -1,0 +1,384 @@
+//! The model that answers now and the documents behind it: changes, and models that are replaced.
+//!
+//! Requests read a [`LiveModel`] and are never blocked. Changes are made one after the other, under
+//! a lock, and each makes a new live model. Models are opened again on a timer if their files have
+//! changed, or if opening them failed for a reason that may have disappeared.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant, SystemTime};
+
+use classify::classifier::{Classifier, UpdatableEngines};
+use classify::model::{
+    Change, Changed, Collection, Model, UpdateError, UpdatedModel, journal_path,
+};
+use classify::search::{Engines, SearchError};
+use classify::text::corpus::Document;
+
+use crate::error::ServerError;
+use crate::failure::Failure;
+use crate::live::LiveModel;
+use crate::metrics::Metrics;
+use crate::options::ServerOptions;
+
+/// Time from a failure to open the model to the first retry. It doubles with each further failure.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+/// Maximum time between retries.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// Options, metrics and model of a server.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) options: ServerOptions,
+    pub(crate) metrics: Metrics,
+    live: RwLock<Arc<LiveModel>>,
+    documents: Mutex<Documents>,
+}
+
+/// The documents on disk, and the engines over them.
+#[derive(Debug)]
+struct Documents {
+    engines: UpdatableEngines,
+    /// The model, open for changes, if the server may change it and could open it.
+    updated: Option<UpdatedModel>,
+    /// The files that the live model was read from; `None` if it is to be opened again.
+    files: Option<ModelFiles>,
+    retry: Option<Retry>,
+}
+
+/// Next attempt to open the model.
+#[derive(Debug, Clone, Copy)]
+struct Retry {
+    at: Instant,
+    wait: Duration,
+}
+
+impl Retry {
+    fn after(previous: Option<Self>) -> Self {
+        let wait = previous.map_or(FIRST_RETRY, |previous| (previous.wait * 2).min(LAST_RETRY));
+        Self { at: Instant::now() + wait, wait }
+    }
+}
+
+/// Reason to open the model again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReloadCause {
+    /// A signal: the model is opened in any case.
+    Signal,
+    /// The timer: the model is opened if its files have changed, or if a retry is due.
+    Timer,
+}
+
+/// The model's file and its journal, as they were at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ModelFiles {
+    model: Option<FileStamp>,
+    journal: Option<FileStamp>,
+}
+
+impl ModelFiles {
+    fn now(model: &Path) -> Self {
+        Self { model: FileStamp::now(model), journal: FileStamp::now(&journal_path(model)) }
+    }
+}
+
+/// Identity, length and time of a file. Another stamp means that the file was changed or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileStamp {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: SystemTime,
+}
+
+impl FileStamp {
+    fn now(path: &Path) -> Option<Self> {
+        let data = std::fs::metadata(path).ok()?;
+        let modified = data.modified().ok()?;
+        Some(Self { device: data.dev(), inode: data.ino(), length: data.len(), modified })
+    }
+}
+
+impl State {
+    pub(crate) fn open(options: ServerOptions, engines: Engines) -> Result<Self, ServerError> {
+        let engines = UpdatableEngines::new(engines);
+        let mut documents = Documents { engines, updated: None, files: None, retry: None };
+        let live = documents.open(&options)?;
+        let state = Self {
+            options,
+            metrics: Metrics::default(),
+            live: RwLock::new(Arc::new(live)),
+            documents: Mutex::new(documents),
+        };
+        state.count_documents(&state.live());
+        Ok(state)
+    }
+
+    /// The model that answers now.
+    pub(crate) fn live(&self) -> Arc<LiveModel> {
+        Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_live(&self, live: LiveModel) {
+        self.count_documents(&live);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+    }
+
+    fn count_documents(&self, live: &LiveModel) {
+        let count = i64::try_from(live.model().ids().len()).unwrap_or(i64::MAX);
+        self.metrics.documents.set(count);
+    }
+
+    fn documents(&self) -> MutexGuard<'_, Documents> {
+        self.documents.lock().unwrap_or_else(|poisoned| self.recover(poisoned))
+    }
+
+    /// The documents after a thread panicked that was changing them. Half of its change may have
+    /// been made in memory, so the model is to be opened again.
+    fn recover<'a>(
+        &self,
+        poisoned: PoisonError<MutexGuard<'a, Documents>>,
+    ) -> MutexGuard<'a, Documents> {
+        tracing::error!("a change panicked: the model is opened again");
+        let mut documents = poisoned.into_inner();
+        documents.updated = None;
+        documents.files = None;
+        self.documents.clear_poison();
+        documents
+    }
+
+    /// Adds documents, and replaces those with the same identifiers. It blocks.
+    pub(crate) fn add(&self, added: &[Document]) -> Result<Changed, Failure> {
+        let mut documents = self.documents();
+        if documents.updated.is_none() {
+            return Err(Failure::Closed);
+        }
+        let changes = self.live().classifier.additions(added)?.changes;
+        self.commit(&mut documents, changes)
+    }
+
+    /// Makes changes. It blocks.
+    pub(crate) fn change(&self, changes: Vec<Change>) -> Result<Changed, Failure> {
+        self.commit(&mut self.documents(), changes)
+    }
+
+    fn commit(&self, documents: &mut Documents, changes: Vec<Change>) -> Result<Changed, Failure> {
+        let updated = documents.updated.as_mut().ok_or(Failure::Closed)?;
+        let done = match updated.commit(changes) {
+            Ok(done) => done,
+            Err(UpdateError::Change(error)) => return Err(error.into()),
+            Err(UpdateError::Replaced { .. }) => {
+                // The next look at the files opens the new model.
+                documents.files = None;
+                return Err(Failure::Replaced);
+            }
+            Err(error) => {
+                tracing::error!("documents were not changed: {error}");
+                return Err(Failure::Storage);
+            }
+        };
+        // The server changed the journal itself. Only others change the model's file.
+        if let Some(files) = &mut documents.files {
+            files.journal = FileStamp::now(&journal_path(&self.options.model));
+        }
+        match live_model(&mut documents.engines, updated.collection()) {
+            Ok(live) => self.set_live(live),
+            Err(error) => {
+                tracing::error!("a change is on disk, but cannot be searched yet: {error}");
+                documents.files = None;
+                return Err(Failure::NotSearchable);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Opens the model again if there is cause for it. It blocks. If that fails, the old model goes
+    /// on answering.
+    pub(crate) fn reload(&self, cause: ReloadCause) {
+        let mut documents = match cause {
+            ReloadCause::Signal => self.documents(),
+            ReloadCause::Timer => match self.documents.try_lock() {
+                Ok(documents) => documents,
+                Err(TryLockError::Poisoned(poisoned)) => self.recover(poisoned),
+                // Another thread changes documents or opens the model: the timer comes back soon.
+                Err(TryLockError::WouldBlock) => return,
+            },
+        };
+        if cause == ReloadCause::Timer && !documents.are_outdated(&self.options.model) {
+            return;
+        }
+        // The lock on the old model would be in the way.
+        drop(documents.updated.take());
+        match documents.open(&self.options) {
+            Ok(live) => {
+                tracing::info!(version = live.version, "opened the model again");
+                documents.retry = None;
+                self.metrics.reloads.inc();
+                self.set_live(live);
+            }
+            Err(error) => {
+                self.metrics.failed_reloads.inc();
+                tracing::error!("the model was not opened again, the old one goes on: {error}");
+                documents.retry = error.is_transient().then(|| Retry::after(documents.retry));
+            }
+        }
+    }
+}
+
+impl Documents {
+    /// Whether the model on disk is another one than the live model, as far as its files tell, or a
+    /// retry is due.
+    fn are_outdated(&self, model: &Path) -> bool {
+        let is_due = self.retry.is_some_and(|retry| retry.at <= Instant::now());
+        is_due || self.files != Some(ModelFiles::now(model))
+    }
+
+    fn open(&mut self, options: &ServerOptions) -> Result<LiveModel, ServerError> {
+        // The next look at the files finds what changes after this one.
+        self.files = Some(ModelFiles::now(&options.model));
+        if options.token.is_some() {
+            let updated = UpdatedModel::open(&options.model)?;
+            let live = self.live_model(updated.collection())?;
+            self.updated = Some(updated);
+            return Ok(live);
+        }
+        self.live_model(&Collection::new(Arc::new(Model::open(&options.model)?)))
+    }
+
+    /// The live model of a model that was opened just before.
+    fn live_model(&mut self, collection: &Collection) -> Result<LiveModel, ServerError> {
+        if collection.model().settings().decision.needs_batch() {
+            return Err(ServerError::NeedsBatch);
+        }
+        Ok(live_model(&mut self.engines, collection)?)
+    }
+}
+
+/// The live model of the documents that a collection has now.
+fn live_model(
+    engines: &mut UpdatableEngines,
+    collection: &Collection,
+) -> Result<LiveModel, SearchError> {
+    let model = collection.model();
+    let searchers = engines.searchers(collection, model.settings().dense_share)?;
+    Ok(LiveModel::new(Classifier::with_searchers(model, searchers, engines.threads())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::Command;
+
+    use super::*;
+    use crate::test_server::TestServer;
+
+    const CARS: &str = r#"{"id": "d", "text": "wheel brake", "label": "car"}"#;
+
+    /// Panics in a thread that changes documents.
+    fn poison(state: &State) {
+        std::thread::scope(|scope| {
+            let panicking = scope.spawn(|| {
+                let _documents = state.documents.lock();
+                panic!("a test");
+            });
+            assert!(panicking.join().is_err());
+        });
+        assert!(state.documents.is_poisoned());
+    }
+
+    #[test]
+    fn models_are_opened_again_after_a_panic() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        poison(state);
+        server.replace_model(CARS);
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.live().model().ids().get(0), Some("d"));
+    }
+
+    #[test]
+    fn changes_are_made_again_after_a_panic() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        let remove = |id: &str| state.change(vec![Change::Remove { id: id.to_owned() }]);
+        poison(state);
+        // The thread may have made half of a change in memory.
+        assert!(matches!(remove("a"), Err(Failure::Closed)));
+        state.reload(ReloadCause::Timer);
+        assert_eq!(remove("a").unwrap().removed, 1);
+        assert_eq!(state.live().model().ids().len(), 2);
+    }
+
+    /// Another process holds the lock on the new model: its files do not change when it ends.
+    #[test]
+    fn a_transient_failure_is_retried() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        server.replace_model(CARS);
+        let other = UpdatedModel::open(&state.options.model).unwrap();
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        drop(other);
+        std::thread::sleep(FIRST_RETRY);
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        assert_eq!(state.live().model().ids().get(0), Some("d"));
+    }
+
+    /// A process that has too many open files can open the model again when it has fewer.
+    #[test]
+    fn too_many_open_files_are_transient() {
+        const FEW_FILES: &str = "CLASSIFY_TEST_FEW_FILES";
+        if std::env::var_os(FEW_FILES).is_none() {
+            // Other tests need files, too, so this one has a process of its own.
+            let name = "state::tests::too_many_open_files_are_transient";
+            let run = "ulimit -n 128 && exec \"$0\" --exact \"$1\"";
+            let mut child = Command::new("sh");
+            child.args(["-c", run]).arg(std::env::current_exe().unwrap()).arg(name);
+            let done = child.env(FEW_FILES, "yes").output().unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        server.replace_model(CARS);
+        let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        drop(files);
+        std::thread::sleep(FIRST_RETRY);
+        state.reload(ReloadCause::Timer);
+        assert_eq!(state.live().model().ids().get(0), Some("d"));
+        // Changes can be made again, too.
+        let remove = vec![Change::Remove { id: "d".to_owned() }];
+        assert_eq!(state.change(remove).unwrap().removed, 1);
+    }
+
+    #[test]
+    fn a_file_that_is_no_model_is_not_retried() {
+        let server = TestServer::open();
+        let state = &server.shared.state;
+        std::fs::write(server.path("new.model"), "no model").unwrap();
+        std::fs::rename(server.path("new.model"), &state.options.model).unwrap();
+        for _ in 0..2 {
+            state.reload(ReloadCause::Timer);
+            std::thread::sleep(FIRST_RETRY);
+        }
+        assert_eq!(state.metrics.failed_reloads.get(), 1);
+        state.reload(ReloadCause::Signal);
+        assert_eq!(state.metrics.failed_reloads.get(), 2);
+        assert_eq!(state.live().model().ids().get(0), Some("a"));
+    }
+
+    #[test]
+    fn retries_become_rare() {
+        let mut retry = Retry::after(None);
+        assert_eq!(retry.wait, FIRST_RETRY);
+        for _ in 0..20 {
+            retry = Retry::after(Some(retry));
+        }
+        assert_eq!(retry.wait, LAST_RETRY);
+    }
+}

@@ -1,0 +1,304 @@
+//! Documents as lines, answered as they come and in order.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use classify::text::corpus::{IdUse, LabelUse};
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::answer::Question;
+use crate::body;
+use crate::documents::{DocumentRules, log_texts, parse_lines};
+use crate::failure::Failure;
+use crate::memory::Reservation;
+use crate::queue::WhenFull;
+use crate::shared::Shared;
+
+/// Maximum number of documents that are answered together.
+const MAX_BATCH: usize = 64;
+/// Prefix of the identifiers of documents that have none. No other identifier begins like this.
+const UNNAMED: &str = "\0";
+
+/// Answered lines, or a failure that ends the connection.
+type Answers = Result<Bytes, io::Error>;
+
+/// A request that is answered line by line.
+struct LineStream {
+    shared: Shared,
+    question: Question,
+    answers: mpsc::Sender<Answers>,
+    memory: Reservation,
+    /// Number of lines that were read.
+    lines: u64,
+    /// Number of documents that were answered.
+    documents: u64,
+}
+
+/// Answers lines as they come, in order.
+pub(crate) fn answer_lines(shared: Shared, question: Question, body: Body) -> Response {
+    let (answers, receiver) = mpsc::channel(4);
+    let ending = answers.clone();
+    let memory = shared.memory.reservation();
+    let mut stream = LineStream { shared, question, answers, memory, lines: 0, documents: 0 };
+    let answering = tokio::spawn(async move {
+        if let Err(failure) = stream.answer(body).await {
+            // The status was sent long ago, so the last line says what went wrong.
+            let mut line = serde_json::to_vec(&failure.report()).unwrap_or_default();
+            line.push(b'\n');
+            let _ = stream.send(line).await;
+        }
+    });
+    tokio::spawn(async move {
+        if answering.await.is_err() {
+            // Without a failure, the answers would seem complete.
+            let _ = ending.send(Err(io::Error::other("the request failed"))).await;
+        }
+    });
+    let body = Body::new(AnswerBody(receiver));
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
+}
+
+/// The body of a response whose parts are sent through a channel.
+struct AnswerBody(mpsc::Receiver<Answers>);
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(context).map(|part| part.map(|part| part.map(Frame::data)))
+    }
+}
+
+impl LineStream {
+    async fn send(&self, bytes: Vec<u8>) -> Result<(), Failure> {
+        let within = self.shared.state.options.deadline;
+        match timeout(within, self.answers.send(Ok(bytes.into()))).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Failure::ClientGone),
+        }
+    }
+
+    async fn answer(&mut self, mut body: Body) -> Result<(), Failure> {
+        let options = &self.shared.state.options;
+        let limit = options.max_body_bytes;
+        let within = options.deadline;
+        let max_batch = MAX_BATCH.min(options.max_waiting);
+        // Whole lines that wait for an answer, and the beginning of the next line.
+        let mut whole = Vec::new();
+        let mut count = 0;
+        let mut rest = Vec::new();
+        let mut until = Instant::now() + within;
+        while let Some(part) = body::next_part(&mut body, until).await? {
+            let begins_line = rest.is_empty();
+            for piece in part.split_inclusive(|&byte| byte == b'\n') {
+                if rest.len() + piece.len() > limit {
+                    return Err(Failure::TooLarge(limit));
+                }
+                self.memory.resize(whole.len() + rest.len() + piece.len())?;
+                rest.extend_from_slice(piece);
+                if piece.ends_with(b"\n") {
+                    whole.append(&mut rest);
+                    count += 1;
+                }
+                if count == max_batch || whole.len() > limit {
+                    self.answer_batch(std::mem::take(&mut whole)).await?;
+                    count = 0;
+                }
+            }
+            // Lines that came together are answered together, and do not wait for more.
+            self.answer_batch(std::mem::take(&mut whole)).await?;
+            count = 0;
+            self.memory.resize(rest.len())?;
+            // A line has a deadline, however often bytes of it arrive.
+            if begins_line || part.contains(&b'\n') {
+                until = Instant::now() + within;
+            }
+        }
+        self.answer_batch(rest).await
+    }
+
+    /// Answers some lines.
+    async fn answer_batch(&mut self, lines: Vec<u8>) -> Result<(), Failure> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let text = String::from_utf8(lines).map_err(|error| {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let before = count_lines(&String::from_utf8_lossy(valid));
+            Failure::Body(format!("line {} is not UTF-8", self.lines + before + 1))
+        })?;
+        let count = count_lines(&text);
+        let live = self.shared.state.live();
+        let rules = DocumentRules {
+            max_documents: usize::MAX,
+            labels: LabelUse::Optional,
+            ids: IdUse::Prefixed(UNNAMED.to_owned()),
+        };
+        let mut documents =
+            parse_lines("line", text, &live, &rules).map_err(|failure| self.in_stream(failure))?;
+        // Documents without an identifier are numbered over the whole stream.
+        for (document, number) in documents.iter_mut().zip(self.documents + 1..) {
+            if document.id.starts_with(UNNAMED) {
+                document.id = number.to_string();
+            }
+        }
+        if documents.is_empty() {
+            self.lines += count;
+            return Ok(());
+        }
+        self.question.check_size(documents.len(), &live)?;
+        log_texts(self.shared.state.options.log_texts, &documents);
+        let answered = self.shared.queue.answer(documents, self.question.mode(), WhenFull::Wait);
+        let answered = answered.await.map_err(|failure| self.in_stream(failure))?;
+        self.lines += count;
+        let mut out = Vec::new();
+        for at in 0..answered.documents.len() {
+            self.question.write(&answered, at, &mut out);
+            out.push(b'\n');
+        }
+        let count = answered.documents.len() as u64;
+        self.documents += count;
+        self.shared.state.metrics.answered.inc_by(count);
+        self.send(out).await
+    }
+
+    /// A failure of a document, whose line is counted from the beginning of the stream.
+    fn in_stream(&self, mut failure: Failure) -> Failure {
+        if let Failure::Document(error) = &mut failure {
+            error.place.line = error.place.line.map(|line| line + self.lines);
+        }
+        failure
+    }
+}
+
+fn count_lines(text: &str) -> u64 {
+    text.matches('\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use axum::http::StatusCode;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::memory::MemoryBudget;
+    use crate::test_server::{Reply, TestServer, request};
+
+    /// A body whose parts are sent by a test.
+    fn open_body() -> (mpsc::Sender<Answers>, Body) {
+        let (parts, receiver) = mpsc::channel(64);
+        (parts, Body::new(AnswerBody(receiver)))
+    }
+
+    async fn lines(server: &TestServer, body: Body) -> Reply {
+        let kind = "application/x-ndjson";
+        server.request(request("POST", "/v1/predict").header("content-type", kind), body).await
+    }
+
+    fn last_line(reply: &Reply) -> Value {
+        serde_json::from_str(reply.body.lines().last().unwrap()).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lines_are_counted_over_the_whole_stream() {
+        let server = TestServer::open();
+        let good = "{\"text\": \"apple\"}\n\n".repeat(100);
+        let reply = lines(&server, Body::from(format!("{good}{{\"txt\": 1}}\n"))).await;
+        let expected = "line 201: no field `text`; the document has `txt`";
+        assert_eq!(last_line(&reply)["error"]["message"], expected);
+        let bad = [good.as_bytes(), b"\xff\n"].concat();
+        let reply = lines(&server, Body::from(bad)).await;
+        assert_eq!(last_line(&reply)["error"]["message"], "line 201 is not UTF-8");
+    }
+
+    /// Bytes that arrive now and then do not keep a line open for ever.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_line_has_a_deadline() {
+        let deadline = Duration::from_millis(400);
+        let server = TestServer::with(|options| options.deadline = deadline);
+        let (parts, body) = open_body();
+        let dripping = tokio::spawn(async move {
+            for _ in 0..40 {
+                tokio::time::sleep(deadline / 8).await;
+                if parts.send(Ok("x".into())).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let reply = lines(&server, body).await;
+        assert_eq!(last_line(&reply)["error"]["code"], "slow-body", "{reply:?}");
+        dripping.abort();
+        // A stream whose lines come slowly, but whole, has time.
+        let (parts, body) = open_body();
+        let writing = tokio::spawn(async move {
+            for _ in 0..6 {
+                tokio::time::sleep(deadline / 2).await;
+                parts.send(Ok("{\"text\": \"apple\"}\n".into())).await.unwrap();
+            }
+        });
+        let reply = lines(&server, body).await;
+        writing.await.unwrap();
+        assert_eq!(last_line(&reply)["labels"], json!(["fruit"]));
+        assert_eq!(reply.body.lines().count(), 6);
+    }
+
+    /// Unfinished lines count against the memory of all bodies.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn unfinished_lines_are_limited_in_all() {
+        let mut server = TestServer::open();
+        server.limit_memory(MemoryBudget::of_kib(64));
+        let (parts, body) = open_body();
+        parts.send(Ok("x".repeat(40 << 10).into())).await.unwrap();
+        let first = lines(&server, body);
+        let second = async {
+            // The first stream's bytes arrive.
+            while server.shared.memory.free_kib() > 24 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let reply = lines(&server, Body::from("x".repeat(40 << 10))).await;
+            drop(parts);
+            reply
+        };
+        let (first, second) = tokio::join!(first, second);
+        assert_eq!(last_line(&second)["error"]["code"], "busy", "{second:?}");
+        assert_eq!(last_line(&first)["error"]["code"], "document", "{first:?}");
+        assert_eq!(server.shared.memory.free_kib(), 64);
+    }
+
+    /// A request that has sent only its head takes no memory from others.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_without_a_body_block_nobody() {
+        let server = Arc::new(TestServer::open());
+        let mut open = Vec::new();
+        let mut waiting = Vec::new();
+        for _ in 0..64 {
+            let (parts, body) = open_body();
+            open.push(parts);
+            let head = request("POST", "/v1/predict").header("content-type", "application/json");
+            let head = head.header("content-length", 16 << 20);
+            let server = Arc::clone(&server);
+            waiting.push(tokio::spawn(async move { server.request(head, body).await.status }));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let other = server.send("POST", "/v1/predict", r#"{"text": "apple"}"#).await;
+        assert_eq!(other.status, StatusCode::OK, "{other:?}");
+        drop(open);
+        for status in waiting {
+            // Their bodies are empty, and no one was refused before.
+            assert_eq!(status.await.unwrap(), StatusCode::BAD_REQUEST);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A server in memory for tests: a small model, and requests that need no connection.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use classify::classifier::train;
+use classify::decide::decision::Decision;
+use classify::model::{InputSpec, Model, TrainSettings};
+use classify::search::Engines;
+use classify::text::corpus::{Corpus, ReadOptions};
+use classify::text::counts::TermLimits;
+use classify::threads::Threads;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
+
+use crate::memory::MemoryBudget;
+use crate::options::{ServerOptions, Token};
+use crate::router::router;
+use crate::shared::Shared;
+use crate::state::State;
+
+/// The token of all test servers.
+pub(crate) const TOKEN: &str = "the-token-of-these-tests";
+
+/// Documents of the first model.
+const FRUIT: &str = r#"{"id": "a", "text": "apple pear plum", "label": "fruit"}
+{"id": "b", "text": "spoon fork knife", "label": "cutlery"}
+{"id": "c", "text": "apple pie with plum", "label": "fruit"}"#;
+
+/// A model of documents as lines of JSON.
+fn model(lines: &str) -> Model {
+    let corpus = Corpus::from_bytes("lines", lines.into(), ReadOptions::default());
+    let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+    train(&mut corpus.unwrap(), settings, TermLimits::default(), &threads()).unwrap()
+}
+
+/// Threads of test servers.
+pub(crate) fn threads() -> Threads {
+    Threads::new(2.try_into().unwrap()).unwrap()
+}
+
+/// A server without connections.
+pub(crate) struct TestServer {
+    pub(crate) shared: Shared,
+    service: TowerToHyperService<Router>,
+    folder: tempfile::TempDir,
+}
+
+/// An answer of a server.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    pub(crate) fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn message(&self) -> String {
+        self.json()["error"]["message"].as_str().unwrap().to_owned()
+    }
+}
+
+impl TestServer {
+    /// A server of the first model, which takes changes.
+    pub(crate) fn open() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// A server with other options.
+    pub(crate) fn with(change: impl FnOnce(&mut ServerOptions)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.model");
+        model(FRUIT).save(&path).unwrap();
+        let mut options = ServerOptions::new(path);
+        options.token = Some(Token::new(TOKEN).unwrap());
+        options.deadline = Duration::from_secs(20);
+        change(&mut options);
+        let state = State::open(options, Engines::cpu(&threads())).unwrap();
+        let shared = Shared::new(Arc::new(state)).unwrap();
+        let service = TowerToHyperService::new(router(&shared));
+        Self { shared, service, folder }
+    }
+
+    /// Sets the memory budget of bodies.
+    pub(crate) fn limit_memory(&mut self, budget: MemoryBudget) {
+        self.shared.memory = budget;
+        self.service = TowerToHyperService::new(router(&self.shared));
+    }
+
+    /// The path of a file next to the model.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Replaces the model by one of other documents.
+    pub(crate) fn replace_model(&self, lines: &str) {
+        let new: &Path = &self.path("new.model");
+        model(lines).save(new).unwrap();
+        std::fs::rename(new, &self.shared.state.options.model).unwrap();
+    }
+
+    /// Sends a request with the token, and reads the whole answer.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> Reply {
+        let kind = "application/json";
+        self.request(request(method, path).header("content-type", kind), body).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Reply {
+        self.send("GET", path, Body::empty()).await
+    }
+
+    pub(crate) async fn request(
+        &self,
+        request: axum::http::request::Builder,
+        body: impl Into<Body>,
+    ) -> Reply {
+        let request = request.body(body.into()).unwrap();
+        let response = self.service.call(request).await.unwrap();
+        let status = response.status();
+        let headers = response.headers().clone();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        Reply { status, headers, body: String::from_utf8(body.to_vec()).unwrap() }
+    }
+}
+
+/// A request with the token.
+pub(crate) fn request(method: &str, path: &str) -> axum::http::request::Builder {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "localhost")
+        .header("authorization", format!("Bearer {TOKEN}"))
+}

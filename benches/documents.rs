@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use classify::classifier::{Classifier, Searchers, UpdatableEngines};
-use classify::learn::{TrainOptions, Trainer};
+use classify::learn::Trainer;
 use classify::model::{Change, Model, UpdatedModel};
 use classify::search::{Engines, NeighborLists, Request, Search};
 use classify::text::corpus::{Corpus, Document, ReadOptions};
@@ -38,8 +38,8 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.model");
     let mut reading = old.iter().cloned().map(Ok);
-    let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(&all));
-    trainer.train(&mut reading, "corpus", &|_| ()).unwrap().model.save(&path).unwrap();
+    let trainer = Trainer::builder().engines(Engines::cpu(&all)).build();
+    trainer.train(&mut reading).unwrap().model.save(&path).unwrap();
 
     let mut updated = UpdatedModel::open(&path).unwrap();
     let mut engines = UpdatableEngines::new(Engines::cpu(&one));

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::num::NonZeroUsize;
 
 use classify::classifier::Classifier;
-use classify::learn::{TrainOptions, Trainer};
+use classify::learn::Trainer;
 use classify::search::{Allow, Engines, NeighborLists, Request, RowSet};
 use classify::text::corpus::{Content, Corpus, Document, Place, ReadOptions};
 use classify::threads::Threads;
@@ -16,8 +16,8 @@ use classify::threads::Threads;
 fn main() -> Result<(), Box<dyn Error>> {
     let threads = Threads::available()?;
     let mut corpus = Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
-    let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(&threads));
-    let model = trainer.train(&mut corpus, "the sample corpus", &|_| ())?.model;
+    let trainer = Trainer::builder().engines(Engines::cpu(&threads)).build();
+    let model = trainer.train(&mut corpus)?.model;
     let classifier = Classifier::new(model.into(), &threads)?;
     let model = classifier.model();
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use classify::classifier::Classifier;
-use classify::learn::{TrainOptions, Trainer};
+use classify::learn::Trainer;
 use classify::search::Engines;
 use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;
@@ -24,8 +24,8 @@ impl Desk {
         let threads = Threads::available()?;
         let mut corpus =
             Corpus::open(&["corpora/sample/train.jsonl".into()], ReadOptions::default())?;
-        let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(&threads));
-        let model = trainer.train(&mut corpus, "the sample corpus", &|_| ())?.model;
+        let trainer = Trainer::builder().engines(Engines::cpu(&threads)).build();
+        let model = trainer.train(&mut corpus)?.model;
         Ok(Self { classifier: Arc::new(Classifier::new(model.into(), &threads)?) })
     }
 

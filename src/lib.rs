@@ -2,29 +2,25 @@
 //!
 //! ```text
 //! text ──▶ tokens ──▶ TF-IDF CSR ──▶ neighbors ──▶ votes ──▶ labels ──▶ evaluation
-//! corpus   analyze    counts         search        vote      decide     evaluate
-//!                     vocabulary     exhaustive │ inverted │ cuda
-//!                     tfidf
+//! text     text       text, rows     search        decide    decide     evaluate
 //! ```
 //!
-//! [`classifier`] puts the stages together: [`classifier::train`] and [`classifier::Classifier`]. A
-//! [`model::Model`] holds everything that classification needs, frozen at training. The modules
-//! below are listed in the order in which the data passes through them.
+//! [`Trainer`](learn::Trainer) turns a corpus into a [`Model`](model::Model), which holds everything that
+//! classification needs. [`Classifier`](classifier::Classifier) answers with it. The modules below are
+//! listed in the order in which the data passes through them; a module uses only modules above it.
 //!
 //! ```
-//! use classify::classifier::{Classifier, train};
-//! use classify::text::corpus::{Corpus, ReadOptions};
-//! use classify::decide::decision::Decision;
-//! use classify::model::{InputSpec, TrainSettings};
+//! use classify::classifier::Classifier;
+//! use classify::learn::Trainer;
+//! use classify::text::corpus::Document;
 //! use classify::threads::Threads;
 //!
-//! let corpus = "{\"text\": \"bake the bread\", \"label\": \"cooking\"}
-//! {\"text\": \"the guitar strings\", \"label\": \"music\"}";
-//! let mut documents = Corpus::from_bytes("two lines", corpus.into(), ReadOptions::default())?;
-//! let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
-//! let threads = Threads::available()?;
-//! let model = train(&mut documents, settings, Default::default(), &threads)?;
-//! let classifier = Classifier::new(model.into(), &threads)?;
+//! let documents = [
+//!     Document::text("a", "bake the bread").labels(["cooking"]),
+//!     Document::text("b", "the guitar strings").labels(["music"]),
+//! ];
+//! let trained = Trainer::builder().build().train(&mut documents.into_iter().map(Ok))?;
+//! let classifier = Classifier::new(trained.model.into(), &Threads::available()?)?;
 //! let prediction = &classifier.classify_texts(&["fresh bread"])?[0];
 //! assert_eq!(classifier.model().labels().get(prediction.labels[0] as usize), Some("cooking"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

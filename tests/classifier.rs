@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
 use classify::classifier::{Classifier, ClassifyError, Prediction};
 use classify::decide::decision::Decision;
-use classify::learn::{TrainOptions, Trainer};
+use classify::learn::Trainer;
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
 use classify::stages::SoFar;
@@ -19,8 +19,8 @@ use classify::threads::Threads;
 fn trained(name: &str, corpus: &str) -> Classifier {
     let threads = Threads::available().unwrap();
     let mut corpus = Corpus::from_bytes(name, corpus.into(), ReadOptions::default()).unwrap();
-    let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(&threads));
-    let model = trainer.train(&mut corpus, name, &|_| ()).unwrap().model;
+    let trainer = Trainer::builder().engines(Engines::cpu(&threads)).corpus_name(name).build();
+    let model = trainer.train(&mut corpus).unwrap().model;
     Classifier::new(model.into(), &threads).unwrap()
 }
 

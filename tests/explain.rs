@@ -41,8 +41,8 @@ fn read(lines: &str) -> Corpus {
 
 fn trained(options: TrainOptions, lines: &str) -> Classifier {
     let threads = Threads::available().unwrap();
-    let trainer = Trainer::new(options, Engines::cpu(&threads));
-    let model = trainer.train(&mut read(lines), "made up", &|_| ()).unwrap().model;
+    let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
+    let model = trainer.train(&mut read(lines)).unwrap().model;
     Classifier::new(model.into(), &threads).unwrap()
 }
 

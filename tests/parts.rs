@@ -21,7 +21,11 @@ fn sample() -> Vec<Document> {
 fn trained(options: &TrainOptions, documents: &[Document]) -> Result<Model, TrainError> {
     let engines = Engines::cpu(&Threads::available().unwrap());
     let mut documents = documents.iter().cloned().map(Ok);
-    let trained = Trainer::new(options.clone(), engines).train(&mut documents, "part", &|_| ())?;
+    let trained = Trainer::builder()
+        .options(options.clone())
+        .engines(engines)
+        .build()
+        .train(&mut documents)?;
     Ok(trained.model)
 }
 
@@ -97,9 +101,8 @@ fn unknown_terms_are_dropped_and_what_needs_all_documents_is_refused() {
     assert_eq!(model.vocabulary().document_frequencies(), [90, 5, 99]);
     let tuned = TrainOptions { tuning: Some(TuneOptions::default()), ..options.clone() };
     assert!(matches!(trained(&tuned, documents), Err(TrainError::PartNeedsWhole)));
-    let trainer =
-        Trainer::new(TrainOptions::default(), Engines::cpu(&Threads::available().unwrap()));
-    assert!(matches!(trainer.retune(model, &|_| ()), Err(TrainError::PartNeedsWhole)));
+    let trainer = Trainer::builder().engines(Engines::cpu(&Threads::available().unwrap())).build();
+    assert!(matches!(trainer.retune(model), Err(TrainError::PartNeedsWhole)));
     let rows = "1 1:0.5\n2 2:0.5\n";
     let rows = Corpus::from_bytes("rows.svm", rows.into(), ReadOptions::default()).unwrap();
     let rows: Vec<Document> = rows.map(Result::unwrap).collect();

@@ -253,9 +253,10 @@ fn train_with(
     documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
     reports: &Reports,
 ) -> PyResult<(Trained, Option<String>)> {
-    let trained = Trainer::new(options, engines)
-        .train(documents, "X", &|event| reports.on_event(event))
-        .map_err(|error| of_train(&error))?;
+    let on_event = |event: Event<'_>| reports.on_event(event);
+    let trainer = Trainer::builder().options(options).engines(engines);
+    let trainer = trainer.corpus_name("X").on_event(&on_event).build();
+    let trained = trainer.train(documents).map_err(|error| of_train(&error))?;
     let tuning = trained.tuning.map(|report| serde_json::to_string(&report)).transpose();
     let tuning = tuning.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     Ok((trained.model, tuning))

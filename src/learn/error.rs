@@ -15,6 +15,9 @@ pub enum TrainError {
     /// The search failed.
     #[error(transparent)]
     Search(#[from] SearchError),
+    /// The operating system cannot start threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
     /// Conflicting options of the decision.
     #[error(transparent)]
     Decision(#[from] DecisionError),

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::dense::{Terms, dense_part};
 use super::given_vectors::GivenVectors;
+use super::retune::retune;
 use super::run::{Documents, OnEvent, Run};
 use super::tuned;
 use super::{Event, TrainError, TrainOptions, TuneScope, TuningReport};
@@ -13,6 +14,7 @@ use crate::search::Engines;
 use crate::stages::Stage;
 use crate::text::corpus::Problem;
 use crate::text::counts::Input;
+use crate::threads::Threads;
 
 /// A trained model and the results of tuning.
 #[derive(Debug)]
@@ -26,31 +28,88 @@ pub struct Trained {
 }
 
 /// Trains models.
-#[derive(Debug, Clone)]
-pub struct Trainer {
+///
+/// ```
+/// use classify::learn::Trainer;
+/// use classify::text::corpus::Document;
+///
+/// let documents = [
+///     Document::text("a", "bake the bread").labels(["cooking"]),
+///     Document::text("b", "tune the guitar").labels(["music"]),
+/// ];
+/// let trainer = Trainer::builder().build();
+/// let trained = trainer.train(&mut documents.into_iter().map(Ok))?;
+/// assert_eq!(trained.model.labels().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Trainer<'a> {
     options: TrainOptions,
-    engines: Engines,
+    engines: Option<Engines>,
+    corpus_name: String,
+    on_event: OnEvent<'a>,
 }
 
-impl Trainer {
-    /// Creates a trainer; `engines` search while it tunes.
-    pub fn new(options: TrainOptions, engines: Engines) -> Self {
-        Self { options, engines }
+impl std::fmt::Debug for Trainer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trainer").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Builds a [`Trainer`]; everything is optional.
+#[derive(Debug, Clone)]
+pub struct TrainerBuilder<'a>(Trainer<'a>);
+
+impl<'a> TrainerBuilder<'a> {
+    /// Everything that determines the model. By default [`TrainOptions::default`].
+    #[must_use]
+    pub fn options(self, options: TrainOptions) -> Self {
+        Self(Trainer { options, ..self.0 })
     }
 
-    /// Trains a model on a corpus; `name` names the corpus in errors. The first document determines
-    /// whether the corpus has text or features.
+    /// The engines that search while the trainer tunes. By default the CPU with all threads.
+    #[must_use]
+    pub fn engines(self, engines: Engines) -> Self {
+        Self(Trainer { engines: Some(engines), ..self.0 })
+    }
+
+    /// The name of the corpus in errors about the whole corpus. By default `corpus`.
+    #[must_use]
+    pub fn corpus_name(self, name: impl Into<String>) -> Self {
+        Self(Trainer { corpus_name: name.into(), ..self.0 })
+    }
+
+    /// A callback that is called with each event. By default events are ignored.
+    #[must_use]
+    pub fn on_event(self, on_event: OnEvent<'a>) -> Self {
+        Self(Trainer { on_event, ..self.0 })
+    }
+
+    /// The trainer.
+    pub fn build(self) -> Trainer<'a> {
+        self.0
+    }
+}
+
+impl<'a> Trainer<'a> {
+    /// Starts to build a trainer.
+    pub fn builder() -> TrainerBuilder<'a> {
+        TrainerBuilder(Self {
+            options: TrainOptions::default(),
+            engines: None,
+            corpus_name: "corpus".to_owned(),
+            on_event: &|_| (),
+        })
+    }
+
+    /// Trains a model on a stream of documents, such as a [`Corpus`](crate::text::corpus::Corpus).
+    /// The first document determines whether the corpus has text or features.
     ///
     /// # Errors
     /// The first error of the corpus; a corpus without documents or terms; options that conflict
     /// with each other or with the corpus.
-    pub fn train(
-        &self,
-        documents: Documents<'_>,
-        name: &str,
-        on_event: OnEvent<'_>,
-    ) -> Result<Trained, TrainError> {
-        let Self { options, engines } = self;
+    pub fn train(&self, documents: Documents<'_>) -> Result<Trained, TrainError> {
+        let options = &self.options;
         let tuning = options.tuning.filter(|tuning| tuning.scope != TuneScope::Quick);
         if options.part_of.is_some()
             && (tuning.is_some()
@@ -63,7 +122,8 @@ impl Trainer {
         if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
             return Err(TrainError::PrototypesAreTuned);
         }
-        let run = Run { options, engines, corpus_name: name, on_event };
+        let engines = self.engines()?;
+        let run = self.run(&engines);
         match &tuning {
             None if options.target_error.is_some() || options.foreign.is_some() => {
                 Err(TrainError::AbstainNeedsTuning)
@@ -86,9 +146,21 @@ impl Trainer {
     ///
     /// # Panics
     /// Never: nobody else has the model.
-    pub fn retune(&self, model: Model, on_event: OnEvent<'_>) -> Result<Trained, TrainError> {
-        let Self { options, engines } = self;
-        super::retune::retune(&Run { options, engines, corpus_name: "the model", on_event }, model)
+    pub fn retune(&self, model: Model) -> Result<Trained, TrainError> {
+        let engines = self.engines()?;
+        retune(&self.run(&engines), model)
+    }
+
+    fn engines(&self) -> Result<Engines, TrainError> {
+        match &self.engines {
+            Some(engines) => Ok(engines.clone()),
+            None => Ok(Engines::cpu(&Threads::available()?)),
+        }
+    }
+
+    fn run<'b>(&'b self, engines: &'b Engines) -> Run<'b> {
+        let Self { options, corpus_name, on_event, .. } = self;
+        Run { options, engines, corpus_name, on_event: *on_event }
     }
 }
 

@@ -66,6 +66,42 @@ pub struct Document {
     pub place: Place,
 }
 
+impl Document {
+    /// A document of a text, without labels.
+    ///
+    /// ```
+    /// use classify::text::corpus::Document;
+    ///
+    /// let document = Document::text("a", "bake the bread").labels(["cooking", "baking"]);
+    /// assert_eq!(document.labels, ["cooking", "baking"]);
+    /// assert_eq!(document.weight, 1.0);
+    /// ```
+    pub fn text(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            content: Content::Text(text.into()),
+            labels: Vec::new(),
+            weight: 1.0,
+            vector: None,
+            group: None,
+            place: Place { source: "memory".into(), line: None },
+        }
+    }
+
+    /// Replaces the labels. Labels that occur twice are kept once.
+    #[must_use]
+    pub fn labels<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
+        self.labels.clear();
+        for label in labels {
+            let label = label.into();
+            if !self.labels.contains(&label) {
+                self.labels.push(label);
+            }
+        }
+        self
+    }
+}
+
 /// The content of a document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {

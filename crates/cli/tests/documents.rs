@@ -36,8 +36,9 @@ fn threads() -> Threads {
 
 fn trained(options: &TrainOptions, documents: &[Document]) -> Model {
     let mut documents = documents.iter().cloned().map(Ok);
-    let trainer = Trainer::new(options.clone(), Engines::cpu(&threads()));
-    trainer.train(&mut documents, "corpus", &|_| ()).unwrap().model
+    let trainer =
+        Trainer::builder().options(options.clone()).engines(Engines::cpu(&threads())).build();
+    trainer.train(&mut documents).unwrap().model
 }
 
 /// Everything about a prediction, with names, and numbers bit for bit.

@@ -367,8 +367,8 @@ fn trained(
     let told = Told::new(talk, Progress::new(talk, "training", paths));
     let start = Instant::now();
     let on_event = |event: Event<'_>| told.on_event(event);
-    let trained =
-        Trainer::new(options, engines.clone()).train(documents, &name(paths), &on_event)?;
+    let trainer = Trainer::builder().options(options).engines(engines.clone());
+    let trained = trainer.corpus_name(name(paths)).on_event(&on_event).build().train(documents)?;
     drop(told);
     if let (Some(table), Some(report)) = (table.take(), &trained.tuning) {
         write_json(table, report)?;

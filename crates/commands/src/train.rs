@@ -56,8 +56,9 @@ impl Train {
         self.training.keep_memory();
         let told = Told::new(talk, reading);
         let on_event = |event: Event<'_>| told.on_event(event);
-        let trained =
-            Trainer::new(options, engines).train(&mut corpus, &name(&self.corpora), &on_event)?;
+        let trainer = Trainer::builder().options(options).engines(engines);
+        let trainer = trainer.corpus_name(name(&self.corpora)).on_event(&on_event).build();
+        let trained = trainer.train(&mut corpus)?;
         drop(told);
         let saving = Instant::now();
         threads.run(|| match &held {

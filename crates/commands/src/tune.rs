@@ -84,7 +84,8 @@ impl Tune {
         let engines = self.searching.engines(threads, talk)?;
         let told = Told::new(talk, Progress::new(talk, "tuning", &[]));
         let on_event = |event: Event<'_>| told.on_event(event);
-        let trained = Trainer::new(options, engines).retune(model, &on_event);
+        let trained = Trainer::builder().options(options).engines(engines).on_event(&on_event);
+        let trained = trained.build().retune(model);
         let trained = trained.map_err(|error| match error {
             TrainError::NotSymmetric { .. } => {
                 Failure::Usage(format!("{}: {error}", self.model.display()))

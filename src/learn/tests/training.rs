@@ -43,9 +43,9 @@ fn expected_figures_count_near_duplicates() {
         let weighting = weighting.parse().unwrap();
         let options =
             TrainOptions { k, weighting, tuning: Some(tuning), ..TrainOptions::default() };
-        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
         let mut documents = documents.iter().cloned().map(Ok);
-        let found = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+        let found = trainer.train(&mut documents).unwrap();
         let report = found.tuning.unwrap();
         assert_eq!(report.documents_with_near_duplicates, 400);
         assert!(report.figures.accuracy < 0.65, "{:?}", report.figures);
@@ -66,9 +66,10 @@ fn threads_do_not_matter() {
             let tuning = Some(TuneOptions::default());
             let options =
                 TrainOptions { tuning, target_error: Some(0.2), ..TrainOptions::default() };
-            let trainer = Trainer::new(options, Engines::cpu(&threads));
+            let trainer =
+                Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
             let mut documents = documents.iter().cloned().map(Ok);
-            let made = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+            let made = trainer.train(&mut documents).unwrap();
             let report = made.tuning.unwrap();
             assert!(report.trials.iter().any(|trial| trial.vote.prototypes > 0.0));
             assert!(report.features.iter().any(|step| step.change.starts_with("learned weights")));
@@ -105,14 +106,15 @@ fn groups_widen_the_bound_of_the_error() {
         let target_error = Some(0.4);
         let options =
             TrainOptions { k, target_error, tuning: Some(tuning), ..TrainOptions::default() };
-        let trainer = Trainer::new(options, Engines::cpu(&threads));
         let found = Mutex::new(None);
         let on_event = |event: Event<'_>| {
             if let Event::Abstention(limit) = event {
                 *found.lock().unwrap() = Some(*limit);
             }
         };
-        trainer.train(&mut documents.into_iter().map(Ok), "made", &on_event).unwrap();
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads));
+        let trainer = trainer.on_event(&on_event).build();
+        trainer.train(&mut documents.into_iter().map(Ok)).unwrap();
         found.into_inner().unwrap().unwrap()
     };
     let alone = bound(false);
@@ -136,9 +138,9 @@ fn features_by_halves() {
             tuning: Some(TuneOptions { sample: 2_100, k_max, free, ..TuneOptions::default() }),
             ..TrainOptions::default()
         };
-        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
         let mut documents = documents.iter().cloned().map(Ok);
-        trainer.train(&mut documents, "documents", &|_| ()).unwrap().tuning.unwrap()
+        trainer.train(&mut documents).unwrap().tuning.unwrap()
     };
     let report = tuned(1);
     let whole = |step: &&Step| step.documents == 2_100;
@@ -186,8 +188,8 @@ fn fewer_steps_only_as_long_as_they_are_better() {
     let tuning = TuneOptions { k_max, free, ..TuneOptions::default() };
     let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
-    let trainer = Trainer::new(options, Engines::cpu(&threads));
-    let result = trainer.train(&mut texts.map(Ok), "documents", &|_| ()).unwrap();
+    let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
+    let result = trainer.train(&mut texts.map(Ok)).unwrap();
     let steps = result.tuning.unwrap().features;
     let learned = steps.iter().filter(|step| step.change.starts_with("learned weights of terms"));
     let kept: Vec<(&str, bool)> = learned.map(|step| (&*step.change, step.kept)).collect();
@@ -202,9 +204,12 @@ fn the_order_of_documents_does_not_matter() {
     let mut documents = corpus(1_500, false);
     let tuned = |documents: &[Document], tuning: TuneOptions| {
         let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
-        let trainer = Trainer::new(options, Engines::cpu(&Threads::available().unwrap()));
+        let trainer = Trainer::builder()
+            .options(options)
+            .engines(Engines::cpu(&Threads::available().unwrap()))
+            .build();
         let mut documents = documents.iter().cloned().map(Ok);
-        trainer.train(&mut documents, "documents", &|_| ()).unwrap()
+        trainer.train(&mut documents).unwrap()
     };
     let k_max = NonZeroUsize::new(15).unwrap();
     let all = TuneOptions { sample: 600, k_max, ..TuneOptions::default() };
@@ -234,8 +239,8 @@ fn quick_choices() {
     let threads = Threads::available().unwrap();
     let trained = |documents: &[Document], options: TrainOptions| {
         let mut documents = documents.iter().cloned().map(Ok);
-        let trainer = Trainer::new(options, Engines::cpu(&threads));
-        trainer.train(&mut documents, "documents", &|_| ()).unwrap()
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
+        trainer.train(&mut documents).unwrap()
     };
     // Pairs of documents of a topic, of 300 topics: 30 neighbors know nothing.
     let mut random = Random::new(8);
@@ -280,9 +285,9 @@ fn concurrent_trials() {
         let k_max = NonZeroUsize::new(15).unwrap();
         let tuning = TuneOptions { k_max, ..TuneOptions::default() };
         let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
-        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
         let mut documents = documents.iter().cloned().map(Ok);
-        let result = trainer.train(&mut documents, "documents", &|_| ()).unwrap();
+        let result = trainer.train(&mut documents).unwrap();
         assert!(result.model.settings().counts.terms > 500);
         result.tuning.unwrap().features
     };
@@ -305,9 +310,9 @@ fn terms_do_not_know_the_labels_that_they_are_judged_by() {
     let weighting = "ltc".parse::<Weighting>().unwrap().with_chi2_power(0.5).unwrap();
     let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
     let options = TrainOptions { weighting, tuning: Some(tuning), ..TrainOptions::default() };
-    let trainer = Trainer::new(options, Engines::cpu(&threads));
+    let trainer = Trainer::builder().options(options).engines(Engines::cpu(&threads)).build();
     let mut documents = documents.into_iter().map(Ok);
-    let found = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+    let found = trainer.train(&mut documents).unwrap();
     let report = found.tuning.unwrap();
     assert!(report.nested);
     // The best of many settings owes a little to chance, too.

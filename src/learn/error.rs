@@ -22,55 +22,57 @@ pub enum TrainError {
     #[error(transparent)]
     Decision(#[from] DecisionError),
     /// Texts are to be kept, but the model has none.
-    #[error("--keep-text: the model is made of features or vectors, not of text")]
+    #[error("texts cannot be kept: the model is made of features or vectors, not of text")]
     NoText,
     /// Word vectors were given for a corpus without words.
-    #[error("--word-vectors: this corpus has features and no text")]
+    #[error("word vectors need texts, but this corpus has features")]
     WordVectorsWithoutText,
     /// Counts were requested for a corpus of texts.
-    #[error("--features counts: this corpus has texts, whose terms are counted anyway")]
+    #[error("counts were requested, but this corpus has texts, whose terms are counted anyway")]
     NoFeatures,
     /// A class weight for a label that no document has.
-    #[error("--class-weight: no document has the label `{0}`")]
+    #[error("a class weight names the label `{0}`, which no document has")]
     UnknownLabel(String),
     /// Abstaining requires tuning.
-    #[error("--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`")]
+    #[error("limits for abstaining are learned by tuning, which is off")]
     AbstainNeedsTuning,
-    /// No documents become foreign by leaving their labels out.
+    /// Too few documents become novel when their labels are held out.
     #[error(
-        "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it needs \
-         more documents, and several labels that do not go together"
+        "fewer than 20 documents are novel when their labels are held out: a limit for novel \
+         documents needs more documents, and several labels that do not occur together"
     )]
     NoForeignDocuments,
-    /// A part of a corpus does not tell what the whole does.
+    /// A part of a corpus cannot determine what the whole does.
     #[error(
-        "a part of a corpus is weighted by the document frequencies of the whole: tuning, term selection, χ² and dense \
-         vectors need all documents"
+        "a part of a corpus is weighted by the document frequencies of the whole: tuning, term \
+         selection, χ² and dense vectors need all documents"
     )]
     PartNeedsWhole,
     /// A part of a corpus has features.
     #[error("a part of a corpus of features cannot be weighted by the whole: only texts can")]
     PartOfFeatures,
     /// Learned votes require tuning.
-    #[error("learned votes are learned by tuning: they need --tune or `classify tune MODEL`")]
+    #[error("vote weights are learned by tuning, which is off")]
     LearnedNeedsTuning,
-    /// Prototypes cannot be asked for.
-    #[error("the share of prototypes is chosen by --tune: leave /prototypes out of --vote")]
+    /// The share of prototypes was set.
+    #[error("the share of label prototypes is chosen by tuning and cannot be set")]
     PrototypesAreTuned,
     /// Learned votes conflict with deciding on whole batches.
-    #[error("--vote learned conflicts with pcut: votes are learned for single documents")]
+    #[error("learned votes conflict with PCut: vote weights are learned for single documents")]
     LearnedByBatch,
     /// Abstaining conflicts with deciding on whole batches.
-    #[error("--abstain conflicts with pcut: its limits apply to single documents")]
+    #[error("abstaining conflicts with PCut: its limits apply to single documents")]
     AbstainByBatch,
     /// Label-size compensation conflicts with several labels.
-    #[error("/size^ is for one label per document; label thresholds already account for sizes")]
+    #[error(
+        "label-size compensation is for one label per document; label thresholds already account \
+         for sizes"
+    )]
     CompensationForSeveral,
     /// The model weights queries differently from documents, and has no texts to make queries of.
     #[error(
-        "{weighting} weights queries differently from documents, and the model keeps no texts that queries could \
-         be made of: train it with --keep-text and without --field, or tune while training, with \
-         `classify train --tune=votes`"
+        "{weighting} weights queries differently from documents, and the model keeps no texts from \
+         which queries could be made"
     )]
     NotSymmetric {
         /// The weighting.

@@ -19,6 +19,8 @@ use classify::text::corpus::{CorpusError, Problem};
 use classify::threads::NO_THREAD;
 use gpu_runtime::GpuError;
 
+use super::training_errors;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -179,7 +181,8 @@ impl From<TrainError> for Failure {
         match error {
             TrainError::Corpus(error) => Self::Corpus(error),
             TrainError::Search(error) => Self::Search(error),
-            options => Self::Usage(options.to_string()),
+            TrainError::Thread(error) => Self::Thread(error),
+            options => Self::Usage(training_errors::message(&options)),
         }
     }
 }

@@ -35,6 +35,7 @@ mod shell;
 mod tokens;
 mod train;
 mod training;
+mod training_errors;
 mod tune;
 mod tuning;
 mod vectorize;

@@ -15,6 +15,7 @@ use super::opening::Opening;
 use super::outputs::{Files, write_json};
 use super::progress::{Progress, Talk};
 use super::searching::Searching;
+use super::training_errors;
 use super::tuning::{Told, TuningFlags};
 
 /// `classify tune`
@@ -88,7 +89,8 @@ impl Tune {
         let trained = trained.build().retune(model);
         let trained = trained.map_err(|error| match error {
             TrainError::NotSymmetric { .. } => {
-                Failure::Usage(format!("{}: {error}", self.model.display()))
+                let message = training_errors::message(&error);
+                Failure::Usage(format!("{}: {message}", self.model.display()))
             }
             error => error.into(),
         })?;

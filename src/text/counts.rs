@@ -4,12 +4,11 @@
 //! numbers terms in the order of their first occurrence. Finally, the terms of all shards are sorted and
 //! renumbered, so that the result does not depend on the threads or pieces.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -21,7 +20,7 @@ use crate::text::corpus::{Content, CorpusError, Document};
 use crate::text::hierarchy::Hierarchy;
 use crate::text::tfidf::RawRows;
 use crate::text::vocabulary::{TermKind, Vocabulary};
-use crate::threads::Threads;
+use crate::threads::{self, Threads};
 
 mod fields;
 mod headers;
@@ -212,9 +211,6 @@ impl Counts {
     /// # Errors
     /// The first error of the corpus; a corpus without documents; text where features are expected
     /// or vice versa.
-    ///
-    /// # Panics
-    /// Never: the channel that is waited for lives as long.
     pub fn read(
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
         input: &Input,
@@ -223,19 +219,15 @@ impl Counts {
         threads: &Threads,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Self, CorpusError> {
-        let counting = Mutex::new(Counting::new((0..threads.count()).map(|_| Shard::new(input))));
+        let counting = Counting::new(input);
         let mut headers = Headers::new(keep_text);
         let mut reading = Stage::empty("train: read");
         let begin = Instant::now();
         let most = PIECES_OF_THREAD * threads.count();
-        // Reading can wait for the threads, so it is done by none of them.
         let read = threads.scope(|scope| {
-            let (done, pieces_done) = channel();
             for number in 0.. {
-                if number >= most {
-                    pieces_done.recv().expect("`done` lives until the end");
-                }
-                if lock(&counting).failed.is_some() {
+                counting.wait_for_fewer_than(most);
+                if counting.state().failed.is_some() {
                     break;
                 }
                 let start = Instant::now();
@@ -245,21 +237,16 @@ impl Counts {
                     headers.push(document);
                 }
                 progress(headers.len() as u64);
-                let (counting, done) = (&counting, Done(done.clone()));
-                scope.spawn(move |_| {
-                    let mut shard = lock(counting).begin();
-                    let counted = shard.count(number, &piece);
-                    lock(counting).end(shard, counted.map_err(|error| (number, error)));
-                    drop((piece, done));
-                });
+                counting.state().waiting.push_back(Piece { number, documents: piece });
+                scope.spawn(|_| drop(counting.count_next()));
                 if let Some(ended) = ended {
                     return ended;
                 }
             }
             Ok(())
         });
-        let Counting { shards, busy, failed, .. } =
-            counting.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let CountingState { shards, busy, failed, .. } =
+            counting.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         // What failed in a piece comes before what failed in reading.
         match failed {
             Some((_, error)) => return Err(error),
@@ -544,59 +531,104 @@ fn range(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
-/// The shards that no thread uses at the moment, and what is known of the others.
+/// Consecutive documents that one thread counts.
+struct Piece {
+    /// Its position among all pieces.
+    number: usize,
+    documents: Vec<Document>,
+}
+
+/// Pieces that wait to be counted, and what was counted of the others.
 struct Counting<'a> {
+    input: &'a Input,
+    state: Mutex<CountingState<'a>>,
+    /// Notified whenever a thread is done with a piece.
+    done: Condvar,
+}
+
+struct CountingState<'a> {
+    waiting: VecDeque<Piece>,
+    /// The shards that no thread uses at the moment.
     shards: Vec<Shard<'a>>,
-    /// The number of shards in use, since when, and how long there were any before.
+    /// The number of pieces that are being counted.
     in_use: usize,
+    /// Since when `in_use` is above 0.
     since: Instant,
+    /// How long it was above 0 before.
     busy: Duration,
     /// The first piece with an error.
     failed: Option<(usize, CorpusError)>,
 }
 
 impl<'a> Counting<'a> {
-    fn new(shards: impl Iterator<Item = Shard<'a>>) -> Self {
-        let (since, busy) = (Instant::now(), Duration::ZERO);
-        Self { shards: shards.collect(), in_use: 0, since, busy, failed: None }
+    fn new(input: &'a Input) -> Self {
+        let state = CountingState {
+            waiting: VecDeque::new(),
+            shards: Vec::new(),
+            in_use: 0,
+            since: Instant::now(),
+            busy: Duration::ZERO,
+            failed: None,
+        };
+        Self { input, state: Mutex::new(state), done: Condvar::new() }
     }
 
-    /// A shard for a thread.
-    fn begin(&mut self) -> Shard<'a> {
-        if self.in_use == 0 {
-            self.since = Instant::now();
-        }
-        self.in_use += 1;
-        self.shards.pop().expect("a shard for each thread")
+    fn state(&self) -> MutexGuard<'_, CountingState<'a>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it back.
-    fn end(&mut self, shard: Shard<'a>, counted: Result<(), (usize, CorpusError)>) {
-        self.shards.push(shard);
-        self.in_use -= 1;
-        if self.in_use == 0 {
-            self.busy += self.since.elapsed();
+    /// Waits until fewer than `most` pieces wait or are being counted. A caller that is a worker of
+    /// a thread pool counts pieces meanwhile: every worker might be waiting in the same way.
+    fn wait_for_fewer_than(&self, most: usize) {
+        let is_full = |state: &mut CountingState<'a>| state.waiting.len() + state.in_use >= most;
+        let counts_itself = || {
+            let full = is_full(&mut self.state());
+            full && self.count_next()
+        };
+        if threads::is_worker() {
+            while counts_itself() {}
         }
-        if let Err((number, error)) = counted
-            && self.failed.as_ref().is_none_or(|&(first, _)| number < first)
+        drop(self.done.wait_while(self.state(), is_full));
+    }
+
+    /// Counts the next piece that waits; `false`: there is none.
+    fn count_next(&self) -> bool {
+        let mut state = self.state();
+        let Some(Piece { number, documents }) = state.waiting.pop_front() else { return false };
+        let shard = state.shards.pop();
+        if state.in_use == 0 {
+            state.since = Instant::now();
+        }
+        state.in_use += 1;
+        drop(state);
+        // Also after a panic.
+        let _done = Done(self);
+        let mut shard = shard.unwrap_or_else(|| Shard::new(self.input));
+        let counted = shard.count(number, &documents);
+        let mut state = self.state();
+        state.shards.push(shard);
+        if let Err(error) = counted
+            && state.failed.as_ref().is_none_or(|&(first, _)| number < first)
         {
-            self.failed = Some((number, error));
+            state.failed = Some((number, error));
         }
+        true
     }
 }
 
-/// Says that a piece was counted when it is dropped, also after a panic.
-struct Done(Sender<()>);
+/// Says that a piece was counted when it is dropped.
+struct Done<'a, 'b>(&'a Counting<'b>);
 
-impl Drop for Done {
+impl Drop for Done<'_, '_> {
     fn drop(&mut self) {
-        // Nobody waits for the last pieces.
-        let _ = self.0.send(());
+        let mut state = self.0.state();
+        state.in_use -= 1;
+        if state.in_use == 0 {
+            let busy = state.since.elapsed();
+            state.busy += busy;
+        }
+        self.0.done.notify_one();
     }
-}
-
-fn lock<'m, 'a>(counting: &'m Mutex<Counting<'a>>) -> MutexGuard<'m, Counting<'a>> {
-    counting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The next documents, and why there are no more, if there are none: the end, or an error.

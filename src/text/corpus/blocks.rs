@@ -2,8 +2,7 @@
 //!
 //! A thread of its own cuts blocks; whichever thread of the pool is free parses the next one.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use super::source::{BLOCK, Cutter, Lines};
 use super::{CorpusError, Document, Place, Problem, ReadOptions, Record};
-use crate::threads::Threads;
+use crate::threads::{Task, Threads};
 
 /// Blocks for each thread that are parsed or wait: to be parsed, or to be consumed.
 const BLOCKS_OF_THREAD: usize = 3;
@@ -22,8 +21,8 @@ const LEAST_ROOM: usize = 1 << 12;
 
 type Parsed<T> = Vec<Result<T, CorpusError>>;
 
-/// The records of a file. They must not be asked for by one of the threads that parse them, which
-/// would wait for itself.
+/// The records of a file, in order. The thread that asks for them may be one of those that parse
+/// them: it parses a block that it needs itself, unless another thread has begun it.
 pub(super) struct InBlocks<T = Record> {
     blocks: Receiver<Block<T>>,
     block: std::vec::IntoIter<Result<T, CorpusError>>,
@@ -35,7 +34,7 @@ pub(super) struct InBlocks<T = Record> {
 /// A block that is parsed now, or soon.
 struct Block<T> {
     bytes: usize,
-    parsed: Receiver<Result<Parsed<T>, Box<dyn Any + Send>>>,
+    parsed: Task<Parsed<T>>,
 }
 
 /// A block to be parsed, and its size; none at the end.
@@ -201,26 +200,24 @@ fn cut_all<B: Send + 'static, T: Send + 'static>(
     blocks: &Sender<Block<T>>,
 ) {
     loop {
-        let (sender, parsed) = channel();
         let (block, bytes) = match next() {
             Ok(Some(cut)) => cut,
             Ok(None) => return,
             Err(error) => {
                 // A failure comes after the records before.
-                let _ = sender.send(Ok(vec![Err(error)]));
+                let parsed = threads.start(|| vec![Err(error)]);
                 let _ = blocks.send(Block { bytes: 0, parsed });
                 return;
             }
         };
-        if !room.take(bytes) || blocks.send(Block { bytes, parsed }).is_err() {
+        if !room.take(bytes) {
             return;
         }
         let parse = Arc::clone(parse);
-        threads.spawn(move || {
-            let parsed = catch_unwind(AssertUnwindSafe(|| parse(block)));
-            // Perhaps it is not wanted any more.
-            let _ = sender.send(parsed);
-        });
+        let parsed = threads.start(move || parse(block));
+        if blocks.send(Block { bytes, parsed }).is_err() {
+            return;
+        }
     }
 }
 
@@ -233,8 +230,7 @@ impl<T> Iterator for InBlocks<T> {
                 return Some(record);
             }
             if let Ok(Block { bytes, parsed }) = self.blocks.recv() {
-                let parsed = parsed.recv().expect("each block is parsed");
-                self.block = parsed.unwrap_or_else(|panic| resume_unwind(panic)).into_iter();
+                self.block = parsed.wait().into_iter();
                 self.room.give_back(bytes);
                 continue;
             }

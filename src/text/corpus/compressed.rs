@@ -19,8 +19,8 @@ pub(super) const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// The end of the magic number of a skippable zstd frame; its first byte is `0x50` to `0x5F`.
 const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by these threads, if its members announce their
-/// sizes. None of these threads may read it.
+/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by these threads, if its
+/// members announce their sizes.
 pub(super) fn decompressed(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
     let mut bytes = Peeked::new(bytes);
     if let Some(threads) = threads.filter(|threads| threads.count() > 1) {

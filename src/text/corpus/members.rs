@@ -1,17 +1,14 @@
 //! Compressed members that announce their size, decompressed beside each other: those of BGZF files, as `bgzip` writes
 //! them (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each after a skippable frame with its size.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{self, Cursor, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 
 use super::compressed::{GZIP, decompressed};
 use super::peeked::{Bytes, Peeked};
 use super::source::failing;
-use crate::threads::Threads;
+use crate::threads::{Task, Threads};
 
 /// The bytes that tell the size of a member.
 const HEADER: usize = 18;
@@ -66,16 +63,14 @@ impl Decompressed {
     }
 }
 
-type Made = Result<Decompressed, Box<dyn Any + Send>>;
-
-/// The decompressed bytes of members. It must not be read by one of the threads that decompress, which would wait for
-/// itself.
+/// The decompressed bytes of members. The reader decompresses a part that it needs itself unless
+/// another thread has begun it: all other threads might be waiting for what is read here.
 pub(super) struct Members {
     compressed: Option<Peeked>,
     /// An empty member of the same kind.
     nothing: &'static [u8],
     threads: Threads,
-    parts: VecDeque<Receiver<Made>>,
+    parts: VecDeque<Task<Decompressed>>,
     part: Bytes,
     /// What is after the last member that announces its size.
     rest: Option<Bytes>,
@@ -122,14 +117,8 @@ impl Members {
             self.rest = Some(decompressed(rest, None).unwrap_or_else(failing));
         }
         if !part.is_empty() {
-            let (sender, made) = channel();
             let part: Arc<[u8]> = part.into();
-            self.threads.spawn(move || {
-                let made = catch_unwind(AssertUnwindSafe(|| Decompressed::of(part)));
-                // Perhaps it is not wanted any more.
-                let _ = sender.send(made);
-            });
-            self.parts.push_back(made);
+            self.parts.push_back(self.threads.start(move || Decompressed::of(part)));
         }
     }
 
@@ -155,8 +144,7 @@ impl Members {
             self.start(compressed);
         }
         let Some(part) = self.parts.pop_front() else { return Ok(self.rest.take()) };
-        let made = part.recv().expect("each part is decompressed");
-        Ok(Some(match made.unwrap_or_else(|panic| resume_unwind(panic)) {
+        Ok(Some(match part.finish() {
             Decompressed::Whole(bytes, None) => Box::new(Cursor::new(bytes)),
             Decompressed::Whole(bytes, Some(error)) => {
                 Box::new(Cursor::new(bytes).chain(failing(error)))

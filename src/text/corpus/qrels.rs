@@ -47,7 +47,7 @@ impl Qrels {
         Self::from_source(Source::open(path, &ReadOptions::default())?, None)
     }
 
-    /// As [`read`](Self::read), on several threads. None of these may call it: it would wait for itself.
+    /// As [`read`](Self::read), on several threads.
     ///
     /// # Errors
     /// As [`read`](Self::read).

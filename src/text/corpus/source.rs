@@ -63,9 +63,7 @@ impl Source {
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let file = Counted { file, bytes: options.bytes_read.clone() };
         let file = BufReader::with_capacity(BUFFER, file);
-        // One of the threads would wait for itself.
-        let is_none_of_them = rayon::current_thread_index().is_none();
-        let threads = options.threads.as_ref().filter(|_| is_file && is_none_of_them);
+        let threads = options.threads.as_ref().filter(|_| is_file);
         let source = Self::read_by(&path.to_string_lossy(), Box::new(file), options, threads)?;
         Ok(Self { is_file, ..source })
     }

@@ -238,7 +238,9 @@ impl Counts {
                 }
                 progress(headers.len() as u64);
                 counting.state().waiting.push_back(Piece { number, documents: piece });
-                scope.spawn(|_| drop(counting.count_next()));
+                scope.spawn(|_| {
+                    let _ = counting.count_next();
+                });
                 if let Some(ended) = ended {
                     return ended;
                 }

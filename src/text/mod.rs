@@ -20,6 +20,7 @@
 //! | [`select`] | keeps the terms that tell labels apart |
 //! | [`word_vectors`] | reads word vectors |
 
+pub(crate) mod term_store;
 pub mod corpus;
 pub mod hierarchy;
 pub mod analyze;

@@ -5,14 +5,7 @@
 
 use crate::rows::matrix::Array;
 use crate::rows::strings::Strings;
-use crate::text::analyze::{Dictionary, Term};
-
-mod interner;
-mod table;
-
-pub(crate) use interner::Interner;
-pub(crate) use table::ShortTerm;
-use table::{TermTable, batches};
+use crate::text::term_store::{Dictionary, ShortTerm, Term, TermTable, batches};
 
 /// The terms of a model.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //! word begins or ends wherever the bits change. This avoids a branch per byte, which a processor
 //! would mispredict at both ends of each word.
 
-use super::Term;
+use crate::text::term_store::Term;
 
 /// The number of bytes examined together, one bit each.
 const BLOCK: usize = 64;

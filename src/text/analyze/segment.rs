@@ -11,7 +11,9 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{AnalyzerSpec, Case, Normalization, PREFIX, Term, Words, ascii};
+use super::ascii;
+use super::spec::{AnalyzerSpec, Case, Normalization, Words};
+use crate::text::term_store::{PREFIX, Term};
 
 /// Blanks that follow a text, so that sixteen bytes follow the start of each word.
 const ROOM: &str = "                ";

@@ -1,29 +1,25 @@
-//! Files and folders parsed by several threads: blocks of whole records, or of files, delivered in order.
+//! Blocks of records parsed by several threads and delivered in order.
 //!
 //! A thread of its own cuts blocks; whichever thread of the pool is free parses the next one.
 
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::source::{BLOCK, Cutter, Lines};
-use super::{CorpusError, Document, Place, Problem, ReadOptions, Record};
+use super::cutter::{BLOCK, Cutter};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::place::Place;
 use crate::threads::{Task, Threads};
 
 /// Blocks for each thread that are parsed or wait: to be parsed, or to be consumed.
 const BLOCKS_OF_THREAD: usize = 3;
-/// The most files of a block.
-const FILES_OF_BLOCK: usize = 16;
-/// The least room that a block of files takes, in bytes.
-const LEAST_ROOM: usize = 1 << 12;
-
-type Parsed<T> = Vec<Result<T, CorpusError>>;
+pub(super) type Parsed<T> = Vec<Result<T, CorpusError>>;
 
 /// The records of a file, in order. The thread that asks for them may be one of those that parse
 /// them: it parses a block that it needs itself, unless another thread has begun it.
-pub(super) struct InBlocks<T = Record> {
+pub(super) struct InBlocks<T> {
     blocks: Receiver<Block<T>>,
     block: std::vec::IntoIter<Result<T, CorpusError>>,
     room: Arc<Room>,
@@ -38,44 +34,7 @@ struct Block<T> {
 }
 
 /// A block to be parsed, and its size; none at the end.
-type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
-
-impl InBlocks {
-    /// The records of blocks; `open` makes a reader of each.
-    pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>>>(
-        cutter: Cutter,
-        open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
-        options: &Arc<ReadOptions>,
-        threads: &Threads,
-    ) -> Result<Self, CorpusError> {
-        // What is wrong with the options shows without a line.
-        let _ = open(cutter.no_lines(), options)?;
-        let options = Arc::clone(options);
-        Self::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
-    }
-
-    /// The records of files, which `read` reads.
-    pub(super) fn of_files(
-        files: Vec<PathBuf>,
-        read: impl Fn(&Path) -> Result<Document, CorpusError> + Send + Sync + 'static,
-        options: &Arc<ReadOptions>,
-        threads: &Threads,
-    ) -> std::io::Result<Self> {
-        let options = Arc::clone(options);
-        let mut files = files.into_iter().peekable();
-        let next = move || {
-            // Files without a size take room, too.
-            let next = |files: &mut _| {
-                let (block, bytes) = next_files(files);
-                (block, bytes.max(LEAST_ROOM))
-            };
-            Ok(files.peek().is_some().then(|| next(&mut files)))
-        };
-        let parse =
-            move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
-        Self::start(next, parse, threads)
-    }
-}
+pub(super) type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 
 impl<T: Send + 'static> InBlocks<T> {
     /// What `parse` makes of the lines of each block.
@@ -94,8 +53,8 @@ impl<T: Send + 'static> InBlocks<T> {
         Self::start(next, parse, threads).map_err(|error| Problem::Thread(error).at(&place))
     }
 
-    /// Starts the thread that cuts.
-    fn start<B: Send + 'static>(
+    /// What `parse` makes of each block that `next` cuts. Starts the thread that cuts.
+    pub(super) fn start<B: Send + 'static>(
         next: impl FnMut() -> Cut<B> + Send + 'static,
         parse: impl Fn(B) -> Parsed<T> + Send + Sync + 'static,
         threads: &Threads,
@@ -155,40 +114,6 @@ impl Room {
         self.used().1 = true;
         self.changed.notify_one();
     }
-}
-
-/// A block of files, and how long they are: a file at least, and no more than are needed for [`BLOCK`] bytes.
-fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize) {
-    let (mut block, mut bytes) = (Vec::new(), 0);
-    while block.len() < FILES_OF_BLOCK
-        && bytes < BLOCK
-        && let Some(path) = files.next()
-    {
-        // What cannot be read says so when it is opened.
-        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        bytes = bytes.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        block.push(path);
-    }
-    (block, bytes)
-}
-
-fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
-    reader: Result<R, CorpusError>,
-    options: &ReadOptions,
-) -> Parsed<Record> {
-    let reader = match reader {
-        Ok(reader) => reader,
-        Err(error) => return vec![Err(error)],
-    };
-    let mut records = Vec::new();
-    for document in reader {
-        let is_last = document.is_err();
-        records.push(document.and_then(|document| Record::new(document, options)));
-        if is_last {
-            break;
-        }
-    }
-    records
 }
 
 /// Cuts blocks and has them parsed, until their end or until nobody wants any more.

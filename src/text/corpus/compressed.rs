@@ -9,26 +9,17 @@ use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::FrameDecoderError;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use super::members::Members;
 use super::peeked::{Bytes, Peeked};
-use crate::threads::Threads;
 
-const BUFFER: usize = 1 << 16;
+pub(super) const BUFFER: usize = 1 << 16;
 pub(super) const GZIP: [u8; 2] = [0x1F, 0x8B];
 pub(super) const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// The end of the magic number of a skippable zstd frame; its first byte is `0x50` to `0x5F`.
 const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by these threads, if its
-/// members announce their sizes.
-pub(super) fn decompressed(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
+/// The stream behind `bytes`: decompressed if it begins like gzip or zstd.
+pub(super) fn decompressed(bytes: Bytes) -> io::Result<Bytes> {
     let mut bytes = Peeked::new(bytes);
-    if let Some(threads) = threads.filter(|threads| threads.count() > 1) {
-        match Members::of(bytes, threads)? {
-            Ok(members) => return Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
-            Err(others) => bytes = others,
-        }
-    }
     let skippable: [[u8; 4]; 16] = std::array::from_fn(|low| {
         let [second, third, fourth] = SKIPPABLE;
         [0x50 | u8::try_from(low).expect("below 16"), second, third, fourth]

@@ -5,14 +5,18 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::blocks::InBlocks;
+use super::cutter::Ends;
+use super::document::{Content, Document};
+use super::encoding::{OnBadUtf8, read_error, utf8};
+use super::error::{CorpusError, Problem};
 use super::jsonl::{LABEL_FIELDS, split};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
 use super::peeked::Bytes;
-use super::source::{Ends, Lines, Quotes, Source, read_error, utf8};
-use super::{
-    Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions, Records,
-    one_by_one, threads_for,
-};
+use super::place::Place;
+use super::quotes::Quotes;
+use super::records::{Records, one_by_one, parsed_in_blocks, threads_for};
+use super::source::Source;
 use crate::limits::Limited;
 
 /// The records of a file; without a `delimiter`, they are delimited by a comma, or by the semicolon
@@ -45,7 +49,7 @@ pub(super) fn read(
         Ok(records)
     };
     let first = one_by_one(first, options);
-    Ok(Box::new(first.chain(InBlocks::new(cutter, open, options, threads)?)))
+    Ok(Box::new(first.chain(parsed_in_blocks(cutter, open, options, threads)?)))
 }
 
 struct Delimited {

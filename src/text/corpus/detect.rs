@@ -1,7 +1,9 @@
 //! Detects the format of a file from its first line and its name.
 
+use super::error::{CorpusError, Problem};
+use super::format::Format;
+use super::options::{LabelUse, ReadOptions};
 use super::source::Source;
-use super::{CorpusError, Format, LabelUse, Problem, ReadOptions};
 
 /// The format of `source`. The content decides before the name, which may be wrong. Lines of no
 /// known format are plain text, which only prediction can use.

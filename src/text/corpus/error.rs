@@ -4,7 +4,7 @@
 
 use std::{fmt, io};
 
-use super::Place;
+use super::place::Place;
 use crate::printable::{Printable, printable};
 use crate::threads::NO_THREAD;
 

@@ -1,6 +1,7 @@
 //! A random share of a corpus, kept out of training.
 
-use super::{CorpusError, Document};
+use super::document::Document;
+use super::error::CorpusError;
 use crate::random::unit;
 
 /// A side of a split.

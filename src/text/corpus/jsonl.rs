@@ -12,8 +12,12 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::source::Lines;
-use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
+use super::place::Place;
+use super::svmlight::sorted;
 
 /// The fields that may hold labels if the user names none, in order of preference.
 pub(super) const LABEL_FIELDS: [&str; 4] = ["labels", "label", "category", "class"];
@@ -316,11 +320,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
 }
 
 impl Record {
-    fn document(
-        mut self,
-        options: &ReadOptions,
-        place: &super::Place,
-    ) -> Result<Document, CorpusError> {
+    fn document(mut self, options: &ReadOptions, place: &Place) -> Result<Document, CorpusError> {
         let at = |problem: Problem| problem.at(place);
         let labels = match self.labels.take() {
             Some((_, field, value)) => {
@@ -423,7 +423,7 @@ fn features_of(value: Value) -> Result<Content, Problem> {
             _ => return Err(Problem::BadFeature { item: format!("{column}:{value}") }),
         }
     }
-    super::svmlight::sorted(features).map(Content::Features)
+    sorted(features).map(Content::Features)
 }
 
 fn labels(value: Value, field: &str, separator: Option<&str>) -> Result<Vec<String>, Problem> {

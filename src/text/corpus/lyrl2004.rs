@@ -4,8 +4,13 @@
 //! vector files hold one line `id  column:value …`. Labels come from a qrels file
 //! ([`super::Qrels`]).
 
-use super::source::{End, Lines};
-use super::{Content, CorpusError, Document, LabelUse, Place, Problem, ReadOptions};
+use super::cutter::End;
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
+use super::place::Place;
+use super::svmlight::features;
 
 fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError> {
     if options.labels == LabelUse::Required && options.qrels.is_none() {
@@ -42,7 +47,7 @@ impl Vectors {
             let features = if id.contains(':') {
                 Err(Problem::Unexpected { found: quoted(&id), expected: "a document id" })
             } else {
-                super::svmlight::features(items, 0, false)
+                features(items, 0, false)
             };
             let place = self.lines.place();
             let features = features.map_err(|problem| problem.at(&place))?;

@@ -1,8 +1,8 @@
 //! Files that are no corpus, told by their first bytes: archives, other compressions, documents of
 //! word processors. Read as text, they would be answered line by line.
 
-use super::Problem;
 use super::compressed::{GZIP, ZSTD};
+use super::error::Problem;
 
 /// First bytes, what they belong to, and what to do.
 const KINDS: [(&[u8], &str, &str); 18] = [

@@ -2,12 +2,11 @@
 //! them (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each after a skippable frame with its size.
 
 use std::collections::VecDeque;
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::sync::Arc;
 
-use super::compressed::{GZIP, decompressed};
-use super::peeked::{Bytes, Peeked};
-use super::source::failing;
+use super::compressed::{BUFFER, GZIP, decompressed};
+use super::peeked::{Bytes, Peeked, failing};
 use crate::threads::{Task, Threads};
 
 /// The bytes that tell the size of a member.
@@ -26,6 +25,18 @@ const PART: usize = 1 << 17;
 const MOST_DECOMPRESSED: usize = 1 << 25;
 /// Parts for each thread that are decompressed or wait.
 const PARTS_OF_THREAD: usize = 2;
+
+/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by several `threads`, if
+/// its members announce their sizes.
+pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
+    let Some(threads) = threads.filter(|threads| threads.count() > 1) else {
+        return decompressed(bytes);
+    };
+    match Members::of(Peeked::new(bytes), threads)? {
+        Ok(members) => Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
+        Err(others) => decompressed(Box::new(others)),
+    }
+}
 
 /// The announced size of the member that begins with `header`.
 fn announced(header: &[u8]) -> Option<usize> {
@@ -54,7 +65,7 @@ enum Decompressed {
 impl Decompressed {
     fn of(part: Arc<[u8]>) -> Self {
         let mut whole = Vec::new();
-        let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))), None)
+        let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))))
             .and_then(|bytes| bytes.take(MOST_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
         match read {
             Ok(read) if read > MOST_DECOMPRESSED => Self::Long(part),
@@ -65,7 +76,7 @@ impl Decompressed {
 
 /// The decompressed bytes of members. The reader decompresses a part that it needs itself unless
 /// another thread has begun it: all other threads might be waiting for what is read here.
-pub(super) struct Members {
+struct Members {
     compressed: Option<Peeked>,
     /// An empty member of the same kind.
     nothing: &'static [u8],
@@ -78,7 +89,7 @@ pub(super) struct Members {
 
 impl Members {
     /// The members of a stream, if its first one announces its size; otherwise the stream as it was.
-    pub(super) fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
+    fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
         let header = bytes.head_until(|head| head.len() >= HEADER)?;
         if announced(header).is_none() {
             return Ok(Err(bytes));
@@ -114,7 +125,7 @@ impl Members {
             self.compressed = Some(compressed);
         } else {
             let rest = Box::new(Cursor::new(self.nothing).chain(compressed));
-            self.rest = Some(decompressed(rest, None).unwrap_or_else(failing));
+            self.rest = Some(decompressed(rest).unwrap_or_else(failing));
         }
         if !part.is_empty() {
             let part: Arc<[u8]> = part.into();
@@ -149,7 +160,7 @@ impl Members {
             Decompressed::Whole(bytes, Some(error)) => {
                 Box::new(Cursor::new(bytes).chain(failing(error)))
             }
-            Decompressed::Long(part) => decompressed(Box::new(Cursor::new(part)), None)?,
+            Decompressed::Long(part) => decompressed(Box::new(Cursor::new(part)))?,
         }))
     }
 }
@@ -218,7 +229,7 @@ mod tests {
     fn read(bytes: &[u8], threads: Option<&Threads>) -> (Vec<u8>, Option<String>) {
         let mut whole = Vec::new();
         let bytes = Box::new(Cursor::new(bytes.to_vec()));
-        let read = decompressed(bytes, threads).and_then(|mut all| {
+        let read = decompressed_by(bytes, threads).and_then(|mut all| {
             let read = all.read_to_end(&mut whole)?;
             assert_eq!(all.read(&mut [0])?, 0, "it has ended");
             Ok(read)

@@ -4,7 +4,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Corpus, CorpusError, Document, Format, Place, Problem, Qrels, ReadOptions, Split};
+use super::document::Document;
+use super::error::{CorpusError, Problem};
+use super::format::Format;
+use super::options::{ReadOptions, Split};
+use super::place::Place;
+use super::qrels::Qrels;
+use super::reading::Corpus;
+use super::source::io_error;
 
 /// A benchmark for `--preset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +102,7 @@ fn at_least_one(mut documents: Documents, folder: &Path, side: &'static str) -> 
 
 /// The names of the files in a folder, sorted.
 fn file_names(folder: &Path) -> Result<Vec<String>, CorpusError> {
-    let failed = |error| super::source::io_error(folder, error);
+    let failed = |error| io_error(folder, error);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());

@@ -7,10 +7,11 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 
 use super::blocks::InBlocks;
-use super::source::{Ends, Lines, Source};
-use super::{CorpusError, Problem, ReadOptions};
-use crate::text::analyze::Dictionary;
-use crate::text::vocabulary::Interner;
+use super::cutter::Ends;
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::source::{Source, SourceOptions};
+use crate::text::term_store::{Dictionary, Interner};
 use crate::threads::Threads;
 
 /// Labels by document identifier, as in `rcv1-v2.topics.qrels`.
@@ -44,7 +45,7 @@ impl Qrels {
     /// # Errors
     /// If the file cannot be read, is too long, or a line is not `label id judgment`.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
-        Self::from_source(Source::open(path, &ReadOptions::default())?, None)
+        Self::from_source(Source::open(path, &SourceOptions::default())?, None)
     }
 
     /// As [`read`](Self::read), on several threads.
@@ -52,7 +53,7 @@ impl Qrels {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_with(path: &Path, threads: &Threads) -> Result<Self, CorpusError> {
-        Self::from_source(Source::open(path, &ReadOptions::default())?, Some(threads))
+        Self::from_source(Source::open(path, &SourceOptions::default())?, Some(threads))
     }
 
     /// Reads qrels from bytes; messages call them `name`.
@@ -61,7 +62,7 @@ impl Qrels {
     /// If a line is not `label id judgment`.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, CorpusError> {
         let bytes = Box::new(std::io::Cursor::new(bytes));
-        Self::from_source(Source::from_reader(name, bytes, &ReadOptions::default())?, None)
+        Self::from_source(Source::from_reader(name, bytes, &SourceOptions::default())?, None)
     }
 
     fn from_source(source: Source, threads: Option<&Threads>) -> Result<Self, CorpusError> {

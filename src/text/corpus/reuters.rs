@@ -6,21 +6,11 @@
 
 use std::sync::Arc;
 
-use super::source::{End, Lines};
-use super::{Content, CorpusError, Document, Problem, ReadOptions};
-
-/// A side of the ModApte split: training stories are those with `LEWISSPLIT="TRAIN"` and
-/// `TOPICS="YES"`, test stories those with `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Split {
-    /// All stories, in the split or not.
-    #[default]
-    All,
-    /// The 9,603 training stories.
-    Train,
-    /// The 3,299 test stories.
-    Test,
-}
+use super::cutter::End;
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{ReadOptions, Split};
 
 const END: &str = "</REUTERS>";
 

@@ -3,8 +3,10 @@
 //! A row may have no label: it then begins with a blank or with `column:value`. `qid:n` is ignored.
 //! Columns may be in any order, but must not repeat.
 
-use super::source::Lines;
-use super::{Content, CorpusError, Document, Problem, ReadOptions};
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::ReadOptions;
 
 pub(super) struct Svmlight {
     lines: Lines,

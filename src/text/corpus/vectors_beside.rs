@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use vector_file::Rows;
 
-use super::source::Source;
-use super::{CorpusError, Place, Problem, ReadOptions, check_vector};
+use super::document::check_vector;
+use super::error::{CorpusError, Problem};
+use super::place::Place;
+use super::source::{Source, SourceOptions};
 
 /// The vectors of a corpus's documents.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ impl VectorsBeside {
 }
 
 fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
-    let mut lines = Source::open(path, &ReadOptions::default())?.lines();
+    let mut lines = Source::open(path, &SourceOptions::default())?.lines();
     let mut ids = HashMap::new();
     while let Some((place, line)) = lines.next_placed()? {
         let next = ids.len();

@@ -8,7 +8,8 @@ use super::unite::Names;
 use super::{Fields, Input};
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::text::corpus::{Content, CorpusError, Document, Problem, check_features};
-use crate::text::vocabulary::{Interner, TermKind};
+use crate::text::term_store::Interner;
+use crate::text::vocabulary::TermKind;
 
 /// The terms and rows that one thread counted.
 pub(super) struct Shard<'a> {

@@ -11,8 +11,9 @@ use rayon::prelude::*;
 
 use super::TermLimits;
 use super::shard::Shard;
-use crate::text::analyze::{PREFIX, Prefix, Term};
-use crate::text::vocabulary::{Interner, TermKind, Vocabulary};
+use crate::text::term_store::Interner;
+use crate::text::term_store::{PREFIX, Prefix, Term};
+use crate::text::vocabulary::{TermKind, Vocabulary};
 
 /// The terms of a shard.
 pub(super) enum Names<'a> {

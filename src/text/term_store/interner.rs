@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::dictionary::Dictionary;
 use super::table::{ShortTerm, TermTable, batches};
-use crate::text::analyze::{Dictionary, Term};
+use super::term::Term;
 
 /// Terms numbered in the order of their first occurrence.
 #[derive(Debug, Default)]

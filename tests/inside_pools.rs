@@ -14,7 +14,7 @@ use classify::learn::trainer::{TrainOptions, Trainer};
 use classify::search::Engines;
 use classify::text::analyze::{Analyzer, AnalyzerSpec};
 use classify::text::corpus::{Corpus, Qrels, ReadOptions};
-use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::counts::{CountOptions, Counts, Fields, Input};
 use classify::threads::Threads;
 use flate2::{Compression, GzBuilder};
 use rayon::prelude::*;
@@ -85,9 +85,9 @@ fn open(path: &Path, threads: &Threads) -> Corpus {
 fn count(path: &Path, threads: &Threads) -> usize {
     let analyzer = Analyzer::new(AnalyzerSpec::default());
     let input = Input::Text { analyzer, fields: Fields::Whole };
-    let limits = TermLimits::default();
     let counts =
-        Counts::read(&mut open(path, threads), &input, limits, false, threads, &|_| ()).unwrap();
+        Counts::read(&mut open(path, threads), &CountOptions::new(&input), threads, &|_| ())
+            .unwrap();
     counts.documents()
 }
 
@@ -126,7 +126,7 @@ fn counting() {
 
 #[test]
 fn training() {
-    by_workers("training", |path, threads| train(path, threads).model().documents());
+    by_workers("training", |path, threads| train(path, threads).model().rows().rows());
 }
 
 /// Each of two pools does all work of the other one's only worker.

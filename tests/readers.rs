@@ -12,7 +12,7 @@ use classify::text::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
     encoding_for_label,
 };
-use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::counts::{CountOptions, Counts, Fields, Input};
 use classify::threads::Threads;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
@@ -438,8 +438,8 @@ fn a_long_document_among_short_ones() {
         let threads = Threads::new(threads.try_into().unwrap()).unwrap();
         let mut corpus = Corpus::from_bytes("lines", text.clone().into_bytes(), default()).unwrap();
         let input = Input::new(&InputSpec::Text(AnalyzerSpec::default()), &Fields::Whole);
-        let limits = TermLimits::default();
-        let counts = Counts::read(&mut corpus, &input, limits, false, &threads, &|_| ()).unwrap();
+        let counts =
+            Counts::read(&mut corpus, &CountOptions::new(&input), &threads, &|_| ()).unwrap();
         let ltc = "ltc".parse().unwrap();
         let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
         let rows = weighted.documents();

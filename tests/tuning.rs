@@ -28,7 +28,7 @@ use classify::random::Random;
 use classify::rows::matrix::CsrBuilder;
 use classify::search::{Engines, Exhaustive, NeighborLists, Request, Search};
 use classify::text::corpus::{Content, Document, Place};
-use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::counts::{CountOptions, Counts, Fields, Input};
 use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
 use serde_json::Value;
@@ -77,9 +77,8 @@ fn document(number: usize, content: Content, labels: Vec<String>) -> Document {
 
 fn counted(documents: &[Document], threads: &Threads) -> Counts {
     let input = Input::new(&InputSpec::default(), &Fields::Whole);
-    let limits = TermLimits::default();
     let mut documents = documents.iter().cloned().map(Ok);
-    Counts::read(&mut documents, &input, limits, false, threads, &|_| ()).unwrap()
+    Counts::read(&mut documents, &CountOptions::new(&input), threads, &|_| ()).unwrap()
 }
 
 /// Micro and macro F1 and accuracy, computed the slow, obvious way.

@@ -35,7 +35,7 @@ use crate::model::{InputSpec, Model, TrainSettings, VectorSpec};
 use crate::search::{Engines, SearchError};
 use crate::stages::Stage;
 use crate::text::corpus::{Content, CorpusError, Document, Place, Problem};
-use crate::text::counts::{Counts, Input};
+use crate::text::counts::{CountOptions, Counts, Input};
 
 mod dense;
 mod event;
@@ -237,7 +237,7 @@ impl Trainer {
             return Ok(Trained { model, tuning: Some(report), stages });
         }
         if let Some(selection) = self.options.selection {
-            counts = counts.select(selection, self.engines.threads());
+            counts = selection.apply(counts, self.engines.threads());
         }
         let shares = || shares(&counts.label_sizes(), counts.documents());
         settings.decision = self.options.decision.decision(counts.has_several_labels(), shares)?;
@@ -289,8 +289,9 @@ impl Trainer {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Counts, CorpusError> {
         let TrainOptions { limits, keep_text, hierarchy, .. } = &self.options;
+        let how = CountOptions { input, limits: *limits, keep_text: *keep_text };
         let threads = self.engines.threads();
-        let mut counts = Counts::read(documents, input, *limits, *keep_text, threads, progress)?;
+        let mut counts = Counts::read(documents, &how, threads, progress)?;
         counts.close_labels(hierarchy);
         Ok(counts)
     }

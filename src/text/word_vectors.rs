@@ -40,7 +40,7 @@ impl WordVectors {
     ) -> Result<Self, CorpusError> {
         let name = path.to_string_lossy();
         let is_binary = name.to_lowercase().split('.').rev().take(2).any(|ending| ending == "bin");
-        Self::from_stream(&name, open_bytes(path)?, is_binary, (vocabulary, analyzer))
+        Self::from_stream(&name, open_bytes(path)?, is_binary, vocabulary, analyzer)
     }
 
     /// Reads the vectors from a stream that is not compressed; messages call it `name`.
@@ -51,7 +51,8 @@ impl WordVectors {
         name: &str,
         stream: impl BufRead,
         is_binary: bool,
-        (vocabulary, analyzer): (&Vocabulary, &Analyzer),
+        vocabulary: &Vocabulary,
+        analyzer: &Analyzer,
     ) -> Result<Self, CorpusError> {
         let place = Place { source: name.into(), line: None };
         let file = Limited::new(stream, "a line", LONGEST);
@@ -115,7 +116,8 @@ impl<'a> Found<'a> {
 
     fn set(
         &mut self,
-        (term, rank): (u32, u8),
+        term: u32,
+        rank: u8,
         vector: impl Iterator<Item = Result<f32, String>>,
     ) -> Result<(), String> {
         let term = term as usize;
@@ -215,11 +217,11 @@ impl<B: BufRead> Reader<B> {
             let word = self.bytes.strip_prefix(b"\n").unwrap_or(&self.bytes);
             let word = word.strip_suffix(b" ").unwrap_or(word);
             let wanted = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word));
-            if let Some(wanted) = wanted {
+            if let Some((term, rank)) = wanted {
                 let values = vector
                     .chunks_exact(4)
                     .map(|four| Ok(f32::from_le_bytes([four[0], four[1], four[2], four[3]])));
-                let set = found.set(wanted, values);
+                let set = found.set(term, rank, values);
                 set.map_err(|what| self.wrong(format!("word {number}: {what}")))?;
             }
         }
@@ -253,14 +255,15 @@ fn text_line(line: &[u8], found: &mut Found<'_>) -> Result<(), String> {
     }
     let (word, numbers) = line.split_at(start);
     // Some files have words that are not UTF-8: no text has them.
-    let Some(wanted) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word)) else {
+    let Some((term, rank)) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word))
+    else {
         return Ok(());
     };
     let numbers = numbers.split(is_blank).filter(|number| !number.is_empty()).map(|number| {
         let number = String::from_utf8_lossy(number);
         number.parse().map_err(|_| format!("`{number}` is not a number"))
     });
-    found.set(wanted, numbers)
+    found.set(term, rank, numbers)
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use super::{Event, OnEvent, TrainError, Trainer};
 use crate::model::InputSpec;
-use crate::rows::dense::{DenseFeatures, DensePart, MOST_DIMENSIONS, Metric, Projection, lsa};
+use crate::rows::dense::{
+    DenseFeatures, DensePart, DenseSpec, MOST_DIMENSIONS, Metric, Projection, lsa,
+};
 use crate::rows::matrix::CsrView;
 use crate::search::{SearchError, learn_scale};
 use crate::text::analyze::Analyzer;
@@ -176,9 +178,14 @@ impl Trainer {
                 (projection.project_all(&terms.rows, threads), projection.dimension())
             }
         };
-        let how = (options.metric, !options.with_terms);
-        let part = DensePart::new(features, how, values, dimension, projection);
-        let part = part.map_err(SearchError::from)?;
+        let spec = DenseSpec {
+            features,
+            dimension: u32::try_from(dimension).unwrap_or(u32::MAX),
+            metric: options.metric,
+            scale: 1.0,
+            alone: !options.with_terms,
+        };
+        let part = DensePart::new(spec, values, projection).map_err(SearchError::from)?;
         let scale = learn_scale(part.vectors(), options.metric, threads)?;
         let part = part.with_scale(scale);
         let terms = terms.vocabulary.len();

@@ -27,7 +27,7 @@ use crate::stages::Stage;
 use crate::text::analyze::AnalyzerSpec;
 use crate::text::corpus::{Document, Problem};
 use crate::text::counts::{Counts, Fields, Input};
-use crate::text::tfidf::{Side, TermWeights, Weighting};
+use crate::text::tfidf::{Side, TermWeights, Weighting, counts_of};
 
 /// The documents of a model as queries.
 struct Queries {
@@ -149,10 +149,10 @@ impl Trainer {
         let settings = model.settings();
         let threads = self.engines.threads();
         let weighting = settings.weighting;
-        if let Some(counts) = weighting.counts_of(model.rows(), model.term_weights(), threads) {
+        if let Some(counts) = counts_of(&weighting, model.rows(), model.term_weights(), threads) {
             let weigh = |weighting: Weighting, side, terms: TermWeights<'_>| {
                 let mut rows = counts.clone();
-                weighting.weigh_rows(side, &mut rows, terms, threads);
+                rows.weigh(&weighting, side, terms, threads);
                 let columns = model.vocabulary().len();
                 let rows = threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
                 rows.expect("rows in column order")
@@ -396,7 +396,7 @@ impl Trainer {
         let threads = self.engines.threads();
         let alone = self.options.has_no_terms();
         let selected = |counted: Counted| match features.selection {
-            Some(selection) => counted.into_counts().select(selection, threads),
+            Some(selection) => selection.apply(counted.into_counts(), threads),
             None => counted.into_counts(),
         };
         let (learnt, counts, part) = if self.options.dense.is_none() {

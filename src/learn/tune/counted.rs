@@ -17,7 +17,10 @@ use crate::rows::matrix::{Csr, csr};
 use crate::search::{Engines, RowSet, Search, SearchError};
 use crate::text::analyze::AnalyzerSpec;
 use crate::text::counts::{Counts, Fields};
-use crate::text::select::{Criterion, Postings, Selection, Worths};
+use crate::text::select::{
+    Criterion, Frequencies, Postings, Selection, TermScores, all_term_weights, needs_scores,
+    term_weights,
+};
 use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
@@ -61,7 +64,7 @@ impl Made<'_> {
     /// Weights rows, given the mean length of the documents.
     fn weigh(&self, side: Side, mut rows: RawRows, mean_length: f64) -> Arc<Csr> {
         let terms = TermWeights { idf: self.weights, mean_length };
-        self.weighting.weigh_rows(side, &mut rows, terms, self.threads);
+        rows.weigh(&self.weighting, side, terms, self.threads);
         let columns = self.counts.vocabulary.len();
         let rows = self.threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
         Arc::new(rows.expect("rows in column order"))
@@ -132,7 +135,7 @@ impl Weighted {
     /// # Panics
     /// Never: counts are valid by construction.
     pub fn new(counts: &Counts, fields: &Fields, weighting: Weighting, threads: &Threads) -> Self {
-        let weights = counts.all_term_weights(weighting, threads);
+        let weights = all_term_weights(counts, weighting, threads);
         Made { counts, fields, weighting, weights: &weights, threads }.weighted(None, None)
     }
 
@@ -229,7 +232,7 @@ pub struct Counted {
     postings: OnceLock<Postings>,
     /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
     /// and by information gain.
-    worths: [[OnceLock<Worths>; FOLDS]; 2],
+    scores: [[OnceLock<TermScores>; FOLDS]; 2],
     taught: Mutex<Vec<Taught>>,
     /// Rows that are already there, by some of the possible features.
     indexed: Option<Indexed>,
@@ -250,7 +253,7 @@ impl Counted {
             counts,
             folds,
             postings: OnceLock::new(),
-            worths: Default::default(),
+            scores: Default::default(),
             taught: Mutex::default(),
             indexed: None,
         }
@@ -280,16 +283,16 @@ impl Counted {
 
     /// How informative terms are, by the labels of the documents outside a fold. Computed at the first
     /// call, which must not be one of several at the same time.
-    pub(super) fn worths(
+    pub(super) fn scores(
         &self,
         criterion: Criterion,
         left_out: usize,
         threads: &Threads,
-    ) -> &Worths {
-        self.worths[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
+    ) -> &TermScores {
+        self.scores[usize::from(criterion != Criterion::Chi2)][left_out].get_or_init(|| {
             let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
             let tells = |row: u32| usize::from(self.folds[row as usize]) != left_out;
-            self.counts.worths(postings, criterion, threads, &tells)
+            TermScores::new(&self.counts, postings, criterion, threads, &tells)
         })
     }
 
@@ -312,10 +315,10 @@ impl Counted {
         let threads = engines.threads();
         for left_out in folds {
             if let Some(selection) = features.selection {
-                let _ = self.worths(selection.criterion, left_out, threads);
+                let _ = self.scores(selection.criterion, left_out, threads);
             }
-            if self.counts.needs_worths(features.weighting) {
-                let _ = self.worths(Criterion::Chi2, left_out, threads);
+            if needs_scores(&self.counts, features.weighting) {
+                let _ = self.scores(Criterion::Chi2, left_out, threads);
             }
             if features.term_steps > 0 {
                 let _ = self.term_factors(features, left_out, exclusion, engines)?;
@@ -333,11 +336,11 @@ impl Counted {
         threads: &Threads,
     ) -> (Option<Vec<bool>>, Vec<f64>) {
         let kept = features.selection.map(|Selection { criterion, terms }| {
-            self.worths(criterion, left_out, threads).best(terms)
+            self.scores(criterion, left_out, threads).best(terms)
         });
-        let by_labels = self.counts.needs_worths(features.weighting);
-        let worths = by_labels.then(|| self.worths(Criterion::Chi2, left_out, threads));
-        (kept, self.counts.term_weights(features.weighting, worths))
+        let by_labels = needs_scores(&self.counts, features.weighting);
+        let scores = by_labels.then(|| self.scores(Criterion::Chi2, left_out, threads));
+        (kept, term_weights(&self.counts, features.weighting, scores))
     }
 
     /// The learned factors of terms, by the labels of the documents outside a fold.
@@ -423,14 +426,14 @@ impl Counted {
     pub fn is_told_by_labels(&self, features: &Features) -> bool {
         features.selection.is_some()
             || features.term_steps > 0
-            || self.counts.needs_worths(features.weighting)
+            || needs_scores(&self.counts, features.weighting)
     }
 
     /// The share of the terms of each document that would be unknown if it were left out.
     pub(crate) fn unknown_shares(&self, features: &Features, threads: &Threads) -> Vec<f64> {
         let kept: Vec<Vec<bool>> = features.selection.map_or(Vec::new(), |selection| {
             let of_fold =
-                |fold| self.worths(selection.criterion, fold, threads).best(selection.terms);
+                |fold| self.scores(selection.criterion, fold, threads).best(selection.terms);
             (0..FOLDS).map(of_fold).collect()
         });
         let unknown = |(row, &fold): (usize, &u8)| {
@@ -490,7 +493,7 @@ impl Counted {
             weighted.leave_one_out(rows, k, exclusion, engines, &progress)
         };
         if !self.is_told_by_labels(features) {
-            let weights = counts.term_weights(*weighting, None);
+            let weights = term_weights(counts, *weighting, None);
             return find(&self.in_folds(rows, &folds), &weights, None);
         }
         // Computed before: a thread that waits for it may take up another fold, which needs the same, and neither would end.
@@ -527,18 +530,19 @@ impl Counted {
         let (without, prototypes) = without;
         let (counts, threads) = (&self.counts, engines.threads());
         let Features { fields, weighting, selection, .. } = features;
-        let worths = |criterion| {
+        let scores = |criterion| {
             let postings = self.postings.get_or_init(|| Postings::of(counts));
-            counts.worths(postings, criterion, threads, &|row| without.rows.contains(row))
+            let is_in = |row| without.rows.contains(row);
+            TermScores::new(counts, postings, criterion, threads, &is_in)
         };
-        let kept = selection.map(|Selection { criterion, terms }| worths(criterion).best(terms));
-        let told = counts.needs_worths(*weighting).then(|| worths(Criterion::Chi2));
+        let kept = selection.map(|Selection { criterion, terms }| scores(criterion).best(terms));
+        let told = needs_scores(counts, *weighting).then(|| scores(Criterion::Chi2));
         let frequencies = counts.frequencies_among(|row| without.rows.contains(row));
         let is_kept = |term: usize| kept.as_ref().is_none_or(|kept| kept[term]);
         let asked: Vec<bool> =
             frequencies.iter().enumerate().map(|(term, &df)| df > 0 && is_kept(term)).collect();
-        let among = (&*frequencies, without.rows.count() as u64);
-        let mut weights = Counts::term_weights_among(*weighting, among, told.as_ref());
+        let among = Frequencies { of_terms: &frequencies, documents: without.rows.count() as u64 };
+        let mut weights = among.term_weights(*weighting, told.as_ref());
         if features.term_steps > 0 {
             let made = Made { counts, fields, weighting: *weighting, weights: &weights, threads };
             let weighted = made.weighted(kept.as_deref(), None);

@@ -2,9 +2,10 @@
 
 use rayon::prelude::*;
 
-use super::TermLimits;
+use super::names::Names;
+use super::options::TermLimits;
 use super::shard::{Rows, Shard, Values};
-use super::unite::{DROPPED, Names, unite, vocabulary};
+use super::unite::{DROPPED, unite, vocabulary};
 use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads::Threads;
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::unite::Names;
-use super::{Fields, Input};
+use super::fields::Fields;
+use super::names::Names;
+use super::options::Input;
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::text::corpus::{Content, CorpusError, Document, Problem, check_features};
 use crate::text::term_store::Interner;

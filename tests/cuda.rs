@@ -1,6 +1,7 @@
 //! The GPU engines against `exhaustive`, bit for bit. Run on a machine with a GPU: `cargo test
 //! --release --test cuda -- --ignored`. Tests that need no GPU are beside the code and in `cli.rs`.
 
+#![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZeroUsize;

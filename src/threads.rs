@@ -11,7 +11,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 
 /// What to do where no thread can be started.
-pub const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
+pub(crate) const NO_THREAD: &str = "use fewer threads or raise the process limit (ulimit -u)";
 
 /// The threads that a stage of the pipeline may use.
 #[derive(Clone)]

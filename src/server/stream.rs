@@ -18,8 +18,6 @@ use crate::text::corpus::{IdUse, LabelUse};
 
 /// Documents that are answered together at most.
 const TOGETHER: usize = 64;
-/// No document's own identifier begins like this.
-const UNNAMED: &str = "\0";
 
 /// Answered lines, or the end of the connection.
 type Lines = mpsc::Sender<io::Result<Bytes>>;
@@ -117,18 +115,13 @@ impl Stream {
             Failure::new(StatusCode::BAD_REQUEST, "body", what)
         })?;
         let live = self.shared.state.live();
-        let limits = (usize::MAX, LabelUse::Optional, IdUse::Prefixed(UNNAMED.to_owned()));
-        let mut documents = body::lines(text, &live, limits).map_err(|failure| {
+        // Documents without an identifier are numbered over the whole stream.
+        let limits = (usize::MAX, LabelUse::Optional, IdUse::NumberedAfter(before));
+        let documents = body::lines(text, &live, limits).map_err(|failure| {
             let message =
                 format!("{} (lines are counted after document {before})", failure.message);
             Failure { message, ..failure }
         })?;
-        // Documents without an identifier are numbered over the whole stream.
-        for (document, number) in documents.iter_mut().zip(1..) {
-            if document.id.starts_with(UNNAMED) {
-                document.id = (before + number).to_string();
-            }
-        }
         if documents.is_empty() {
             return Ok(());
         }

@@ -64,7 +64,7 @@ pub(crate) use document::add_features;
 pub use document::{Content, Document, check_features, check_vector};
 pub(crate) use encoding::read_error;
 pub use encoding::{OnBadUtf8, encoding_for_label};
-pub use error::{CorpusError, Problem};
+pub use error::{CorpusError, FieldRole, Problem};
 pub use format::Format;
 pub use holdout::{HoldOut, Side, hold_out};
 pub use options::{IdUse, LabelUse, ReadOptions, Split};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::cutter::Ends;
 use super::document::{Content, Document};
 use super::encoding::{OnBadUtf8, read_error, utf8};
-use super::error::{CorpusError, Problem};
+use super::error::{CorpusError, FieldRole, Problem};
 use super::jsonl::{LABEL_FIELDS, split};
 use super::lines::Lines;
 use super::options::{LabelUse, ReadOptions};
@@ -190,40 +190,40 @@ impl Iterator for Delimited {
 impl Columns {
     fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
         let position = |name: &str| names.iter().position(|column| column == name);
-        let needed = |name: &str, flag: &'static str| {
+        let needed = |name: &str, role: FieldRole| {
             position(name).ok_or_else(|| Problem::MissingField {
                 field: name.to_owned(),
                 found: names.to_vec(),
-                flag,
+                role,
             })
         };
-        let named_or = |named: &Option<String>, default: &str, flag| match named {
-            Some(name) => needed(name, flag).map(Some),
+        let named_or = |named: &Option<String>, default: &str, role| match named {
+            Some(name) => needed(name, role).map(Some),
             None => Ok(position(default)),
         };
-        let text = |name: &str| needed(name, options.text_flag());
+        let text = |name: &str| needed(name, options.text_role());
         let texts = match options.text_columns.as_slice() {
             [] if options.text_optional => vec![position("text")],
             [] => vec![Some(text("text")?)],
             columns => columns.iter().map(|name| text(name).map(Some)).collect::<Result<_, _>>()?,
         };
         let vector = options.vector_field.as_ref();
-        let vector = vector.map(|name| needed(name, "--vector-field")).transpose()?;
+        let vector = vector.map(|name| needed(name, FieldRole::Vector)).transpose()?;
         let label = match &options.label_column {
             Some(name) if options.labels == LabelUse::Required => {
-                Some(needed(name, "--label-column")?)
+                Some(needed(name, FieldRole::Label)?)
             }
             Some(name) => position(name),
             None => LABEL_FIELDS.iter().find_map(|name| position(name)),
         };
         if label.is_none() && options.labels == LabelUse::Required && options.qrels.is_none() {
-            return Err(needed("label", "--label-column").err().unwrap_or(Problem::EmptyLabel));
+            return Err(needed("label", FieldRole::Label).err().unwrap_or(Problem::EmptyLabel));
         }
-        let id = named_or(&options.id_column, "id", "--id-column")?;
-        let weight = named_or(&options.weight_column, "weight", "--weight-column")?;
+        let id = named_or(&options.id_column, "id", FieldRole::Id)?;
+        let weight = named_or(&options.weight_column, "weight", FieldRole::Weight)?;
         let group = match &options.group_column {
             Some(name) if options.labels == LabelUse::Required => {
-                Some(needed(name, "--group-column")?)
+                Some(needed(name, FieldRole::Group)?)
             }
             Some(name) => position(name),
             None => None,

@@ -204,7 +204,11 @@ fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document,
     let labels = match (top, components.next()) {
         (Some(label), Some(_)) => vec![label],
         _ if options.labels == LabelUse::Required && options.qrels.is_none() => {
-            return Err(Problem::NoLabels { format: "a file outside the label folders" }.at(&place));
+            return Err(Problem::NoLabels {
+                format: "a file outside the label folders",
+                from_qrels: false,
+            }
+            .at(&place));
         }
         _ => Vec::new(),
     };

@@ -42,7 +42,7 @@ impl Format {
         Self::Lyrl2004Vectors,
     ];
 
-    /// The name that `--format` takes.
+    /// The name, such as `jsonl`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",

@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 
 use super::document::{Content, Document};
-use super::error::{CorpusError, Problem};
+use super::error::{CorpusError, FieldRole, Problem};
 use super::lines::Lines;
 use super::options::{LabelUse, ReadOptions};
 use super::place::Place;
@@ -328,7 +328,7 @@ impl Record {
             }
             None if options.labels == LabelUse::Required && options.qrels.is_none() => {
                 let field = options.label_column.clone().unwrap_or_else(|| "labels".into());
-                return Err(missing(&field, "--label-column").at(place));
+                return Err(missing(&field, FieldRole::Label).at(place));
             }
             None => Vec::new(),
         };
@@ -363,13 +363,13 @@ impl Record {
         // Documents to be classified need no group.
         let group_column =
             options.group_column.clone().filter(|_| options.labels == LabelUse::Required);
-        for (column, value, flag) in [
-            (&options.id_column, has_id, "--id-column"),
-            (&options.weight_column, has_weight, "--weight-column"),
-            (&group_column, has_group, "--group-column"),
+        for (column, value, role) in [
+            (&options.id_column, has_id, FieldRole::Id),
+            (&options.weight_column, has_weight, FieldRole::Weight),
+            (&group_column, has_group, FieldRole::Group),
         ] {
             if let (Some(column), false) = (column, value) {
-                return Err(missing(column, flag).at(place));
+                return Err(missing(column, role).at(place));
             }
         }
         let vector = match (&options.vector_field, self.vector.take()) {
@@ -379,7 +379,7 @@ impl Record {
                 let (field, expected) = (field.clone(), "a list of numbers");
                 return Err(Problem::WrongType { field, expected, found }.at(place));
             }
-            (Some(field), None) => return Err(missing(field, "--vector-field").at(place)),
+            (Some(field), None) => return Err(missing(field, FieldRole::Vector).at(place)),
         };
         let content = self.content(options).map_err(at)?;
         Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
@@ -399,7 +399,7 @@ impl Record {
                 Some(Value::String(text)) => texts.push(text),
                 Some(other) => return Err(wrong_type(field.into(), "a string", &other)),
                 None if options.text_optional => texts.push(String::new()),
-                None => return Err(missing(field, options.text_flag())),
+                None => return Err(missing(field, options.text_role())),
             }
         }
         Ok(Content::of_columns(texts, options.fields))
@@ -407,8 +407,8 @@ impl Record {
 }
 
 /// The error of a missing field; the caller fills in which fields there are.
-fn missing(field: &str, flag: &'static str) -> Problem {
-    Problem::MissingField { field: field.to_owned(), found: Vec::new(), flag }
+fn missing(field: &str, role: FieldRole) -> Problem {
+    Problem::MissingField { field: field.to_owned(), found: Vec::new(), role }
 }
 
 fn features_of(value: Value) -> Result<Content, Problem> {

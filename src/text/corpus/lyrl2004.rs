@@ -15,7 +15,7 @@ use super::svmlight::features;
 fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError> {
     if options.labels == LabelUse::Required && options.qrels.is_none() {
         let place = Place { line: None, ..lines.place() };
-        return Err(Problem::NoLabels { format: "a LYRL2004 file" }.at(&place));
+        return Err(Problem::NoLabels { format: "a LYRL2004 file", from_qrels: true }.at(&place));
     }
     Ok(())
 }

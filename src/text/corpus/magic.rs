@@ -58,7 +58,7 @@ pub(super) fn refused(head: &[u8]) -> Option<Problem> {
     if head.get(4..9) == Some(b"\0\0\0\0{") {
         return other(
             "a model, vectors or another safetensors file",
-            "give a corpus of documents; `predict` and `evaluate` take a vectors file instead",
+            "give a corpus of documents; vectors files are for predictions and evaluations",
         );
     }
     let &(magic, what, hint) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::encoding::OnBadUtf8;
+use super::error::FieldRole;
 use super::format::Format;
 use super::qrels::Qrels;
 use super::source::SourceOptions;
@@ -40,6 +41,8 @@ pub enum IdUse {
     /// They get their number in the corpus, from 1.
     #[default]
     Numbered,
+    /// They get their number, counted after this many earlier documents.
+    NumberedAfter(u64),
     /// They get this and their number.
     Prefixed(String),
     /// They are an error.
@@ -110,8 +113,8 @@ impl ReadOptions {
         }
     }
 
-    /// The flag that names the fields of the text.
-    pub(super) fn text_flag(&self) -> &'static str {
-        if self.fields { "--field" } else { "--text-column" }
+    /// What the fields of the text are for.
+    pub(super) fn text_role(&self) -> FieldRole {
+        if self.fields { FieldRole::SeparateText } else { FieldRole::Text }
     }
 }

@@ -15,7 +15,7 @@ impl Plain {
     pub(super) fn new(lines: Lines, options: &ReadOptions) -> Result<Self, CorpusError> {
         if options.labels == LabelUse::Required && options.qrels.is_none() {
             let place = Place { line: None, ..lines.place() };
-            return Err(Problem::NoLabels { format: "plain text" }.at(&place));
+            return Err(Problem::NoLabels { format: "plain text", from_qrels: false }.at(&place));
         }
         Ok(Self { lines })
     }

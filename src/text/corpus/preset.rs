@@ -13,7 +13,7 @@ use super::qrels::Qrels;
 use super::reading::Corpus;
 use super::source::io_error;
 
-/// A benchmark for `--preset`.
+/// A benchmark: its files, its split and its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
     /// Reuters-21578, ModApte split: the 90 labels with at least one training and one test document,
@@ -56,7 +56,7 @@ impl Preset {
     pub const ALL: [Self; 5] =
         [Self::ModApte90, Self::R52, Self::R8, Self::Newsgroups20, Self::Lyrl2004];
 
-    /// The name that `--preset` takes.
+    /// The name, such as `r8`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ModApte90 => "modapte90",

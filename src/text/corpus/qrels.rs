@@ -77,7 +77,7 @@ impl Qrels {
             }
         };
         read.map_err(|error| match error.problem {
-            // `--encoding` is for the corpus only.
+            // The encoding of the corpus is not that of this file.
             Problem::BadUtf8 { byte } => Problem::OnlyUtf8 { byte }.at(&error.place),
             problem => CorpusError { problem, ..error },
         })

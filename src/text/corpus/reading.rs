@@ -181,6 +181,7 @@ impl Iterator for Corpus {
             if document.id.is_empty() {
                 document.id = match &self.options.ids {
                     IdUse::Numbered => self.read.to_string(),
+                    IdUse::NumberedAfter(before) => (before + self.read).to_string(),
                     IdUse::Prefixed(prefix) => format!("{prefix}{}", self.read),
                     IdUse::Required => return Err(Problem::NoId.at(&document.place)),
                 };

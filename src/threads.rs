@@ -74,8 +74,8 @@ impl Threads {
         Task { work: task, result }
     }
 
-    /// Runs `work` on these threads; parallel iterators in it use them too, and so does what takes no threads as an
-    /// argument, such as [`Model::save`](crate::model::Model::save).
+    /// Runs `work` on these threads; parallel iterators in it use them too, and so does what takes
+    /// no threads as an argument, such as [`Model::save`](crate::model::Model::save).
     ///
     /// ```
     /// use classify::threads::Threads;
@@ -97,8 +97,8 @@ impl Threads {
         self.run(|| rayon::join(one, other))
     }
 
-    /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if 0), each on all threads
-    /// that have nothing else to do.
+    /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if
+    /// 0), each on all threads that have nothing else to do.
     pub(crate) fn map_few<T: Sync, R: Send>(
         &self,
         items: &[T],
@@ -187,7 +187,8 @@ fn work_a_little() {
     }
 }
 
-/// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one of [`Threads`].
+/// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one
+/// of [`Threads`].
 pub(crate) fn all(count: usize, test: impl Fn(usize) -> bool + Send + Sync) -> bool {
     if is_worker() { (0..count).into_par_iter().all(test) } else { (0..count).all(test) }
 }
@@ -218,7 +219,8 @@ mod tests {
         let threads = Threads::new(NonZeroUsize::new(4).unwrap()).unwrap();
         let items: Vec<usize> = (0..11).collect();
         for at_once in [0, 1, 3, 99] {
-            let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let running = AtomicUsize::new(0);
+            let most = AtomicUsize::new(0);
             let made = threads.map_few(&items, at_once, |&item| {
                 most.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::yield_now();

@@ -279,7 +279,8 @@ fn threads_read_what_one_reads() {
                 format!("<REUTERS NEWID=\"{n}\"><TOPICS><D>a</D></TOPICS>{text}</REUTERS>")
             }
             Format::Reuters => format!(
-                "<REUTERS NEWID=\"{n}\">\n<REUTERS>\n<TEXT><BODY>{text}\n</BODY></TEXT>\r\n</REUTERS>"
+                "<REUTERS NEWID=\"{n}\">\n<REUTERS>\n\
+                 <TEXT><BODY>{text}\n</BODY></TEXT>\r\n</REUTERS>"
             ),
             _ => format!("{n}  3:0.25 {}:0.125", 7 + n % 90),
         }
@@ -358,7 +359,8 @@ fn threads_read_what_one_reads() {
 #[test]
 fn threads_read_several_files_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let (tree, files) = (folder.path().join("tree"), folder.path().join("files"));
+    let tree = folder.path().join("tree");
+    let files = folder.path().join("files");
     std::fs::create_dir(&files).unwrap();
     for label in ["a", "b", "c"] {
         std::fs::create_dir_all(tree.join(label)).unwrap();
@@ -666,7 +668,8 @@ fn threads_read_the_qrels_that_one_reads() {
     let mut lines: Vec<String> = (0..400_000).map(line).collect();
     let threads = Threads::new(3.try_into().unwrap()).unwrap();
     std::fs::write(&path, lines.join("\n")).unwrap();
-    let (one, several) = (Qrels::read(&path).unwrap(), Qrels::read_with(&path, &threads).unwrap());
+    let one = Qrels::read(&path).unwrap();
+    let several = Qrels::read_with(&path, &threads).unwrap();
     assert_eq!(one.names().len(), 11);
     assert_eq!(one.names(), several.names());
     assert!(one.labels("d5").len() > 30, "judgments that lie apart");
@@ -677,8 +680,10 @@ fn threads_read_the_qrels_that_one_reads() {
     "L1 d1".clone_into(&mut lines[300_000]);
     "nothing".clone_into(&mut lines[350_000]);
     std::fs::write(&path, lines.join("\n")).unwrap();
-    let (one, several) = (Qrels::read(&path), Qrels::read_with(&path, &threads));
-    let (one, several) = (one.unwrap_err().to_string(), several.unwrap_err().to_string());
+    let one = Qrels::read(&path);
+    let several = Qrels::read_with(&path, &threads);
+    let one = one.unwrap_err().to_string();
+    let several = several.unwrap_err().to_string();
     assert_eq!(one, several);
     assert!(one.contains("qrels:300001: `L1 d1`, expected `label id 1`"), "{one}");
 }

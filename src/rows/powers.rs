@@ -17,8 +17,8 @@ pub(crate) fn whole_power(value: f64, exponent: u32) -> f64 {
 
 /// `value`, at least 0, to the power of `exponent`, at least 0.
 ///
-/// Powers of which the exponent is a multiple of 1/8, up to 2, are products of square roots: these are rounded correctly
-/// everywhere, and processors have an instruction for them.
+/// Powers of which the exponent is a multiple of 1/8, up to 2, are products of square roots: these
+/// are rounded correctly everywhere, and processors have an instruction for them.
 pub(crate) fn power(value: f64, exponent: f64) -> f64 {
     let eighths = 8.0 * exponent;
     if eighths.fract() != 0.0 || !(1.0..=16.0).contains(&eighths) {

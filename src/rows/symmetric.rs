@@ -1,14 +1,14 @@
 //! Symmetric matrices: Cholesky factors and eigenvectors.
 //!
-//! Matrices are stored row after row. Sums are added in a fixed order and every operation is rounded
-//! as IEEE 754 says, so the results have the same bits on every machine.
+//! Matrices are stored row after row. Sums are added in a fixed order and every operation is
+//! rounded as IEEE 754 says, so the results have the same bits on every machine.
 
-/// Replaces the lower half of a positive semidefinite matrix by its Cholesky factor L: the matrix is
-/// L Lᵀ. The upper half is not read.
+/// Replaces the lower half of a positive semidefinite matrix by its Cholesky factor L: the matrix
+/// is L Lᵀ. The upper half is not read.
 ///
 /// `pivot` gets each column's number and its pivot, the square of the factor's diagonal entry, and
-/// returns the pivot to use: rounding can leave one that is 0 or negative. A pivot of infinity leaves
-/// the column out, as if the matrix did not have it.
+/// returns the pivot to use: rounding can leave one that is 0 or negative. A pivot of infinity
+/// leaves the column out, as if the matrix did not have it.
 pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(usize, f64) -> f64) {
     for at in 0..order {
         for row in at..order {
@@ -20,8 +20,8 @@ pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(u
     }
 }
 
-/// The inverse of the lower half of a matrix with the upper half 0. Infinite diagonal entries, as of
-/// columns that [`cholesky`] left out, have rows of zeros.
+/// The inverse of the lower half of a matrix with the upper half 0. Infinite diagonal entries, as
+/// of columns that [`cholesky`] left out, have rows of zeros.
 pub(crate) fn inverse_of_lower(matrix: &[f64], order: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; order * order];
     for row in 0..order {
@@ -47,9 +47,9 @@ pub(crate) struct Eigen {
     pub(crate) vectors: Vec<f64>,
 }
 
-/// The eigenvectors of a positive semidefinite matrix, by Jacobi rotations (Golub and Van Loan 2013,
-/// algorithm 8.5.3). Each rotation makes two entries 0 and the sum of the squares off the diagonal
-/// smaller, so that the end is certain.
+/// The eigenvectors of a positive semidefinite matrix, by Jacobi rotations (Golub and Van Loan
+/// 2013, algorithm 8.5.3). Each rotation makes two entries 0 and the sum of the squares off the
+/// diagonal smaller, so that the end is certain.
 pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
     let mut vectors = vec![0.0; order * order];
     vectors.iter_mut().step_by(order + 1).for_each(|entry| *entry = 1.0);
@@ -83,8 +83,8 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// The smaller rotation after which `entry`, off the diagonal, is 0. `difference` is that of the
-    /// two diagonal entries.
+    /// The smaller rotation after which `entry`, off the diagonal, is 0. `difference` is that of
+    /// the two diagonal entries.
     fn that_clears(entry: f64, difference: f64) -> Self {
         let cotangent = difference / (2.0 * entry);
         let root = (cotangent * cotangent + 1.0).sqrt();

@@ -4,30 +4,29 @@
 //! path ─▶ source (decompress, decode) ─▶ detect ─▶ one reader per format ─▶ Document
 //! ```
 //!
-//! A [`Corpus`] is an iterator that holds one record at a time, or a few blocks of records if several
-//! threads parse. Every error names its [`Place`]: the file and the line where the record begins or
-//! the problem is.
+//! A [`Corpus`] is an iterator that holds one record at a time, or a few blocks of records if
+//! several threads parse. Every error names its [`Place`]: the file and the line where the record
+//! begins or the problem is.
 //!
 //! Each file uses only files listed before it. Read `reading` first, then the reader of one format,
 //! such as `jsonl`.
 //!
 //! | files | what they do |
 //! |---|---|
-//! | `place`, `error`, `document`, `format` | what a corpus consists of, and what can be wrong with it |
-//! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded, refused if they are no corpus |
-//! | `lines`, `quotes`, `cutter`, `source` | a named stream as lines, or cut into blocks of whole records |
+//! | `place`, `error`, `document`, `format` | what a corpus consists of; what can be wrong |
+//! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded, refused |
+//! | `lines`, `quotes`, `cutter`, `source` | a named stream: its lines, or blocks of whole records |
 //! | `blocks` | blocks parsed by several threads, in order |
-//! | `qrels`, `vectors_beside` | labels and dense vectors in files beside the corpus |
+//! | `qrels`, `vectors_beside` | labels and dense vectors in files next to the corpus |
 //! | `options`, `records` | how to read; records completed and checked |
 //! | `svmlight`, `jsonl`, `delimited`, `fasttext`, `plain` | the readers of general formats |
 //! | `reuters`, `lyrl2004` | the readers of two benchmarks |
 //! | `detect`, `folders`, `reading` | the format of a file; label folders; the [`Corpus`] |
 //! | `holdout`, [`preset`] | splits: a random one, and those of benchmarks |
 //!
-//! The readers of benchmarks live here, next to the others, because they are formats like any other:
-//! they can be named or detected, and a preset is only a list of such files with their
-//! split and label set. They let anyone repeat published results from the files as they are
-//! distributed.
+//! The readers of benchmarks live here, next to the others, because they are formats like any
+//! other: they can be named or detected, and a preset is only a list of such files with their split
+//! and label set. They let anyone repeat published results from the files as they are distributed.
 
 mod place;
 mod error;

@@ -152,8 +152,8 @@ impl Counts {
         self.vocabulary.kind() == TermKind::Columns
     }
 
-    /// The same documents with the terms of a whole corpus, of which they are a part. Terms that it does not have are
-    /// dropped.
+    /// The same documents with the terms of a whole corpus, of which they are a part. Terms that it
+    /// does not have are dropped.
     ///
     /// # Panics
     /// If the documents are features, not texts.
@@ -217,7 +217,7 @@ impl Counts {
         self.titled
     }
 
-    /// The share of a document's terms that would be unknown if it were left out: those that occur
+    /// The share of a document's terms that would be unknown if it were held out: those that occur
     /// in no other document, and those that were dropped.
     ///
     /// # Panics
@@ -412,7 +412,8 @@ impl Counts {
         RawRows { indptr: self.indptr.clone(), indices, data }
     }
 
-    /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows are empty.
+    /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows
+    /// are empty.
     pub(crate) fn rows_of(&self, boosts: &[f32], kept: &[bool], only: Option<&[u32]>) -> RawRows {
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);

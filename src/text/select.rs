@@ -264,8 +264,8 @@ impl Postings {
 /// The number of terms that a thread considers at a time.
 const TERMS: usize = 1_024;
 
-/// The factor of every term besides its frequency in a document: the idf over all documents, and the
-/// factor by χ² if `scores` are given.
+/// The factor of every term besides its frequency in a document: the idf over all documents, and
+/// the factor by χ² if `scores` are given.
 pub(crate) fn term_weights(
     counts: &Counts,
     weighting: Weighting,

@@ -15,9 +15,9 @@
 //! where c is the count of the term in the document, df its document frequency among the N training
 //! documents, len the document's number of terms and p the exponent of the idf. With a χ² exponent
 //! q above 0, the weight has an additional factor (χ² / N)^q, where χ² is the maximum over all
-//! labels of the value for term and label in [`select`](crate::text::select): terms that indicate labels
-//! count more (supervised term weighting, Debole and Sebastiani 2003). `ntc` is formula (1) and (3)
-//! of Bresler et al. 2011; `ltc` is the default; `nsc` gives the weights of scikit-learn's
+//! labels of the value for term and label in [`select`](crate::text::select): terms that indicate
+//! labels count more (supervised term weighting, Debole and Sebastiani 2003). `ntc` is formula (1)
+//! and (3) of Bresler et al. 2011; `ltc` is the default; `nsc` gives the weights of scikit-learn's
 //! `TfidfVectorizer`; `kkn.nnn` is BM25 (Robertson and Zaragoza 2009) as a dot product. A code of
 //! two schemes, `document.query`, weights queries differently.
 //!

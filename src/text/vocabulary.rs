@@ -74,7 +74,8 @@ impl Vocabulary {
         terms: Strings,
         document_frequencies: Array<u32>,
     ) -> Result<Self, String> {
-        let (found, expected) = (document_frequencies.len(), terms.len());
+        let found = document_frequencies.len();
+        let expected = terms.len();
         if found != expected {
             return Err(format!("{expected} terms, but {found} document frequencies"));
         }

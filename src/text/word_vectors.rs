@@ -17,19 +17,21 @@ const FAST_TEXT: u32 = 793_712_314;
 /// The vectors of a vocabulary's terms, from a file of word vectors.
 #[derive(Debug, Clone)]
 pub struct WordVectors {
-    /// From term weights to the weighted mean of the words' vectors. Terms that the file does not have are left out.
+    /// From term weights to the weighted mean of the words' vectors. Terms that the file does not
+    /// have are ignored.
     pub projection: Projection,
     /// How many terms of the vocabulary the file has.
     pub known: usize,
 }
 
 impl WordVectors {
-    /// Reads the vectors of the words that are in a vocabulary; the file may be compressed. A name ending in `.bin` (or
-    /// `.bin.gz`, …) is word2vec's binary format, any other one text, with or without a first line that says how many
-    /// words and dimensions there are.
+    /// Reads the vectors of the words that are in a vocabulary; the file may be compressed. A name
+    /// ending in `.bin` (or `.bin.gz`, …) is word2vec's binary format, any other one text, with or
+    /// without a first line that says how many words and dimensions there are.
     ///
-    /// A word of the file is looked up as it stands, then as the analyzer changes it (`Apple` → `apple`, stems). A word that
-    /// stands as the term itself goes before others; of the others, the first.
+    /// A word of the file is looked up as it stands, then as the analyzer changes it (`Apple` →
+    /// `apple`, stems). A word that stands as the term itself goes before others; of the others,
+    /// the first.
     ///
     /// # Errors
     /// If the file cannot be read, or is not such a file: with the line, or the number of the word.
@@ -104,7 +106,8 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// The term of a word, and whether the word stands as the term; none if it is not wanted (any more).
+    /// The term of a word, and whether the word stands as the term; none if it is not wanted (any
+    /// more).
     fn wanted(&self, word: &str) -> Option<(u32, u8)> {
         let found = self.vocabulary.id(word).map(|term| (term, 2)).or_else(|| {
             let terms = self.analyzer.terms(word);
@@ -163,7 +166,8 @@ impl<B: BufRead> Reader<B> {
     }
 
     fn text(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
-        let (mut words, mut claimed) = (0u64, None);
+        let mut words = 0u64;
+        let mut claimed = None;
         while self.next_line()? {
             if self.line == 1 && self.bytes.len() >= 3 {
                 if self.bytes.starts_with(&FAST_TEXT.to_le_bytes()) {

@@ -1,12 +1,12 @@
 //! Latent semantic analysis: the directions in which the training rows vary most.
 //!
-//! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈ U Σ Vᵀ
-//! (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times V. V is found by
-//! subspace iteration from a random start (Halko, Martinsson & Tropp 2011, algorithms 4.4 and 5.3): V ← orth(XᵀX V), and at
-//! the end the eigenvectors of (X V)ᵀ(X V).
+//! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈
+//! U Σ Vᵀ (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times
+//! V. V is found by subspace iteration from a random start (Halko, Martinsson & Tropp 2011,
+//! algorithms 4.4 and 5.3): V ← orth(XᵀX V), and at the end the eigenvectors of (X V)ᵀ(X V).
 //!
-//! The same rows and seed give the same bits on every machine and with any number of threads: sums are added in a fixed
-//! order, and no operation depends on the instructions of the processor.
+//! The same rows and seed give the same bits on every machine and with any number of threads: sums
+//! are added in a fixed order, and no operation depends on the instructions of the processor.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -18,9 +18,9 @@ use crate::rows::matrix::{CsrView, row};
 use crate::rows::symmetric::{cholesky, eigen, inverse_of_lower};
 use crate::threads::Threads;
 
-/// Directions beyond those asked for, which make the last of these better.
+/// Number of directions beyond those asked for: they make the last of these more accurate.
 const MORE: usize = 10;
-/// How often the subspace is multiplied by `XᵀX`.
+/// Number of times that the subspace is multiplied by `XᵀX`.
 const ITERATIONS: usize = 5;
 /// Eigenvalues below this share of the largest one are taken as 0.
 const LEAST: f64 = 1e-10;
@@ -30,8 +30,8 @@ const DEPENDENT: f64 = 1e-12;
 /// Sums are added up in at most this many parts, whatever the number of threads.
 const PARTS: usize = 32;
 
-/// The projection of latent semantic analysis onto at most `dimensions` dimensions: fewer if the rows have a lower rank.
-/// `None` if there is no row with a weight.
+/// The projection of latent semantic analysis onto at most `dimensions` dimensions: fewer if the
+/// rows have a lower rank. `None` if there is no row with a weight.
 ///
 /// ```
 /// use classify::rows::dense::lsa;
@@ -82,7 +82,7 @@ pub fn lsa(
                 orthonormalize(&mut basis, width);
                 break;
             }
-            // Another random direction may have what the rows vary in besides.
+            // Another random direction may find a direction that is still missing.
             for column in dependent {
                 let seed = seed.wrapping_add(iteration as u64);
                 for at in (column..terms * width).step_by(width) {
@@ -227,7 +227,10 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
             && let (Some(a), Some(b), Some(c), Some(d)) = (a, b, c, d)
         {
             let [fa, fb, fc, fd] = [a, b, c, d].map(|row| f64::from(row[i]));
-            let (a, b, c, d) = (&a[i..], &b[i..], &c[i..], &d[i..]);
+            let a = &a[i..];
+            let b = &b[i..];
+            let c = &c[i..];
+            let d = &d[i..];
             for ((((sum, &a), &b), &c), &d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
                 *sum +=
                     fa * f64::from(a) + fb * f64::from(b) + fc * f64::from(c) + fd * f64::from(d);
@@ -298,7 +301,8 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
     use std::num::NonZeroUsize;
 
-    /// Rows of a known decomposition: two orthogonal topics of sizes 3 and 2, and a little of a third.
+    /// Rows of a known decomposition: two orthogonal topics of sizes 3 and 2, and a little of a
+    /// third.
     fn rows() -> crate::rows::matrix::Csr {
         let mut rows = CsrBuilder::default();
         for number in 0..60 {

@@ -89,7 +89,7 @@ impl Kernel {
         match self.metric {
             Metric::Angular => {
                 let cosine = 1.0 - distance * distance / 2.0;
-                // Below, it is the rounding of the vectors that tells.
+                // A smaller cosine is mostly the rounding of the vectors.
                 if cosine > LEAST_COSINE { cosine as f32 } else { 0.0 }
             }
             // However far, it is a neighbor.

@@ -15,7 +15,8 @@ use super::rows::{ShapeError, Vectors};
 pub enum DenseFeatures {
     /// Every document brings its own.
     Given {
-        /// The field of the vectors in JSONL, CSV and TSV; `None`: they were in a file beside the corpus, or were its features.
+        /// The field of the vectors in JSONL, CSV and TSV; `None`: they were in a file next to the
+        /// corpus, or were its features.
         field: Option<String>,
     },
     /// Latent semantic analysis of the weighted training rows.
@@ -94,7 +95,7 @@ impl DensePart {
         self
     }
 
-    /// Whether zero vectors are left out of the search.
+    /// Whether the search skips zero vectors.
     pub(crate) fn skips_zeros(&self) -> bool {
         self.spec.metric == Metric::Angular || self.projection.is_some()
     }

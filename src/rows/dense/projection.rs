@@ -7,7 +7,8 @@ use super::rows::Vectors;
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// From rows of term weights to dense vectors: the sum of the vectors of a row's terms, each times the term's weight.
+/// From rows of term weights to dense vectors: the sum of the vectors of a row's terms, each times
+/// the term's weight.
 #[derive(Debug, Clone)]
 pub struct Projection {
     /// A vector for each term.

@@ -1,4 +1,4 @@
-//! Text → terms: all stages of the analysis, one after the other.
+//! Text → terms: all stages of the analysis.
 
 use super::ngrams::ngrams;
 use super::spec::{AnalyzerSpec, NgramRange};
@@ -75,8 +75,8 @@ impl Analyzer {
 /// The maximum number of short words of a text that are looked up together.
 const MAX_SHORT: usize = 1 << 10;
 
-/// Turns texts into lists of term ids and caches the outcome for each word: use one counter with only
-/// one analyzer and one dictionary.
+/// Turns texts into lists of term ids and caches the outcome for each word: use one counter with
+/// only one analyzer and one dictionary.
 #[derive(Debug, Default)]
 pub(crate) struct TermCounter {
     buffers: segment::Buffers,
@@ -91,8 +91,8 @@ pub(crate) struct TermCounter {
 }
 
 impl TermCounter {
-    /// Appends the ids of the terms of `text` to `ids`, in the order of their words, and returns the number
-    /// of terms without an id.
+    /// Appends the ids of the terms of `text` to `ids`, in the order of their words, and returns
+    /// the number of terms without an id.
     pub(crate) fn ids(
         &mut self,
         analyzer: &Analyzer,

@@ -162,7 +162,8 @@ impl Default for AnalyzerSpec {
 }
 
 impl AnalyzerSpec {
-    /// The defaults of scikit-learn's `TfidfVectorizer`: lower-cased runs of at least two letters, digits and `_`.
+    /// The defaults of scikit-learn's `TfidfVectorizer`: lower-cased runs of at least two letters,
+    /// digits and `_`.
     ///
     /// ```
     /// use classify::text::analyze::{AnalyzerSpec, Words};

@@ -93,7 +93,8 @@ impl Room {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room for a block, or until there is no other one. Returns whether it is still wanted.
+    /// Waits until there is room for a block, or until there is no other one. Returns whether it is
+    /// still wanted.
     fn take(&self, bytes: usize) -> bool {
         let is_full = |&mut (used, closed): &mut (usize, bool)| {
             !closed && used > 0 && used.saturating_add(bytes) > self.most
@@ -182,7 +183,8 @@ mod tests {
             thread::spawn(move || sender.send(room.take(bytes)));
             taken
         };
-        let (soon, late) = (Duration::from_millis(50), Duration::from_mins(1));
+        let soon = Duration::from_millis(50);
+        let late = Duration::from_mins(1);
         assert!(room.take(25), "alone, a block may be larger than all room");
         let waiting = take(5);
         assert!(waiting.recv_timeout(soon).is_err(), "no room is left");

@@ -1,7 +1,7 @@
-//! Decompression of gzip and zstd, told by their magic bytes.
+//! Decompression of gzip and zstd, recognized by their magic bytes.
 //!
-//! A file may hold several gzip members or zstd frames one after the other, as `cat`, `pigz`, `bgzip`
-//! and `pzstd` write them. All of them are read; a stream that is cut short is an error.
+//! A file may hold several gzip members or zstd frames in a row, as `cat`, `pigz`,
+//! `bgzip` and `pzstd` write them. All of them are read; a stream that is cut short is an error.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -86,7 +86,7 @@ fn skip_zeros(bytes: &mut Peeked) -> io::Result<bool> {
     }
 }
 
-/// The frames of a zstd stream, one after the other; skippable ones are skipped.
+/// The frames of a zstd stream. Skippable frames are skipped.
 struct Zstd {
     state: ZstdState,
 }

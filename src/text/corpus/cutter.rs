@@ -21,8 +21,8 @@ pub(super) enum Ends {
     Lines,
     /// With the line ends that are not quoted; where the text is within a record.
     Quoted(Quotes),
-    /// Where this says so of two whole lines, one after the other: between them, or after the second. The first line of a block has an
-    /// empty line before it.
+    /// Where this function says so, given two consecutive lines: between them, or after the second.
+    /// The first line of a block is given with an empty line before it.
     Between(fn(&[u8], &[u8]) -> Option<End>),
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Cutter {
     pub(super) name: Arc<str>,
     pub(super) bytes: Peeked,
     pub(super) ends: Ends,
-    /// The lines before the next block.
+    /// The number of lines before the next block.
     pub(super) line: u64,
     pub(super) offset: u64,
     pub(super) on_bad_utf8: OnBadUtf8,
@@ -51,13 +51,14 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// The lines of the next block. A line that is longer than a record may be is cut off, but not so that it fits.
+    /// The lines of the next block. A line that exceeds the limit of a record is cut, but stays longer
+    /// than the limit, so that its parser fails.
     pub(super) fn next_block(&mut self) -> Result<Option<Lines>, CorpusError> {
         if let Some(error) = self.failed.take() {
             return Err(self.error(error));
         }
         let mut block = std::mem::take(&mut self.rest);
-        // Quotes of what is left of the last block have been seen; a line end is not in it.
+        // The quotes of the rest of the last block have been seen, and it has no line end.
         let mut searched = block.len();
         // The end of the last whole record of the block.
         let mut whole = 0;
@@ -72,7 +73,7 @@ impl Cutter {
                     break;
                 }
                 if block.len() as u64 > self.max_record {
-                    // Who parses this block fails there: it has no end of a record.
+                    // Parsing this block fails there: it has no end of a record.
                     self.ended = true;
                     break;
                 }
@@ -83,7 +84,7 @@ impl Cutter {
             match self.bytes.by_ref().take(room as u64).read_to_end(&mut block) {
                 Ok(read) => self.ended = read < room,
                 Err(error) if matches!(self.ends, Ends::Between(_)) => {
-                    // Only who parses the lines can tell which problem comes first.
+                    // Only the parser knows which problem comes first.
                     self.ended = true;
                     let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing(error)));
                     let bytes = Limited::new(bytes, "a record", self.max_record);
@@ -130,7 +131,8 @@ impl Cutter {
     }
 
     fn lines_of(&mut self, block: Vec<u8>) -> Lines {
-        let (line, offset) = (self.line, self.offset);
+        let line = self.line;
+        let offset = self.offset;
         let lines = memchr::memchr_iter(b'\n', &block).count();
         self.line += lines as u64;
         self.offset += block.len() as u64;
@@ -140,7 +142,7 @@ impl Cutter {
         Lines { name, line, offset, bytes: limited(block, self.max_record), ..self.no_lines() }
     }
 
-    /// No line of this source.
+    /// An empty block of this source.
     pub(super) fn no_lines(&self) -> Lines {
         Lines {
             name: Arc::clone(&self.name),
@@ -165,7 +167,8 @@ fn last_end_between(
     end: fn(&[u8], &[u8]) -> Option<End>,
 ) -> Option<usize> {
     let line_before = |at: usize| last_line_end(&block[..at.saturating_sub(1)]).unwrap_or(0);
-    let (mut at, mut last) = (last_line_end(&block[..searched]).unwrap_or(0), None);
+    let mut at = last_line_end(&block[..searched]).unwrap_or(0);
+    let mut last = None;
     let mut before = &block[line_before(at)..at];
     for line in block[at..].split_inclusive(|&byte| byte == b'\n') {
         if line.last() != Some(&b'\n') {

@@ -31,10 +31,11 @@ pub(super) fn read(
         None => comma_or_semicolon(source.first_line()?),
     };
     let Some(threads) = threads_for(&source, options) else {
-        let (place, on_bad_utf8) = (source.place(), source.on_bad_utf8());
+        let place = source.place();
+        let on_bad_utf8 = source.on_bad_utf8();
         let quotes = Quotes::new(delimiter, 1);
         let mut records =
-            Delimited::new(source.into_records(), quotes, (place, on_bad_utf8), options);
+            Delimited::new(source.into_records(), quotes, place, on_bad_utf8, options);
         records.read_header()?;
         return Ok(one_by_one(records, options));
     };
@@ -79,7 +80,8 @@ impl Delimited {
     fn new(
         bytes: Limited<Bytes>,
         quotes: Quotes,
-        (place, on_bad_utf8): (Place, OnBadUtf8),
+        place: Place,
+        on_bad_utf8: OnBadUtf8,
         options: &Arc<ReadOptions>,
     ) -> Self {
         // A record of other length is reported with the record's own place.
@@ -99,8 +101,9 @@ impl Delimited {
 
     fn of_lines(lines: Lines, delimiter: u8, options: &Arc<ReadOptions>) -> Self {
         let quotes = Quotes::new(delimiter, lines.before() + 1);
-        let (place, on_bad_utf8) = (lines.place(), lines.on_bad_utf8());
-        Self::new(lines.into_records(), quotes, (place, on_bad_utf8), options)
+        let place = lines.place();
+        let on_bad_utf8 = lines.on_bad_utf8();
+        Self::new(lines.into_records(), quotes, place, on_bad_utf8, options)
     }
 
     /// Reads the next record; `false`: there is none.
@@ -144,7 +147,8 @@ impl Delimited {
             return Ok(None);
         }
         let place = self.place.clone();
-        let (fields, expected) = (self.record.len(), self.columns.count);
+        let fields = self.record.len();
+        let expected = self.columns.count;
         if fields != expected {
             let message = format!("{fields} fields, but the header has {expected}");
             return Err(Problem::Csv { message }.at(&place));
@@ -305,7 +309,8 @@ mod tests {
         for _ in 0..3_000 {
             let length = random.below(24);
             let text: Vec<u8> = (0..length).map(|_| b"a,\"\"\n\r"[random.below(6)]).collect();
-            let (mut quotes, whole) = (Quotes::new(b',', 1), records(&text));
+            let mut quotes = Quotes::new(b',', 1);
+            let whole = records(&text);
             let mut begins = 0;
             for (at, byte) in text.iter().enumerate() {
                 if quotes.last_end(&[*byte], |_| begins += 1).is_some() {

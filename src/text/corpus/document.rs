@@ -15,7 +15,8 @@ pub struct Document {
     pub labels: Vec<String>,
     /// The weight of the document's vote: finite and above 0; 1 if the corpus gives none.
     pub weight: f32,
-    /// The dense vector, if the corpus has one for it; every value is finite and from -1e30 to 1e30.
+    /// The dense vector, if the corpus has one for it; every value is finite and from -1e30 to
+    /// 1e30.
     pub vector: Option<Vec<f32>>,
     /// Documents of the same group are never neighbors of each other while a model is tuned.
     pub group: Option<String>,
@@ -30,7 +31,8 @@ pub enum Content {
     Text(String),
     /// Running text in several fields, in the order in which the options name their columns.
     Fields(Vec<String>),
-    /// `(column, value)` pairs by strictly increasing column, every value finite: see [`Content::features`].
+    /// `(column, value)` pairs by strictly increasing column, every value finite: see
+    /// [`Content::features`].
     Features(Vec<(u32, f32)>),
 }
 
@@ -48,7 +50,8 @@ pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
     }
 }
 
-/// Adds the values of features to a dense vector, whose first value is that of column `first_column`.
+/// Adds the values of features to a dense vector, whose first value is that of column
+/// `first_column`.
 ///
 /// # Errors
 /// If columns do not strictly increase, a value is not that of a vector, or a column lies outside.

@@ -25,8 +25,10 @@ pub enum OnBadUtf8 {
 /// The encoding with this label: a label of the WHATWG standard, or `latin-1`.
 ///
 /// ```
-/// assert_eq!(classify::text::corpus::encoding_for_label("latin-1").unwrap().name(), "windows-1252");
-/// assert!(classify::text::corpus::encoding_for_label("klingon").is_none());
+/// use classify::text::corpus::encoding_for_label;
+///
+/// assert_eq!(encoding_for_label("latin-1").unwrap().name(), "windows-1252");
+/// assert!(encoding_for_label("klingon").is_none());
 /// ```
 pub fn encoding_for_label(label: &str) -> Option<&'static Encoding> {
     let label = if label.eq_ignore_ascii_case("latin-1") { "latin1" } else { label };
@@ -49,7 +51,8 @@ pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUt
     Box::new(BufReader::with_capacity(BUFFER, decoded))
 }
 
-/// The problem behind an I/O error: damaged text where the decoder says so, a limit that was reached.
+/// The problem behind an I/O error: damaged text where the decoder says so, a limit that was
+/// reached.
 pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
     if let Some(TooLong { what, limit }) = TooLong::behind(&error) {
         return Problem::TooLong { what, limit }.at(place);

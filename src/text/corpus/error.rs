@@ -254,7 +254,7 @@ pub enum Problem {
         /// The value.
         value: f32,
     },
-    /// A file of vectors beside the corpus that does not fit it.
+    /// A file of vectors next to the corpus that does not fit it.
     #[error("{}", quoted(.what))]
     VectorsBeside {
         /// What does not fit.
@@ -338,8 +338,8 @@ impl CorpusError {
                  the file"
             }
             Problem::NoVector => {
-                "name the field of the vectors (JSONL, CSV, TSV), or a file of vectors beside the \
-                 corpus"
+                "name the field of the vectors (JSONL, CSV, TSV), or a file of vectors next to \
+                 the corpus"
             }
             Problem::VectorDimension { .. } => {
                 "all vectors have as many values as the first one, or as the model's; columns of \

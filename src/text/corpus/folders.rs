@@ -1,6 +1,6 @@
 //! Folders: one folder per label and one file per document, or a folder of corpus files.
 //!
-//! Symbolic links to files and folders are followed; hidden entries are left out.
+//! Symbolic links to files and folders are followed; hidden entries are skipped.
 
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub(super) fn corpus_files(
     }
     match (chosen.is_empty(), format) {
         (false, _) => Ok(chosen),
-        // No name tells this format, but the user asked for it: read every file.
+        // No file is named like this format, but the caller asked for it: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
         (true, _) => Err(Problem::EmptyFolder.at(&place(folder))),
     }
@@ -120,7 +120,8 @@ pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, C
     let mut files = Vec::new();
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
-    let (folder, shared) = (root.to_owned(), Arc::clone(options));
+    let folder = root.to_owned();
+    let shared = Arc::clone(options);
     let place = Place { source: root.to_string_lossy().into(), line: None };
     let document = move |path: &Path| document(&folder, path, &shared);
     Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
@@ -153,9 +154,11 @@ fn in_blocks(
     InBlocks::start(next, parse, threads)
 }
 
-/// A block of files, and how long they are: a file at least, and no more than are needed for [`BLOCK`] bytes.
+/// A block of files, and how long they are: a file at least, and no more than are needed for
+/// [`BLOCK`] bytes.
 fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize) {
-    let (mut block, mut bytes) = (Vec::new(), 0);
+    let mut block = Vec::new();
+    let mut bytes = 0;
     while block.len() < FILES_OF_BLOCK
         && bytes < BLOCK
         && let Some(path) = files.next()

@@ -1,8 +1,8 @@
 //! JSONL: one JSON object per line.
 //!
-//! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored.
-//! Labels are a list, one string or number, or `null`. Instead of a text a record may have
-//! `"features": {"12": 0.5}`. A dense vector is a list of numbers in the field that the options name.
+//! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored. Labels
+//! are a list, one string or number, or `null`. Instead of a text a record may have `"features":
+//! {"12": 0.5}`. A dense vector is a list of numbers in the field that the options name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -290,7 +290,8 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let (mut value, mut left): (Value, usize) = (map.next_value()?, parts.count);
+            let mut value: Value = map.next_value()?;
+            let mut left: usize = parts.count;
             // The last part takes the value itself.
             let mut next = || {
                 left -= 1;
@@ -332,7 +333,8 @@ impl Record {
             }
             None => Vec::new(),
         };
-        let (has_id, has_weight) = (self.id.is_some(), self.weight.is_some());
+        let has_id = self.id.is_some();
+        let has_weight = self.weight.is_some();
         let id = match self.id.take() {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(id)) => id,
@@ -376,7 +378,8 @@ impl Record {
             (None, _) => None,
             (Some(_), Some(VectorField::Numbers(vector))) => Some(vector),
             (Some(field), Some(VectorField::Other(found))) => {
-                let (field, expected) = (field.clone(), "a list of numbers");
+                let field = field.clone();
+                let expected = "a list of numbers";
                 return Err(Problem::WrongType { field, expected, found }.at(place));
             }
             (Some(field), None) => return Err(missing(field, FieldRole::Vector).at(place)),

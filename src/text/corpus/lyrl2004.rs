@@ -125,8 +125,8 @@ impl Iterator for Tokens {
     }
 }
 
-/// Where a token file can be cut: before a line with an id. Two such lines in a row are an error, whose message a cut between them would
-/// change.
+/// Where a token file can be cut: before a line with an id. Two such lines in a row are an error,
+/// whose message a cut between them would change.
 pub(super) fn token_records(before: &[u8], line: &[u8]) -> Option<End> {
     let is_id =
         |line: &[u8]| line.starts_with(b".I ") && id_line(&String::from_utf8_lossy(line)).is_some();

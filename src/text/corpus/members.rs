@@ -1,5 +1,6 @@
-//! Compressed members that announce their size, decompressed beside each other: those of BGZF files, as `bgzip` writes
-//! them (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each after a skippable frame with its size.
+//! Compressed members that announce their size, decompressed concurrently: those of BGZF
+//! files, as `bgzip` writes them (SAM/BAM specification, section 4.1), and the frames of `pzstd`,
+//! each after a skippable frame with its size.
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Cursor, Read};
@@ -9,12 +10,12 @@ use super::compressed::{BUFFER, GZIP, decompressed};
 use super::peeked::{Bytes, Peeked, failing};
 use crate::threads::{Task, Threads};
 
-/// The bytes that tell the size of a member.
+/// The number of bytes that announce the size of a member.
 const HEADER: usize = 18;
 /// The beginning of the skippable frame of pzstd: its magic number and its size.
 const PZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
-/// An empty gzip member and an empty skippable zstd frame. Put before the rest of a stream, they make it read as what follows
-/// a member.
+/// An empty gzip member and an empty skippable zstd frame. Put before the rest of a stream, they
+/// make it read as what follows a member.
 const NO_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NO_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
 /// A member that announces more bytes is decompressed while it is read.
@@ -88,7 +89,8 @@ struct Members {
 }
 
 impl Members {
-    /// The members of a stream, if its first one announces its size; otherwise the stream as it was.
+    /// The members of a stream, if its first one announces its size; otherwise the stream as it
+    /// was.
     fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
         let header = bytes.head_until(|head| head.len() >= HEADER)?;
         if announced(header).is_none() {
@@ -105,7 +107,7 @@ impl Members {
         }))
     }
 
-    /// Has the next members decompressed.
+    /// Starts to decompress the next members.
     fn start(&mut self, mut compressed: Peeked) {
         let mut part = Vec::new();
         while part.len() < PART {
@@ -114,7 +116,7 @@ impl Members {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // Perhaps something can be made of the beginning.
+                    // The beginning may still decompress.
                     let begin = Cursor::new(part.split_off(start));
                     compressed = Peeked::new(Box::new(begin.chain(failing(error))));
                     break;
@@ -133,7 +135,7 @@ impl Members {
         }
     }
 
-    /// Appends the next member to `part`, if it announces its size and all of it is there.
+    /// Appends the next member to `part`, if it announces its size and is complete.
     fn next_member(&self, compressed: &mut Peeked, part: &mut Vec<u8>) -> io::Result<bool> {
         let header = compressed.head_until(|head| head.len() >= HEADER)?;
         let is_of_this_kind = header.starts_with(&self.nothing[..2]);
@@ -261,7 +263,7 @@ mod tests {
             let at = at.index(bytes.len());
             match damage {
                 0 => bytes.truncate(at),
-                // Not in the first header, which tells what the stream is.
+                // Not in the first header, which determines what the stream is.
                 1 if at > HEADER => bytes[at] ^= 4,
                 2 => bytes.extend([0; 100]),
                 3 => bytes.extend(b"something else"),

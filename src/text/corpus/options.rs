@@ -54,12 +54,13 @@ pub enum IdUse {
 pub struct ReadOptions {
     /// The format; `None` detects it for each file.
     pub format: Option<Format>,
-    /// JSONL, CSV and TSV: the fields that make up the text, joined by line breaks. If empty: `text`.
+    /// JSONL, CSV and TSV: the fields that make up the text, joined by line breaks. If empty:
+    /// `text`.
     pub text_columns: Vec<String>,
     /// Whether these fields stay separate ([`Content::Fields`]) instead of being joined.
     pub fields: bool,
-    /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`, `category`
-    /// and `class` that exists.
+    /// JSONL, CSV and TSV: the field of the labels. `None`: the first of `labels`, `label`,
+    /// `category` and `class` that exists.
     pub label_column: Option<String>,
     /// JSONL, CSV and TSV: the field of the identifier. `None`: `id` if it exists.
     pub id_column: Option<String>,
@@ -67,7 +68,8 @@ pub struct ReadOptions {
     pub weight_column: Option<String>,
     /// JSONL, CSV and TSV: the field of the document's group. `None`: no groups.
     pub group_column: Option<String>,
-    /// What separates the labels in one CSV or TSV field or JSON string. `None`: the field is one label.
+    /// What separates the labels in one CSV or TSV field or JSON string. `None`: the field is one
+    /// label.
     pub label_separator: Option<String>,
     /// svmlight: the number of the first column, 0 or 1. `None`: 1.
     pub first_column: Option<u32>,
@@ -85,7 +87,7 @@ pub struct ReadOptions {
     pub split: Split,
     /// JSONL, CSV and TSV: the field of the dense vector.
     pub vector_field: Option<String>,
-    /// Dense vectors in a file beside the corpus.
+    /// Dense vectors in a file next to the corpus.
     pub vectors_beside: Option<Arc<VectorsBeside>>,
     /// JSONL, CSV and TSV: whether a record may be without a text, which is then empty.
     pub text_optional: bool,
@@ -96,8 +98,9 @@ pub struct ReadOptions {
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
-    /// The threads that read and parse: blocks of a file, files of a folder, and several files side by side. `None`: the thread that asks for
-    /// documents. The documents and errors are the same. Streams that are no files are parsed by the thread that asks, as they come.
+    /// The threads that read and parse: blocks of a file, files of a folder, and several files side
+    /// by side. `None`: the thread that asks for documents. The documents and errors are the same.
+    /// Streams that are no files are parsed by the thread that asks, as they come.
     pub threads: Option<Threads>,
 }
 

@@ -16,8 +16,8 @@ use super::source::io_error;
 /// A benchmark: its files, its split and its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// Reuters-21578, ModApte split: the 90 labels with at least one training and one test document,
-    /// and the documents with at least one of these labels.
+    /// Reuters-21578, ModApte split: the 90 labels with at least one training and one test
+    /// document, and the documents with at least one of these labels.
     ModApte90,
     /// R52 (Cardoso-Cachopo 2007): the stories of Reuters-21578, ModApte split, with exactly one
     /// topic; only the 52 topics with at least one training and one test story.

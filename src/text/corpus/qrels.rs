@@ -21,12 +21,13 @@ pub struct Qrels {
     shards: Vec<Shard>,
 }
 
-/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made side by side.
+/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made side
+/// by side.
 #[derive(Debug, Default)]
 struct Shard {
     ids: Interner,
-    /// The labels of the document with number `d` among the identifiers, in the order of the file, are
-    /// `labels[starts[d]..starts[d + 1]]`.
+    /// The labels of the document with number `d` among the identifiers, in the order of the file,
+    /// are `labels[starts[d]..starts[d + 1]]`.
     starts: Vec<usize>,
     labels: Vec<u32>,
 }
@@ -141,7 +142,8 @@ impl Shard {
         for document in 1..starts.len() {
             starts[document] += starts[document - 1];
         }
-        let (mut next, mut labels) = (starts.clone(), vec![0; judged.len()]);
+        let mut next = starts.clone();
+        let mut labels = vec![0; judged.len()];
         for (document, label) in judged {
             let place = &mut next[document as usize];
             labels[*place] = label;
@@ -162,7 +164,8 @@ impl Shard {
 #[derive(Default)]
 struct Judgments {
     names: Interner,
-    /// The identifiers of documents, one after another. A document's judgments are usually neighbors; if not, it is there again.
+    /// The identifiers of documents, end to end. Judgments of one document are usually consecutive;
+    /// otherwise its identifier is repeated.
     ids: String,
     /// Where the identifier of each document ends, and where its labels do.
     documents: Vec<(usize, usize)>,

@@ -26,7 +26,8 @@ pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// let path = dir.path().join("two.jsonl");
-/// std::fs::write(&path, "{\"text\": \"a b\", \"labels\": [\"x\"]}\n{\"text\": \"c\", \"labels\": []}\n")?;
+/// let lines = "{\"text\": \"a b\", \"labels\": [\"x\"]}\n{\"text\": \"c\", \"labels\": []}\n";
+/// std::fs::write(&path, lines)?;
 /// let corpus = classify::text::corpus::Corpus::open(&[path], Default::default())?;
 /// let documents = corpus.collect::<Result<Vec<_>, _>>()?;
 /// assert_eq!(documents.len(), 2);
@@ -58,8 +59,8 @@ impl fmt::Debug for Corpus {
 impl Corpus {
     /// A corpus of `paths`: files, folders, or `-` for standard input.
     ///
-    /// A folder that holds only folders is read as one folder per label; any other folder stands for
-    /// the corpus files in it, ordered by name. Symbolic links are followed.
+    /// A folder that holds only folders is read as one folder per label; any other folder stands
+    /// for the corpus files in it, ordered by name. Symbolic links are followed.
     ///
     /// # Errors
     /// If a path does not exist, a folder holds no corpus file, or a symbolic link leads nowhere.

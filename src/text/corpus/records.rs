@@ -1,4 +1,4 @@
-//! Documents as a reader makes them, completed and checked: one after the other, or in blocks on
+//! Documents as a reader makes them, completed and checked: on the calling thread, or in blocks on
 //! several threads.
 
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ impl Record {
     }
 }
 
-/// So many labels are faster compared with each other than hashed.
+/// Up to this many labels are compared with each other faster than they are hashed.
 const FEW_LABELS: usize = 16;
 
 /// Checks what must hold for the documents of every reader, and drops repeated labels.
@@ -121,7 +121,7 @@ pub(super) fn threads_for<'a>(source: &Source, options: &'a ReadOptions) -> Opti
     options.threads.as_ref().filter(|threads| threads.count() > 1 && source.is_file())
 }
 
-/// The records of a reader, one after the other.
+/// The records of a reader, on the calling thread.
 pub(super) fn one_by_one(
     documents: impl Iterator<Item = Result<Document, CorpusError>> + Send + 'static,
     options: &Arc<ReadOptions>,

@@ -133,7 +133,7 @@ fn text(story: &str) -> String {
     match (title, body) {
         (Some(title), Some(body)) => format!("{}\n{}", unescape(title), unescape(body)),
         (_, Some(body)) => unescape(body),
-        // Brief and unprocessed stories: the text is beside the other elements.
+        // Brief and unprocessed stories: the text stands next to the other elements.
         _ => unescape(&without_tags(text)),
     }
 }

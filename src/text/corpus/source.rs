@@ -44,7 +44,7 @@ pub(super) struct Source {
     offset: u64,
     on_bad_utf8: OnBadUtf8,
     max_record: u64,
-    /// Whether all of it is there: nothing waits for more.
+    /// Whether the source is a file, which can be read ahead without waiting for more input.
     is_file: bool,
 }
 
@@ -149,7 +149,7 @@ impl Source {
         self.on_bad_utf8
     }
 
-    /// The same stream, which fails where it is longer than a file beside the corpus may be.
+    /// The same stream, limited to the length of files other than the corpus ([`limits::FILE`]).
     pub(super) fn limited(self) -> Self {
         let bytes = Limited::new(self.bytes, "a file", limits::FILE);
         Self { bytes: Peeked::new(Box::new(bytes)), ..self }

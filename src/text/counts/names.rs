@@ -49,7 +49,8 @@ impl Hash for Key<'_> {
     }
 }
 
-/// A term, compared with terms that begin with the same sixteen bytes; shorter ones are padded with zeros.
+/// A term, compared with terms that begin with the same sixteen bytes; shorter ones are padded with
+/// zeros.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest<'a>(pub(super) &'a str);
 

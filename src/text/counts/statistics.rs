@@ -2,11 +2,12 @@
 
 use crate::rows::strings::{Strings, StringsBuilder};
 
-/// The terms of a corpus, how many of its documents have each, and the number and mean length of its documents:
-/// everything that weighting needs to know of the whole corpus.
+/// The terms of a corpus, how many of its documents have each, and the number and mean length of
+/// its documents: everything that weighting needs to know of the whole corpus.
 ///
-/// Where a corpus is counted in parts, the frequencies of the parts are added. Documents that are trained
-/// [under](super::Counts::under) the sum get the same weights, to the bit, as if they were all trained together.
+/// Where a corpus is counted in parts, the frequencies of the parts are added. Documents that are
+/// trained [under](super::Counts::under) the sum get the same weights, to the bit, as if they were
+/// all trained together.
 ///
 /// ```
 /// use classify::text::counts::CorpusStatistics;
@@ -32,12 +33,12 @@ pub(crate) struct Whole {
 }
 
 impl CorpusStatistics {
-    /// The statistics of a corpus: its terms in byte order, the number of documents with each, the number of documents and
-    /// their mean number of these terms, with repetitions.
+    /// The statistics of a corpus: its terms in byte order, the number of documents with each, the
+    /// number of documents and their mean number of these terms, with repetitions.
     ///
     /// # Errors
-    /// A description of the problem: terms out of order, a frequency that is 0 or above the number of documents, or a mean
-    /// that is negative or not finite.
+    /// A description of the problem: terms out of order, a frequency that is 0 or above the number
+    /// of documents, or a mean that is negative or not finite.
     pub fn new<S: AsRef<str>>(
         terms: &[S],
         document_frequencies: Vec<u32>,

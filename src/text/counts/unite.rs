@@ -110,8 +110,8 @@ pub(super) struct United<'a> {
     place: u32,
 }
 
-/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the numbers that its
-/// terms have there.
+/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the
+/// numbers that its terms have there.
 ///
 /// A term belongs to a part by its hash, and parts are united independently of each other.
 pub(super) fn unite<'a>(

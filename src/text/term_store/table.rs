@@ -8,9 +8,9 @@ use super::term::{PREFIX, Prefix, Term};
 use crate::rows::matrix::prefetch;
 use crate::rows::strings::Strings;
 
-/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has their first
-/// sixteen bytes, so that a lookup usually reads one cache line. At least a quarter of the slots are free, and a
-/// term is in the first slot that was free from its own on.
+/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has
+/// their first sixteen bytes, so that a lookup usually reads one cache line. At least a quarter of
+/// the slots are free, and a term is in the first slot that was free from its own on.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TermTable {
     /// A power of two, or none.
@@ -31,9 +31,9 @@ struct Slot {
 const FREE: Slot = Slot { prefix: Prefix { low: 0, high: 0 }, length: 0, id: u32::MAX };
 /// Longer terms are compared by their bytes anyway.
 const LONG: usize = PREFIX + 1;
-const FEWEST_SLOTS: usize = 16;
+const MIN_SLOTS: usize = 16;
 
-/// A term that its prefix and length tell completely, to be looked up with others.
+/// A term that its prefix and length determine completely, to be looked up with others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ShortTerm {
     prefix: Prefix,
@@ -89,8 +89,8 @@ impl TermTable {
         })
     }
 
-    /// The hashes of a batch. Fetches the slots where its searches begin into the cache, so that the processor waits for all of
-    /// them at once instead of for one after the other.
+    /// The hashes of a batch. Fetches the slots where its searches begin into the cache, so that
+    /// the processor waits for all of them at once instead of one by one.
     #[inline]
     pub(crate) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
         let mut hashes = [0; TOGETHER];
@@ -132,7 +132,8 @@ impl TermTable {
         hash & self.slots.len().wrapping_sub(1)
     }
 
-    /// Adds a term that is not in the table yet, with the next id. `bytes` gives those of earlier terms.
+    /// Adds a term that is not in the table yet, with the next id. `bytes` gives those of earlier
+    /// terms.
     ///
     /// # Panics
     /// If there are 2³² - 1 terms.
@@ -151,7 +152,7 @@ impl TermTable {
     /// Doubles the number of slots.
     #[cold]
     fn grow<'a>(&mut self, bytes: impl Fn(u32) -> &'a [u8]) {
-        let more = (2 * self.slots.len()).max(FEWEST_SLOTS);
+        let more = (2 * self.slots.len()).max(MIN_SLOTS);
         for slot in std::mem::replace(&mut self.slots, vec![FREE; more]) {
             if slot.id == FREE.id {
                 continue;
@@ -180,9 +181,9 @@ impl TermTable {
     }
 }
 
-/// The fewest slots for so many terms.
+/// The minimum number of slots for this many terms.
 fn slots_for(terms: usize) -> usize {
-    if terms == 0 { 0 } else { (terms + terms.div_ceil(3)).next_power_of_two().max(FEWEST_SLOTS) }
+    if terms == 0 { 0 } else { (terms + terms.div_ceil(3)).next_power_of_two().max(MIN_SLOTS) }
 }
 
 /// The slot of a term, without its id.

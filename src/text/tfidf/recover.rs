@@ -103,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Where rows do not tell counts, nothing is guessed.
+    /// If rows do not determine counts, nothing is guessed.
     #[test]
     fn others_are_refused() {
         let threads = Threads::available().unwrap();

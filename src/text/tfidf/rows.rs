@@ -121,7 +121,8 @@ impl Block<'_> {
         copy
     }
 
-    /// Moves the values at its places to the front of `target`, the part of all values that it fills, and those `behind` after them.
+    /// Moves the values at its places to the front of `target`, the part of all values that it
+    /// fills, and those `behind` after them.
     fn fill<T: Copy>(&self, target: &mut [T], behind: &[T]) {
         let Range { start, end } = self.target;
         let mut filled = 0;
@@ -137,8 +138,8 @@ impl Block<'_> {
 
 /// Keeps the values at `places`, which are in increasing order.
 ///
-/// Each thread moves a block of them within the array. Before that, it copies what the next threads will overwrite: little, if gaps
-/// are small.
+/// Each thread moves a block of them within the array. Before that, it copies what the next threads
+/// will overwrite: little, if gaps are small.
 fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
     let of_thread = places.len().div_ceil(rayon::current_num_threads()).max(1);
     let mut end = 0;
@@ -177,11 +178,15 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Fewer pieces than threads and several for each; gaps of all sizes, also where whole blocks move into earlier ones.
+        /// Fewer pieces than threads and several for each; gaps of all sizes, also where whole
+        /// blocks move into earlier ones.
         #[test]
         fn gaps_are_closed(
             threads in 1usize..20,
-            pieces in prop::collection::vec((0usize..6, prop::sample::select(vec![0, 0, 0, 1, 2, 30])), 0..150),
+            pieces in prop::collection::vec(
+                (0usize..6, prop::sample::select(vec![0, 0, 0, 1, 2, 30])),
+                0..150,
+            ),
         ) {
             let mut places = Vec::new();
             let mut start = 0;

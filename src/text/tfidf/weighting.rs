@@ -127,7 +127,8 @@ impl Weighting {
     ///
     /// ```
     /// let ntc: classify::text::tfidf::Weighting = "ntc".parse().unwrap();
-    /// assert_eq!(ntc.formula(), "weight = c · ln(N / df)^p, divided by the row's Euclidean length; p = 1");
+    /// let formula = "weight = c · ln(N / df)^p, divided by the row's Euclidean length; p = 1";
+    /// assert_eq!(ntc.formula(), formula);
     /// ```
     pub fn formula(&self) -> String {
         let mut text = if self.document == self.query {
@@ -262,8 +263,8 @@ pub(crate) struct TermWeights<'a> {
     pub(crate) mean_length: f64,
 }
 
-/// [`log_tf`] of the values from 1 on whose lower 16 bits are 0, by their upper 16 bits: of all integers up to 128,
-/// as most counts are.
+/// [`log_tf`] of the values from 1 on whose lower 16 bits are 0, by their upper 16 bits: of all
+/// integers up to 128, as most counts are.
 static LOGARITHMS: LazyLock<Vec<f64>> = LazyLock::new(|| {
     let value = |upper: u32| f64::from(f32::from_bits(upper << 16));
     (ONE..=ONE + 7 * 128).map(|upper| 1.0 + libm::log(value(upper))).collect()
@@ -272,7 +273,8 @@ static LOGARITHMS: LazyLock<Vec<f64>> = LazyLock::new(|| {
 /// The upper 16 bits of 1; those of the double are 128 more.
 const ONE: u32 = 1f32.to_bits() >> 16;
 
-/// `1 + ln c`; counts below 1, which only features have, are kept as they are. `known` are [`LOGARITHMS`].
+/// `1 + ln c`; counts below 1, which only features have, are kept as they are. `known` are
+/// [`LOGARITHMS`].
 fn log_tf(count: f32, known: &[f64]) -> f64 {
     let bits = count.to_bits();
     let known = known.get((bits >> 16).wrapping_sub(ONE) as usize);

@@ -10,8 +10,8 @@ use std::io::{self, BufRead, Read};
 /// changes it.
 pub const RECORD: u64 = 1 << 28;
 
-/// The bytes of a file other than the corpus, after decompression: a hierarchy, relevance judgments, an
-/// evaluation. 1 GiB.
+/// The bytes of a file other than the corpus, after decompression: a hierarchy, relevance
+/// judgments, an evaluation. 1 GiB.
 pub const FILE: u64 = 1 << 30;
 
 /// The error behind the [`io::Error`] of a reader that reached its limit.

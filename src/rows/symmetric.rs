@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(left_out, [1]);
         let inverse = inverse_of_lower(&lower, 3);
         assert_eq!(inverse[3..6], [0.0; 3]);
-        assert_eq!(inverse[7], 0.0);
+        assert_eq!(inverse[7..8], [0.0]);
         assert!(inverse.iter().all(|value| value.is_finite()));
     }
 

@@ -10,8 +10,8 @@
 //! Read [`corpus`] first, then [`counts`], where the other modules meet.
 //!
 //! The readers of benchmark formats (Reuters-21578 SGML, LYRL2004, relevance judgments) and the
-//! presets that name their files, splits and label sets are in [`corpus`] too: they are formats like
-//! any other, and anyone can repeat published results from the files as they are distributed.
+//! presets that name their files, splits and label sets are in [`corpus`] too: they are formats
+//! like any other, and anyone can repeat published results from the files as they are distributed.
 //!
 //! Each module uses only modules listed before it.
 //!

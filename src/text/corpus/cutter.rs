@@ -51,8 +51,8 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// The lines of the next block. A line that exceeds the limit of a record is cut, but stays longer
-    /// than the limit, so that its parser fails.
+    /// The lines of the next block. A line that exceeds the limit of a record is cut, but stays
+    /// longer than the limit, so that its parser fails.
     pub(super) fn next_block(&mut self) -> Result<Option<Lines>, CorpusError> {
         if let Some(error) = self.failed.take() {
             return Err(self.error(error));

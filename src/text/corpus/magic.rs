@@ -1,5 +1,5 @@
-//! Files that are no corpus, recognized by their first bytes: archives, other compressions, documents of
-//! word processors. Read as text, they would be answered line by line.
+//! Files that are no corpus, recognized by their first bytes: archives, other compressions,
+//! documents of word processors. Read as text, they would be answered line by line.
 
 use super::compressed::{GZIP, ZSTD};
 use super::error::Problem;
@@ -37,11 +37,13 @@ const ONLY_TEXT: &str = "only text and rows of features can be read";
 const BZIP2: [[u8; 6]; 2] =
     [[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], [0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
-/// Where `ustar` stands in the header of a tar archive, and how many bytes are needed to recognize one.
+/// Where `ustar` stands in the header of a tar archive, and how many bytes are needed to recognize
+/// one.
 const USTAR: std::ops::Range<usize> = 257..262;
 
 /// Whether `head` suffices for [`refused`]. A line break in the first bytes suffices: every file
-/// that is refused and has one there has other marks before it. So nobody waits for more than a line.
+/// that is refused and has one there has other marks before it. So nobody waits for more than a
+/// line.
 pub(super) fn suffices(head: &[u8]) -> bool {
     head.len() >= USTAR.end || head.contains(&b'\n')
 }

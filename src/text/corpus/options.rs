@@ -98,9 +98,9 @@ pub struct ReadOptions {
     pub max_record: Option<u64>,
     /// Counts the bytes read from files, before decompression, to show progress.
     pub bytes_read: Option<Arc<AtomicU64>>,
-    /// The threads that read and parse: blocks of a file, files of a folder, and several files side
-    /// by side. `None`: the thread that asks for documents. The documents and errors are the same.
-    /// Streams that are no files are parsed by the thread that asks, as they come.
+    /// The threads that read and parse: blocks of a file, files of a folder, and several files
+    /// concurrently. `None`: the thread that asks for documents. The documents and errors are the
+    /// same. Streams that are no files are parsed by the thread that asks, as they come.
     pub threads: Option<Threads>,
 }
 

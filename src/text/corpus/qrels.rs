@@ -21,8 +21,8 @@ pub struct Qrels {
     shards: Vec<Shard>,
 }
 
-/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made side
-/// by side.
+/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made
+/// concurrently.
 #[derive(Debug, Default)]
 struct Shard {
     ids: Interner,

@@ -35,9 +35,9 @@ impl Quotes {
         self.state == QuoteState::Quoted
     }
 
-    /// Reads on, and calls `begins` with the line of every record that begins. Returns the end of the last record
-    /// that ends among these bytes: after its line feed, or, if a carriage return ends it, before
-    /// the next record.
+    /// Reads on, and calls `begins` with the line of every record that begins. Returns the end of
+    /// the last record that ends among these bytes: after its line feed, or, if a carriage return
+    /// ends it, before the next record.
     pub(super) fn last_end(&mut self, bytes: &[u8], mut begins: impl FnMut(u64)) -> Option<usize> {
         use QuoteState::{AfterQuote, FieldBegins, Quoted, RecordBegins, Unquoted};
         let mut last = None;

@@ -115,8 +115,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Terms around the lengths where the table compares terms in another way: 16 and 255 bytes; zeros,
-        /// which pad prefixes, are bytes of terms, too.
+        /// Terms around the lengths where the table compares terms in another way: 16 and 255
+        /// bytes; zeros, which pad prefixes, are bytes of terms, too.
         #[test]
         fn numbers_terms_as_they_occur(
             terms in prop::collection::vec(

@@ -92,7 +92,8 @@ fn count(path: &Path, threads: &Threads) -> usize {
 }
 
 fn train(path: &Path, threads: &Threads) -> Classifier {
-    let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(threads));
+    let options = TrainOptions { tuning: None, ..TrainOptions::default() };
+    let trainer = Trainer::new(options, Engines::cpu(threads));
     let trained = trainer.train(&mut open(path, threads), "corpus", &|_| ()).unwrap();
     Classifier::new(trained.model.into(), threads).unwrap()
 }
@@ -127,6 +128,17 @@ fn counting() {
 #[test]
 fn training() {
     by_workers("training", |path, threads| train(path, threads).model().rows().rows());
+}
+
+/// The default training chooses k and the vote.
+#[test]
+fn tuning() {
+    by_workers("tuning", |path, threads| {
+        let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(threads));
+        let mut documents = open(path, threads).take(1_000);
+        let trained = trainer.train(&mut documents, "corpus", &|_| ()).unwrap();
+        trained.model.rows().rows() * DOCUMENTS / 1_000
+    });
 }
 
 /// Each of two pools does all work of the other one's only worker.

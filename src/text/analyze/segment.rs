@@ -104,6 +104,7 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
     match spec.case {
         Case::Keep => folded.push_str(&normal),
         Case::Lower => folded.push_str(&normal.to_lowercase()),
+        // The standard library has lower case only, which keeps `ß` and distinguishes `ς` from `σ`.
         Case::Fold => folded.push_str(&unicase::UniCase::new(normal.as_ref()).to_folded_case()),
     }
 }

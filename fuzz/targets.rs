@@ -201,8 +201,9 @@ pub(crate) fn word_vectors(data: &[u8]) {
     let model = Model::from_bytes(golden).expect("a good model");
     let analyzer = model.analyzer().expect("a model of text");
     for is_binary in [false, true] {
-        let among = (model.vocabulary(), &analyzer);
-        if let Ok(found) = WordVectors::from_stream("fuzz", data, is_binary, among) {
+        let vocabulary = model.vocabulary();
+        let found = WordVectors::from_stream("fuzz", data, is_binary, vocabulary, &analyzer);
+        if let Ok(found) = found {
             assert!(found.known > 0 && found.projection.terms().rows() == model.vocabulary().len());
         }
     }

@@ -1,16 +1,17 @@
 //! How much is read from outside into memory, and the reader that stops there.
 //!
-//! A quote that is never closed, a compressed file of nothing but zeros, `/dev/zero`: without limits
-//! each of them would fill the memory.
+//! A quote that is never closed, a compressed file of nothing but zeros, `/dev/zero`: without
+//! limits each of them would fill the memory.
 
 use std::io::{self, BufRead, Read};
 
-/// The bytes of one record: a line, a CSV record, a story of several lines, a file in a label folder.
-/// 256 MiB; [`ReadOptions::max_record`](crate::text::corpus::ReadOptions::max_record) changes it.
+/// The bytes of one record: a line, a CSV record, a story of several lines, a file in a label
+/// folder. 256 MiB; [`ReadOptions::max_record`](crate::text::corpus::ReadOptions::max_record)
+/// changes it.
 pub const RECORD: u64 = 1 << 28;
 
-/// The bytes of a file beside the corpus, after decompression: a hierarchy, relevance judgments, an
-/// evaluation. 1 GiB.
+/// The bytes of a file other than the corpus, after decompression: a hierarchy, relevance
+/// judgments, an evaluation. 1 GiB.
 pub const FILE: u64 = 1 << 30;
 
 /// The error behind the [`io::Error`] of a reader that reached its limit.
@@ -23,7 +24,7 @@ pub(crate) struct TooLong {
 }
 
 impl TooLong {
-    /// The limit that `error` tells of, if it tells of one.
+    /// The limit that caused `error`, if one did.
     pub(crate) fn behind(error: &io::Error) -> Option<Self> {
         error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).copied()
     }

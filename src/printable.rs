@@ -1,8 +1,9 @@
 //! Text from outside, made safe to print.
 //!
 //! Corpora, models and file names may hold escape sequences that move a terminal's cursor, recolor
-//! its text or set its title, and bidirectional controls that make a line read differently from what
-//! it says. Everything that comes from outside goes through [`printable`] before a person reads it.
+//! its text or set its title, and bidirectional controls that make a line read differently from
+//! what it says. Everything that comes from outside goes through [`printable`] before a person
+//! reads it.
 
 use std::fmt::{self, Display, Write};
 
@@ -13,8 +14,8 @@ pub struct Printable<T> {
     several_lines: bool,
 }
 
-/// `text` as one line: control characters (C0, DEL and C1, line breaks and tabs among them), line and
-/// paragraph separators and bidirectional controls become escapes; everything else stays.
+/// `text` as one line: control characters (C0, DEL and C1, line breaks and tabs among them), line
+/// and paragraph separators and bidirectional controls become escapes; everything else stays.
 ///
 /// ```
 /// use classify::printable::printable;
@@ -63,7 +64,8 @@ impl Write for Escaping<'_, '_> {
 /// Whether a character acts on the text around it instead of being shown.
 fn is_hidden(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}')
+        || matches!(c, '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

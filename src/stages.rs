@@ -18,7 +18,7 @@ pub struct Stage {
     /// The bytes of text processed, if the stage processes text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Of stages that run side by side, the share of the time from the first document to the last
+    /// Of stages that run concurrently, the share of the time from the first document to the last
     /// in which the stage was at work; the rest it waited for other stages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<f64>,
@@ -43,7 +43,7 @@ impl Stage {
         self.documents += documents;
     }
 
-    /// The same stage, which ran side by side with others for `seconds` in total.
+    /// The same stage, which ran concurrently with others for `seconds` in total.
     #[must_use]
     pub fn beside(self, seconds: f64) -> Self {
         let busy = if seconds > 0.0 { (self.seconds / seconds).min(1.0) } else { 1.0 };
@@ -62,19 +62,20 @@ impl Stage {
     }
 }
 
-/// How far stages that run side by side are.
+/// Progress of stages that run concurrently.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SoFar<'a> {
     /// The documents that are through all stages.
     pub documents: u64,
-    /// The stage that was at work for the longest time so far, waiting for threads and input included: usually the one that
-    /// limits the others.
+    /// The stage that was at work for the longest time so far, waiting for threads and input
+    /// included: usually the one that limits the others.
     pub busiest: &'a str,
     /// The share of the time in which that stage was at work, from 0 to 1.
     pub busy: f64,
 }
 
-/// One line: the name, seconds, documents/s, MB/s and the share of the time at work, as far as they are known.
+/// One line: the name, seconds, documents/s, MB/s and the share of the time at work, as far as they
+/// are known.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, seconds, .. } = self;

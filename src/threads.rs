@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
 
 use rayon::prelude::*;
 
 /// What to do where no thread can be started.
-pub const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
+pub(crate) const NO_THREAD: &str = "use fewer threads or raise the process limit (ulimit -u)";
 
 /// The threads that a stage of the pipeline may use.
 #[derive(Clone)]
@@ -40,8 +44,9 @@ impl Threads {
         self.0.current_num_threads()
     }
 
-    /// Runs `work` on the calling thread, which must be none of these; what it spawns runs on these threads, and
-    /// has ended when this returns.
+    /// Runs `work` on the calling thread; what it spawns runs on these threads and has ended when
+    /// this returns. The caller may be one of these threads, so `work` must not wait for what it
+    /// spawned: no other thread might be left to do it.
     pub(crate) fn scope<'scope, R>(&self, work: impl FnOnce(&rayon::Scope<'scope>) -> R) -> R {
         self.0.in_place_scope(work)
     }
@@ -51,8 +56,26 @@ impl Threads {
         self.0.spawn(work);
     }
 
-    /// Runs `work` on these threads; parallel iterators in it use them too, and so does what takes no threads as an
-    /// argument, such as [`Model::save`](crate::model::Model::save).
+    /// Lets one of these threads do `work`, whose result is waited for later.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Task<T> {
+        let work: Work<T> = Box::new(work);
+        let task = Arc::new(Mutex::new(Some(work)));
+        let (sender, result) = channel();
+        let own = Arc::clone(&task);
+        self.0.spawn(move || {
+            if let Some(work) = take(&own) {
+                // If nobody wants the result any more, it is lost.
+                let _ = sender.send(catch_unwind(AssertUnwindSafe(work)));
+            }
+        });
+        Task { work: task, result }
+    }
+
+    /// Runs `work` on these threads; parallel iterators in it use them too, and so does what takes
+    /// no threads as an argument, such as [`Model::save`](crate::model::Model::save).
     ///
     /// ```
     /// use classify::threads::Threads;
@@ -74,8 +97,8 @@ impl Threads {
         self.run(|| rayon::join(one, other))
     }
 
-    /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if 0), each on all threads
-    /// that have nothing else to do.
+    /// What `work` makes of each item, in their order; at most `at_once` items at a time (one if
+    /// 0), each on all threads that have nothing else to do.
     pub(crate) fn map_few<T: Sync, R: Send>(
         &self,
         items: &[T],
@@ -90,18 +113,89 @@ impl Threads {
     }
 }
 
-/// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one of [`Threads`].
-pub(crate) fn all(count: usize, test: impl Fn(usize) -> bool + Send + Sync) -> bool {
-    if rayon::current_thread_index().is_some() {
-        (0..count).into_par_iter().all(test)
-    } else {
-        (0..count).all(test)
+type Work<T> = Box<dyn FnOnce() -> T + Send>;
+
+/// Work given to [`Threads`]. If it is dropped, work that no thread has begun is not done.
+pub(crate) struct Task<T> {
+    /// The work, until a thread begins it.
+    work: Arc<Mutex<Option<Work<T>>>>,
+    result: Receiver<std::thread::Result<T>>,
+}
+
+impl<T> Task<T> {
+    /// The result, after waiting for it. A caller that is a worker of a thread pool does the work
+    /// itself unless a thread has begun it: every worker might be waiting in the same way.
+    pub(crate) fn wait(self) -> T {
+        if is_worker() { self.finish() } else { self.received() }
     }
+
+    /// The result. The caller does the work itself unless a thread has begun it.
+    pub(crate) fn finish(self) -> T {
+        match take(&self.work) {
+            Some(work) => work(),
+            None => self.received(),
+        }
+    }
+
+    fn received(&self) -> T {
+        let result = self.result.recv().expect("the thread that took the work sends its result");
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        drop(take(&self.work));
+    }
+}
+
+fn take<T>(work: &Mutex<Option<Work<T>>>) -> Option<Work<T>> {
+    work.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Whether the calling thread is a worker of a thread pool.
+pub(crate) fn is_worker() -> bool {
+    rayon::current_thread_index().is_some()
+}
+
+/// The next message, or `None` after the last one. A caller that is a worker of a thread pool does
+/// the pool's work while it waits: the sender might be waiting for that.
+pub(crate) fn receive<T>(messages: &Receiver<T>) -> Option<T> {
+    while is_worker() {
+        match messages.try_recv() {
+            Ok(message) => return Some(message),
+            Err(TryRecvError::Disconnected) => return None,
+            Err(TryRecvError::Empty) => work_a_little(),
+        }
+    }
+    messages.recv().ok()
+}
+
+/// Waits for the end of a thread, as [`receive`] waits for messages.
+pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> std::thread::Result<T> {
+    while is_worker() && !thread.is_finished() {
+        work_a_little();
+    }
+    thread.join()
+}
+
+/// Does some work of the caller's pool, or pauses if there is none.
+fn work_a_little() {
+    const PAUSE: Duration = Duration::from_micros(100);
+    if rayon::yield_now() != Some(rayon::Yield::Executed) {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether `test` returns true for all numbers below `count`; on the caller's threads, if it is one
+/// of [`Threads`].
+pub(crate) fn all(count: usize, test: impl Fn(usize) -> bool + Send + Sync) -> bool {
+    if is_worker() { (0..count).into_par_iter().all(test) } else { (0..count).all(test) }
 }
 
 /// What `work` makes of each item, on the caller's threads if it is one of [`Threads`].
 pub(crate) fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Send + Sync) -> Vec<R> {
-    if rayon::current_thread_index().is_some() {
+    if is_worker() {
         items.par_iter().map(work).collect()
     } else {
         items.iter().map(work).collect()
@@ -125,7 +219,8 @@ mod tests {
         let threads = Threads::new(NonZeroUsize::new(4).unwrap()).unwrap();
         let items: Vec<usize> = (0..11).collect();
         for at_once in [0, 1, 3, 99] {
-            let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let running = AtomicUsize::new(0);
+            let most = AtomicUsize::new(0);
             let made = threads.map_few(&items, at_once, |&item| {
                 most.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::yield_now();

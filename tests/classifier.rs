@@ -13,7 +13,7 @@ use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
 use classify::stages::SoFar;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, Place, Problem, ReadOptions};
-use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::counts::{CountOptions, Counts, Fields, Input};
 use classify::threads::Threads;
 
 fn trained(name: &str, corpus: &str) -> Classifier {
@@ -80,8 +80,7 @@ fn pieces_are_counted_in_the_order_of_the_corpus() {
         });
         let input = Input::new(&InputSpec::default(), &Fields::Whole);
         let threads = Threads::new(threads.try_into().unwrap()).unwrap();
-        let limits = TermLimits::default();
-        let counts = Counts::read(&mut documents, &input, limits, false, &threads, &|_| ());
+        let counts = Counts::read(&mut documents, &CountOptions::new(&input), &threads, &|_| ());
         counts.map(|counts| {
             let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
             let model = Model::of_counts(counts, settings, &threads);

@@ -2,6 +2,7 @@
 //! --release --test cuda -- --ignored`. Tests that need no GPU are next to the code and in
 //! `crates/cli/tests/cli/devices.rs`.
 
+#![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZeroUsize;

@@ -8,7 +8,7 @@ use classify::learn::{TrainError, TrainOptions, Trainer, TuneOptions};
 use classify::model::{InputSpec, Model};
 use classify::search::Engines;
 use classify::text::corpus::{Corpus, Document, ReadOptions};
-use classify::text::counts::{CorpusStatistics, Counts, Input, TermFrequency, TermLimits};
+use classify::text::counts::{CorpusStatistics, CountOptions, Counts, Input, TermFrequency};
 use classify::threads::Threads;
 
 const SAMPLE: &str = "corpora/sample/train.jsonl";
@@ -36,9 +36,8 @@ fn statistics(options: &TrainOptions, parts: &[&[Document]]) -> CorpusStatistics
     let mut all: Vec<TermFrequency> = Vec::new();
     for part in parts {
         let mut documents = part.iter().cloned().map(Ok);
-        let limits = TermLimits::default();
         let counts =
-            Counts::read(&mut documents, &input, limits, false, &threads, &|_| ()).unwrap();
+            Counts::read(&mut documents, &CountOptions::new(&input), &threads, &|_| ()).unwrap();
         all.extend(counts.term_frequencies(&options.fields.boosts()));
     }
     all.sort_by(|a, b| a.term.cmp(&b.term));

@@ -10,8 +10,8 @@ use classify::model::{InputSpec, TrainSettings};
 use classify::text::analyze::AnalyzerSpec;
 use classify::text::corpus::preset::Preset;
 use classify::text::corpus::{
-    Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
-    encoding_for_label,
+    Content, Corpus, CorpusError, Document, Format, IdUse, LabelUse, OnBadUtf8, Qrels, ReadOptions,
+    Split, encoding_for_label,
 };
 use classify::text::counts::TermLimits;
 use classify::threads::Threads;
@@ -503,7 +503,7 @@ fn malformed() {
         |name: &str| ReadOptions { label_column: Some(name.into()), ..format(Format::Csv) };
     let cases: Vec<(&[u8], ReadOptions, &str, &str)> = vec![
         (b"", default(), "in: no document", ""),
-        (b"hello\nworld\n", default(), "in: cannot tell the format", "--format jsonl|csv"),
+        (b"hello\nworld\n", default(), "in: cannot tell the format", "jsonl, csv"),
         (b"hello\n", format(Format::Plain), "in: plain text has no labels", "labeled documents"),
         (
             b"\xff\xfe{\x00",
@@ -515,9 +515,14 @@ fn malformed() {
             b"{\"text\": \"a\", \"label\": \"x\"}\n{\"text\": \"\xe9\", \"label\": \"x\"}\n",
             default(),
             "in:2: byte 38 of the file is not valid UTF-8",
-            "--encoding latin-1",
+            "latin-1",
         ),
-        (b"{\"text\": \"\x81\xff\"}\n", sjis, "are not valid Shift_JIS", "--on-bad-utf8 replace"),
+        (
+            b"{\"text\": \"\x81\xff\"}\n",
+            sjis,
+            "are not valid Shift_JIS",
+            "have invalid bytes replaced",
+        ),
         (
             b"{\"text\": \"a\", \n",
             default(),
@@ -535,13 +540,13 @@ fn malformed() {
             b"{\"txt\": \"a\", \"label\": \"x\"}\n",
             default(),
             "in:1: no field `text`; there are: `txt`",
-            "--text-column",
+            "the field of the text",
         ),
         (
             b"{\"text\": \"a\"}\n",
             default(),
             "in:1: no field `labels`; there are: `text`",
-            "--label-column",
+            "the field of the labels",
         ),
         (b"{\"text\": \"a\", \"label\": \"x\"}\n", column("topic"), "no field `topic`", ""),
         (
@@ -580,9 +585,14 @@ fn malformed() {
             b"a,b\n1,2\n",
             format(Format::Csv),
             "in:1: no field `text`; there are: `a`, `b`",
-            "--text-column",
+            "the field of the text",
         ),
-        (b"text,kind\n1,2\n", format(Format::Csv), "in:1: no field `label`", "--label-column"),
+        (
+            b"text,kind\n1,2\n",
+            format(Format::Csv),
+            "in:1: no field `label`",
+            "the field of the labels",
+        ),
         (
             b"text,label\n1,2\n",
             csv_column("topic"),
@@ -597,12 +607,7 @@ fn malformed() {
         ),
         (b"text,label\n\xe9,x\n", format(Format::Csv), "in:2: a field is not valid UTF-8", ""),
         (b"\n", format(Format::Csv), "no document", ""),
-        (
-            b"__label__a x\nno label\n",
-            default(),
-            "in:2: no `__label__` at the start",
-            "--format plain",
-        ),
+        (b"__label__a x\nno label\n", default(), "in:2: no `__label__` at the start", "plain text"),
         (b"__label__ x\n", default(), "in:1: an empty label", ""),
         (b"1 1:2 x\n", default(), "in:1: `x` is not `column:value`", ""),
         (b"1 1:nan\n", default(), "in:1: `1:nan` is not `column:value`", ""),
@@ -610,7 +615,7 @@ fn malformed() {
             b"1 1:2\n1 0:2\n",
             default(),
             "in:2: column 0, but columns are counted from 1",
-            "--first-column 0",
+            "counted from 0",
         ),
         (b"1 1:2 1:3\n", default(), "in:1: column 1 appears twice", ""),
         (b"1 99999999999:1\n", format(Format::Svmlight), "`99999999999:1` is not", ""),
@@ -621,8 +626,8 @@ fn malformed() {
             "",
         ),
         (b"<REUTERS></REUTERS>\nnoise\n", default(), "in:2: `noise`, expected `<REUTERS", ""),
-        (b".I 1\n.W\nx\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
-        (b"2286  2:3\n", default(), "in: a LYRL2004 file has no labels", "--qrels"),
+        (b".I 1\n.W\nx\n", default(), "in: a LYRL2004 file has no labels", "relevance judgments"),
+        (b"2286  2:3\n", default(), "in: a LYRL2004 file has no labels", "relevance judgments"),
         (b"text", format(Format::Folders), "in: this is a file", ""),
     ];
     for (bytes, options, message, hint) in cases {
@@ -688,4 +693,20 @@ fn a_quote_that_never_ends() {
     let bytes = b"label,text\nx,fine\ny,\"never closed\nz,more\n";
     let error = read(bytes, &options).unwrap_err();
     assert!(error.to_string().contains("in:3: the record that begins here has a quoted field"));
+}
+
+/// Documents without an identifier get a number; an identifier is never taken for none.
+#[test]
+fn identifiers_and_numbers() {
+    let lines = br#"{"id": "\u0000x", "text": ""}
+{"text": ""}
+{"id": "7", "text": ""}
+{"text": ""}"#;
+    let ids = |ids: IdUse| -> Vec<String> {
+        let options = ReadOptions { ids, labels: LabelUse::Optional, ..default() };
+        read(lines, &options).unwrap().into_iter().map(|document| document.id).collect()
+    };
+    assert_eq!(ids(IdUse::Numbered), ["\0x", "2", "7", "4"]);
+    assert_eq!(ids(IdUse::NumberedAfter(100)), ["\0x", "102", "7", "104"]);
+    assert_eq!(ids(IdUse::Prefixed("p".into())), ["\0x", "p2", "7", "p4"]);
 }

@@ -1,6 +1,7 @@
 //! Every CPU engine against `exhaustive`, bit for bit, on data that force ties. Tests of the fast
 //! path check in the report that it was taken.
 
+#![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;

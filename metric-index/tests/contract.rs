@@ -1,5 +1,6 @@
 //! The axioms of every metric, and every index against brute force, bit for bit.
 
+#![expect(clippy::disallowed_methods, reason = "powers and logarithms of data for tests")]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::num::NonZero;

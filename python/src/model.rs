@@ -9,7 +9,7 @@ use classify::classifier::{
     Classifier, ClassifyOptions, DocumentVectors, FoundNeighbors, Prediction, Searchers,
 };
 use classify::text::corpus::{CorpusError, Document, Place, Problem};
-use classify::text::counts::{CorpusStatistics, Counts, Input as CountingInput, TermLimits};
+use classify::text::counts::{CorpusStatistics, CountOptions, Counts, Input as CountingInput};
 use classify::classifier::explain::explain;
 use classify::model::{InputSpec, Model as Trained};
 use classify::search::{DeviceChoice, Engines, Stop};
@@ -146,8 +146,8 @@ pub(crate) fn count_terms<'py>(
     let counts = run(py, &stop, |_| {
         let source: Arc<str> = "X".into();
         let mut documents = (0..view.rows()).map(|row| Ok(view.document(row, &source)));
-        let limits = TermLimits::default();
-        let counts = Counts::read(&mut documents, &counting, limits, false, &threads, &|_| ());
+        let counts =
+            Counts::read(&mut documents, &CountOptions::new(&counting), &threads, &|_| ());
         counts.map(|counts| counts.term_frequencies(&options.fields.boosts()))
     })?;
     let counts = counts.map_err(|error| of_corpus(&error))?;

@@ -12,7 +12,7 @@ use crate::search::{
 };
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::text::corpus::{Content, CorpusError, Document, Place};
-use crate::text::counts::{Counts, Fields, Input, TermLimits};
+use crate::text::counts::{CountOptions, Counts, Fields, Input, TermLimits};
 use crate::threads::Threads;
 
 pub mod answer;
@@ -38,7 +38,8 @@ pub fn train(
     threads: &Threads,
 ) -> Result<Model, CorpusError> {
     let input = Input::new(&settings.input, &settings.fields);
-    let counts = Counts::read(documents, &input, limits, false, threads, &|_| ())?;
+    let how = CountOptions { input: &input, limits, keep_text: false };
+    let counts = Counts::read(documents, &how, threads, &|_| ())?;
     Ok(Model::of_counts(counts, settings, threads))
 }
 
@@ -52,9 +53,10 @@ pub(crate) fn train_counts(
     threads: &Threads,
 ) -> Result<Model, CorpusError> {
     let input = Input::new(&settings.input, &settings.fields);
-    let mut counts = Counts::read(documents, &input, limits, true, threads, &|_| ())?;
+    let how = CountOptions { input: &input, limits, keep_text: true };
+    let mut counts = Counts::read(documents, &how, threads, &|_| ())?;
     if let Some(selection) = settings.selection {
-        counts = counts.select(selection, threads);
+        counts = selection.apply(counts, threads);
     }
     let factors = factors_of.term_factors_of(&counts.vocabulary);
     Ok(Model::with_term_factors(counts, settings, factors, threads))

@@ -145,10 +145,10 @@ impl Classifier {
             terms.extend(entries.iter().map(|&(term, _)| term));
             values.clear();
             values.extend(entries.drain(..).map(|(_, value)| value));
-            let row = (&mut terms[..], &mut values[..]);
-            let kept = weighting.weigh(side, row, self.model.term_weights(), &mut room);
+            let weights = self.model.term_weights();
+            let kept = weighting.weigh(side, &mut terms, &mut values, weights, &mut room);
             if let Some(projection) = self.model.dense().and_then(DensePart::projection) {
-                projection.project((&terms[..kept], &values[..kept]), &mut dense);
+                projection.project(&terms[..kept], &values[..kept], &mut dense);
             }
             rows.push_slices(&terms[..kept], &values[..kept]);
         }

@@ -519,7 +519,8 @@ mod tests {
         assert_eq!(rank[0], (2, 1.0 / total));
         assert_eq!(rank[1], (1, (0.5 + 1.0 / 3.0) / total));
         let exp = scores(VoteWeight::Exp { beta: 4.0 }, ones);
-        let (near, far) = ((-2.0f64).exp(), (-3.0f64).exp());
+        let near = libm::exp(-2.0);
+        let far = libm::exp(-3.0);
         assert!((exp[0].1 - near / (near + 2.0 * far)).abs() < 1e-12);
         assert!((exp[1].1 - 2.0 * far / (near + 2.0 * far)).abs() < 1e-12);
         assert_eq!(scores(VoteWeight::default(), [1.0, 3.0, 1.0])[0], (1, 1.0 / 1.5));

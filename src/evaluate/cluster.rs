@@ -183,7 +183,7 @@ fn first_centers(rows: &Csr, count: usize, engines: &Engines, random: &mut Rando
     // 1 − the similarity to the nearest center.
     let mut distances = vec![1.0f32; filled.len()];
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
-    let candidates = 2 + (count as f64).ln() as usize;
+    let candidates = 2 + libm::log(count as f64) as usize;
     let mut dense = vec![0f32; rows.cols()];
     for _ in 0..count.min(filled.len()) {
         let total: f64 = distances.iter().map(|&distance| f64::from(distance)).sum();
@@ -271,7 +271,8 @@ fn means(
         used.sort_unstable();
         // A sum may have been 0 in between.
         used.dedup();
-        let length = used.iter().map(|&term| sums[term as usize].powi(2)).sum::<f64>().sqrt();
+        let square = |&term: &u32| sums[term as usize] * sums[term as usize];
+        let length = used.iter().map(square).sum::<f64>().sqrt();
         let mut mean = Vec::with_capacity(used.len());
         for term in used {
             let sum = std::mem::take(&mut sums[term as usize]);

@@ -369,7 +369,8 @@ fn sign_test(a: u64, b: u64) -> f64 {
 fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let mean = differences.iter().sum::<f64>() / n;
-    let squares: f64 = differences.iter().map(|difference| (difference - mean).powi(2)).sum();
+    let square = |difference: &f64| (difference - mean) * (difference - mean);
+    let squares: f64 = differences.iter().map(square).sum();
     let error = (squares / (n - 1.0) / n).sqrt();
     if differences.len() < 2 {
         return 1.0;
@@ -392,7 +393,7 @@ fn wilcoxon(differences: &[f64]) -> f64 {
         let count = equal.len() as f64;
         let rank = before + f64::midpoint(1.0, count);
         positive += rank * equal.iter().filter(|value| **value > 0.0).count() as f64;
-        ties += count.powi(3) - count;
+        ties += count * count * count - count;
         before += count;
     }
     let error = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0 - ties / 48.0).sqrt();

@@ -5,7 +5,7 @@ use super::options::{DenseOptions, DenseSource};
 use super::run::Run;
 use super::{Event, TrainError};
 use crate::model::InputSpec;
-use crate::rows::dense::{DenseFeatures, DensePart, Projection, lsa};
+use crate::rows::dense::{DenseFeatures, DensePart, DenseSpec, Projection, lsa};
 use crate::rows::matrix::CsrView;
 use crate::search::{SearchError, learn_scale};
 use crate::text::analyze::Analyzer;
@@ -52,9 +52,14 @@ pub(super) fn dense_part(
         None => given.finish(),
         Some(projection) => (projection.project_all(&terms.rows, threads), projection.dimension()),
     };
-    let how = (options.metric, !options.with_terms);
-    let part = DensePart::new(features, how, values, dimension, projection);
-    let part = part.map_err(SearchError::from)?;
+    let spec = DenseSpec {
+        features,
+        dimension: u32::try_from(dimension).unwrap_or(u32::MAX),
+        metric: options.metric,
+        scale: 1.0,
+        alone: !options.with_terms,
+    };
+    let part = DensePart::new(spec, values, projection).map_err(SearchError::from)?;
     let scale = learn_scale(part.vectors(), options.metric, threads)?;
     let part = part.with_scale(scale);
     let terms = terms.vocabulary.len();

@@ -18,7 +18,7 @@ use crate::rows::matrix::{Csr, csr};
 use crate::search::SearchError;
 use crate::stages::Stage;
 use crate::text::corpus::Document;
-use crate::text::tfidf::{Side, TermWeights, Weighting};
+use crate::text::tfidf::{Side, TermWeights, Weighting, counts_of};
 
 /// The documents of a model as queries.
 struct Queries {
@@ -110,10 +110,10 @@ fn queries(run: &Run<'_>, model: &Arc<Model>) -> Result<Queries, TrainError> {
     let settings = model.settings();
     let threads = run.threads();
     let weighting = settings.weighting;
-    if let Some(counts) = weighting.counts_of(model.rows(), model.term_weights(), threads) {
+    if let Some(counts) = counts_of(&weighting, model.rows(), model.term_weights(), threads) {
         let weigh = |weighting: Weighting, side, terms: TermWeights<'_>| {
             let mut rows = counts.clone();
-            weighting.weigh_rows(side, &mut rows, terms, threads);
+            rows.weigh(&weighting, side, terms, threads);
             let columns = model.vocabulary().len();
             let rows = threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
             rows.expect("rows in column order")

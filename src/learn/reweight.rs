@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::decide::decision::Decision;
     use crate::model::{Change, Collection};
-    use crate::text::counts::{Counts, Fields, Input};
+    use crate::text::counts::{CountOptions, Counts, Fields, Input};
 
     fn documents() -> Vec<Document> {
         let texts = [("oven bread", "food"), ("bread butter", "food"), ("guitar song", "music")];
@@ -103,8 +103,8 @@ mod tests {
         let threads = Threads::available().unwrap();
         let input = Input::new(&InputSpec::default(), &Fields::Whole);
         let mut documents = documents().into_iter().map(Ok);
-        let limits = TermLimits::default();
-        let counts = Counts::read(&mut documents, &input, limits, true, &threads, &|_| ()).unwrap();
+        let how = CountOptions { keep_text: true, ..CountOptions::new(&input) };
+        let counts = Counts::read(&mut documents, &how, &threads, &|_| ()).unwrap();
         let factors = (0..counts.vocabulary.len()).map(|term| term as f32 + 1.5).collect();
         let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
         Model::with_term_factors(counts, settings, Some(factors), &threads)

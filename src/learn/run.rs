@@ -7,7 +7,7 @@ use crate::decide::decision::Decision;
 use crate::model::{InputSpec, TrainSettings, VectorSpec};
 use crate::search::Engines;
 use crate::text::corpus::{Content, CorpusError, Document, Place, Problem};
-use crate::text::counts::{Counts, Input};
+use crate::text::counts::{CountOptions, Counts, Input};
 use crate::threads::Threads;
 
 /// A stream of documents.
@@ -73,8 +73,8 @@ impl<'a> Run<'a> {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Counts, CorpusError> {
         let TrainOptions { limits, keep_text, hierarchy, .. } = self.options;
-        let mut counts =
-            Counts::read(documents, input, *limits, *keep_text, self.threads(), progress)?;
+        let how = CountOptions { input, limits: *limits, keep_text: *keep_text };
+        let mut counts = Counts::read(documents, &how, self.threads(), progress)?;
         counts.close_labels(hierarchy);
         Ok(counts)
     }

@@ -201,7 +201,7 @@ fn train_plainly(run: &Run<'_>, documents: Documents<'_>) -> Result<Trained, Tra
         return Ok(Trained { model, tuning: Some(report), stages });
     }
     if let Some(selection) = options.selection {
-        counts = counts.select(selection, threads);
+        counts = selection.apply(counts, threads);
     }
     let shares = || shares(&counts.label_sizes(), counts.documents());
     settings.decision = options.decision.decision(counts.has_several_labels(), shares)?;

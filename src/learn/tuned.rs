@@ -208,7 +208,7 @@ fn learn_and_build(
     let Chosen { counted, features, settings, mut excluded, multi_label, steps } = chosen;
     let threads = run.threads();
     let select = |counted: Counted| match features.selection {
-        Some(selection) => counted.into_counts().select(selection, threads),
+        Some(selection) => selection.apply(counted.into_counts(), threads),
         None => counted.into_counts(),
     };
     let (learned, report, counts, part) = if let Some(dense) = &run.options.dense {

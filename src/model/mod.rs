@@ -22,7 +22,7 @@ use crate::text::analyze::{Analyzer, AnalyzerSpec};
 use crate::text::corpus::ReadOptions;
 use crate::text::counts::{Counts, Fields};
 use crate::text::hierarchy::Hierarchy;
-use crate::text::select::Selection;
+use crate::text::select::{Selection, all_term_weights};
 use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::text::vocabulary::Vocabulary;
 use crate::threads::Threads;
@@ -309,7 +309,7 @@ impl Model {
     ) -> Self {
         let documents = counts.documents();
         let weighting = settings.weighting;
-        let mut idf = counts.all_term_weights(weighting, threads);
+        let mut idf = all_term_weights(&counts, weighting, threads);
         for (idf, &factor) in idf.iter_mut().zip(term_factors.iter().flatten()) {
             *idf *= f64::from(factor);
         }
@@ -318,7 +318,7 @@ impl Model {
         let mean_length =
             whole.map_or_else(|| rows.mean_length(threads), |whole| whole.mean_length);
         let term_weights = TermWeights { idf: &idf, mean_length };
-        weighting.weigh_rows(Side::Document, &mut rows, term_weights, threads);
+        rows.weigh(&weighting, Side::Document, term_weights, threads);
         rows.indices.shrink_to_fit();
         rows.data.shrink_to_fit();
         let RawRows { indptr, indices: terms, data } = rows;

@@ -8,10 +8,12 @@
 //! | [`matrix`] | sparse matrices in CSR form (read this first) |
 //! | [`dense`] | dense vectors, their metrics, and projections that make them of sparse rows |
 //! | [`strings`] | many strings in one array: identifiers, labels, terms |
+//! | `powers`, `symmetric` | powers and linear algebra with the same bits on every machine |
 //! | [`generate`] | synthetic matrices and corpora for measurements |
 
 pub mod matrix;
 pub mod strings;
 pub mod dense;
 pub(crate) mod powers;
+pub(crate) mod symmetric;
 pub mod generate;

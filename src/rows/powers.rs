@@ -1,9 +1,24 @@
 //! Powers, with the same bits on every machine.
 
+/// `value` to the power of a whole number, by repeated squaring.
+pub(crate) fn whole_power(value: f64, exponent: u32) -> f64 {
+    let mut square = value;
+    let mut rest = exponent;
+    let mut product = 1.0;
+    while rest > 0 {
+        if rest % 2 == 1 {
+            product *= square;
+        }
+        square *= square;
+        rest /= 2;
+    }
+    product
+}
+
 /// `value`, at least 0, to the power of `exponent`, at least 0.
 ///
-/// Powers of which the exponent is a multiple of 1/8, up to 2, are products of square roots: these are rounded correctly
-/// everywhere, and processors have an instruction for them.
+/// Powers of which the exponent is a multiple of 1/8, up to 2, are products of square roots: these
+/// are rounded correctly everywhere, and processors have an instruction for them.
 pub(crate) fn power(value: f64, exponent: f64) -> f64 {
     let eighths = 8.0 * exponent;
     if eighths.fract() != 0.0 || !(1.0..=16.0).contains(&eighths) {
@@ -12,10 +27,11 @@ pub(crate) fn power(value: f64, exponent: f64) -> f64 {
     let half = value.sqrt();
     let quarter = half.sqrt();
     let parts = [value * value, value, half, quarter, quarter.sqrt()];
-    let (mut rest, mut product) = (eighths, 1.0);
-    for (part, worth) in parts.into_iter().zip([16.0, 8.0, 4.0, 2.0, 1.0]) {
-        if rest >= worth {
-            rest -= worth;
+    let mut rest = eighths;
+    let mut product = 1.0;
+    for (part, eighths) in parts.into_iter().zip([16.0, 8.0, 4.0, 2.0, 1.0]) {
+        if rest >= eighths {
+            rest -= eighths;
             product *= part;
         }
     }
@@ -27,11 +43,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn whole_powers() {
+        for value in [0.0f64, -1.5, 0.3, 7.0] {
+            let powers = (0..9).map(|exponent| whole_power(value, exponent));
+            let products = std::iter::successors(Some(1.0), |product| Some(product * value));
+            for (found, expected) in powers.zip(products) {
+                assert!((found - expected).abs() <= 1e-14 * expected.abs(), "{value}");
+            }
+        }
+        assert_eq!(whole_power(3.0, 2).to_bits(), 9f64.to_bits());
+    }
+
+    #[test]
     fn near_the_general_power() {
         for value in [0.0, 1e-300, 1e-9, 0.3, 1.0, 7.5, 1e12] {
             for step in 0..200 {
                 let exponent = f64::from(step) / 64.0;
-                let (found, expected) = (power(value, exponent), libm::pow(value, exponent));
+                let found = power(value, exponent);
+                let expected = libm::pow(value, exponent);
                 assert!((found - expected).abs() <= 1e-14 * expected, "{value} {exponent}");
             }
         }

@@ -23,7 +23,8 @@ impl Strings {
     /// The sentence that says what is wrong: offsets that do not rise from 0 to the text's end
     /// or cut a character, text that is no UTF-8.
     pub fn new(text: impl Into<Array<u8>>, offsets: impl Into<Array<u64>>) -> Result<Self, String> {
-        let (text, offsets) = (text.into(), offsets.into());
+        let text = text.into();
+        let offsets = offsets.into();
         let checked = std::str::from_utf8(&text).map_err(|_| "text that is no UTF-8".to_owned())?;
         if offsets.first() != Some(&0) || offsets.last() != Some(&(text.len() as u64)) {
             return Err("offsets that do not span the text".to_owned());

@@ -1,23 +1,27 @@
 //! Training documents → term counts: a vocabulary, and a row of counts per document.
 //!
-//! Documents are read in pieces, and whichever thread is free counts the next piece in its own shard, which
-//! numbers terms in the order of their first occurrence. Finally, the terms of all shards are sorted and
-//! renumbered, so that the result does not depend on the threads or pieces.
+//! Documents are read in pieces, and whichever thread is free counts the next piece in its own
+//! shard, which numbers terms in the order of their first occurrence. Finally, the terms of all
+//! shards are sorted and renumbered, so that the result does not depend on the threads or pieces.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `options`, `fields` | what is counted, and which terms are kept |
+//! | `shard` | counts the terms of pieces (read this first) |
+//! | `headers` | collects identifiers, labels, weights, groups and texts |
+//! | `reading` | reads pieces and gives them to threads |
+//! | `names`, `unite`, `merge` | shards → one vocabulary and one matrix |
+//! | `statistics` | the frequencies of a corpus of which only a part is counted |
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::num::NonZeroUsize;
-use std::str::FromStr;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use array_file::array::Array;
 use rayon::prelude::*;
 
 use crate::rows::strings::{Strings, StringsBuilder};
 use crate::stages::Stage;
-use crate::text::analyze::Analyzer;
-use crate::text::corpus::{Content, CorpusError, Document};
+use crate::text::corpus::{CorpusError, Document};
 use crate::text::hierarchy::Hierarchy;
 use crate::text::tfidf::RawRows;
 use crate::text::vocabulary::{TermKind, Vocabulary};
@@ -26,149 +30,21 @@ use crate::threads::Threads;
 mod fields;
 mod headers;
 mod merge;
+mod names;
+mod options;
+mod reading;
 mod shard;
 mod statistics;
 mod unite;
 
 pub use fields::Fields;
+use fields::boosted;
 pub(crate) use fields::tally;
-use headers::Headers;
 use merge::merge;
-use shard::Shard;
+pub use options::{ClassWeights, CountOptions, DfLimit, Input, TermLimits};
+use reading::{Pieces, count_pieces};
 pub(crate) use statistics::Whole;
 pub use statistics::{CorpusStatistics, TermFrequency};
-
-/// Bytes of text (and number of documents) in a piece.
-const PIECE_BYTES: usize = 1 << 18;
-const PIECE_DOCUMENTS: usize = 1_024;
-/// Pieces for each thread that are counted or wait for it.
-const PIECES_OF_THREAD: usize = 3;
-
-/// A limit on the document frequency: a number of documents, or a share of them.
-///
-/// ```
-/// use classify::text::counts::DfLimit;
-/// assert_eq!("5".parse(), Ok(DfLimit::Count(5)));
-/// assert_eq!("50%".parse(), Ok(DfLimit::Share(0.5)));
-/// assert!("0.5".parse::<DfLimit>().is_err());
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum DfLimit {
-    /// A number of documents.
-    Count(u32),
-    /// A share of the documents, from 0 to 1.
-    Share(f64),
-}
-
-impl DfLimit {
-    /// The limit as a number of documents, not rounded.
-    fn documents(self, total: usize) -> f64 {
-        match self {
-            Self::Count(count) => f64::from(count),
-            Self::Share(share) => share * total as f64,
-        }
-    }
-}
-
-impl FromStr for DfLimit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let limit = match text.strip_suffix('%') {
-            Some(percent) => percent
-                .trim()
-                .parse::<f64>()
-                .ok()
-                .filter(|percent| (0.0..=100.0).contains(percent))
-                .map(|percent| Self::Share(percent / 100.0)),
-            None => text.parse().ok().map(Self::Count),
-        };
-        limit.ok_or_else(|| format!("`{text}` is neither a count like 5 nor a share like 50%"))
-    }
-}
-
-impl fmt::Display for DfLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count(count) => write!(f, "{count}"),
-            Self::Share(share) => write!(f, "{}%", share * 100.0),
-        }
-    }
-}
-
-/// Which terms enter the vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TermLimits {
-    /// The minimum document frequency, inclusive.
-    pub min_df: DfLimit,
-    /// The maximum document frequency, inclusive.
-    pub max_df: DfLimit,
-    /// The maximum number of terms: those with the highest document frequency are kept, ties by
-    /// term order.
-    pub max_terms: Option<NonZeroUsize>,
-}
-
-impl Default for TermLimits {
-    fn default() -> Self {
-        Self { min_df: DfLimit::Count(1), max_df: DfLimit::Share(1.0), max_terms: None }
-    }
-}
-
-/// The weight of each label's documents in a vote.
-///
-/// ```
-/// use classify::text::counts::ClassWeights;
-/// assert_eq!("balanced".parse(), Ok(ClassWeights::Balanced));
-/// assert_eq!("spam:2".parse(), Ok(ClassWeights::Given(vec![("spam".into(), 2.0)])));
-/// assert!("spam".parse::<ClassWeights>().is_err());
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub enum ClassWeights {
-    /// N / (labels · n) for a label with n of the N documents, so that all labels have the same
-    /// total weight.
-    Balanced,
-    /// A weight for each of these labels, 1 for the others.
-    Given(Vec<(String, f32)>),
-}
-
-impl FromStr for ClassWeights {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "balanced" {
-            return Ok(Self::Balanced);
-        }
-        let weight = |part: &str| {
-            let (label, weight) = part.rsplit_once(':')?;
-            let weight = weight.parse().ok().filter(|weight: &f32| *weight > 0.0);
-            let weight = weight.filter(|weight| weight.is_finite() && !label.is_empty())?;
-            Some((label.to_owned(), weight))
-        };
-        let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
-        weights
-            .map(Self::Given)
-            .ok_or_else(|| format!("`{text}` is neither `balanced` nor LABEL:WEIGHT,…"))
-    }
-}
-
-/// How a document's content is counted.
-#[derive(Debug)]
-pub enum Input {
-    /// Text, split into terms by an analyzer.
-    Text {
-        /// The analyzer.
-        analyzer: Analyzer,
-        /// The fields that are counted separately.
-        fields: Fields,
-    },
-    /// Features as given; counts must not be negative.
-    Features {
-        /// Whether the values are counts, to be weighted.
-        counts: bool,
-    },
-    /// No terms: the documents are dense vectors.
-    Nothing,
-}
 
 /// The documents of a training corpus, counted.
 #[derive(Debug, Clone)]
@@ -212,71 +88,37 @@ impl Counts {
     /// # Errors
     /// The first error of the corpus; a corpus without documents; text where features are expected
     /// or vice versa.
-    ///
-    /// # Panics
-    /// Never: the channel that is waited for lives as long.
     pub fn read(
         documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-        input: &Input,
-        limits: TermLimits,
-        keep_text: bool,
+        options: &CountOptions<'_>,
         threads: &Threads,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Self, CorpusError> {
-        let counting = Mutex::new(Counting::new((0..threads.count()).map(|_| Shard::new(input))));
-        let mut headers = Headers::new(keep_text);
-        let mut reading = Stage::empty("train: read");
-        let begin = Instant::now();
-        let most = PIECES_OF_THREAD * threads.count();
-        // Reading can wait for the threads, so it is done by none of them.
-        let read = threads.scope(|scope| {
-            let (done, pieces_done) = channel();
-            for number in 0.. {
-                if number >= most {
-                    pieces_done.recv().expect("`done` lives until the end");
-                }
-                if lock(&counting).failed.is_some() {
-                    break;
-                }
-                let start = Instant::now();
-                let (piece, ended) = read_piece(documents);
-                reading.add(piece.len() as u64, start);
-                for document in &piece {
-                    headers.push(document);
-                }
-                progress(headers.len() as u64);
-                let (counting, done) = (&counting, Done(done.clone()));
-                scope.spawn(move |_| {
-                    let mut shard = lock(counting).begin();
-                    let counted = shard.count(number, &piece);
-                    lock(counting).end(shard, counted.map_err(|error| (number, error)));
-                    drop((piece, done));
-                });
-                if let Some(ended) = ended {
-                    return ended;
-                }
-            }
-            Ok(())
-        });
-        let Counting { shards, busy, failed, .. } =
-            counting.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // What failed in a piece comes before what failed in reading.
-        match failed {
-            Some((_, error)) => return Err(error),
-            None => read?,
-        }
-        let seconds = begin.elapsed().as_secs_f64();
+        let Pieces { shards, headers, mut stages } =
+            count_pieces(documents, options, threads, progress)?;
         let start = Instant::now();
-        let merged = merge(shards, headers.len(), limits, threads);
-        let merging = Stage::since("train: merge the counts", reading.documents, start);
-        let analyzing = Stage {
-            seconds: busy.as_secs_f64(),
-            documents: reading.documents,
-            bytes: Some(merged.bytes).filter(|&bytes| bytes > 0),
-            ..Stage::empty("train: count")
-        };
-        let stages = vec![reading.beside(seconds), analyzing.beside(seconds), merging];
-        Ok(Self { stages, ..headers.finish(merged) })
+        let count = headers.len();
+        let merged = merge(shards, count, options.limits, threads);
+        stages.push(Stage::since("train: merge the counts", count as u64, start));
+        let headers = headers.finish();
+        Ok(Self {
+            vocabulary: merged.vocabulary,
+            indptr: merged.indptr,
+            terms: merged.terms,
+            values: merged.counts,
+            ids: headers.ids,
+            label_names: headers.label_names,
+            label_indptr: headers.label_indptr,
+            label_indices: headers.label_indices,
+            weights: headers.weights,
+            groups: headers.groups,
+            texts: headers.texts,
+            lengths: merged.lengths,
+            bytes: merged.bytes,
+            titled: merged.titled,
+            whole: None,
+            stages,
+        })
     }
 
     /// The number of documents.
@@ -287,6 +129,67 @@ impl Counts {
     /// The group of each document; empty if no document has one.
     pub fn groups(&self) -> &[u32] {
         &self.groups
+    }
+
+    /// The frequencies of all terms, in byte order.
+    pub fn term_frequencies(&self, boosts: &[f32]) -> Vec<TermFrequency> {
+        let mut occurrences = vec![0.0; self.vocabulary.len()];
+        for (at, &term) in self.terms.iter().enumerate() {
+            occurrences[term as usize] += f64::from(self.boosted(boosts, at));
+        }
+        let frequencies = self.vocabulary.document_frequencies();
+        let terms = self.vocabulary.terms().iter().zip(frequencies).zip(occurrences);
+        let frequency = |((term, &documents), occurrences): ((&str, &u32), f64)| TermFrequency {
+            term: term.to_owned(),
+            documents,
+            occurrences,
+        };
+        terms.map(frequency).collect()
+    }
+
+    /// Whether the documents are features, not texts.
+    pub(crate) fn is_of_features(&self) -> bool {
+        self.vocabulary.kind() == TermKind::Columns
+    }
+
+    /// The same documents with the terms of a whole corpus, of which they are a part. Terms that it
+    /// does not have are dropped.
+    ///
+    /// # Panics
+    /// If the documents are features, not texts.
+    #[must_use]
+    pub fn under(mut self, whole: &CorpusStatistics) -> Self {
+        assert_eq!(self.vocabulary.kind(), TermKind::Text, "statistics are of texts");
+        let frequencies = Array::from(whole.document_frequencies.clone());
+        let vocabulary = Vocabulary::new(TermKind::Text, whole.terms.clone(), frequencies)
+            .expect("checked when it was made");
+        let new: Vec<Option<u32>> =
+            self.vocabulary.terms().iter().map(|term| vocabulary.id(term)).collect();
+        let mut indptr = Vec::with_capacity(self.indptr.len());
+        indptr.push(0);
+        let mut kept = 0;
+        for row in 0..self.documents() {
+            for at in range(self.indptr[row], self.indptr[row + 1]) {
+                if let Some(term) = new[self.terms[at] as usize] {
+                    // Both vocabularies are in the same order, so the row stays in order.
+                    self.terms[kept] = term;
+                    for values in &mut self.values {
+                        values[kept] = values[at];
+                    }
+                    kept += 1;
+                }
+            }
+            indptr.push(kept as u64);
+        }
+        self.terms.truncate(kept);
+        self.values.iter_mut().for_each(|values| values.truncate(kept));
+        let whole = Whole { documents: whole.documents, mean_length: whole.mean_length };
+        Self { indptr, vocabulary, whole: Some(whole), ..self }
+    }
+
+    /// The boosted count of entry `at`.
+    fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
+        boosted(&self.values, boosts, at)
     }
 
     /// The number of pairs of a document and a term in it.
@@ -314,7 +217,7 @@ impl Counts {
         self.titled
     }
 
-    /// The share of a document's terms that would be unknown if it were left out: those that occur
+    /// The share of a document's terms that would be unknown if it were held out: those that occur
     /// in no other document, and those that were dropped.
     ///
     /// # Panics
@@ -410,7 +313,8 @@ impl Counts {
                 above.map(number).chain([number(label)]).collect()
             })
             .collect();
-        let (mut indptr, mut indices) = (vec![0], Vec::new());
+        let mut indptr = vec![0];
+        let mut indices = Vec::new();
         for row in 0..self.documents() {
             let mut labels: Vec<u32> = Vec::new();
             for &label in self.labels(row) {
@@ -473,7 +377,8 @@ impl Counts {
         self.vocabulary =
             Vocabulary::new(self.vocabulary.kind(), terms.build(), frequencies.into())
                 .expect("some of the terms, in their order");
-        let (mut start, mut end) = (0, 0);
+        let mut start = 0;
+        let mut end = 0;
         for bound in &mut self.indptr[1..] {
             for at in range(start, *bound) {
                 let term = self.terms[at] as usize;
@@ -507,14 +412,17 @@ impl Counts {
         RawRows { indptr: self.indptr.clone(), indices, data }
     }
 
-    /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows are empty.
+    /// The same of the terms in `kept`; only of the documents in `only`, if given, the other rows
+    /// are empty.
     pub(crate) fn rows_of(&self, boosts: &[f32], kept: &[bool], only: Option<&[u32]>) -> RawRows {
         let mut is_in = vec![only.is_none(); self.documents()];
         only.into_iter().flatten().for_each(|&row| is_in[row as usize] = true);
         let all = || self.indptr.windows(2).map(|bounds| range(bounds[0], bounds[1])).zip(&is_in);
         let most = all().map(|(entries, &is_in)| if is_in { entries.len() } else { 0 }).sum();
-        let (mut indices, mut data) = (vec![0; most], vec![0.0; most]);
-        let (mut indptr, mut end) = (vec![0], 0);
+        let mut indices = vec![0; most];
+        let mut data = vec![0.0; most];
+        let mut indptr = vec![0];
+        let mut end = 0;
         for (entries, &is_in) in all() {
             for at in if is_in { entries } else { 0..0 } {
                 // The next entry overwrites a term that is not kept: no branch to predict.
@@ -534,7 +442,8 @@ impl Counts {
             ([values], [boost]) if boost.to_bits() == 1f32.to_bits() => std::mem::take(values),
             _ => (0..self.terms.len()).map(|at| self.boosted(boosts, at)).collect(),
         };
-        let (indptr, indices) = (std::mem::take(&mut self.indptr), std::mem::take(&mut self.terms));
+        let indptr = std::mem::take(&mut self.indptr);
+        let indices = std::mem::take(&mut self.terms);
         RawRows { indptr, indices, data }
     }
 }
@@ -544,88 +453,13 @@ fn range(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
-/// The shards that no thread uses at the moment, and what is known of the others.
-struct Counting<'a> {
-    shards: Vec<Shard<'a>>,
-    /// The number of shards in use, since when, and how long there were any before.
-    in_use: usize,
-    since: Instant,
-    busy: Duration,
-    /// The first piece with an error.
-    failed: Option<(usize, CorpusError)>,
-}
-
-impl<'a> Counting<'a> {
-    fn new(shards: impl Iterator<Item = Shard<'a>>) -> Self {
-        let (since, busy) = (Instant::now(), Duration::ZERO);
-        Self { shards: shards.collect(), in_use: 0, since, busy, failed: None }
-    }
-
-    /// A shard for a thread.
-    fn begin(&mut self) -> Shard<'a> {
-        if self.in_use == 0 {
-            self.since = Instant::now();
-        }
-        self.in_use += 1;
-        self.shards.pop().expect("a shard for each thread")
-    }
-
-    /// Takes it back.
-    fn end(&mut self, shard: Shard<'a>, counted: Result<(), (usize, CorpusError)>) {
-        self.shards.push(shard);
-        self.in_use -= 1;
-        if self.in_use == 0 {
-            self.busy += self.since.elapsed();
-        }
-        if let Err((number, error)) = counted
-            && self.failed.as_ref().is_none_or(|&(first, _)| number < first)
-        {
-            self.failed = Some((number, error));
-        }
-    }
-}
-
-/// Says that a piece was counted when it is dropped, also after a panic.
-struct Done(Sender<()>);
-
-impl Drop for Done {
-    fn drop(&mut self) {
-        // Nobody waits for the last pieces.
-        let _ = self.0.send(());
-    }
-}
-
-fn lock<'m, 'a>(counting: &'m Mutex<Counting<'a>>) -> MutexGuard<'m, Counting<'a>> {
-    counting.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The next documents, and why there are no more, if there are none: the end, or an error.
-fn read_piece(
-    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-) -> (Vec<Document>, Option<Result<(), CorpusError>>) {
-    let (mut piece, mut bytes) = (Vec::new(), 0);
-    while bytes < PIECE_BYTES && piece.len() < PIECE_DOCUMENTS {
-        let document = match documents.next() {
-            Some(Ok(document)) => document,
-            Some(Err(error)) => return (piece, Some(Err(error))),
-            None => return (piece, Some(Ok(()))),
-        };
-        bytes += match &document.content {
-            Content::Features(features) => features.len() * 8,
-            text => text.text_bytes(),
-        };
-        piece.push(document);
-    }
-    (piece, None)
-}
-
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
     use crate::text::analyze::{Analyzer, AnalyzerSpec};
-    use crate::text::corpus::Place;
+    use crate::text::corpus::{Content, Place};
 
     #[test]
     fn rows_of_some_documents_have_the_kept_terms() {
@@ -643,9 +477,8 @@ mod tests {
         let input = Input::Text { analyzer, fields: Fields::FirstLine { boost: 1.0 } };
         let threads = Threads::new(NonZeroUsize::MIN).unwrap();
         let mut documents = texts.into_iter().map(|text| Ok(document(text)));
-        let limits = TermLimits::default();
-        let counts =
-            Counts::read(&mut documents, &input, limits, false, &threads, &|_| ()).unwrap();
+        let how = CountOptions::new(&input);
+        let counts = Counts::read(&mut documents, &how, &threads, &|_| ()).unwrap();
         let boosts = [3.0, 1.0];
         let entries = |rows: &RawRows, row: usize| -> Vec<(u32, f32)> {
             let at = range(rows.indptr[row], rows.indptr[row + 1]);

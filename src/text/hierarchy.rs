@@ -21,7 +21,8 @@ use crate::text::corpus::{CorpusError, Place, Problem, read_error};
 /// ```
 /// use classify::text::hierarchy::Hierarchy;
 ///
-/// let hierarchy = Hierarchy::parse("tree.tsv", "cat\tanimal\ndog\tanimal\nanimal\tbeing\n").unwrap();
+/// let lines = "cat\tanimal\ndog\tanimal\nanimal\tbeing\n";
+/// let hierarchy = Hierarchy::parse("tree.tsv", lines).unwrap();
 /// let ancestors: Vec<&str> = hierarchy.ancestors("cat").into_iter().collect();
 /// assert_eq!(ancestors, ["animal", "being"]);
 /// assert_eq!((hierarchy.level("being"), hierarchy.level("dog")), (1, 3));
@@ -38,8 +39,8 @@ impl Hierarchy {
     /// Reads a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is longer than [`limits::RECORD`] or not UTF-8, a line has neither
-    /// form, or a label is its own ancestor.
+    /// If the file cannot be read, is longer than [`limits::RECORD`] or not UTF-8, a line has
+    /// neither form, or a label is its own ancestor.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
         let source: Arc<str> = path.to_string_lossy().into();
         let place = |line| Place { source: Arc::clone(&source), line };
@@ -143,7 +144,8 @@ impl Hierarchy {
 
     /// The level of a label: 1 without parents, otherwise one more than that of its highest parent.
     pub fn level(&self, label: &str) -> usize {
-        let (mut level, mut here) = (1, BTreeSet::from([label]));
+        let mut level = 1;
+        let mut here = BTreeSet::from([label]);
         // There are no cycles: this ends.
         while here.iter().all(|label| self.parents.contains_key(*label)) {
             let parents = here.iter().filter_map(|label| self.parents.get(*label)).flatten();
@@ -164,7 +166,8 @@ impl Hierarchy {
         labels.iter().map(above).collect()
     }
 
-    /// Whether no label is its own ancestor and every entry has parents: checks what a model file holds.
+    /// Whether no label is its own ancestor and every entry has parents: checks what a model file
+    /// holds.
     pub(crate) fn is_valid(&self) -> bool {
         self.above_itself().is_none() && self.parents.values().all(|parents| !parents.is_empty())
     }
@@ -175,11 +178,13 @@ fn pair(line: &str) -> Option<(&str, &str)> {
     if let Some(rest) = line.trim_start().strip_prefix("parent:") {
         let (parent, rest) = rest.split_once("child:")?;
         let child = rest.split_once("child-description:").map_or(rest, |(child, _)| child);
-        let (child, parent) = (child.trim(), parent.trim());
+        let child = child.trim();
+        let parent = parent.trim();
         return (!child.is_empty() && !parent.is_empty()).then_some((child, parent));
     }
     let (child, parent) = line.split_once('\t')?;
-    let (child, parent) = (child.trim(), parent.trim());
+    let child = child.trim();
+    let parent = parent.trim();
     (!child.is_empty() && !parent.is_empty() && !parent.contains('\t')).then_some((child, parent))
 }
 

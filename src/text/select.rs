@@ -81,6 +81,16 @@ impl FromStr for Selection {
     }
 }
 
+impl Selection {
+    /// The counts of the terms that it keeps.
+    #[must_use]
+    pub fn apply(self, counts: Counts, threads: &Threads) -> Counts {
+        let postings = Postings::of(&counts);
+        let scores = TermScores::new(&counts, &postings, self.criterion, threads, &|_| true);
+        counts.keep(&scores.best(self.terms))
+    }
+}
+
 impl From<Selection> for String {
     fn from(selection: Selection) -> Self {
         selection.to_string()
@@ -107,10 +117,12 @@ struct Table {
 impl Table {
     fn chi2(self) -> f64 {
         let Self { both, term, label, documents } = self;
-        let (b, c) = (term - both, label - both);
+        let b = term - both;
+        let c = label - both;
         let d = documents - term - label + both;
         let margins = term * (documents - term) * label * (documents - label);
-        if margins > 0.0 { documents * (both * d - b * c).powi(2) / margins } else { 0.0 }
+        let difference = both * d - b * c;
+        if margins > 0.0 { documents * (difference * difference) / margins } else { 0.0 }
     }
 
     fn information(self) -> f64 {
@@ -141,7 +153,7 @@ const MIN_DOCUMENTS: u32 = 5;
 
 /// How informative a term is about the labels.
 #[derive(Debug, Clone, Copy)]
-struct Worth {
+struct TermScore {
     /// The maximum value over all labels.
     value: f64,
     /// The number of documents considered that contain the term.
@@ -150,74 +162,40 @@ struct Worth {
 
 /// How informative every term is, by the labels of some documents.
 #[derive(Debug)]
-pub(crate) struct Worths {
-    terms: Vec<Worth>,
+pub(crate) struct TermScores {
+    terms: Vec<TermScore>,
     /// The number of documents considered.
     documents: u32,
 }
 
-impl Worths {
-    /// Which terms `selection` keeps.
-    pub(crate) fn best(&self, most: NonZeroUsize) -> Vec<bool> {
-        // χ² and information never exceed the number of documents.
-        let behind = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
-        let value = |worth: &Worth| worth.value - behind(worth.df < MIN_DOCUMENTS);
-        let values: Vec<f64> = self.terms.iter().map(value).collect();
-        best(&values, most.get())
-    }
-
-    /// The χ² of every term as a share of the number of documents, to a power.
-    fn powers(&self, exponent: f64) -> impl Iterator<Item = f64> {
-        let documents = f64::from(self.documents.max(1));
-        self.terms.iter().map(move |worth| power(worth.value / documents, exponent))
-    }
-}
-
-/// The documents that contain each term.
-#[derive(Debug)]
-pub(crate) struct Postings {
-    starts: Vec<usize>,
-    rows: Vec<u32>,
-}
-
-impl Postings {
-    pub(crate) fn of(counts: &Counts) -> Self {
-        let (starts, rows) = counts.postings();
-        Self { starts, rows }
-    }
-}
-
-/// The number of terms that a thread considers at a time.
-const TERMS: usize = 1_024;
-
-impl Counts {
-    /// How informative every term is, by the labels of the documents for which `tells` returns
+impl TermScores {
+    /// How informative every term is, by the labels of the documents for which `is_in` returns
     /// true.
-    pub(crate) fn worths(
-        &self,
+    pub(crate) fn new(
+        counts: &Counts,
         postings: &Postings,
         criterion: Criterion,
         threads: &Threads,
-        tells: &(dyn Fn(u32) -> bool + Sync),
-    ) -> Worths {
+        is_in: &(dyn Fn(u32) -> bool + Sync),
+    ) -> Self {
         let mut documents = 0u32;
-        let mut sizes = vec![0u32; self.label_names.len()];
-        for row in (0u32..).take(self.documents()).filter(|&row| tells(row)) {
+        let mut sizes = vec![0u32; counts.label_names.len()];
+        for row in (0u32..).take(counts.documents()).filter(|&row| is_in(row)) {
             documents += 1;
-            for &label in self.labels(row as usize) {
+            for &label in counts.labels(row as usize) {
                 sizes[label as usize] += 1;
             }
         }
         let mut by_size: Vec<u32> = (0..).take(sizes.len()).collect();
         by_size.sort_by_key(|&label| std::cmp::Reverse(sizes[label as usize]));
-        let room = || (vec![0u32; sizes.len()], Vec::new());
+        let scratch = || (vec![0u32; sizes.len()], Vec::new());
         let of_terms = |(together, touched): &mut (Vec<u32>, Vec<u32>), terms: Range<usize>| {
             let of_term = |term| {
                 let rows = &postings.rows[postings.starts[term]..postings.starts[term + 1]];
                 let mut df = 0u32;
-                for &row in rows.iter().filter(|&&row| tells(row)) {
+                for &row in rows.iter().filter(|&&row| is_in(row)) {
                     df += 1;
-                    for &label in self.labels(row as usize) {
+                    for &label in counts.labels(row as usize) {
                         if together[label as usize] == 0 {
                             touched.push(label);
                         }
@@ -240,61 +218,104 @@ impl Counts {
                 for label in touched.drain(..) {
                     together[label as usize] = 0;
                 }
-                Worth { value, df }
+                TermScore { value, df }
             };
             terms.map(of_term).collect::<Vec<_>>()
         };
-        let count = self.vocabulary.len();
+        let count = counts.vocabulary.len();
         let starts = (0..count).into_par_iter().step_by(TERMS);
-        let of_terms =
-            starts.map_init(room, |room, start| of_terms(room, start..(start + TERMS).min(count)));
-        let terms: Vec<Vec<Worth>> = threads.run(|| of_terms.collect());
-        Worths { terms: terms.concat(), documents }
+        let of_terms = starts.map_init(scratch, |scratch, start| {
+            of_terms(scratch, start..(start + TERMS).min(count))
+        });
+        let terms: Vec<Vec<TermScore>> = threads.run(|| of_terms.collect());
+        Self { terms: terms.concat(), documents }
     }
 
-    /// Keeps only the terms that `selection` chooses.
-    #[must_use]
-    pub fn select(self, selection: Selection, threads: &Threads) -> Self {
-        let Selection { criterion, terms } = selection;
-        let worths = self.worths(&Postings::of(&self), criterion, threads, &|_| true);
-        self.keep(&worths.best(terms))
+    /// Marks the terms with the `max` highest scores.
+    pub(crate) fn best(&self, max: NonZeroUsize) -> Vec<bool> {
+        // χ² and information never exceed the number of documents.
+        let behind = |rare: bool| if rare { f64::from(self.documents) + 1.0 } else { 0.0 };
+        let value = |score: &TermScore| score.value - behind(score.df < MIN_DOCUMENTS);
+        let values: Vec<f64> = self.terms.iter().map(value).collect();
+        best(&values, max.get())
     }
 
-    /// The factor of every term besides its frequency in a document: the idf over all documents,
-    /// and the factor by χ² if `worths` are given.
-    pub(crate) fn term_weights(&self, weighting: Weighting, worths: Option<&Worths>) -> Vec<f64> {
-        let documents = self.whole.map_or(self.documents() as u64, |whole| whole.documents);
-        let among = (self.vocabulary.document_frequencies(), documents);
-        Self::term_weights_among(weighting, among, worths)
+    /// The χ² of every term as a share of the number of documents, to a power.
+    fn powers(&self, exponent: f64) -> impl Iterator<Item = f64> {
+        let documents = f64::from(self.documents.max(1));
+        self.terms.iter().map(move |score| power(score.value / documents, exponent))
     }
+}
 
-    /// The same by the frequencies of terms in a number of documents. A term that none has weighs
-    /// nothing.
-    pub(crate) fn term_weights_among(
+/// The documents that contain each term.
+#[derive(Debug)]
+pub(crate) struct Postings {
+    starts: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+impl Postings {
+    pub(crate) fn of(counts: &Counts) -> Self {
+        let (starts, rows) = counts.postings();
+        Self { starts, rows }
+    }
+}
+
+/// The number of terms that a thread considers at a time.
+const TERMS: usize = 1_024;
+
+/// The factor of every term besides its frequency in a document: the idf over all documents, and
+/// the factor by χ² if `scores` are given.
+pub(crate) fn term_weights(
+    counts: &Counts,
+    weighting: Weighting,
+    scores: Option<&TermScores>,
+) -> Vec<f64> {
+    let documents = counts.whole.map_or(counts.documents() as u64, |whole| whole.documents);
+    let frequencies = Frequencies { of_terms: counts.vocabulary.document_frequencies(), documents };
+    frequencies.term_weights(weighting, scores)
+}
+
+/// [`term_weights`] by the labels of all documents.
+pub(crate) fn all_term_weights(
+    counts: &Counts,
+    weighting: Weighting,
+    threads: &Threads,
+) -> Vec<f64> {
+    let scores = needs_scores(counts, weighting).then(|| {
+        let postings = Postings::of(counts);
+        TermScores::new(counts, &postings, Criterion::Chi2, threads, &|_| true)
+    });
+    term_weights(counts, weighting, scores.as_ref())
+}
+
+/// Whether a weighting depends on the labels. Without labels, no term is informative.
+pub(crate) fn needs_scores(counts: &Counts, weighting: Weighting) -> bool {
+    weighting.chi2_power() > 0.0 && !counts.label_names.is_empty()
+}
+
+/// The frequencies of terms in a number of documents.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frequencies<'a> {
+    /// The number of documents that have each term.
+    pub(crate) of_terms: &'a [u32],
+    pub(crate) documents: u64,
+}
+
+impl Frequencies<'_> {
+    /// [`term_weights`] by these frequencies. A term that no document has weighs nothing.
+    pub(crate) fn term_weights(
+        self,
         weighting: Weighting,
-        (frequencies, documents): (&[u32], u64),
-        worths: Option<&Worths>,
+        scores: Option<&TermScores>,
     ) -> Vec<f64> {
-        let idf = |&df: &u32| if df == 0 { 0.0 } else { weighting.idf(df, documents) };
-        let mut weights: Vec<f64> = frequencies.iter().map(idf).collect();
-        if let Some(worths) = worths {
-            let powers = worths.powers(weighting.chi2_power());
+        let idf = |&df: &u32| if df == 0 { 0.0 } else { weighting.idf(df, self.documents) };
+        let mut weights: Vec<f64> = self.of_terms.iter().map(idf).collect();
+        if let Some(scores) = scores {
+            let powers = scores.powers(weighting.chi2_power());
             weights.iter_mut().zip(powers).for_each(|(weight, power)| *weight *= power);
         }
         weights
-    }
-
-    /// [`Counts::term_weights`] by the labels of all documents.
-    pub(crate) fn all_term_weights(&self, weighting: Weighting, threads: &Threads) -> Vec<f64> {
-        let worths = self
-            .needs_worths(weighting)
-            .then(|| self.worths(&Postings::of(self), Criterion::Chi2, threads, &|_| true));
-        self.term_weights(weighting, worths.as_ref())
-    }
-
-    /// Whether a weighting depends on the labels. Without labels, no term is informative.
-    pub(crate) fn needs_worths(&self, weighting: Weighting) -> bool {
-        weighting.chi2_power() > 0.0 && !self.label_names.is_empty()
     }
 }
 
@@ -335,7 +356,7 @@ mod tests {
     #[test]
     fn tables_by_hand() {
         let table = Table { both: 30.0, term: 40.0, label: 50.0, documents: 100.0 };
-        assert!((table.chi2() - 100.0 * (30.0f64 * 40.0 - 10.0 * 20.0).powi(2) / 6e6).abs() < 1e-9);
+        assert!((table.chi2() - 100.0 * 1_000.0f64 * 1_000.0 / 6e6).abs() < 1e-9);
         let independent = Table { both: 20.0, term: 40.0, label: 50.0, documents: 100.0 };
         assert!(independent.chi2().abs() < 1e-12 && independent.information().abs() < 1e-12);
         let same = Table { both: 50.0, term: 50.0, label: 50.0, documents: 100.0 };

@@ -5,14 +5,7 @@
 
 use crate::rows::matrix::Array;
 use crate::rows::strings::Strings;
-use crate::text::analyze::{Dictionary, Term};
-
-mod interner;
-mod table;
-
-pub(crate) use interner::Interner;
-pub(crate) use table::ShortTerm;
-use table::{TermTable, batches};
+use crate::text::term_store::{Dictionary, ShortTerm, Term, TermTable, batches};
 
 /// The terms of a model.
 #[derive(Debug, Clone)]
@@ -81,7 +74,8 @@ impl Vocabulary {
         terms: Strings,
         document_frequencies: Array<u32>,
     ) -> Result<Self, String> {
-        let (found, expected) = (document_frequencies.len(), terms.len());
+        let found = document_frequencies.len();
+        let expected = terms.len();
         if found != expected {
             return Err(format!("{expected} terms, but {found} document frequencies"));
         }

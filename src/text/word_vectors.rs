@@ -17,19 +17,21 @@ const FAST_TEXT: u32 = 793_712_314;
 /// The vectors of a vocabulary's terms, from a file of word vectors.
 #[derive(Debug, Clone)]
 pub struct WordVectors {
-    /// From term weights to the weighted mean of the words' vectors. Terms that the file does not have are left out.
+    /// From term weights to the weighted mean of the words' vectors. Terms that the file does not
+    /// have are ignored.
     pub projection: Projection,
     /// How many terms of the vocabulary the file has.
     pub known: usize,
 }
 
 impl WordVectors {
-    /// Reads the vectors of the words that are in a vocabulary; the file may be compressed. A name ending in `.bin` (or
-    /// `.bin.gz`, …) is word2vec's binary format, any other one text, with or without a first line that says how many
-    /// words and dimensions there are.
+    /// Reads the vectors of the words that are in a vocabulary; the file may be compressed. A name
+    /// ending in `.bin` (or `.bin.gz`, …) is word2vec's binary format, any other one text, with or
+    /// without a first line that says how many words and dimensions there are.
     ///
-    /// A word of the file is looked up as it stands, then as the analyzer changes it (`Apple` → `apple`, stems). A word that
-    /// stands as the term itself goes before others; of the others, the first.
+    /// A word of the file is looked up as it stands, then as the analyzer changes it (`Apple` →
+    /// `apple`, stems). A word that stands as the term itself goes before others; of the others,
+    /// the first.
     ///
     /// # Errors
     /// If the file cannot be read, or is not such a file: with the line, or the number of the word.
@@ -40,7 +42,7 @@ impl WordVectors {
     ) -> Result<Self, CorpusError> {
         let name = path.to_string_lossy();
         let is_binary = name.to_lowercase().split('.').rev().take(2).any(|ending| ending == "bin");
-        Self::from_stream(&name, open_bytes(path)?, is_binary, (vocabulary, analyzer))
+        Self::from_stream(&name, open_bytes(path)?, is_binary, vocabulary, analyzer)
     }
 
     /// Reads the vectors from a stream that is not compressed; messages call it `name`.
@@ -51,7 +53,8 @@ impl WordVectors {
         name: &str,
         stream: impl BufRead,
         is_binary: bool,
-        (vocabulary, analyzer): (&Vocabulary, &Analyzer),
+        vocabulary: &Vocabulary,
+        analyzer: &Analyzer,
     ) -> Result<Self, CorpusError> {
         let place = Place { source: name.into(), line: None };
         let file = Limited::new(stream, "a line", LONGEST);
@@ -103,7 +106,8 @@ impl<'a> Found<'a> {
         Ok(())
     }
 
-    /// The term of a word, and whether the word stands as the term; none if it is not wanted (any more).
+    /// The term of a word, and whether the word stands as the term; none if it is not wanted (any
+    /// more).
     fn wanted(&self, word: &str) -> Option<(u32, u8)> {
         let found = self.vocabulary.id(word).map(|term| (term, 2)).or_else(|| {
             let terms = self.analyzer.terms(word);
@@ -115,7 +119,8 @@ impl<'a> Found<'a> {
 
     fn set(
         &mut self,
-        (term, rank): (u32, u8),
+        term: u32,
+        rank: u8,
         vector: impl Iterator<Item = Result<f32, String>>,
     ) -> Result<(), String> {
         let term = term as usize;
@@ -161,7 +166,8 @@ impl<B: BufRead> Reader<B> {
     }
 
     fn text(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
-        let (mut words, mut claimed) = (0u64, None);
+        let mut words = 0u64;
+        let mut claimed = None;
         while self.next_line()? {
             if self.line == 1 && self.bytes.len() >= 3 {
                 if self.bytes.starts_with(&FAST_TEXT.to_le_bytes()) {
@@ -215,11 +221,11 @@ impl<B: BufRead> Reader<B> {
             let word = self.bytes.strip_prefix(b"\n").unwrap_or(&self.bytes);
             let word = word.strip_suffix(b" ").unwrap_or(word);
             let wanted = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word));
-            if let Some(wanted) = wanted {
+            if let Some((term, rank)) = wanted {
                 let values = vector
                     .chunks_exact(4)
                     .map(|four| Ok(f32::from_le_bytes([four[0], four[1], four[2], four[3]])));
-                let set = found.set(wanted, values);
+                let set = found.set(term, rank, values);
                 set.map_err(|what| self.wrong(format!("word {number}: {what}")))?;
             }
         }
@@ -253,14 +259,15 @@ fn text_line(line: &[u8], found: &mut Found<'_>) -> Result<(), String> {
     }
     let (word, numbers) = line.split_at(start);
     // Some files have words that are not UTF-8: no text has them.
-    let Some(wanted) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word)) else {
+    let Some((term, rank)) = std::str::from_utf8(word).ok().and_then(|word| found.wanted(word))
+    else {
         return Ok(());
     };
     let numbers = numbers.split(is_blank).filter(|number| !number.is_empty()).map(|number| {
         let number = String::from_utf8_lossy(number);
         number.parse().map_err(|_| format!("`{number}` is not a number"))
     });
-    found.set(wanted, numbers)
+    found.set(term, rank, numbers)
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ fn other_files_are_no_corpus() {
         (b"\x89PNG\r\n\x1A\n\0\0\0\rIHDR".to_vec(), "a PNG image", "only text"),
         (b"PAR1\x15\0\x15".to_vec(), "a Parquet file", "CSV or JSONL"),
         (b"\x90\x01\0\0\0\0\0\0{\"__met".to_vec(), "another safetensors file", "vectors"),
-        (b"a\0b\0\n\0".to_vec(), "not text", "--encoding utf-16le"),
+        (b"a\0b\0\n\0".to_vec(), "not text", "its encoding"),
     ];
     for (bytes, message, hint) in &cases {
         for options in [default(), lines()] {
@@ -441,12 +441,12 @@ fn clear_errors() {
     let there = "there are: `id`, `text`, `label`, `weight`";
     for (bytes, options, message, hint) in [
         (json, weight, "field `text` is a string, expected a number", ""),
-        (json, group.clone(), "no field `author`", "--group-column"),
+        (json, group.clone(), "no field `author`", "every record has"),
         (json, group.clone(), there, ""),
-        ("text,label\na,x\n", csv(group), "no field `author`", "--group-column"),
-        (json, fields.clone(), "no field `title`", "--field"),
-        ("text,label\na,x\n", csv(fields), "no field `title`", "--field"),
-        ("2286  2:3\n", default(), "a LYRL2004 file has no labels", "--format svmlight"),
+        ("text,label\na,x\n", csv(group), "no field `author`", "every record has"),
+        (json, fields.clone(), "no field `title`", "the fields of the text"),
+        ("text,label\na,x\n", csv(fields), "no field `title`", "the fields of the text"),
+        ("2286  2:3\n", default(), "a LYRL2004 file has no labels", "the format svmlight"),
     ] {
         let error = read(bytes.as_bytes(), &options).unwrap_err();
         assert!(error.to_string().contains(message), "{error} should say {message}");

@@ -15,8 +15,7 @@ use classify::learn::{ReweighError, TrainError};
 use classify::model::{ChangeError, ModelError, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;
-use classify::text::corpus::{CorpusError, Problem};
-use classify::threads::NO_THREAD;
+use classify::text::corpus::{CorpusError, FieldRole, Problem};
 use gpu_runtime::GpuError;
 
 use super::training_errors;
@@ -49,6 +48,8 @@ pub(crate) enum Failure {
     /// A comparison that found a worse evaluation, with `--fail-if-worse`.
     Worse(String),
 }
+
+const NO_THREAD: &str = "use fewer threads (-j 1) or raise the process limit (ulimit -u)";
 
 const NO_GPU: &str =
     "`classify devices` lists the GPUs; `--device auto` falls back to the CPU if no GPU works";
@@ -104,7 +105,7 @@ impl Failure {
     fn message(&self) -> (String, Option<&'static str>) {
         match self {
             Self::Usage(message) => (message.clone(), Some("see `classify --help`")),
-            Self::Corpus(error) => (error.to_string(), error.hint()),
+            Self::Corpus(error) => (error.to_string(), corpus_hint(error)),
             Self::Model(error) => (error.to_string(), error.hint()),
             Self::Vectors(error) => (error.to_string(), error.hint()),
             Self::Search(error @ SearchError::Engine(_)) => (error.to_string(), Some(NO_GPU)),
@@ -134,6 +135,89 @@ impl Failure {
             let _ = writeln!(stderr, "{cyan}hint:{cyan:#} {hint}");
         }
         ExitCode::from(self.code())
+    }
+}
+
+/// What to do about a corpus that cannot be read: in the words of the flags where a flag helps.
+fn corpus_hint(error: &CorpusError) -> Option<&'static str> {
+    Some(match &error.problem {
+        Problem::Thread(_) => NO_THREAD,
+        Problem::Binary => {
+            "name the format with `--format` if this is a corpus, or the encoding \
+             (`--encoding utf-16le`, …)"
+        }
+        Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
+            "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), \
+             or use `--on-bad-utf8 replace`"
+        }
+        Problem::BadEncoding { .. } => "name another `--encoding`, or use `--on-bad-utf8 replace`",
+        Problem::Utf16 => "`--encoding utf-16le` or `--encoding utf-16be` reads it",
+        Problem::Json(_) => {
+            "JSONL holds one JSON object on each line; `--format` names another format"
+        }
+        Problem::MissingField { role, .. } => missing_field(*role),
+        Problem::NoFastTextLabel => "`--format plain` reads lines without labels (predict)",
+        Problem::ColumnZero => "`--first-column 0` counts columns from 0",
+        Problem::NegativeCount { .. } => {
+            "`--features tfidf` uses the values as they are, negative ones too"
+        }
+        Problem::UnknownFormat => {
+            "name it: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|\
+             lyrl2004-tokens|lyrl2004-vectors"
+        }
+        Problem::NoLabels { from_qrels: true, .. } => {
+            "give the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows \
+             of `label column:value …`"
+        }
+        Problem::NoTerm => {
+            "loosen --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the \
+             terms"
+        }
+        Problem::EmptyFolder => {
+            "a folder holds corpus files, or one folder per label and nothing else \
+             (`--format folders` insists)"
+        }
+        Problem::NoVector => {
+            "`--vector-field` names the field of the vectors (JSONL, CSV, TSV); `--vectors` names \
+             a file of vectors beside the corpus"
+        }
+        Problem::VectorsBeside { .. } => {
+            "row i belongs to the i-th document, or to the document whose id stands on line i of \
+             `--vector-ids`"
+        }
+        Problem::VectorFile { .. } => {
+            "`--vectors` reads .npy (two dimensions), .fvecs, .bvecs and IDX files, also with .gz"
+        }
+        Problem::NoId => {
+            "give documents a field `id`, or let them be numbered with --number-as PREFIX"
+        }
+        _ => return error.hint(),
+    })
+}
+
+fn missing_field(role: FieldRole) -> &'static str {
+    match role {
+        FieldRole::Text => "name the field of the text with `--text-column`",
+        FieldRole::SeparateText => {
+            "`--field` names the fields of the text; a trained model reads those that it was \
+             trained on, unless `--text-column` names others"
+        }
+        FieldRole::Label => "name the field of the labels with `--label-column`",
+        FieldRole::Id => {
+            "`--id-column` must name a field that every record has; leave it out if there is none"
+        }
+        FieldRole::Weight => {
+            "`--weight-column` must name a field that every record has; leave it out if there is \
+             none"
+        }
+        FieldRole::Group => {
+            "`--group-column` must name a field that every record has; leave it out if there is \
+             none"
+        }
+        FieldRole::Vector => {
+            "`--vector-field` names the field of the dense vector, a list of numbers; a trained \
+             model reads the one that it was trained on"
+        }
     }
 }
 
@@ -230,6 +314,46 @@ impl From<ReweighError> for Failure {
         match error {
             ReweighError::Corpus(error) => error.into(),
             error => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use classify::text::corpus::{Corpus, ReadOptions};
+
+    use super::*;
+
+    /// Where a flag helps, the hint names it; otherwise it is the library's.
+    #[test]
+    fn hints_name_flags() {
+        let group = ReadOptions { group_column: Some("author".into()), ..ReadOptions::default() };
+        let columns = ReadOptions {
+            text_columns: vec!["title".into(), "body".into()],
+            fields: true,
+            ..ReadOptions::default()
+        };
+        let json = "{\"text\": \"a\", \"label\": \"x\"}\n";
+        let cases: [(&[u8], ReadOptions, &str); 11] = [
+            (json.as_bytes(), group, "--group-column"),
+            (json.as_bytes(), columns, "--field"),
+            (b"{\"text\": \"a\"}\n", ReadOptions::default(), "--label-column"),
+            (b"{\"label\": \"a\"}\n", ReadOptions::default(), "--text-column"),
+            (b"2286  2:3\n", ReadOptions::default(), "--qrels"),
+            (b"hello\nworld\n", ReadOptions::default(), "--format jsonl|csv"),
+            (b"\xff\xfe{\x00", ReadOptions::default(), "--encoding utf-16le"),
+            (b"{\"text\": \"\xe9\"}\n", ReadOptions::default(), "--encoding latin-1"),
+            (b"1 1:2\n1 0:2\n", ReadOptions::default(), "--first-column 0"),
+            (b"__label__a x\nno label\n", ReadOptions::default(), "--format plain"),
+            (b"%PDF-1.7\n", ReadOptions::default(), "pdftotext"),
+        ];
+        for (bytes, options, expected) in cases {
+            let error = Corpus::from_bytes("in", bytes.to_vec(), options)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .expect_err(expected);
+            let (message, hint) = Failure::Corpus(error).message();
+            let hint = hint.unwrap_or_default();
+            assert!(hint.contains(expected), "{message}: {hint} should say {expected}");
         }
     }
 }

@@ -22,9 +22,6 @@ use crate::shared::Shared;
 
 /// Maximum number of documents that are answered together.
 const MAX_BATCH: usize = 64;
-/// Prefix of the identifiers of documents that have none. No other identifier begins like this.
-const UNNAMED: &str = "\0";
-
 /// Answered lines, or a failure that ends the connection.
 type Answers = Result<Bytes, io::Error>;
 
@@ -142,16 +139,11 @@ impl LineStream {
         let rules = DocumentRules {
             max_documents: usize::MAX,
             labels: LabelUse::Optional,
-            ids: IdUse::Prefixed(UNNAMED.to_owned()),
+            ids: IdUse::NumberedAfter(self.documents),
         };
-        let mut documents =
-            parse_lines("line", text, &live, &rules).map_err(|failure| self.in_stream(failure))?;
         // Documents without an identifier are numbered over the whole stream.
-        for (document, number) in documents.iter_mut().zip(self.documents + 1..) {
-            if document.id.starts_with(UNNAMED) {
-                document.id = number.to_string();
-            }
-        }
+        let documents =
+            parse_lines("line", text, &live, &rules).map_err(|failure| self.in_stream(failure))?;
         if documents.is_empty() {
             self.lines += count;
             return Ok(());

@@ -2,6 +2,7 @@
 //! searches while the next documents are parsed.
 
 use std::io;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -16,6 +17,7 @@ use crate::classifier::{
 };
 use crate::stages::{SoFar, Stage};
 use crate::text::corpus::{CorpusError, Document};
+use crate::threads;
 
 /// Batches that wait between two stages.
 const QUEUE: usize = 1;
@@ -159,12 +161,12 @@ impl Pipeline<'_> {
                 busy.tell(LAST, &stage);
                 Ok(())
             };
-            let outcome = voted.iter().try_for_each(&mut take);
+            let outcome = iter::from_fn(|| threads::receive(&voted)).try_for_each(&mut take);
             // Threads that wait for something, or to hand something over, end.
             drop(voted);
             drop(closing);
             let ended = |thread: ScopedJoinHandle<'_, Stage>, what| {
-                thread.join().map_err(|_| PipelineError::Panicked(what))
+                threads::join(thread).map_err(|_| PipelineError::Panicked(what))
             };
             let made = [
                 ended(vectorizing, "vectorizing")?,

@@ -6,6 +6,7 @@ use super::logistic::{self, Observation, dot};
 use super::{QUANTILES, quantile, quantiles};
 use crate::decide::vote::{HighestMargins, TrainingLabels, Voters};
 use crate::rows::matrix::Array;
+use crate::rows::powers::whole_power;
 use crate::search::RowSet;
 
 /// When a document is refused as foreign: of no label that the model knows.
@@ -325,11 +326,11 @@ struct Agreement {
     second: f64,
 }
 
-fn agreement(voters: Voters<'_>, power: i32, among: &TrainingLabels<'_>) -> Agreement {
+fn agreement(voters: Voters<'_>, power: u32, among: &TrainingLabels<'_>) -> Agreement {
     let mut of_labels: Vec<(u32, f64)> = Vec::new();
     let mut all = 0.0;
     for (_, _, neighbor) in voters.ranked() {
-        let similarity = f64::from(neighbor.similarity).powi(power);
+        let similarity = whole_power(neighbor.similarity.into(), power);
         all += similarity;
         of_labels.extend(among.labels(neighbor.row).iter().map(|&label| (label, similarity)));
     }

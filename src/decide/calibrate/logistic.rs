@@ -1,6 +1,8 @@
 //! Logistic regression with an offset per group, by Newton's method.
 #![expect(clippy::needless_range_loop, reason = "several vectors and a matrix by the same number")]
 
+use crate::rows::symmetric::cholesky;
+
 /// What is known when a label is scored, and whether it was right.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation<const VALUES: usize> {
@@ -97,7 +99,8 @@ impl<const VALUES: usize> Standards<VALUES> {
         }
         for observation in observations {
             for at in 1..VALUES {
-                deviations[at] += (observation.values[at] - means[at]).powi(2) / count;
+                let deviation = observation.values[at] - means[at];
+                deviations[at] += deviation * deviation / count;
             }
         }
         Self { means, deviations: deviations.map(|variance: f64| libm::sqrt(variance)) }
@@ -174,14 +177,7 @@ fn solve<const VALUES: usize>(
     mut matrix: [[f64; VALUES]; VALUES],
     mut right: [f64; VALUES],
 ) -> [f64; VALUES] {
-    for at in 0..VALUES {
-        for row in at..VALUES {
-            let done: f64 = (0..at).map(|k| matrix[row][k] * matrix[at][k]).sum();
-            let left = matrix[row][at] - done;
-            matrix[row][at] =
-                if row == at { libm::sqrt(left.max(1e-12)) } else { left / matrix[at][at] };
-        }
-    }
+    cholesky(matrix.as_flattened_mut(), VALUES, |_, pivot| pivot.max(1e-12));
     for at in 0..VALUES {
         let done: f64 = (0..at).map(|k| matrix[at][k] * right[k]).sum();
         right[at] = (right[at] - done) / matrix[at][at];

@@ -444,7 +444,7 @@ mod tests {
     fn highest_margins() {
         let none = f32::INFINITY;
         let two = HighestMargins::among(vec![-1.0, none, 2.0, 1.0], &[0.5]).unwrap();
-        let softmax = 1.0f32 / (1.0 + (-0.5f32).exp() + (-1.5f32).exp());
+        let softmax = 1.0f32 / (1.0 + libm::expf(-0.5) + libm::expf(-1.5));
         assert_eq!((two.margins, (two.score - softmax).abs() < 1e-6), ([2.0, 1.0], true));
         let one = HighestMargins::among(vec![none, 0.5], &[2.0, -1.0]).unwrap();
         assert_eq!((one.margins, one.score), ([0.5, 0.5], 0.5), "by the logistic function");

@@ -13,7 +13,7 @@ use crate::decide::objective::Figures;
 use crate::model::InputSpec;
 use crate::random::Random;
 use crate::text::corpus::{Content, Document, Place};
-use crate::text::counts::{Counts, Fields, Input, TermLimits};
+use crate::text::counts::{CountOptions, Counts, Fields, Input};
 use crate::threads::Threads;
 
 mod held_out;
@@ -64,9 +64,8 @@ pub(super) fn document(number: usize, content: Content, labels: Vec<String>) -> 
 
 pub(super) fn counted(documents: &[Document], threads: &Threads) -> Counts {
     let input = Input::new(&InputSpec::default(), &Fields::Whole);
-    let limits = TermLimits::default();
     let mut documents = documents.iter().cloned().map(Ok);
-    Counts::read(&mut documents, &input, limits, false, threads, &|_| ()).unwrap()
+    Counts::read(&mut documents, &CountOptions::new(&input), threads, &|_| ()).unwrap()
 }
 
 /// Micro and macro F1 and accuracy, computed the slow, obvious way.

@@ -18,7 +18,10 @@ use crate::rows::matrix::{Csr, csr};
 use crate::search::{Engines, RowSet, Search, SearchError};
 use crate::text::analyze::AnalyzerSpec;
 use crate::text::counts::{Counts, Fields};
-use crate::text::select::{Criterion, Postings, Selection, Worths};
+use crate::text::select::{
+    Criterion, Frequencies, Postings, Selection, TermScores, all_term_weights, needs_scores,
+    term_weights,
+};
 use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
@@ -60,7 +63,7 @@ impl RowWeighting<'_> {
     /// Weights rows, given the mean length of the documents.
     fn weigh(&self, side: Side, mut rows: RawRows, mean_length: f64) -> Arc<Csr> {
         let terms = TermWeights { idf: self.weights, mean_length };
-        self.weighting.weigh_rows(side, &mut rows, terms, self.threads);
+        rows.weigh(&self.weighting, side, terms, self.threads);
         let columns = self.counts.vocabulary.len();
         let rows = self.threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
         Arc::new(rows.expect("rows in column order"))
@@ -140,7 +143,7 @@ impl WeightedRows {
         weighting: Weighting,
         threads: &Threads,
     ) -> Self {
-        let weights = counts.all_term_weights(weighting, threads);
+        let weights = all_term_weights(counts, weighting, threads);
         RowWeighting { counts, fields, weighting, weights: &weights, threads }.weighted(None, None)
     }
 
@@ -249,7 +252,7 @@ pub(in crate::learn) struct Counted {
     postings: OnceLock<Postings>,
     /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
     /// and by information gain.
-    term_scores: [[OnceLock<Worths>; FOLDS]; 2],
+    term_scores: [[OnceLock<TermScores>; FOLDS]; 2],
     factors: Mutex<Vec<FoldFactors>>,
     /// Rows that exist already, for some of the possible features.
     indexed: Option<IndexedRows>,
@@ -300,11 +303,11 @@ impl Counted {
 
     /// How informative terms are, by the labels of the documents outside a fold. Computed at the
     /// first call, which must not be one of several concurrent ones.
-    fn term_scores(&self, criterion: Criterion, fold: usize, threads: &Threads) -> &Worths {
+    fn term_scores(&self, criterion: Criterion, fold: usize, threads: &Threads) -> &TermScores {
         self.term_scores[usize::from(criterion != Criterion::Chi2)][fold].get_or_init(|| {
             let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
             let is_outside = |row: u32| usize::from(self.folds[row as usize]) != fold;
-            self.counts.worths(postings, criterion, threads, &is_outside)
+            TermScores::new(&self.counts, postings, criterion, threads, &is_outside)
         })
     }
 
@@ -328,7 +331,7 @@ impl Counted {
             if let Some(selection) = features.selection {
                 let _ = self.term_scores(selection.criterion, fold, threads);
             }
-            if self.counts.needs_worths(features.weighting) {
+            if needs_scores(&self.counts, features.weighting) {
                 let _ = self.term_scores(Criterion::Chi2, fold, threads);
             }
             if features.term_steps > 0 {
@@ -343,9 +346,9 @@ impl Counted {
         let kept = features.selection.map(|Selection { criterion, terms }| {
             self.term_scores(criterion, fold, threads).best(terms)
         });
-        let by_labels = self.counts.needs_worths(features.weighting);
+        let by_labels = needs_scores(&self.counts, features.weighting);
         let scores = by_labels.then(|| self.term_scores(Criterion::Chi2, fold, threads));
-        FoldTerms { kept, weights: self.counts.term_weights(features.weighting, scores) }
+        FoldTerms { kept, weights: term_weights(&self.counts, features.weighting, scores) }
     }
 
     /// The terms of a fold, with learned factors in their weights if the features have them.
@@ -439,7 +442,7 @@ impl Counted {
     pub(in crate::learn) fn depends_on_labels(&self, features: &Features) -> bool {
         features.selection.is_some()
             || features.term_steps > 0
-            || self.counts.needs_worths(features.weighting)
+            || needs_scores(&self.counts, features.weighting)
     }
 
     /// The share of the terms of each document that would be unknown if it were held out.
@@ -480,7 +483,7 @@ impl Counted {
         // The number of documents that are done in all folds.
         let done = AtomicU64::new(0);
         if !self.depends_on_labels(features) {
-            let weights = self.counts.term_weights(features.weighting, None);
+            let weights = term_weights(&self.counts, features.weighting, None);
             let terms = FoldTerms { kept: None, weights };
             return self.search_fold(features, &self.in_folds(rows, &folds), &terms, search, &done);
         }
@@ -551,16 +554,18 @@ impl Counted {
         let labels = labels_of(counts, &sizes);
         let term_scores = |criterion| {
             let postings = self.postings.get_or_init(|| Postings::of(counts));
-            counts.worths(postings, criterion, threads, &|row| without.rows.contains(row))
+            let is_in = |row| without.rows.contains(row);
+            TermScores::new(counts, postings, criterion, threads, &is_in)
         };
         let kept = features
             .selection
             .map(|Selection { criterion, terms }| term_scores(criterion).best(terms));
-        let by_labels = counts.needs_worths(features.weighting);
+        let by_labels = needs_scores(counts, features.weighting);
         let scores = by_labels.then(|| term_scores(Criterion::Chi2));
         let frequencies = counts.frequencies_among(|row| without.rows.contains(row));
-        let among = (&*frequencies, without.rows.count() as u64);
-        let weights = Counts::term_weights_among(features.weighting, among, scores.as_ref());
+        let documents = without.rows.count() as u64;
+        let among = Frequencies { of_terms: &frequencies, documents };
+        let weights = among.term_weights(features.weighting, scores.as_ref());
         let mut terms = FoldTerms { kept, weights };
         if features.term_steps > 0 {
             let weighting = self.weighting_of(features, &terms, threads);

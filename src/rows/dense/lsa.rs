@@ -1,33 +1,37 @@
 //! Latent semantic analysis: the directions in which the training rows vary most.
 //!
-//! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈ U Σ Vᵀ
-//! (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times V. V is found by
-//! subspace iteration from a random start (Halko, Martinsson & Tropp 2011, algorithms 4.4 and 5.3): V ← orth(XᵀX V), and at
-//! the end the eigenvectors of (X V)ᵀ(X V).
+//! The rows X (documents × terms) are approximated by a truncated singular value decomposition X ≈
+//! U Σ Vᵀ (Deerwester et al. 1990). V is the [`Projection`]: a document's vector is its row times
+//! V. V is found by subspace iteration from a random start (Halko, Martinsson & Tropp 2011,
+//! algorithms 4.4 and 5.3): V ← orth(XᵀX V), and at the end the eigenvectors of (X V)ᵀ(X V).
 //!
-//! The same rows and seed give the same bits on every machine and with any number of threads: sums are added in a fixed
-//! order, and no operation depends on the instructions of the processor.
+//! The same rows and seed give the same bits on every machine and with any number of threads: sums
+//! are added in a fixed order, and no operation depends on the instructions of the processor.
 
 use multiversion::multiversion;
-use nalgebra::DMatrix;
 use rayon::prelude::*;
 
-use super::{Projection, Vectors};
+use super::projection::Projection;
+use super::rows::Vectors;
 use crate::random;
 use crate::rows::matrix::{CsrView, row};
+use crate::rows::symmetric::{cholesky, eigen, inverse_of_lower};
 use crate::threads::Threads;
 
-/// Directions beyond those asked for, which make the last of these better.
+/// Number of directions beyond those asked for: they make the last of these more accurate.
 const MORE: usize = 10;
-/// How often the subspace is multiplied by `XᵀX`.
+/// Number of times that the subspace is multiplied by `XᵀX`.
 const ITERATIONS: usize = 5;
 /// Eigenvalues below this share of the largest one are taken as 0.
 const LEAST: f64 = 1e-10;
+/// A direction of which less than this share of its square is independent of those before it is
+/// mostly rounding.
+const DEPENDENT: f64 = 1e-12;
 /// Sums are added up in at most this many parts, whatever the number of threads.
 const PARTS: usize = 32;
 
-/// The projection of latent semantic analysis onto at most `dimensions` dimensions: fewer if the rows have a lower rank.
-/// `None` if there is no row with a weight.
+/// The projection of latent semantic analysis onto at most `dimensions` dimensions: fewer if the
+/// rows have a lower rank. `None` if there is no row with a weight.
 ///
 /// ```
 /// use classify::rows::dense::lsa;
@@ -62,29 +66,41 @@ pub fn lsa(
         let unit = 1.0 / f64::from(largest);
         let columns = Columns::of(rows);
         #[expect(clippy::cast_possible_truncation, reason = "a random direction")]
-        let start = |at: usize| (random::unit(seed, at as u64) * 2.0 - 1.0) as f32;
-        let mut basis: Vec<f32> = (0..terms * width).map(start).collect();
-        for iteration in 0..ITERATIONS {
-            let documents = product(rows.rows(), (width, unit), &basis, |at| row(rows, at));
-            basis = product(terms, (width, unit), &documents, |term| columns.get(term));
-            orthonormalize(&mut basis, width);
-            if iteration + 1 == ITERATIONS {
+        let start = |seed: u64, at: usize| (random::unit(seed, at as u64) * 2.0 - 1.0) as f32;
+        let mut basis: Vec<f32> = (0..terms * width).map(|at| start(seed, at)).collect();
+        let by_documents = |basis: &[f32]| {
+            let basis = Dense { values: basis, width };
+            basis.multiplied(rows.rows(), unit, |at| row(rows, at))
+        };
+        for iteration in 1..=ITERATIONS {
+            let documents = by_documents(&basis);
+            let documents = Dense { values: &documents, width };
+            basis = documents.multiplied(terms, unit, |term| columns.get(term));
+            let dependent = orthonormalize(&mut basis, width);
+            if iteration == ITERATIONS {
                 // Once more, against the rounding of the first time.
                 orthonormalize(&mut basis, width);
+                break;
+            }
+            // Another random direction may find a direction that is still missing.
+            for column in dependent {
+                let seed = seed.wrapping_add(iteration as u64);
+                for at in (column..terms * width).step_by(width) {
+                    basis[at] = start(seed, at);
+                }
             }
         }
-        let documents = product(rows.rows(), (width, unit), &basis, |at| row(rows, at));
-        let eigen = gram(&documents, width).symmetric_eigen();
+        let eigen = eigen(gram(&by_documents(&basis), width), width);
         let mut order: Vec<usize> = (0..width).collect();
-        order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
-        let least = eigen.eigenvalues[order[0]] * LEAST;
-        order.retain(|&at| eigen.eigenvalues[at] > least);
+        order.sort_by(|&a, &b| eigen.values[b].total_cmp(&eigen.values[a]));
+        let least = eigen.values[order[0]] * LEAST;
+        order.retain(|&at| eigen.values[at] > least);
         order.truncate(dimensions);
         if order.is_empty() {
             return None;
         }
-        let turned =
-            rotate(&basis, width, |at, to| eigen.eigenvectors[(at, order[to])], order.len());
+        let entry = |at: usize, to: usize| eigen.vectors[order[to] * width + at];
+        let turned = rotate(&basis, width, entry, order.len());
         let terms = Vectors::new(order.len(), signed(turned, order.len())).ok()?;
         Some(Projection { terms, is_mean: false })
     })
@@ -107,12 +123,14 @@ impl Columns {
             starts[column + 1] += starts[column];
         }
         let mut next = starts.clone();
-        let (mut rows, mut values) = (vec![0; matrix.nnz()], vec![0.0; matrix.nnz()]);
+        let mut rows = vec![0; matrix.nnz()];
+        let mut values = vec![0.0; matrix.nnz()];
         for (number, at) in (0u32..).zip(0..matrix.rows()) {
             let (columns, weights) = row(matrix, at);
             for (&column, &weight) in columns.iter().zip(weights) {
                 let next = &mut next[column as usize];
-                (rows[*next], values[*next]) = (number, weight);
+                rows[*next] = number;
+                values[*next] = weight;
                 *next += 1;
             }
         }
@@ -125,30 +143,36 @@ impl Columns {
     }
 }
 
-/// A sparse matrix of `rows` rows, times `unit`, times a dense matrix of `width` columns.
-fn product<'a>(
-    rows: usize,
-    (width, unit): (usize, f64),
-    dense: &[f32],
-    row: impl Fn(usize) -> (&'a [u32], &'a [f32]) + Sync,
-) -> Vec<f32> {
-    let mut result = vec![0.0; rows * width];
-    result.par_chunks_mut(width).enumerate().with_min_len(64).for_each_init(
-        || vec![0.0; width],
-        |sums, (number, result)| {
-            sums.fill(0.0);
-            let (indices, values) = row(number);
-            for (&index, &value) in indices.iter().zip(values) {
-                add_scaled(
-                    sums,
-                    f64::from(value) * unit,
-                    &dense[index as usize * width..][..width],
-                );
-            }
-            narrow(sums, result);
-        },
-    );
-    result
+/// A dense matrix, row after row.
+struct Dense<'a> {
+    values: &'a [f32],
+    width: usize,
+}
+
+impl Dense<'_> {
+    /// A sparse matrix of `rows` rows, times `unit`, times this one.
+    fn multiplied<'a>(
+        &self,
+        rows: usize,
+        unit: f64,
+        row: impl Fn(usize) -> (&'a [u32], &'a [f32]) + Sync,
+    ) -> Vec<f32> {
+        let &Self { values: dense, width } = self;
+        let mut result = vec![0.0; rows * width];
+        result.par_chunks_mut(width).enumerate().with_min_len(64).for_each_init(
+            || vec![0.0; width],
+            |sums, (number, result)| {
+                sums.fill(0.0);
+                let (indices, values) = row(number);
+                for (&index, &value) in indices.iter().zip(values) {
+                    let vector = &dense[index as usize * width..][..width];
+                    add_scaled(sums, f64::from(value) * unit, vector);
+                }
+                narrow(sums, result);
+            },
+        );
+        result
+    }
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
@@ -166,7 +190,7 @@ fn narrow(sums: &[f64], into: &mut [f32]) {
 }
 
 /// `AᵀA` of a matrix of `width` columns, row after row.
-fn gram(matrix: &[f32], width: usize) -> DMatrix<f64> {
+fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     let part = (matrix.len() / width).div_ceil(PARTS).max(1) * width;
     let parts: Vec<Vec<f64>> = matrix
         .par_chunks(part)
@@ -186,7 +210,12 @@ fn gram(matrix: &[f32], width: usize) -> DMatrix<f64> {
     for part in parts {
         all.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
     }
-    DMatrix::from_fn(width, width, |i, j| all[i.min(j) * width + i.max(j)])
+    for i in 0..width {
+        for j in 0..i {
+            all[i * width + j] = all[j * width + i];
+        }
+    }
+    all
 }
 
 /// Adds the products of all pairs of columns of a few rows, above the diagonal.
@@ -198,7 +227,10 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
             && let (Some(a), Some(b), Some(c), Some(d)) = (a, b, c, d)
         {
             let [fa, fb, fc, fd] = [a, b, c, d].map(|row| f64::from(row[i]));
-            let (a, b, c, d) = (&a[i..], &b[i..], &c[i..], &d[i..]);
+            let a = &a[i..];
+            let b = &b[i..];
+            let c = &c[i..];
+            let d = &d[i..];
             for ((((sum, &a), &b), &c), &d) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d) {
                 *sum +=
                     fa * f64::from(a) + fb * f64::from(b) + fc * f64::from(c) + fd * f64::from(d);
@@ -214,17 +246,23 @@ fn add_products(sums: &mut [f64], rows: &[f32], width: usize) {
     }
 }
 
-/// Makes the columns orthonormal: divides by the Cholesky factor of `AᵀA`. Directions that the matrix does not have become small.
-fn orthonormalize(matrix: &mut Vec<f32>, width: usize) {
+/// Makes the columns orthonormal: divides by the Cholesky factor of `AᵀA`. Columns that depend on
+/// those before them become 0; returns their numbers.
+fn orthonormalize(matrix: &mut Vec<f32>, width: usize) -> Vec<usize> {
     let mut square = gram(matrix, width);
-    let shift = square.trace() / width as f64 * 1e-13 + f64::MIN_POSITIVE;
-    for at in 0..width {
-        square[(at, at)] += shift;
-    }
-    let Some(cholesky) = square.cholesky() else { return };
+    let squares: Vec<f64> = square.iter().step_by(width + 1).copied().collect();
+    let mut dependent = Vec::new();
+    cholesky(&mut square, width, |at, pivot| {
+        if pivot > DEPENDENT * squares[at] {
+            return pivot;
+        }
+        dependent.push(at);
+        f64::INFINITY
+    });
     // A = Q Lᵀ, so Q = A L⁻ᵀ.
-    let Some(inverse) = cholesky.l().try_inverse() else { return };
-    *matrix = rotate(matrix, width, |from, to| inverse[(to, from)], width);
+    let inverse = inverse_of_lower(&square, width);
+    *matrix = rotate(matrix, width, |from, to| inverse[to * width + from], width);
+    dependent
 }
 
 /// The matrix times another one, given by its entries, of `columns` columns.
@@ -238,9 +276,8 @@ fn rotate(
     let turn: Vec<f32> =
         (0..width * columns).map(|at| entry(at / columns, at % columns) as f32).collect();
     let all: Vec<u32> = (0u32..).take(width).collect();
-    product(matrix.len() / width, (columns, 1.0), &turn, |row| {
-        (&all, &matrix[row * width..][..width])
-    })
+    let turn = Dense { values: &turn, width: columns };
+    turn.multiplied(matrix.len() / width, 1.0, |row| (&all, &matrix[row * width..][..width]))
 }
 
 /// Turns each column so that its entry of the greatest size is positive.
@@ -261,7 +298,8 @@ mod tests {
     use crate::rows::matrix::CsrBuilder;
     use std::num::NonZeroUsize;
 
-    /// Rows of a known decomposition: two orthogonal topics of sizes 3 and 2, and a little of a third.
+    /// Rows of a known decomposition: two orthogonal topics of sizes 3 and 2, and a little of a
+    /// third.
     fn rows() -> crate::rows::matrix::Csr {
         let mut rows = CsrBuilder::default();
         for number in 0..60 {
@@ -318,7 +356,50 @@ mod tests {
             let found = lsa(&rows.view(), 2, 0, &threads(1)).unwrap();
             assert!(found.terms().values().iter().all(|value| value.abs() <= 1.01), "{weight}");
             let vectors = found.project_all(&rows.view(), &threads(1));
-            assert!(vectors.iter().all(|value| value.abs() <= super::super::GREATEST));
+            assert!(vectors.iter().all(|value| value.abs() <= crate::rows::dense::GREATEST));
+        }
+    }
+
+    /// Two equal columns among many empty ones: the rounding of their products decides whether they
+    /// look independent.
+    #[test]
+    fn dependent_columns_become_0() {
+        let width = 200;
+        for seed in 0..40 {
+            let mut random = random::Random::new(seed);
+            let mut matrix = vec![0.0; 3 * width];
+            for values in matrix.chunks_exact_mut(width) {
+                let value = (1 + random.below(1 << 20)) as f32 / 1e6;
+                values[..2].fill(value);
+            }
+            let dependent = orthonormalize(&mut matrix, width);
+            assert!(dependent.into_iter().eq(1..width), "{seed}");
+            let products = gram(&matrix, width);
+            for (at, product) in products.into_iter().enumerate() {
+                let expected = f64::from(u8::from(at == 0));
+                assert!((product - expected).abs() < 1e-6, "{seed}: {at}: {product}");
+            }
+        }
+    }
+
+    /// Fewer directions than columns are asked for, of very different sizes.
+    #[test]
+    fn directions_of_rank_deficient_rows() {
+        for count in [2usize, 5] {
+            let mut rows = CsrBuilder::default();
+            for number in 0..400u32 {
+                let topic = number % u32::try_from(count).unwrap();
+                let weight = 1.0 / (1 << (3 * topic)) as f32;
+                rows.push_row((0..40).map(|term| (40 * topic + term, weight)));
+            }
+            let rows = rows.build(40 * count);
+            let found = lsa(&rows.view(), 60, 3, &threads(2)).unwrap();
+            assert_eq!(found.dimension(), count);
+            let products = gram(found.terms().values(), count);
+            for (at, product) in products.into_iter().enumerate() {
+                let expected = f64::from(u8::from(at % (count + 1) == 0));
+                assert!((product - expected).abs() < 1e-5, "{count}: {at}: {product}");
+            }
         }
     }
 

@@ -2,11 +2,13 @@
 
 use rayon::prelude::*;
 
-use super::Vectors;
+use super::metric::GREATEST;
+use super::rows::Vectors;
 use crate::rows::matrix::{CsrView, row};
 use crate::threads::Threads;
 
-/// From rows of term weights to dense vectors: the sum of the vectors of a row's terms, each times the term's weight.
+/// From rows of term weights to dense vectors: the sum of the vectors of a row's terms, each times
+/// the term's weight.
 #[derive(Debug, Clone)]
 pub struct Projection {
     /// A vector for each term.
@@ -28,7 +30,7 @@ impl Projection {
 
     /// Adds the vector of a row of term weights, in order of the terms in `f64`.
     #[expect(clippy::cast_possible_truncation, reason = "the one rounding to f32")]
-    pub(crate) fn project(&self, (terms, weights): (&[u32], &[f32]), into: &mut Vec<f32>) {
+    pub(crate) fn project(&self, terms: &[u32], weights: &[f32], into: &mut Vec<f32>) {
         let mut sums = vec![0.0; self.dimension()];
         let mut total = 0.0;
         for (&term, &weight) in terms.iter().zip(weights) {
@@ -43,7 +45,7 @@ impl Projection {
         }
         let divisor = if self.is_mean && total != 0.0 { total } else { 1.0 };
         // Weights may be up to f32's limit; what is beyond `GREATEST` would not be a vector.
-        let limit = f64::from(super::GREATEST);
+        let limit = f64::from(GREATEST);
         into.extend(sums.iter().map(|sum| (sum / divisor).clamp(-limit, limit) as f32));
     }
 
@@ -54,7 +56,8 @@ impl Projection {
             let piece = |&start: &usize| {
                 let mut values = Vec::new();
                 for number in start..rows.rows().min(start + 256) {
-                    self.project(row(rows, number), &mut values);
+                    let (terms, weights) = row(rows, number);
+                    self.project(terms, weights, &mut values);
                 }
                 values
             };

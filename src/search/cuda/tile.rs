@@ -295,8 +295,9 @@ mod tests {
         for (sharpness, most_terms) in [(0.2, 40), (1.0, 40), (6.0, 40), (30.0, 40), (1.0, 1)] {
             let (rows, terms) = (300usize, 40u32);
             let mut draw = |share: f64| -> Vec<(u32, f32)> {
-                let entry =
-                    |term| (random() < share).then(|| (term, random().powf(sharpness) as f32));
+                let entry = |term| {
+                    (random() < share).then(|| (term, libm::pow(random(), sharpness) as f32))
+                };
                 (0..terms).filter_map(entry).collect()
             };
             let training: Vec<Vec<(u32, f32)>> = (0..rows).map(|_| draw(0.4)).collect();
@@ -309,7 +310,7 @@ mod tests {
             let tile = TileIndex::new(&builder.build(terms as usize).view(), 0..rows);
             let greatest = |term: u32| f64::from(f32::from_bits(tile.lists[term as usize][2]));
             let products: f64 = query.iter().map(|&(t, w)| f64::from(w) * greatest(t)).sum();
-            let squares: f64 = query.iter().map(|&(_, w)| f64::from(w).powi(2)).sum();
+            let squares: f64 = query.iter().map(|&(_, w)| f64::from(w) * f64::from(w)).sum();
             let most = (squares.sqrt() * f64::from(tile.longest)).min(products);
             let count = query.len() as f64;
             let scale = (65_530.0 - 1.25 * count) / ((most + products / 8_190.0) * 1.000_002);

@@ -32,7 +32,8 @@ pub(super) fn folded(word: &str) -> String {
 
 fn is_latin_or_greek(c: char) -> bool {
     matches!(c,
-        '\u{C0}'..='\u{24F}' | '\u{1E00}'..='\u{1EFF}' | '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}')
+        '\u{C0}'..='\u{24F}' | '\u{1E00}'..='\u{1EFF}'
+        | '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}')
 }
 
 /// Letters with a stroke, and ligatures, that Unicode does not decompose.

@@ -1,8 +1,8 @@
-//! Words of ASCII text, 64 bytes at a time. One bit per byte tells whether it belongs to a word; a
+//! Words of ASCII text, 64 bytes at a time. One bit per byte says whether it belongs to a word; a
 //! word begins or ends wherever the bits change. This avoids a branch per byte, which a processor
 //! would mispredict at both ends of each word.
 
-use super::Term;
+use crate::text::term_store::Term;
 
 /// The number of bytes examined together, one bit each.
 const BLOCK: usize = 64;
@@ -73,13 +73,14 @@ fn is_word_byte(byte: u8) -> bool {
     (byte | 0x20).wrapping_sub(b'a') < 26 || byte.wrapping_sub(b'0') < 10 || byte == b'_'
 }
 
-/// Whether a byte may join letters or digits: `:`, `;`, `,`, `.` or `'`. The bytes of the first two pairs differ in one bit only.
+/// Whether a byte may join letters or digits: `:`, `;`, `,`, `.` or `'`. The bytes of the first two
+/// pairs differ in one bit only.
 fn is_middle(byte: u8) -> bool {
     byte | 1 == b';' || byte | 2 == b'.' || byte == b'\''
 }
 
-/// Calls `word` with each run of bytes whose bit is set. `members` computes the bits of a block from
-/// the block, its offset in the text, and whether the byte before it is in a run (0 or 1).
+/// Calls `word` with each run of bytes whose bit is set. `members` computes the bits of a block
+/// from the block, its offset in the text, and whether the byte before it is in a run (0 or 1).
 fn runs<'a>(
     text: &'a str,
     members: impl Fn(&[u8; BLOCK], usize, u64) -> u64,

@@ -1,9 +1,10 @@
 //! Text → folded words.
 //!
-//! ASCII text is lowered as a whole and split by `ascii`. Mixed text is split at white space: chunks of
-//! ASCII are treated in the same way, and chunks with a non-ASCII character are normalized, folded and
-//! split by UAX #29 ([`unicode_segmentation`]). No UAX #29 word crosses ASCII white space, so chunks can
-//! be split one by one. Property tests check that all ways give the same words.
+//! ASCII text is lowered as a whole and split by `ascii`. Mixed text is split at white space:
+//! chunks of ASCII are treated in the same way, and chunks with a non-ASCII character are
+//! normalized, folded and split by UAX #29 ([`unicode_segmentation`]). No UAX #29 word crosses
+//! ASCII white space, so chunks can be split one by one. Property tests check that all ways give
+//! the same words.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,9 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{AnalyzerSpec, Case, Normalization, PREFIX, Term, Words, ascii};
+use super::ascii;
+use super::spec::{AnalyzerSpec, Case, Normalization, Words};
+use crate::text::term_store::{PREFIX, Term};
 
 /// Blanks that follow a text, so that sixteen bytes follow the start of each word.
 const ROOM: &str = "                ";
@@ -101,6 +104,7 @@ pub(super) fn fold(spec: &AnalyzerSpec, text: &str, folded: &mut String) {
     match spec.case {
         Case::Keep => folded.push_str(&normal),
         Case::Lower => folded.push_str(&normal.to_lowercase()),
+        // The standard library has lower case only, which keeps `ß` and distinguishes `ς` from `σ`.
         Case::Fold => folded.push_str(&unicase::UniCase::new(normal.as_ref()).to_folded_case()),
     }
 }
@@ -184,7 +188,8 @@ mod tests {
     }
 
     fn both(spec: &AnalyzerSpec, text: &str) -> (Vec<String>, Vec<String>) {
-        let (mut fast, mut slow) = (Vec::new(), Vec::new());
+        let mut fast = Vec::new();
+        let mut slow = Vec::new();
         words(spec, text, &mut Buffers::default(), &mut |word| fast.push(word.text().to_owned()));
         words_slowly(spec, text, &mut |word| slow.push(word.text().to_owned()));
         (fast, slow)
@@ -228,7 +233,8 @@ mod tests {
 
         #[test]
         fn chunks_give_the_words_of_the_whole(
-            text in "[ \nabC1._'\u{301}\u{200d}\u{ad}\u{df}\u{3a3}\u{5d0}\"\u{915}\u{93f}\u{4e2d}\u{6587}\u{30ab}\u{ac00}\u{fb01}\u{a8}\u{3000}\u{3099}\u{1f1e6}]{0,24}"
+            text in "[ \nabC1._'\u{301}\u{200d}\u{ad}\u{df}\u{3a3}\u{5d0}\"\u{915}\u{93f}\u{4e2d}\
+                \u{6587}\u{30ab}\u{ac00}\u{fb01}\u{a8}\u{3000}\u{3099}\u{1f1e6}]{0,24}"
         ) {
             for spec in specs() {
                 let (fast, slow) = both(&spec, &text);

@@ -1,5 +1,5 @@
-//! Stop words by language, from the crate `stop-words`: the build script packs them into one text, a seventh of the size of so many
-//! string constants.
+//! Stop words by language, from the crate `stop-words`: the build script packs them into one text,
+//! a seventh of the size of string constants.
 
 use std::io::Read;
 use std::sync::LazyLock;

@@ -1,130 +1,53 @@
-//! Words → finished words: accents, minimum length, stop words, stems.
+//! Folded words → finished words: accents, minimum length, stop words, stems.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::collections::HashSet;
 
-use rust_stemmers::Algorithm;
-use serde::{Deserialize, Serialize};
+use super::accents;
+use super::spec::AnalyzerSpec;
+use super::stemmer::Stemmer;
 
-use super::{Analyzer, accents};
-
-/// The Snowball stemmer of a language.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Stemmer(Algorithm);
-
-const LANGUAGES: [(&str, &str, Algorithm); 18] = [
-    ("arabic", "ar", Algorithm::Arabic),
-    ("danish", "da", Algorithm::Danish),
-    ("dutch", "nl", Algorithm::Dutch),
-    ("english", "en", Algorithm::English),
-    ("finnish", "fi", Algorithm::Finnish),
-    ("french", "fr", Algorithm::French),
-    ("german", "de", Algorithm::German),
-    ("greek", "el", Algorithm::Greek),
-    ("hungarian", "hu", Algorithm::Hungarian),
-    ("italian", "it", Algorithm::Italian),
-    ("norwegian", "no", Algorithm::Norwegian),
-    ("portuguese", "pt", Algorithm::Portuguese),
-    ("romanian", "ro", Algorithm::Romanian),
-    ("russian", "ru", Algorithm::Russian),
-    ("spanish", "es", Algorithm::Spanish),
-    ("swedish", "sv", Algorithm::Swedish),
-    ("tamil", "ta", Algorithm::Tamil),
-    ("turkish", "tr", Algorithm::Turkish),
-];
-
-impl Stemmer {
-    /// The stemmers of all languages, ordered by name.
-    pub fn all() -> impl Iterator<Item = Self> {
-        LANGUAGES.into_iter().map(|(.., algorithm)| Self(algorithm))
-    }
-
-    /// The language's English name, in lower case.
-    pub fn language(self) -> &'static str {
-        LANGUAGES.iter().find(|(.., algorithm)| *algorithm == self.0).map_or("", |(name, ..)| name)
-    }
-
-    /// The language's ISO 639-1 code.
-    pub fn code(self) -> &'static str {
-        LANGUAGES
-            .iter()
-            .find(|(.., algorithm)| *algorithm == self.0)
-            .map_or("", |(_, code, _)| code)
-    }
-
-    /// The stem of a word in lower case.
-    ///
-    /// ```
-    /// let spanish: classify::text::analyze::Stemmer = "es".parse().unwrap();
-    /// assert_eq!(spanish.stem("bibliotecas"), "bibliotec");
-    /// ```
-    pub fn stem(self, word: &str) -> Cow<'_, str> {
-        rust_stemmers::Stemmer::create(self.0).stem(word)
-    }
+/// What happens to folded words.
+#[derive(Debug)]
+pub(super) struct WordFilter {
+    fold_accents: bool,
+    min_length: usize,
+    stop_words: HashSet<String>,
+    stemmer: Option<Stemmer>,
 }
 
-impl fmt::Debug for Stemmer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.language())
+impl WordFilter {
+    /// The filter of a specification whose stop words are folded.
+    pub(super) fn new(spec: &AnalyzerSpec) -> Self {
+        Self {
+            fold_accents: spec.fold_accents,
+            min_length: spec.min_length,
+            stop_words: spec.stop_words.iter().cloned().collect(),
+            stemmer: spec.stemmer,
+        }
     }
-}
 
-impl std::str::FromStr for Stemmer {
-    type Err = String;
-
-    /// Reads a language's English name or its ISO 639-1 code.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.to_ascii_lowercase();
-        LANGUAGES
-            .iter()
-            .find(|(name, code, _)| *name == text || *code == text)
-            .map(|&(.., algorithm)| Self(algorithm))
-            .ok_or_else(|| {
-                let names: Vec<&str> = LANGUAGES.iter().map(|(name, ..)| *name).collect();
-                format!("no stemmer for `{text}`; there are {}", names.join(", "))
-            })
-    }
-}
-
-impl From<Stemmer> for String {
-    fn from(stemmer: Stemmer) -> Self {
-        stemmer.language().to_owned()
-    }
-}
-
-impl TryFrom<String> for Stemmer {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl Analyzer {
     /// Whether folded words are finished already, so that `finish` would only copy them.
-    pub(super) fn finishes_nothing(&self) -> bool {
-        let spec = &self.spec;
-        !spec.fold_accents
-            && spec.min_length <= 1
+    pub(super) fn changes_nothing(&self) -> bool {
+        !self.fold_accents
+            && self.min_length <= 1
             && self.stop_words.is_empty()
-            && spec.stemmer.is_none()
+            && self.stemmer.is_none()
     }
 
     /// The finished form of a folded word, or `None` if it is dropped.
     pub(super) fn finish<'a>(&self, word: &'a str) -> Option<Cow<'a, str>> {
-        let spec = &self.spec;
-        let word = if spec.fold_accents && !word.is_ascii() {
+        let word = if self.fold_accents && !word.is_ascii() {
             Cow::Owned(accents::folded(word))
         } else {
             Cow::Borrowed(word)
         };
         let short =
-            spec.min_length > 1 && word.chars().take(spec.min_length).count() < spec.min_length;
+            self.min_length > 1 && word.chars().take(self.min_length).count() < self.min_length;
         if short || self.stop_words.contains(word.as_ref()) {
             return None;
         }
-        Some(match (spec.stemmer, word) {
+        Some(match (self.stemmer, word) {
             (None, word) => word,
             (Some(stemmer), Cow::Borrowed(word)) => stemmer.stem(word),
             (Some(stemmer), Cow::Owned(word)) => Cow::Owned(stemmer.stem(&word).into_owned()),

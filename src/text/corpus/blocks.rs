@@ -1,30 +1,25 @@
-//! Files and folders parsed by several threads: blocks of whole records, or of files, delivered in order.
+//! Blocks of records parsed by several threads and delivered in order.
 //!
 //! A thread of its own cuts blocks; whichever thread of the pool is free parses the next one.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::source::{BLOCK, Cutter, Lines};
-use super::{CorpusError, Document, Place, Problem, ReadOptions, Record};
-use crate::threads::Threads;
+use super::cutter::{BLOCK, Cutter};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::place::Place;
+use crate::threads::{Task, Threads};
 
 /// Blocks for each thread that are parsed or wait: to be parsed, or to be consumed.
 const BLOCKS_OF_THREAD: usize = 3;
-/// The most files of a block.
-const FILES_OF_BLOCK: usize = 16;
-/// The least room that a block of files takes, in bytes.
-const LEAST_ROOM: usize = 1 << 12;
+pub(super) type Parsed<T> = Vec<Result<T, CorpusError>>;
 
-type Parsed<T> = Vec<Result<T, CorpusError>>;
-
-/// The records of a file. They must not be asked for by one of the threads that parse them, which
-/// would wait for itself.
-pub(super) struct InBlocks<T = Record> {
+/// The records of a file, in order. The thread that asks for them may be one of those that parse
+/// them: it parses a block that it needs itself, unless another thread has begun it.
+pub(super) struct InBlocks<T> {
     blocks: Receiver<Block<T>>,
     block: std::vec::IntoIter<Result<T, CorpusError>>,
     room: Arc<Room>,
@@ -35,48 +30,11 @@ pub(super) struct InBlocks<T = Record> {
 /// A block that is parsed now, or soon.
 struct Block<T> {
     bytes: usize,
-    parsed: Receiver<Result<Parsed<T>, Box<dyn Any + Send>>>,
+    parsed: Task<Parsed<T>>,
 }
 
 /// A block to be parsed, and its size; none at the end.
-type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
-
-impl InBlocks {
-    /// The records of blocks; `open` makes a reader of each.
-    pub(super) fn new<R: Iterator<Item = Result<Document, CorpusError>>>(
-        cutter: Cutter,
-        open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
-        options: &Arc<ReadOptions>,
-        threads: &Threads,
-    ) -> Result<Self, CorpusError> {
-        // What is wrong with the options shows without a line.
-        let _ = open(cutter.no_lines(), options)?;
-        let options = Arc::clone(options);
-        Self::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
-    }
-
-    /// The records of files, which `read` reads.
-    pub(super) fn of_files(
-        files: Vec<PathBuf>,
-        read: impl Fn(&Path) -> Result<Document, CorpusError> + Send + Sync + 'static,
-        options: &Arc<ReadOptions>,
-        threads: &Threads,
-    ) -> std::io::Result<Self> {
-        let options = Arc::clone(options);
-        let mut files = files.into_iter().peekable();
-        let next = move || {
-            // Files without a size take room, too.
-            let next = |files: &mut _| {
-                let (block, bytes) = next_files(files);
-                (block, bytes.max(LEAST_ROOM))
-            };
-            Ok(files.peek().is_some().then(|| next(&mut files)))
-        };
-        let parse =
-            move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
-        Self::start(next, parse, threads)
-    }
-}
+pub(super) type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 
 impl<T: Send + 'static> InBlocks<T> {
     /// What `parse` makes of the lines of each block.
@@ -95,8 +53,8 @@ impl<T: Send + 'static> InBlocks<T> {
         Self::start(next, parse, threads).map_err(|error| Problem::Thread(error).at(&place))
     }
 
-    /// Starts the thread that cuts.
-    fn start<B: Send + 'static>(
+    /// What `parse` makes of each block that `next` cuts. Starts the thread that cuts.
+    pub(super) fn start<B: Send + 'static>(
         next: impl FnMut() -> Cut<B> + Send + 'static,
         parse: impl Fn(B) -> Parsed<T> + Send + Sync + 'static,
         threads: &Threads,
@@ -135,7 +93,8 @@ impl Room {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is room for a block, or until there is no other one. Returns whether it is still wanted.
+    /// Waits until there is room for a block, or until there is no other one. Returns whether it is
+    /// still wanted.
     fn take(&self, bytes: usize) -> bool {
         let is_full = |&mut (used, closed): &mut (usize, bool)| {
             !closed && used > 0 && used.saturating_add(bytes) > self.most
@@ -158,40 +117,6 @@ impl Room {
     }
 }
 
-/// A block of files, and how long they are: a file at least, and no more than are needed for [`BLOCK`] bytes.
-fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize) {
-    let (mut block, mut bytes) = (Vec::new(), 0);
-    while block.len() < FILES_OF_BLOCK
-        && bytes < BLOCK
-        && let Some(path) = files.next()
-    {
-        // What cannot be read says so when it is opened.
-        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        bytes = bytes.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
-        block.push(path);
-    }
-    (block, bytes)
-}
-
-fn parse<R: Iterator<Item = Result<Document, CorpusError>>>(
-    reader: Result<R, CorpusError>,
-    options: &ReadOptions,
-) -> Parsed<Record> {
-    let reader = match reader {
-        Ok(reader) => reader,
-        Err(error) => return vec![Err(error)],
-    };
-    let mut records = Vec::new();
-    for document in reader {
-        let is_last = document.is_err();
-        records.push(document.and_then(|document| Record::new(document, options)));
-        if is_last {
-            break;
-        }
-    }
-    records
-}
-
 /// Cuts blocks and has them parsed, until their end or until nobody wants any more.
 fn cut_all<B: Send + 'static, T: Send + 'static>(
     mut next: impl FnMut() -> Cut<B>,
@@ -201,26 +126,24 @@ fn cut_all<B: Send + 'static, T: Send + 'static>(
     blocks: &Sender<Block<T>>,
 ) {
     loop {
-        let (sender, parsed) = channel();
         let (block, bytes) = match next() {
             Ok(Some(cut)) => cut,
             Ok(None) => return,
             Err(error) => {
                 // A failure comes after the records before.
-                let _ = sender.send(Ok(vec![Err(error)]));
+                let parsed = threads.start(|| vec![Err(error)]);
                 let _ = blocks.send(Block { bytes: 0, parsed });
                 return;
             }
         };
-        if !room.take(bytes) || blocks.send(Block { bytes, parsed }).is_err() {
+        if !room.take(bytes) {
             return;
         }
         let parse = Arc::clone(parse);
-        threads.spawn(move || {
-            let parsed = catch_unwind(AssertUnwindSafe(|| parse(block)));
-            // Perhaps it is not wanted any more.
-            let _ = sender.send(parsed);
-        });
+        let parsed = threads.start(move || parse(block));
+        if blocks.send(Block { bytes, parsed }).is_err() {
+            return;
+        }
     }
 }
 
@@ -233,8 +156,7 @@ impl<T> Iterator for InBlocks<T> {
                 return Some(record);
             }
             if let Ok(Block { bytes, parsed }) = self.blocks.recv() {
-                let parsed = parsed.recv().expect("each block is parsed");
-                self.block = parsed.unwrap_or_else(|panic| resume_unwind(panic)).into_iter();
+                self.block = parsed.wait().into_iter();
                 self.room.give_back(bytes);
                 continue;
             }
@@ -261,7 +183,8 @@ mod tests {
             thread::spawn(move || sender.send(room.take(bytes)));
             taken
         };
-        let (soon, late) = (Duration::from_millis(50), Duration::from_mins(1));
+        let soon = Duration::from_millis(50);
+        let late = Duration::from_mins(1);
         assert!(room.take(25), "alone, a block may be larger than all room");
         let waiting = take(5);
         assert!(waiting.recv_timeout(soon).is_err(), "no room is left");

@@ -1,7 +1,11 @@
-//! Decompression of gzip and zstd, told by their magic bytes.
+//! Decompression of gzip and zstd, recognized by their magic bytes.
 //!
-//! A file may hold several gzip members or zstd frames one after the other, as `cat`, `pigz`, `bgzip`
-//! and `pzstd` write them. All of them are read; a stream that is cut short is an error.
+//! A file may hold several gzip members or zstd frames in a row, as `cat`, `pigz`, `bgzip` and
+//! `pzstd` write them. All of them are read; a stream that is cut short is an error.
+//!
+//! zstd is read by a decoder in Rust: 150 to 190 MB/s on one thread, where the C library reaches 400
+//! to 980. That is 0.3 s per 70 MB of text, which does not pay for C code that reads hostile bytes
+//! and a C compiler in every build; the frames of `pzstd` are read by all threads.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -9,26 +13,17 @@ use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::FrameDecoderError;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use super::members::Members;
 use super::peeked::{Bytes, Peeked};
-use crate::threads::Threads;
 
-const BUFFER: usize = 1 << 16;
+pub(super) const BUFFER: usize = 1 << 16;
 pub(super) const GZIP: [u8; 2] = [0x1F, 0x8B];
 pub(super) const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 /// The end of the magic number of a skippable zstd frame; its first byte is `0x50` to `0x5F`.
 const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by these threads, if its members announce their
-/// sizes. None of these threads may read it.
-pub(super) fn decompressed(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
+/// The stream behind `bytes`: decompressed if it begins like gzip or zstd.
+pub(super) fn decompressed(bytes: Bytes) -> io::Result<Bytes> {
     let mut bytes = Peeked::new(bytes);
-    if let Some(threads) = threads.filter(|threads| threads.count() > 1) {
-        match Members::of(bytes, threads)? {
-            Ok(members) => return Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
-            Err(others) => bytes = others,
-        }
-    }
     let skippable: [[u8; 4]; 16] = std::array::from_fn(|low| {
         let [second, third, fourth] = SKIPPABLE;
         [0x50 | u8::try_from(low).expect("below 16"), second, third, fourth]
@@ -95,7 +90,7 @@ fn skip_zeros(bytes: &mut Peeked) -> io::Result<bool> {
     }
 }
 
-/// The frames of a zstd stream, one after the other; skippable ones are skipped.
+/// The frames of a zstd stream. Skippable frames are skipped.
 struct Zstd {
     state: ZstdState,
 }

@@ -5,14 +5,18 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::blocks::InBlocks;
+use super::cutter::Ends;
+use super::document::{Content, Document};
+use super::encoding::{OnBadUtf8, read_error, utf8};
+use super::error::{CorpusError, FieldRole, Problem};
 use super::jsonl::{LABEL_FIELDS, split};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
 use super::peeked::Bytes;
-use super::source::{Ends, Lines, Quotes, Source, read_error, utf8};
-use super::{
-    Content, CorpusError, Document, LabelUse, OnBadUtf8, Place, Problem, ReadOptions, Records,
-    one_by_one, threads_for,
-};
+use super::place::Place;
+use super::quotes::Quotes;
+use super::records::{Records, one_by_one, parsed_in_blocks, threads_for};
+use super::source::Source;
 use crate::limits::Limited;
 
 /// The records of a file; without a `delimiter`, they are delimited by a comma, or by the semicolon
@@ -27,10 +31,11 @@ pub(super) fn read(
         None => comma_or_semicolon(source.first_line()?),
     };
     let Some(threads) = threads_for(&source, options) else {
-        let (place, on_bad_utf8) = (source.place(), source.on_bad_utf8());
+        let place = source.place();
+        let on_bad_utf8 = source.on_bad_utf8();
         let quotes = Quotes::new(delimiter, 1);
         let mut records =
-            Delimited::new(source.into_records(), quotes, (place, on_bad_utf8), options);
+            Delimited::new(source.into_records(), quotes, place, on_bad_utf8, options);
         records.read_header()?;
         return Ok(one_by_one(records, options));
     };
@@ -45,7 +50,7 @@ pub(super) fn read(
         Ok(records)
     };
     let first = one_by_one(first, options);
-    Ok(Box::new(first.chain(InBlocks::new(cutter, open, options, threads)?)))
+    Ok(Box::new(first.chain(parsed_in_blocks(cutter, open, options, threads)?)))
 }
 
 struct Delimited {
@@ -75,7 +80,8 @@ impl Delimited {
     fn new(
         bytes: Limited<Bytes>,
         quotes: Quotes,
-        (place, on_bad_utf8): (Place, OnBadUtf8),
+        place: Place,
+        on_bad_utf8: OnBadUtf8,
         options: &Arc<ReadOptions>,
     ) -> Self {
         // A record of other length is reported with the record's own place.
@@ -95,8 +101,9 @@ impl Delimited {
 
     fn of_lines(lines: Lines, delimiter: u8, options: &Arc<ReadOptions>) -> Self {
         let quotes = Quotes::new(delimiter, lines.before() + 1);
-        let (place, on_bad_utf8) = (lines.place(), lines.on_bad_utf8());
-        Self::new(lines.into_records(), quotes, (place, on_bad_utf8), options)
+        let place = lines.place();
+        let on_bad_utf8 = lines.on_bad_utf8();
+        Self::new(lines.into_records(), quotes, place, on_bad_utf8, options)
     }
 
     /// Reads the next record; `false`: there is none.
@@ -140,7 +147,8 @@ impl Delimited {
             return Ok(None);
         }
         let place = self.place.clone();
-        let (fields, expected) = (self.record.len(), self.columns.count);
+        let fields = self.record.len();
+        let expected = self.columns.count;
         if fields != expected {
             let message = format!("{fields} fields, but the header has {expected}");
             return Err(Problem::Csv { message }.at(&place));
@@ -186,40 +194,40 @@ impl Iterator for Delimited {
 impl Columns {
     fn find(names: &[String], options: &ReadOptions) -> Result<Self, Problem> {
         let position = |name: &str| names.iter().position(|column| column == name);
-        let needed = |name: &str, flag: &'static str| {
+        let needed = |name: &str, role: FieldRole| {
             position(name).ok_or_else(|| Problem::MissingField {
                 field: name.to_owned(),
                 found: names.to_vec(),
-                flag,
+                role,
             })
         };
-        let named_or = |named: &Option<String>, default: &str, flag| match named {
-            Some(name) => needed(name, flag).map(Some),
+        let named_or = |named: &Option<String>, default: &str, role| match named {
+            Some(name) => needed(name, role).map(Some),
             None => Ok(position(default)),
         };
-        let text = |name: &str| needed(name, options.text_flag());
+        let text = |name: &str| needed(name, options.text_role());
         let texts = match options.text_columns.as_slice() {
             [] if options.text_optional => vec![position("text")],
             [] => vec![Some(text("text")?)],
             columns => columns.iter().map(|name| text(name).map(Some)).collect::<Result<_, _>>()?,
         };
         let vector = options.vector_field.as_ref();
-        let vector = vector.map(|name| needed(name, "--vector-field")).transpose()?;
+        let vector = vector.map(|name| needed(name, FieldRole::Vector)).transpose()?;
         let label = match &options.label_column {
             Some(name) if options.labels == LabelUse::Required => {
-                Some(needed(name, "--label-column")?)
+                Some(needed(name, FieldRole::Label)?)
             }
             Some(name) => position(name),
             None => LABEL_FIELDS.iter().find_map(|name| position(name)),
         };
         if label.is_none() && options.labels == LabelUse::Required && options.qrels.is_none() {
-            return Err(needed("label", "--label-column").err().unwrap_or(Problem::EmptyLabel));
+            return Err(needed("label", FieldRole::Label).err().unwrap_or(Problem::EmptyLabel));
         }
-        let id = named_or(&options.id_column, "id", "--id-column")?;
-        let weight = named_or(&options.weight_column, "weight", "--weight-column")?;
+        let id = named_or(&options.id_column, "id", FieldRole::Id)?;
+        let weight = named_or(&options.weight_column, "weight", FieldRole::Weight)?;
         let group = match &options.group_column {
             Some(name) if options.labels == LabelUse::Required => {
-                Some(needed(name, "--group-column")?)
+                Some(needed(name, FieldRole::Group)?)
             }
             Some(name) => position(name),
             None => None,
@@ -301,7 +309,8 @@ mod tests {
         for _ in 0..3_000 {
             let length = random.below(24);
             let text: Vec<u8> = (0..length).map(|_| b"a,\"\"\n\r"[random.below(6)]).collect();
-            let (mut quotes, whole) = (Quotes::new(b',', 1), records(&text));
+            let mut quotes = Quotes::new(b',', 1);
+            let whole = records(&text);
             let mut begins = 0;
             for (at, byte) in text.iter().enumerate() {
                 if quotes.last_end(&[*byte], |_| begins += 1).is_some() {

@@ -1,7 +1,9 @@
 //! Detects the format of a file from its first line and its name.
 
+use super::error::{CorpusError, Problem};
+use super::format::Format;
+use super::options::{LabelUse, ReadOptions};
 use super::source::Source;
-use super::{CorpusError, Format, LabelUse, Problem, ReadOptions};
 
 /// The format of `source`. The content decides before the name, which may be wrong. Lines of no
 /// known format are plain text, which only prediction can use.
@@ -30,8 +32,8 @@ fn first_line(head: &[u8]) -> &[u8] {
     head.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
-/// A file name in lower case without its compression suffix. Suffixes of compressions that cannot be
-/// read count too: opening such a file gives a clear error, ignoring it would give none.
+/// A file name in lower case without its compression suffix. Suffixes of compressions that cannot
+/// be read count too: opening such a file gives a clear error, ignoring it would give none.
 pub(super) fn uncompressed(name: &str) -> &str {
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
     name.trim_end_matches(".xz").trim_end_matches(".bz2")

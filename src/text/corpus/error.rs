@@ -4,7 +4,7 @@
 
 use std::{fmt, io};
 
-use super::Place;
+use super::place::Place;
 use crate::printable::{Printable, printable};
 use crate::threads::NO_THREAD;
 
@@ -94,8 +94,8 @@ pub enum Problem {
         field: String,
         /// The fields that are there.
         found: Vec<String>,
-        /// The flag that names the field.
-        flag: &'static str,
+        /// What the field is for.
+        role: FieldRole,
     },
     /// A field of the wrong type.
     #[error("field `{}` is {found}, expected {expected}", quoted(.field))]
@@ -177,6 +177,8 @@ pub enum Problem {
     NoLabels {
         /// The format's name.
         format: &'static str,
+        /// Whether the labels of this format are in a file of relevance judgments.
+        from_qrels: bool,
     },
     /// No format fits.
     #[error("cannot tell the format")]
@@ -252,7 +254,7 @@ pub enum Problem {
         /// The value.
         value: f32,
     },
-    /// A file of vectors beside the corpus that does not fit it.
+    /// A file of vectors next to the corpus that does not fit it.
     #[error("{}", quoted(.what))]
     VectorsBeside {
         /// What does not fit.
@@ -285,7 +287,7 @@ impl Problem {
 }
 
 impl CorpusError {
-    /// What the user can do next, if there is something to say.
+    /// What the user can do next, if there is something to say, in words that fit every interface.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match &self.problem {
             Problem::Io(error) => match error.kind() {
@@ -297,66 +299,63 @@ impl CorpusError {
             },
             Problem::Thread(_) => NO_THREAD,
             Problem::NotText { hint, .. } => hint,
-            Problem::Binary => {
-                "name the format with `--format` if this is a corpus, or the encoding (`--encoding utf-16le`, …)"
-            }
+            Problem::Binary => "name its format or its encoding if this is a corpus",
             Problem::BadUtf8 { .. } | Problem::BadUtf8Field => {
-                "name the encoding (`--encoding latin-1`, `--encoding windows-1252`, …), or use `--on-bad-utf8 replace`"
+                "name the encoding (latin-1, windows-1252, …), or have invalid bytes replaced"
             }
             Problem::OnlyUtf8 { .. } => "convert it: `iconv -f windows-1252 -t utf-8 FILE`",
-            Problem::BadEncoding { .. } => {
-                "name another `--encoding`, or use `--on-bad-utf8 replace`"
-            }
-            Problem::Utf16 => "`--encoding utf-16le` or `--encoding utf-16be` reads it",
-            Problem::Json(_) => {
-                "JSONL holds one JSON object on each line; `--format` names another format"
-            }
-            Problem::MissingField { flag, .. } => missing_field(flag),
+            Problem::BadEncoding { .. } => "name another encoding, or have invalid bytes replaced",
+            Problem::Utf16 => "name the encoding: utf-16le or utf-16be",
+            Problem::Json(_) => "JSONL holds one JSON object on each line",
+            Problem::MissingField { role, .. } => role.hint(),
             Problem::OpenQuote => "inside a quoted field a quote is written twice: \"\"",
-            Problem::NoFastTextLabel => "`--format plain` reads lines without labels (predict)",
-            Problem::ColumnZero => "`--first-column 0` counts columns from 0",
-            Problem::NegativeCount { .. } => {
-                "`--features tfidf` uses the values as they are, negative ones too"
-            }
+            Problem::NoFastTextLabel => "for predictions, lines without labels are plain text",
+            Problem::ColumnZero => "if columns are counted from 0, say so",
+            Problem::NegativeCount { .. } => "TF-IDF features may have negative values",
             Problem::UnknownFormat => {
-                "name it: --format jsonl|csv|tsv|fasttext|folders|plain|svmlight|reuters|lyrl2004-tokens|lyrl2004-vectors"
+                "name it: jsonl, csv, tsv, fasttext, folders, plain, svmlight, reuters, \
+                 lyrl2004-tokens or lyrl2004-vectors"
             }
-            Problem::NoLabels { format: "a LYRL2004 file" } => {
-                "give the labels with `--qrels rcv1-v2.topics.qrels`; `--format svmlight` reads rows of `label column:value …`"
+            Problem::NoLabels { from_qrels: true, .. } => {
+                "give the relevance judgments too (rcv1-v2.topics.qrels); \
+                 rows of `label column:value …` have the format svmlight"
             }
             Problem::NoLabels { .. } => {
-                "train and evaluate need labeled documents: JSONL, CSV, TSV, fastText, one folder per label, …"
+                "train and evaluate need labeled documents: JSONL, CSV, TSV, fastText, \
+                 one folder per label, …"
             }
             Problem::NoTerm => {
-                "loosen --min-df, --max-df, --min-length or --stop-words; `classify tokens` shows the terms"
+                "loosen the limits on document frequencies and word lengths, or keep stop words"
             }
             Problem::EmptyFolder => {
-                "a folder holds corpus files, or one folder per label and nothing else (`--format folders` insists)"
+                "a folder holds corpus files, or one folder per label and nothing else"
             }
             Problem::BrokenLink { .. } | Problem::LinkCycle => {
                 "remove the link, or let it lead to a file or a folder elsewhere"
             }
             Problem::TooLong { what: "a record", .. } => {
-                "split the document; in CSV, a quote that is never closed takes in the rest of the file"
+                "split the document; in CSV, a quote that is never closed takes in the rest of \
+                 the file"
             }
             Problem::NoVector => {
-                "`--vector-field` names the field of the vectors (JSONL, CSV, TSV); `--vectors` names a file of vectors beside the corpus"
+                "name the field of the vectors (JSONL, CSV, TSV), or a file of vectors next to \
+                 the corpus"
             }
             Problem::VectorDimension { .. } => {
-                "all vectors have as many values as the first one, or as the model's; columns of features count up to the last one of the training corpus, even if it holds 0"
+                "all vectors have as many values as the first one, or as the model's; columns of \
+                 features count up to the last one of the training corpus, even if it holds 0"
             }
             Problem::VectorsBeside { .. } => {
-                "row i belongs to the i-th document, or to the document whose id stands on line i of `--vector-ids`"
+                "row i belongs to the i-th document, or to the document whose identifier is on \
+                 line i of the file of identifiers"
             }
             Problem::VectorFile { .. } => {
-                "`--vectors` reads .npy (two dimensions), .fvecs, .bvecs and IDX files, also with .gz"
+                "files of vectors are .npy (two dimensions), .fvecs, .bvecs or IDX, also with .gz"
             }
             Problem::WordVectors { .. } => {
                 "word2vec (text or .bin), GloVe and fastText .vec files are read, compressed or not"
             }
-            Problem::NoId => {
-                "give documents a field `id`, or let them be numbered with --number-as PREFIX"
-            }
+            Problem::NoId => "give documents a field `id`, or let them be numbered",
             Problem::MissingFile { .. } | Problem::NoDocumentOf { .. } => {
                 "corpora/README.md says where the benchmarks come from"
             }
@@ -365,25 +364,41 @@ impl CorpusError {
     }
 }
 
-fn missing_field(flag: &'static str) -> &'static str {
-    match flag {
-        "--field" => {
-            "`--field` names the fields of the text; a trained model reads those that it was trained on, unless `--text-column` names others"
+/// What a field of a record is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldRole {
+    /// The text, or one of the fields that are joined to it.
+    Text,
+    /// A field of the text that is counted separately.
+    SeparateText,
+    /// The labels.
+    Label,
+    /// The identifier.
+    Id,
+    /// The weight of the document.
+    Weight,
+    /// The group of the document.
+    Group,
+    /// The dense vector.
+    Vector,
+}
+
+impl FieldRole {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Text => "name the field of the text",
+            Self::SeparateText => {
+                "name the fields of the text; a trained model reads those that it was trained on"
+            }
+            Self::Label => "name the field of the labels",
+            Self::Id | Self::Weight | Self::Group => {
+                "name a field that every record has, or none if there is none"
+            }
+            Self::Vector => {
+                "name the field of the dense vector, a list of numbers; a trained model reads the \
+                 one that it was trained on"
+            }
         }
-        "--label-column" => "name the field of the labels with `--label-column`",
-        "--id-column" => {
-            "`--id-column` must name a field that every record has; leave it out if there is none"
-        }
-        "--vector-field" => {
-            "`--vector-field` names the field of the dense vector, a list of numbers; a trained model reads the one that it was trained on"
-        }
-        "--weight-column" => {
-            "`--weight-column` must name a field that every record has; leave it out if there is none"
-        }
-        "--group-column" => {
-            "`--group-column` must name a field that every record has; leave it out if there is none"
-        }
-        _ => "name the field of the text with `--text-column`",
     }
 }
 
@@ -400,9 +415,9 @@ fn quoted(text: impl fmt::Display) -> Printable<String> {
 
 /// What is wrong with the JSON of one line, which is line 1 to the parser.
 fn in_line(error: &serde_json::Error) -> String {
-    let (line, column) = (error.line(), error.column());
+    let column = error.column();
     let text = error.to_string();
-    match text.strip_suffix(&format!(" at line {line} column {column}")) {
+    match text.strip_suffix(&format!(" at line {} column {column}", error.line())) {
         Some(problem) => format!("{problem} at column {column}"),
         None => text,
     }

@@ -1,7 +1,9 @@
 //! fastText lines: `__label__x __label__y text`.
 
-use super::source::Lines;
-use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
 
 const PREFIX: &str = "__label__";
 

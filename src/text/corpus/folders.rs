@@ -1,17 +1,27 @@
 //! Folders: one folder per label and one file per document, or a folder of corpus files.
 //!
-//! Symbolic links to files and folders are followed; hidden entries are left out.
+//! Symbolic links to files and folders are followed; hidden entries are skipped.
 
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::blocks::InBlocks;
-use super::source::{Source, io_error};
-use super::{
-    Content, CorpusError, Document, Format, LabelUse, Place, Problem, ReadOptions, Records, detect,
-    one_by_one,
-};
+use super::cutter::BLOCK;
+use super::detect;
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::format::Format;
+use super::options::{LabelUse, ReadOptions};
+use super::place::Place;
+use super::records::{Record, Records, one_by_one, parse};
+use super::source::{Source, SourceOptions, io_error};
+use crate::threads::Threads;
+
+/// The most files of a block.
+const FILES_OF_BLOCK: usize = 16;
+/// The least room that a block of files takes, in bytes.
+const LEAST_ROOM: usize = 1 << 12;
 
 /// An entry of a folder, links followed.
 struct Entry {
@@ -88,14 +98,14 @@ pub(super) fn corpus_files(
     }
     match (chosen.is_empty(), format) {
         (false, _) => Ok(chosen),
-        // No name tells this format, but the user asked for it: read every file.
+        // No file is named like this format, but the caller asked for it: read every file.
         (true, Some(_)) if !files.is_empty() => Ok(files),
         (true, _) => Err(Problem::EmptyFolder.at(&place(folder))),
     }
 }
 
 fn recognized(path: &Path) -> Result<bool, CorpusError> {
-    let mut source = match Source::open(path, &ReadOptions::default()) {
+    let mut source = match Source::open(path, &SourceOptions::default()) {
         Err(CorpusError { problem: Problem::Utf16 | Problem::NotText { .. }, .. }) => {
             return Ok(false);
         }
@@ -110,16 +120,55 @@ pub(super) fn read(root: &Path, options: &Arc<ReadOptions>) -> Result<Records, C
     let mut files = Vec::new();
     let real = std::fs::canonicalize(root).map_err(|error| io_error(root, error))?;
     collect(root, &mut vec![real], &mut files)?;
-    let (folder, shared) = (root.to_owned(), Arc::clone(options));
+    let folder = root.to_owned();
+    let shared = Arc::clone(options);
     let place = Place { source: root.to_string_lossy().into(), line: None };
     let document = move |path: &Path| document(&folder, path, &shared);
     Ok(match options.threads.as_ref().filter(|threads| threads.count() > 1) {
         Some(threads) => Box::new(
-            InBlocks::of_files(files, document, options, threads)
+            in_blocks(files, document, options, threads)
                 .map_err(|error| Problem::Thread(error).at(&place))?,
         ),
         None => one_by_one(files.into_iter().map(move |path| document(&path)), options),
     })
+}
+
+/// The records of files, which `read` reads.
+fn in_blocks(
+    files: Vec<PathBuf>,
+    read: impl Fn(&Path) -> Result<Document, CorpusError> + Send + Sync + 'static,
+    options: &Arc<ReadOptions>,
+    threads: &Threads,
+) -> std::io::Result<InBlocks<Record>> {
+    let options = Arc::clone(options);
+    let mut files = files.into_iter().peekable();
+    let next = move || {
+        // Files without a size take room, too.
+        let next = |files: &mut _| {
+            let (block, bytes) = next_files(files);
+            (block, bytes.max(LEAST_ROOM))
+        };
+        Ok(files.peek().is_some().then(|| next(&mut files)))
+    };
+    let parse = move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
+    InBlocks::start(next, parse, threads)
+}
+
+/// A block of files, and how long they are: a file at least, and no more than are needed for
+/// [`BLOCK`] bytes.
+fn next_files(files: &mut impl Iterator<Item = PathBuf>) -> (Vec<PathBuf>, usize) {
+    let mut block = Vec::new();
+    let mut bytes = 0;
+    while block.len() < FILES_OF_BLOCK
+        && bytes < BLOCK
+        && let Some(path) = files.next()
+    {
+        // What cannot be read says so when it is opened.
+        let size = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        bytes = bytes.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        block.push(path);
+    }
+    (block, bytes)
 }
 
 /// The files in a folder and in those below it. `ancestors` are the folder and those that it was
@@ -149,7 +198,7 @@ fn collect(
 }
 
 fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document, CorpusError> {
-    let source = Source::open(path, options)?;
+    let source = Source::open(path, &options.source())?;
     let place = source.place();
     let text = source.into_document()?;
     let below = path.strip_prefix(root).unwrap_or(path);
@@ -158,7 +207,11 @@ fn document(root: &Path, path: &Path, options: &ReadOptions) -> Result<Document,
     let labels = match (top, components.next()) {
         (Some(label), Some(_)) => vec![label],
         _ if options.labels == LabelUse::Required && options.qrels.is_none() => {
-            return Err(Problem::NoLabels { format: "a file outside the label folders" }.at(&place));
+            return Err(Problem::NoLabels {
+                format: "a file outside the label folders",
+                from_qrels: false,
+            }
+            .at(&place));
         }
         _ => Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! A random share of a corpus, kept out of training.
 
-use super::{CorpusError, Document};
+use super::document::Document;
+use super::error::CorpusError;
 use crate::random::unit;
 
 /// A side of a split.
@@ -12,8 +13,8 @@ pub enum Side {
     HeldOut,
 }
 
-/// One side of a random split of a corpus: about `share` of its documents are held out. Documents of one group
-/// stay together. The same seed gives the same split.
+/// One side of a random split of a corpus: about `share` of its documents are held out. Documents
+/// of one group stay together. The same seed gives the same split.
 ///
 /// ```
 /// use classify::text::corpus::{Corpus, ReadOptions, Side, hold_out};
@@ -88,7 +89,8 @@ mod tests {
             let side = hold_out(documents, 0.25, 3, side);
             side.map(|document| document.unwrap().group.unwrap()).collect()
         };
-        let (training, held_out) = (side(Side::Training), side(Side::HeldOut));
+        let training = side(Side::Training);
+        let held_out = side(Side::HeldOut);
         assert_eq!(training.len() + held_out.len(), 400);
         assert!(!held_out.is_empty() && held_out.len() < 200);
         assert!(held_out.iter().all(|group| !training.contains(group)));

@@ -1,8 +1,8 @@
 //! JSONL: one JSON object per line.
 //!
-//! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored.
-//! Labels are a list, one string or number, or `null`. Instead of a text a record may have
-//! `"features": {"12": 0.5}`. A dense vector is a list of numbers in the field that the options name.
+//! `{"id": "a", "text": "…", "labels": ["x", "y"], "weight": 2}`; other fields are ignored. Labels
+//! are a list, one string or number, or `null`. Instead of a text a record may have `"features":
+//! {"12": 0.5}`. A dense vector is a list of numbers in the field that the options name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,8 +12,12 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::source::Lines;
-use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
+use super::document::{Content, Document};
+use super::error::{CorpusError, FieldRole, Problem};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
+use super::place::Place;
+use super::svmlight::sorted;
 
 /// The fields that may hold labels if the user names none, in order of preference.
 pub(super) const LABEL_FIELDS: [&str; 4] = ["labels", "label", "category", "class"];
@@ -286,7 +290,8 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            let (mut value, mut left): (Value, usize) = (map.next_value()?, parts.count);
+            let mut value: Value = map.next_value()?;
+            let mut left: usize = parts.count;
             // The last part takes the value itself.
             let mut next = || {
                 left -= 1;
@@ -316,11 +321,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
 }
 
 impl Record {
-    fn document(
-        mut self,
-        options: &ReadOptions,
-        place: &super::Place,
-    ) -> Result<Document, CorpusError> {
+    fn document(mut self, options: &ReadOptions, place: &Place) -> Result<Document, CorpusError> {
         let at = |problem: Problem| problem.at(place);
         let labels = match self.labels.take() {
             Some((_, field, value)) => {
@@ -328,11 +329,12 @@ impl Record {
             }
             None if options.labels == LabelUse::Required && options.qrels.is_none() => {
                 let field = options.label_column.clone().unwrap_or_else(|| "labels".into());
-                return Err(missing(&field, "--label-column").at(place));
+                return Err(missing(&field, FieldRole::Label).at(place));
             }
             None => Vec::new(),
         };
-        let (has_id, has_weight) = (self.id.is_some(), self.weight.is_some());
+        let has_id = self.id.is_some();
+        let has_weight = self.weight.is_some();
         let id = match self.id.take() {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(id)) => id,
@@ -363,23 +365,24 @@ impl Record {
         // Documents to be classified need no group.
         let group_column =
             options.group_column.clone().filter(|_| options.labels == LabelUse::Required);
-        for (column, value, flag) in [
-            (&options.id_column, has_id, "--id-column"),
-            (&options.weight_column, has_weight, "--weight-column"),
-            (&group_column, has_group, "--group-column"),
+        for (column, value, role) in [
+            (&options.id_column, has_id, FieldRole::Id),
+            (&options.weight_column, has_weight, FieldRole::Weight),
+            (&group_column, has_group, FieldRole::Group),
         ] {
             if let (Some(column), false) = (column, value) {
-                return Err(missing(column, flag).at(place));
+                return Err(missing(column, role).at(place));
             }
         }
         let vector = match (&options.vector_field, self.vector.take()) {
             (None, _) => None,
             (Some(_), Some(VectorField::Numbers(vector))) => Some(vector),
             (Some(field), Some(VectorField::Other(found))) => {
-                let (field, expected) = (field.clone(), "a list of numbers");
+                let field = field.clone();
+                let expected = "a list of numbers";
                 return Err(Problem::WrongType { field, expected, found }.at(place));
             }
-            (Some(field), None) => return Err(missing(field, "--vector-field").at(place)),
+            (Some(field), None) => return Err(missing(field, FieldRole::Vector).at(place)),
         };
         let content = self.content(options).map_err(at)?;
         Ok(Document { id, content, labels, weight, vector, group, place: place.clone() })
@@ -399,7 +402,7 @@ impl Record {
                 Some(Value::String(text)) => texts.push(text),
                 Some(other) => return Err(wrong_type(field.into(), "a string", &other)),
                 None if options.text_optional => texts.push(String::new()),
-                None => return Err(missing(field, options.text_flag())),
+                None => return Err(missing(field, options.text_role())),
             }
         }
         Ok(Content::of_columns(texts, options.fields))
@@ -407,8 +410,8 @@ impl Record {
 }
 
 /// The error of a missing field; the caller fills in which fields there are.
-fn missing(field: &str, flag: &'static str) -> Problem {
-    Problem::MissingField { field: field.to_owned(), found: Vec::new(), flag }
+fn missing(field: &str, role: FieldRole) -> Problem {
+    Problem::MissingField { field: field.to_owned(), found: Vec::new(), role }
 }
 
 fn features_of(value: Value) -> Result<Content, Problem> {
@@ -423,7 +426,7 @@ fn features_of(value: Value) -> Result<Content, Problem> {
             _ => return Err(Problem::BadFeature { item: format!("{column}:{value}") }),
         }
     }
-    super::svmlight::sorted(features).map(Content::Features)
+    sorted(features).map(Content::Features)
 }
 
 fn labels(value: Value, field: &str, separator: Option<&str>) -> Result<Vec<String>, Problem> {

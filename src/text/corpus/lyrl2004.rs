@@ -4,13 +4,18 @@
 //! vector files hold one line `id  column:value …`. Labels come from a qrels file
 //! ([`super::Qrels`]).
 
-use super::source::{End, Lines};
-use super::{Content, CorpusError, Document, LabelUse, Place, Problem, ReadOptions};
+use super::cutter::End;
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
+use super::place::Place;
+use super::svmlight::features;
 
 fn check_labels(lines: &Lines, options: &ReadOptions) -> Result<(), CorpusError> {
     if options.labels == LabelUse::Required && options.qrels.is_none() {
         let place = Place { line: None, ..lines.place() };
-        return Err(Problem::NoLabels { format: "a LYRL2004 file" }.at(&place));
+        return Err(Problem::NoLabels { format: "a LYRL2004 file", from_qrels: true }.at(&place));
     }
     Ok(())
 }
@@ -42,7 +47,7 @@ impl Vectors {
             let features = if id.contains(':') {
                 Err(Problem::Unexpected { found: quoted(&id), expected: "a document id" })
             } else {
-                super::svmlight::features(items, 0, false)
+                features(items, 0, false)
             };
             let place = self.lines.place();
             let features = features.map_err(|problem| problem.at(&place))?;
@@ -120,8 +125,8 @@ impl Iterator for Tokens {
     }
 }
 
-/// Where a token file can be cut: before a line with an id. Two such lines in a row are an error, whose message a cut between them would
-/// change.
+/// Where a token file can be cut: before a line with an id. Two such lines in a row are an error,
+/// whose message a cut between them would change.
 pub(super) fn token_records(before: &[u8], line: &[u8]) -> Option<End> {
     let is_id =
         |line: &[u8]| line.starts_with(b".I ") && id_line(&String::from_utf8_lossy(line)).is_some();

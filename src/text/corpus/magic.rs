@@ -1,8 +1,8 @@
-//! Files that are no corpus, told by their first bytes: archives, other compressions, documents of
-//! word processors. Read as text, they would be answered line by line.
+//! Files that are no corpus, recognized by their first bytes: archives, other compressions,
+//! documents of word processors. Read as text, they would be answered line by line.
 
-use super::Problem;
 use super::compressed::{GZIP, ZSTD};
+use super::error::Problem;
 
 /// First bytes, what they belong to, and what to do.
 const KINDS: [(&[u8], &str, &str); 18] = [
@@ -37,17 +37,19 @@ const ONLY_TEXT: &str = "only text and rows of features can be read";
 const BZIP2: [[u8; 6]; 2] =
     [[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], [0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
-/// Where `ustar` stands in the header of a tar archive, and how many bytes tell one.
+/// Where `ustar` stands in the header of a tar archive, and how many bytes are needed to recognize
+/// one.
 const USTAR: std::ops::Range<usize> = 257..262;
 
-/// Whether `head` suffices for [`refused`]. Nothing that it tells has a line break in the first bytes
-/// without showing itself before: nobody has to wait for more than a line.
+/// Whether `head` suffices for [`refused`]. A line break in the first bytes suffices: every file
+/// that is refused and has one there has other marks before it. So nobody waits for more than a
+/// line.
 pub(super) fn suffices(head: &[u8]) -> bool {
     head.len() >= USTAR.end || head.contains(&b'\n')
 }
 
-/// The problem with a stream that begins like a file of another kind; `head` are its first bytes, at
-/// least as many as [`suffices`] asks for where there are so many.
+/// The problem with a stream that begins like a file of another kind. `head` are its first bytes:
+/// enough for [`suffices`], or the whole stream.
 pub(super) fn refused(head: &[u8]) -> Option<Problem> {
     let other = |what, hint| Some(Problem::NotText { what, hint });
     // A NUL of the padded file name must be there too: a line of text may hold the word.
@@ -58,7 +60,7 @@ pub(super) fn refused(head: &[u8]) -> Option<Problem> {
     if head.get(4..9) == Some(b"\0\0\0\0{") {
         return other(
             "a model, vectors or another safetensors file",
-            "give a corpus of documents; `predict` and `evaluate` take a vectors file instead",
+            "give a corpus of documents; vectors files are for predictions and evaluations",
         );
     }
     let &(magic, what, hint) = KINDS.iter().find(|(magic, ..)| head.starts_with(magic))?;

@@ -1,24 +1,21 @@
-//! Compressed members that announce their size, decompressed beside each other: those of BGZF files, as `bgzip` writes
-//! them (SAM/BAM specification, section 4.1), and the frames of `pzstd`, each after a skippable frame with its size.
+//! Compressed members that announce their size, decompressed concurrently: those of BGZF
+//! files, as `bgzip` writes them (SAM/BAM specification, section 4.1), and the frames of `pzstd`,
+//! each after a skippable frame with its size.
 
-use std::any::Any;
 use std::collections::VecDeque;
-use std::io::{self, Cursor, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::io::{self, BufReader, Cursor, Read};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 
-use super::compressed::{GZIP, decompressed};
-use super::peeked::{Bytes, Peeked};
-use super::source::failing;
-use crate::threads::Threads;
+use super::compressed::{BUFFER, GZIP, decompressed};
+use super::peeked::{Bytes, Peeked, failing};
+use crate::threads::{Task, Threads};
 
-/// The bytes that tell the size of a member.
+/// The number of bytes that announce the size of a member.
 const HEADER: usize = 18;
 /// The beginning of the skippable frame of pzstd: its magic number and its size.
 const PZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 4, 0, 0, 0];
-/// An empty gzip member and an empty skippable zstd frame. Put before the rest of a stream, they make it read as what follows
-/// a member.
+/// An empty gzip member and an empty skippable zstd frame. Put before the rest of a stream, they
+/// make it read as what follows a member.
 const NO_GZIP: [u8; 20] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NO_ZSTD: [u8; 8] = [0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0];
 /// A member that announces more bytes is decompressed while it is read.
@@ -29,6 +26,18 @@ const PART: usize = 1 << 17;
 const MOST_DECOMPRESSED: usize = 1 << 25;
 /// Parts for each thread that are decompressed or wait.
 const PARTS_OF_THREAD: usize = 2;
+
+/// The stream behind `bytes`: decompressed if it begins like gzip or zstd; by several `threads`, if
+/// its members announce their sizes.
+pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Result<Bytes> {
+    let Some(threads) = threads.filter(|threads| threads.count() > 1) else {
+        return decompressed(bytes);
+    };
+    match Members::of(Peeked::new(bytes), threads)? {
+        Ok(members) => Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
+        Err(others) => decompressed(Box::new(others)),
+    }
+}
 
 /// The announced size of the member that begins with `header`.
 fn announced(header: &[u8]) -> Option<usize> {
@@ -57,7 +66,7 @@ enum Decompressed {
 impl Decompressed {
     fn of(part: Arc<[u8]>) -> Self {
         let mut whole = Vec::new();
-        let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))), None)
+        let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))))
             .and_then(|bytes| bytes.take(MOST_DECOMPRESSED as u64 + 1).read_to_end(&mut whole));
         match read {
             Ok(read) if read > MOST_DECOMPRESSED => Self::Long(part),
@@ -66,24 +75,23 @@ impl Decompressed {
     }
 }
 
-type Made = Result<Decompressed, Box<dyn Any + Send>>;
-
-/// The decompressed bytes of members. It must not be read by one of the threads that decompress, which would wait for
-/// itself.
-pub(super) struct Members {
+/// The decompressed bytes of members. The reader decompresses a part that it needs itself unless
+/// another thread has begun it: all other threads might be waiting for what is read here.
+struct Members {
     compressed: Option<Peeked>,
     /// An empty member of the same kind.
     nothing: &'static [u8],
     threads: Threads,
-    parts: VecDeque<Receiver<Made>>,
+    parts: VecDeque<Task<Decompressed>>,
     part: Bytes,
     /// What is after the last member that announces its size.
     rest: Option<Bytes>,
 }
 
 impl Members {
-    /// The members of a stream, if its first one announces its size; otherwise the stream as it was.
-    pub(super) fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
+    /// The members of a stream, if its first one announces its size; otherwise the stream as it
+    /// was.
+    fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
         let header = bytes.head_until(|head| head.len() >= HEADER)?;
         if announced(header).is_none() {
             return Ok(Err(bytes));
@@ -99,7 +107,7 @@ impl Members {
         }))
     }
 
-    /// Has the next members decompressed.
+    /// Starts to decompress the next members.
     fn start(&mut self, mut compressed: Peeked) {
         let mut part = Vec::new();
         while part.len() < PART {
@@ -108,7 +116,7 @@ impl Members {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    // Perhaps something can be made of the beginning.
+                    // The beginning may still decompress.
                     let begin = Cursor::new(part.split_off(start));
                     compressed = Peeked::new(Box::new(begin.chain(failing(error))));
                     break;
@@ -119,21 +127,15 @@ impl Members {
             self.compressed = Some(compressed);
         } else {
             let rest = Box::new(Cursor::new(self.nothing).chain(compressed));
-            self.rest = Some(decompressed(rest, None).unwrap_or_else(failing));
+            self.rest = Some(decompressed(rest).unwrap_or_else(failing));
         }
         if !part.is_empty() {
-            let (sender, made) = channel();
             let part: Arc<[u8]> = part.into();
-            self.threads.spawn(move || {
-                let made = catch_unwind(AssertUnwindSafe(|| Decompressed::of(part)));
-                // Perhaps it is not wanted any more.
-                let _ = sender.send(made);
-            });
-            self.parts.push_back(made);
+            self.parts.push_back(self.threads.start(move || Decompressed::of(part)));
         }
     }
 
-    /// Appends the next member to `part`, if it announces its size and all of it is there.
+    /// Appends the next member to `part`, if it announces its size and is complete.
     fn next_member(&self, compressed: &mut Peeked, part: &mut Vec<u8>) -> io::Result<bool> {
         let header = compressed.head_until(|head| head.len() >= HEADER)?;
         let is_of_this_kind = header.starts_with(&self.nothing[..2]);
@@ -155,13 +157,12 @@ impl Members {
             self.start(compressed);
         }
         let Some(part) = self.parts.pop_front() else { return Ok(self.rest.take()) };
-        let made = part.recv().expect("each part is decompressed");
-        Ok(Some(match made.unwrap_or_else(|panic| resume_unwind(panic)) {
+        Ok(Some(match part.finish() {
             Decompressed::Whole(bytes, None) => Box::new(Cursor::new(bytes)),
             Decompressed::Whole(bytes, Some(error)) => {
                 Box::new(Cursor::new(bytes).chain(failing(error)))
             }
-            Decompressed::Long(part) => decompressed(Box::new(Cursor::new(part)), None)?,
+            Decompressed::Long(part) => decompressed(Box::new(Cursor::new(part)))?,
         }))
     }
 }
@@ -230,7 +231,7 @@ mod tests {
     fn read(bytes: &[u8], threads: Option<&Threads>) -> (Vec<u8>, Option<String>) {
         let mut whole = Vec::new();
         let bytes = Box::new(Cursor::new(bytes.to_vec()));
-        let read = decompressed(bytes, threads).and_then(|mut all| {
+        let read = decompressed_by(bytes, threads).and_then(|mut all| {
             let read = all.read_to_end(&mut whole)?;
             assert_eq!(all.read(&mut [0])?, 0, "it has ended");
             Ok(read)
@@ -262,7 +263,7 @@ mod tests {
             let at = at.index(bytes.len());
             match damage {
                 0 => bytes.truncate(at),
-                // Not in the first header, which tells what the stream is.
+                // Not in the first header, which determines what the stream is.
                 1 if at > HEADER => bytes[at] ^= 4,
                 2 => bytes.extend([0; 100]),
                 3 => bytes.extend(b"something else"),

@@ -1,6 +1,6 @@
-//! Looking at the beginning of a stream without taking it.
+//! Streams of bytes, and looking at the beginning of one without taking it.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 /// Any buffered stream of bytes.
 pub(super) type Bytes = Box<dyn BufRead + Send>;
@@ -73,5 +73,18 @@ impl BufRead for Peeked {
         } else {
             self.rest.consume(amount);
         }
+    }
+}
+
+/// A stream that fails, then ends.
+pub(super) fn failing(error: io::Error) -> Bytes {
+    Box::new(BufReader::new(Failing(Some(error))))
+}
+
+struct Failing(Option<io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
     }
 }

@@ -1,8 +1,11 @@
 //! Plain text: one document per line, without labels. An empty line is an empty document, so that
 //! answers and lines correspond.
 
-use super::source::Lines;
-use super::{Content, CorpusError, Document, LabelUse, Problem, ReadOptions};
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{LabelUse, ReadOptions};
+use super::place::Place;
 
 pub(super) struct Plain {
     lines: Lines,
@@ -11,8 +14,8 @@ pub(super) struct Plain {
 impl Plain {
     pub(super) fn new(lines: Lines, options: &ReadOptions) -> Result<Self, CorpusError> {
         if options.labels == LabelUse::Required && options.qrels.is_none() {
-            let place = super::Place { line: None, ..lines.place() };
-            return Err(Problem::NoLabels { format: "plain text" }.at(&place));
+            let place = Place { line: None, ..lines.place() };
+            return Err(Problem::NoLabels { format: "plain text", from_qrels: false }.at(&place));
         }
         Ok(Self { lines })
     }

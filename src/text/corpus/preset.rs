@@ -4,13 +4,20 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Corpus, CorpusError, Document, Format, Place, Problem, Qrels, ReadOptions, Split};
+use super::document::Document;
+use super::error::{CorpusError, Problem};
+use super::format::Format;
+use super::options::{ReadOptions, Split};
+use super::place::Place;
+use super::qrels::Qrels;
+use super::reading::Corpus;
+use super::source::io_error;
 
-/// A benchmark for `--preset`.
+/// A benchmark: its files, its split and its labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// Reuters-21578, ModApte split: the 90 labels with at least one training and one test document,
-    /// and the documents with at least one of these labels.
+    /// Reuters-21578, ModApte split: the 90 labels with at least one training and one test
+    /// document, and the documents with at least one of these labels.
     ModApte90,
     /// R52 (Cardoso-Cachopo 2007): the stories of Reuters-21578, ModApte split, with exactly one
     /// topic; only the 52 topics with at least one training and one test story.
@@ -49,7 +56,7 @@ impl Preset {
     pub const ALL: [Self; 5] =
         [Self::ModApte90, Self::R52, Self::R8, Self::Newsgroups20, Self::Lyrl2004];
 
-    /// The name that `--preset` takes.
+    /// The name, such as `r8`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ModApte90 => "modapte90",
@@ -95,7 +102,7 @@ fn at_least_one(mut documents: Documents, folder: &Path, side: &'static str) -> 
 
 /// The names of the files in a folder, sorted.
 fn file_names(folder: &Path) -> Result<Vec<String>, CorpusError> {
-    let failed = |error| super::source::io_error(folder, error);
+    let failed = |error| io_error(folder, error);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());

@@ -7,10 +7,11 @@ use foldhash::fast::FixedState;
 use rayon::prelude::*;
 
 use super::blocks::InBlocks;
-use super::source::{Ends, Lines, Source};
-use super::{CorpusError, Problem, ReadOptions};
-use crate::text::analyze::Dictionary;
-use crate::text::vocabulary::Interner;
+use super::cutter::Ends;
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::source::{Source, SourceOptions};
+use crate::text::term_store::{Dictionary, Interner};
 use crate::threads::Threads;
 
 /// Labels by document identifier, as in `rcv1-v2.topics.qrels`.
@@ -20,12 +21,13 @@ pub struct Qrels {
     shards: Vec<Shard>,
 }
 
-/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made side by side.
+/// The labels of the documents whose identifiers have the same [`shard_of`]; shards are made
+/// concurrently.
 #[derive(Debug, Default)]
 struct Shard {
     ids: Interner,
-    /// The labels of the document with number `d` among the identifiers, in the order of the file, are
-    /// `labels[starts[d]..starts[d + 1]]`.
+    /// The labels of the document with number `d` among the identifiers, in the order of the file,
+    /// are `labels[starts[d]..starts[d + 1]]`.
     starts: Vec<usize>,
     labels: Vec<u32>,
 }
@@ -44,15 +46,15 @@ impl Qrels {
     /// # Errors
     /// If the file cannot be read, is too long, or a line is not `label id judgment`.
     pub fn read(path: &Path) -> Result<Self, CorpusError> {
-        Self::from_source(Source::open(path, &ReadOptions::default())?, None)
+        Self::from_source(Source::open(path, &SourceOptions::default())?, None)
     }
 
-    /// As [`read`](Self::read), on several threads. None of these may call it: it would wait for itself.
+    /// As [`read`](Self::read), on several threads.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_with(path: &Path, threads: &Threads) -> Result<Self, CorpusError> {
-        Self::from_source(Source::open(path, &ReadOptions::default())?, Some(threads))
+        Self::from_source(Source::open(path, &SourceOptions::default())?, Some(threads))
     }
 
     /// Reads qrels from bytes; messages call them `name`.
@@ -61,7 +63,7 @@ impl Qrels {
     /// If a line is not `label id judgment`.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, CorpusError> {
         let bytes = Box::new(std::io::Cursor::new(bytes));
-        Self::from_source(Source::from_reader(name, bytes, &ReadOptions::default())?, None)
+        Self::from_source(Source::from_reader(name, bytes, &SourceOptions::default())?, None)
     }
 
     fn from_source(source: Source, threads: Option<&Threads>) -> Result<Self, CorpusError> {
@@ -76,7 +78,7 @@ impl Qrels {
             }
         };
         read.map_err(|error| match error.problem {
-            // `--encoding` is for the corpus only.
+            // The encoding of the corpus is not that of this file.
             Problem::BadUtf8 { byte } => Problem::OnlyUtf8 { byte }.at(&error.place),
             problem => CorpusError { problem, ..error },
         })
@@ -140,7 +142,8 @@ impl Shard {
         for document in 1..starts.len() {
             starts[document] += starts[document - 1];
         }
-        let (mut next, mut labels) = (starts.clone(), vec![0; judged.len()]);
+        let mut next = starts.clone();
+        let mut labels = vec![0; judged.len()];
         for (document, label) in judged {
             let place = &mut next[document as usize];
             labels[*place] = label;
@@ -161,7 +164,8 @@ impl Shard {
 #[derive(Default)]
 struct Judgments {
     names: Interner,
-    /// The identifiers of documents, one after another. A document's judgments are usually neighbors; if not, it is there again.
+    /// The identifiers of documents, end to end. Judgments of one document are usually consecutive;
+    /// otherwise its identifier is repeated.
     ids: String,
     /// Where the identifier of each document ends, and where its labels do.
     documents: Vec<(usize, usize)>,

@@ -6,21 +6,11 @@
 
 use std::sync::Arc;
 
-use super::source::{End, Lines};
-use super::{Content, CorpusError, Document, Problem, ReadOptions};
-
-/// A side of the ModApte split: training stories are those with `LEWISSPLIT="TRAIN"` and
-/// `TOPICS="YES"`, test stories those with `LEWISSPLIT="TEST"` and `TOPICS="YES"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Split {
-    /// All stories, in the split or not.
-    #[default]
-    All,
-    /// The 9,603 training stories.
-    Train,
-    /// The 3,299 test stories.
-    Test,
-}
+use super::cutter::End;
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::{ReadOptions, Split};
 
 const END: &str = "</REUTERS>";
 
@@ -143,7 +133,7 @@ fn text(story: &str) -> String {
     match (title, body) {
         (Some(title), Some(body)) => format!("{}\n{}", unescape(title), unescape(body)),
         (_, Some(body)) => unescape(body),
-        // Brief and unprocessed stories: the text is beside the other elements.
+        // Brief and unprocessed stories: the text stands next to the other elements.
         _ => unescape(&without_tags(text)),
     }
 }

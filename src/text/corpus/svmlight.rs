@@ -3,8 +3,10 @@
 //! A row may have no label: it then begins with a blank or with `column:value`. `qid:n` is ignored.
 //! Columns may be in any order, but must not repeat.
 
-use super::source::Lines;
-use super::{Content, CorpusError, Document, Problem, ReadOptions};
+use super::document::{Content, Document};
+use super::error::{CorpusError, Problem};
+use super::lines::Lines;
+use super::options::ReadOptions;
 
 pub(super) struct Svmlight {
     lines: Lines,
@@ -103,6 +105,8 @@ fn simple(bytes: &[u8]) -> Option<(u32, f32, usize)> {
     let column =
         bytes[..digits].iter().fold(0, |column, byte| column * 10 + u32::from(byte - b'0'));
     let value = &bytes[digits + 1..];
+    // Parses a number without looking for its end first: rows take a tenth to a quarter less time than
+    // with the standard library.
     let (number, length) = fast_float2::parse_partial::<f32, _>(value).ok()?;
     let ends = value.get(length).is_none_or(u8::is_ascii_whitespace);
     (ends && number.is_finite()).then_some((column, number, digits + 1 + length))

@@ -1,4 +1,5 @@
-//! Dense vectors in a file beside the corpus, by the order of the documents or by their identifiers.
+//! Dense vectors in a file next to the corpus, by the order of the documents or by their
+//! identifiers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,8 +7,10 @@ use std::sync::Arc;
 
 use vector_file::Rows;
 
-use super::source::Source;
-use super::{CorpusError, Place, Problem, ReadOptions, check_vector};
+use super::document::check_vector;
+use super::error::{CorpusError, Problem};
+use super::place::Place;
+use super::source::{Source, SourceOptions};
 
 /// The vectors of a corpus's documents.
 #[derive(Debug)]
@@ -19,12 +22,12 @@ pub struct VectorsBeside {
 }
 
 impl VectorsBeside {
-    /// Reads a file of vectors (`.npy`, `.fvecs`, `.bvecs`, IDX; also compressed by gzip) into memory. Row `i` belongs
-    /// to the `i`-th document that is read, or, with `ids`, a file of one identifier per line, to the document whose
-    /// identifier is on line `i`.
+    /// Reads a file of vectors (`.npy`, `.fvecs`, `.bvecs`, IDX; also compressed by gzip) into
+    /// memory. Row `i` belongs to the `i`-th document that is read, or, with `ids`, a file of one
+    /// identifier per line, to the document whose identifier is on line `i`.
     ///
     /// # Errors
-    /// If a file cannot be read, an identifier is there twice, or there are not as many as vectors.
+    /// If a file cannot be read, an identifier is repeated, or there are not as many as vectors.
     pub fn read(path: &Path, ids: Option<&Path>) -> Result<Self, CorpusError> {
         let name: Arc<str> = path.to_string_lossy().into();
         let place = Place { source: Arc::clone(&name), line: None };
@@ -43,7 +46,8 @@ impl VectorsBeside {
 
     /// The vector of a document, by its number, from 0, or its identifier.
     pub(super) fn vector(&self, number: u64, id: &str) -> Result<Vec<f32>, Problem> {
-        let (name, count) = (&self.name, self.rows.len());
+        let name = &self.name;
+        let count = self.rows.len();
         let row = match &self.by_id {
             Some(by_id) => by_id
                 .get(id)
@@ -63,7 +67,8 @@ impl VectorsBeside {
         Ok(vector)
     }
 
-    /// Checks, after the last of `read` documents, that no vector is left. By identifiers, some may be.
+    /// Checks, after the last of `read` documents, that no vector is left. By identifiers, some may
+    /// be.
     pub(super) fn check_end(&self, read: u64) -> Result<(), CorpusError> {
         let count = self.rows.len();
         if self.by_id.is_some() || count as u64 == read {
@@ -76,7 +81,7 @@ impl VectorsBeside {
 }
 
 fn numbered(path: &Path, rows: &Rows, name: &str) -> Result<HashMap<String, usize>, CorpusError> {
-    let mut lines = Source::open(path, &ReadOptions::default())?.lines();
+    let mut lines = Source::open(path, &SourceOptions::default())?.lines();
     let mut ids = HashMap::new();
     while let Some((place, line)) = lines.next_placed()? {
         let next = ids.len();

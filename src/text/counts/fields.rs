@@ -108,11 +108,9 @@ pub(crate) fn tally(ids: &mut [(u32, u32)], boosts: &[f32], mut entry: impl FnMu
     }
 }
 
-impl super::Counts {
-    /// The boosted count of entry `at`, computed as in [`tally`].
-    pub(crate) fn boosted(&self, boosts: &[f32], at: usize) -> f32 {
-        let fields = self.values.iter().zip(boosts);
-        let found = fields.map(|(counts, &boost)| boost * counts[at]);
-        found.fold(0.0, |sum, count| sum + count)
-    }
+/// The boosted count of entry `at`, of which `values` are the counts by field; computed as in
+/// [`tally`].
+pub(super) fn boosted(values: &[Vec<f32>], boosts: &[f32], at: usize) -> f32 {
+    let found = values.iter().zip(boosts).map(|(counts, &boost)| boost * counts[at]);
+    found.fold(0.0, |sum, count| sum + count)
 }

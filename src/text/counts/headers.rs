@@ -1,12 +1,10 @@
-//! What documents have beside their terms: identifiers, labels, weights, groups, texts.
+//! What documents have besides their terms: identifiers, labels, weights, groups, texts.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::Counts;
-use super::merge::Merged;
-use crate::rows::strings::StringsBuilder;
+use crate::rows::strings::{Strings, StringsBuilder};
 use crate::text::corpus::{Content, Document};
 
 /// The data of a corpus's documents other than their terms.
@@ -77,8 +75,8 @@ impl Headers {
         number
     }
 
-    /// All of it, with the terms.
-    pub(super) fn finish(mut self, counted: Merged) -> Counts {
+    /// All of it, with labels numbered in the order of their names.
+    pub(super) fn finish(mut self) -> FinishedHeaders {
         let mut names: Vec<(String, u32)> = self.names.into_iter().collect();
         names.sort_unstable();
         let mut renumbered = vec![0; names.len()];
@@ -92,12 +90,7 @@ impl Headers {
             #[expect(clippy::cast_possible_truncation, reason = "bounds of a vector")]
             self.labels[bounds[0] as usize..bounds[1] as usize].sort_unstable();
         }
-        let Merged { vocabulary, indptr, terms, counts, lengths, bytes, titled } = counted;
-        Counts {
-            vocabulary,
-            indptr,
-            terms,
-            values: counts,
+        FinishedHeaders {
             ids: self.ids.build(),
             label_indptr: self.label_indptr,
             label_indices: self.labels,
@@ -105,13 +98,19 @@ impl Headers {
             weights: self.weights,
             groups: groups(&self.groups, self.group_names.len()),
             texts: self.texts.map(StringsBuilder::build),
-            lengths,
-            bytes,
-            titled,
-            whole: None,
-            stages: Vec::new(),
         }
     }
+}
+
+/// The data of all documents, as [`Counts`](super::Counts) holds them.
+pub(super) struct FinishedHeaders {
+    pub(super) ids: Strings,
+    pub(super) label_names: Vec<String>,
+    pub(super) label_indptr: Vec<u64>,
+    pub(super) label_indices: Vec<u32>,
+    pub(super) weights: Vec<f32>,
+    pub(super) groups: Vec<u32>,
+    pub(super) texts: Option<Strings>,
 }
 
 /// The group of each document. Ungrouped documents get a unique id; empty if there are no groups.

@@ -2,9 +2,10 @@
 
 use rayon::prelude::*;
 
-use super::TermLimits;
+use super::names::Names;
+use super::options::TermLimits;
 use super::shard::{Rows, Shard, Values};
-use super::unite::{DROPPED, Names, unite, vocabulary};
+use super::unite::{DROPPED, unite, vocabulary};
 use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads::Threads;
 
@@ -22,8 +23,8 @@ pub(super) struct Merged {
     pub(super) titled: bool,
 }
 
-/// Merges the shards: the documents in the order of the pieces. These are renumbered and moved on all
-/// threads; each is freed as soon as it has been moved.
+/// Merges the shards: the documents in the order of the pieces. These are renumbered and moved on
+/// all threads; each is freed as soon as it has been moved.
 pub(super) fn merge(
     mut shards: Vec<Shard<'_>>,
     documents: usize,
@@ -49,11 +50,13 @@ pub(super) fn merge(
     };
     let entries: Vec<usize> = threads.run(|| pieces.par_iter().map(entries).collect());
     let nonzeros = entries.iter().sum();
-    let (mut indptr, mut all_lengths) = (vec![0; documents + 1], vec![0.0; documents]);
+    let mut indptr = vec![0; documents + 1];
+    let mut all_lengths = vec![0.0; documents];
     let mut all_terms = vec![0; nonzeros];
     let mut all_counts = vec![vec![0.0; nonzeros]; fields];
     // The place of each piece in the arrays.
-    let (mut ends, mut lengths) = (&mut indptr[1..], &mut *all_lengths);
+    let mut ends = &mut indptr[1..];
+    let mut lengths = &mut *all_lengths;
     let mut terms = &mut *all_terms;
     let mut counts: Vec<&mut [f32]> = all_counts.iter_mut().map(|counts| &mut **counts).collect();
     let mut start = 0;
@@ -101,11 +104,14 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Writes rows with the vocabulary's numbers, which have `bytes` bytes, in increasing order in every row.
+    /// Writes rows with the vocabulary's numbers, which have `bytes` bytes, in increasing order in
+    /// every row.
     fn fill(mut self, rows: &Rows, numbers: &[u32], bytes: u32) {
         self.lengths.copy_from_slice(&rows.lengths);
-        let (mut row, mut spare): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
-        let (mut start, mut filled) = (0, 0);
+        let mut row: Vec<u64> = Vec::new();
+        let mut spare: Vec<u64> = Vec::new();
+        let mut start = 0;
+        let mut filled = 0;
         for (index, &end) in rows.ends.iter().enumerate() {
             let entries = start..end;
             start = end;
@@ -147,11 +153,12 @@ fn bytes_of(most: usize) -> u32 {
     (usize::BITS - most.leading_zeros()).div_ceil(8)
 }
 
-/// Rows with at least this number of entries for each byte of their terms are sorted faster by bytes than by comparisons.
+/// Rows with at least this number of entries for each byte of their terms are sorted faster by
+/// bytes than by comparisons.
 const FEWEST_BY_BYTES: usize = 32;
 
-/// Sorts entries by the terms in their upper halves, which are all different and have `bytes` bytes. `spare` is memory that is
-/// used again.
+/// Sorts entries by the terms in their upper halves, which are all different and have `bytes`
+/// bytes. `spare` is memory that is used again.
 fn sort_by_terms(row: &mut Vec<u64>, spare: &mut Vec<u64>, bytes: u32) {
     // The rows of files of vectors are often sorted already, which comparisons find out at once.
     if row.len() < FEWEST_BY_BYTES * bytes as usize || row.is_sorted() {
@@ -198,14 +205,16 @@ mod tests {
     }
 
     proptest! {
-        /// Rows around the length from which they are sorted by bytes, and the largest terms of all numbers of bytes.
+        /// Rows around the length from which they are sorted by bytes, and the largest terms of all
+        /// numbers of bytes.
         #[test]
         fn rows_are_sorted(
             bytes in 1u32..=4,
             terms in prop::collection::hash_set(any::<u32>(), 0..200),
         ) {
             let most = u32::MAX >> (u32::BITS - 8 * bytes);
-            let terms: BTreeSet<u32> = terms.into_iter().map(|term| term.reverse_bits() & most).collect();
+            let terms = terms.into_iter().map(|term| term.reverse_bits() & most);
+            let terms: BTreeSet<u32> = terms.collect();
             prop_assert_eq!(bytes_of(most as usize), bytes);
             let expected: Vec<u64> =
                 (0..).zip(&terms).map(|(at, &term)| u64::from(term) << 32 | at).collect();
@@ -222,8 +231,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Pieces that several shards counted, in any distribution, against a count of each text; words that occur
-        /// more often than a byte can hold; first lines apart.
+        /// Pieces that several shards counted, in any distribution, against a count of each text;
+        /// words that occur more often than a byte can hold; first lines apart.
         #[test]
         fn shards_are_one_count(
             texts in prop::collection::vec(prop::collection::vec((word(), 1usize..5), 0..8), 1..12),
@@ -281,7 +290,8 @@ mod tests {
             let df: Vec<u32> = frequencies.values().copied().collect();
             prop_assert_eq!(merged.vocabulary.document_frequencies(), &df[..]);
             for (row, expected) in rows.iter().enumerate() {
-                let [start, end] = [row, row + 1].map(|at| usize::try_from(merged.indptr[at]).unwrap());
+                let [start, end] =
+                    [row, row + 1].map(|at| usize::try_from(merged.indptr[at]).unwrap());
                 let found: Vec<(&str, [f32; 2])> = (start..end).map(|at| {
                     (terms[merged.terms[at] as usize], [merged.counts[0][at], merged.counts[1][at]])
                 }).collect();

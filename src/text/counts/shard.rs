@@ -4,11 +4,13 @@ use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::unite::Names;
-use super::{Fields, Input};
+use super::fields::Fields;
+use super::names::Names;
+use super::options::Input;
 use crate::text::analyze::{Analyzer, TermCounter};
 use crate::text::corpus::{Content, CorpusError, Document, Problem, check_features};
-use crate::text::vocabulary::{Interner, TermKind};
+use crate::text::term_store::Interner;
+use crate::text::vocabulary::TermKind;
 
 /// The terms and rows that one thread counted.
 pub(super) struct Shard<'a> {
@@ -29,7 +31,7 @@ pub(super) struct Shard<'a> {
 pub(super) struct Rows {
     /// The end of each row in `terms` and `counts`.
     pub(super) ends: Vec<usize>,
-    /// As [`Merged::lengths`](super::merge::Merged).
+    /// Like [`Merged::lengths`](super::merge::Merged).
     pub(super) lengths: Vec<f32>,
     pub(super) terms: Vec<u32>,
     pub(super) values: Values,
@@ -44,7 +46,8 @@ pub(super) enum Values {
     Given(Vec<f32>),
 }
 
-/// Counts of one byte each: touching new memory takes longer than counting, and larger counts are rare.
+/// Counts of one byte each: touching new memory takes longer than counting, and larger counts are
+/// rare.
 #[derive(Clone, Default)]
 pub(super) struct FieldCounts {
     bytes: Vec<u8>,
@@ -93,7 +96,8 @@ impl Rows {
         let Self { terms, values: Values::Counts(counts), .. } = self else {
             unreachable!("text is counted")
         };
-        // Room for all, so that a term needs no branch on whether it is new, which is hard to predict.
+        // Room for all, so that a term needs no branch on whether it is new, which is hard to
+        // predict.
         let mut end = terms.len();
         let room = end + ids.len();
         terms.resize(room, NO_TERM);
@@ -107,7 +111,8 @@ impl Rows {
             // term; otherwise it belongs to an earlier row, or there is none.
             #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
             let entry = first + met.entry.wrapping_sub(first as u32) as usize;
-            // Any place of the row will do for a term that is new to it: it differs from all terms there.
+            // Any place of the row will do for a term that is new to it: it differs from all terms
+            // there.
             let entry = entry.min(room - 1);
             let is_new = terms[entry] != term;
             let entry = if is_new { end } else { entry };

@@ -1,91 +1,17 @@
 //! The terms of all shards → one vocabulary.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 
 use foldhash::fast::RandomState;
 use rayon::prelude::*;
 
-use super::TermLimits;
+use super::names::{Key, Names, Rest};
+use super::options::TermLimits;
 use super::shard::Shard;
-use crate::text::analyze::{PREFIX, Prefix, Term};
-use crate::text::vocabulary::{Interner, TermKind, Vocabulary};
-
-/// The terms of a shard.
-pub(super) enum Names<'a> {
-    Texts(&'a Interner),
-    Columns(Vec<u32>),
-}
-
-impl Names<'_> {
-    /// The place of the shard's term `term` in the order of the vocabulary.
-    fn key(&self, term: u32) -> Key<'_> {
-        match self {
-            Self::Texts(interner) => Key::text(interner.term(term)),
-            Self::Columns(names) => Key::Column(names[term as usize]),
-        }
-    }
-}
-
-/// A term's position in the order of the vocabulary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key<'a> {
-    /// The first sixteen bytes, which nearly always decide, and the term.
-    Text([u64; 2], Rest<'a>),
-    Column(u32),
-}
-
-impl<'a> Key<'a> {
-    fn text(term: &'a str) -> Self {
-        // The first byte is the highest, as in the order of strings.
-        let Prefix { low, high } = Term::from(term).prefix();
-        Self::Text([low, high].map(u64::swap_bytes), Rest(term))
-    }
-}
-
-impl Hash for Key<'_> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        match *self {
-            Self::Text(prefix, Rest(term)) => {
-                prefix.hash(state);
-                term.as_bytes().get(PREFIX..).hash(state);
-            }
-            Self::Column(column) => column.hash(state),
-        }
-    }
-}
-
-/// A term, compared with terms that begin with the same sixteen bytes; shorter ones are padded with zeros.
-#[derive(Debug, Clone, Copy)]
-struct Rest<'a>(&'a str);
-
-impl Ord for Rest<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let (one, other) = (self.0.as_bytes(), other.0.as_bytes());
-        match (one.get(PREFIX..), other.get(PREFIX..)) {
-            (Some(one), Some(other)) => one.cmp(other),
-            // One of them is the other, or begins it.
-            _ => one.len().cmp(&other.len()),
-        }
-    }
-}
-
-impl PartialOrd for Rest<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Rest<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Rest<'_> {}
+use crate::text::vocabulary::{TermKind, Vocabulary};
 
 /// The number of a term that is not in the vocabulary.
 pub(super) const DROPPED: u32 = u32::MAX;
@@ -184,8 +110,8 @@ pub(super) struct United<'a> {
     place: u32,
 }
 
-/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the numbers that its
-/// terms have there.
+/// The terms of all shards that are kept, in the order of the vocabulary, and for each shard, the
+/// numbers that its terms have there.
 ///
 /// A term belongs to a part by its hash, and parts are united independently of each other.
 pub(super) fn unite<'a>(

@@ -4,15 +4,13 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{Side, TermWeights, Weighting};
+use super::weighting::{Side, TermWeights, Weighting};
 use crate::threads::Threads;
 
 /// The number of rows that a thread weights at a time.
 const PIECE: usize = 1_024;
 /// The number of values that a thread adds up at a time.
 const PART: usize = 1 << 16;
-/// The start of a piece in the arrays, the ends of its rows, their terms and their values.
-type Piece<'a> = (usize, &'a mut [u64], &'a mut [u32], &'a mut [f32]);
 
 /// The parts of a CSR matrix.
 #[derive(Debug, Clone)]
@@ -33,58 +31,68 @@ impl RawRows {
         let rows = self.indptr.len() - 1;
         if rows == 0 { 0.0 } else { total / rows as f64 }
     }
-}
 
-impl Weighting {
-    /// Replaces the counts in rows by weights, in place; weights of 0 are omitted.
-    pub(crate) fn weigh_rows(
-        &self,
+    /// Replaces the counts by weights, in place; weights of 0 are omitted.
+    pub(crate) fn weigh(
+        &mut self,
+        weighting: &Weighting,
         side: Side,
-        rows: &mut RawRows,
         terms: TermWeights<'_>,
         threads: &Threads,
     ) {
-        let RawRows { indptr, indices, data } = rows;
-        let (mut ids, mut values) = (&mut **indices, &mut **data);
+        let Self { indptr, indices, data } = self;
+        let mut ids = &mut **indices;
+        let mut values = &mut **data;
         let mut pieces = Vec::new();
-        let mut first = 0;
+        let mut start = 0;
         for ends in indptr[1..].chunks_mut(PIECE) {
-            let (start, end) = (first, range(0, ends[ends.len() - 1]).end);
-            first = end;
+            let end = range(0, ends[ends.len() - 1]).end;
             let ids = ids.split_off_mut(..end - start).expect("entries of the rows");
             let values = values.split_off_mut(..end - start).expect("as many");
-            pieces.push((start, ends, ids, values));
+            pieces.push(Piece { start, ends, ids, values });
+            start = end;
         }
-        let weigh = |piece: &mut Piece<'_>| self.weigh_piece(side, piece, terms);
-        let left: Vec<usize> = threads.run(|| pieces.par_iter_mut().map(weigh).collect());
-        let (mut places, mut kept) = (Vec::new(), 0);
-        for ((start, ends, ..), left) in pieces.into_iter().zip(left) {
-            for end in ends {
-                *end += kept as u64;
+        let weigh = |piece: &mut Piece<'_>| piece.weigh(weighting, side, terms);
+        let kept: Vec<usize> = threads.run(|| pieces.par_iter_mut().map(weigh).collect());
+        let mut places = Vec::new();
+        let mut before = 0;
+        for (piece, kept) in pieces.into_iter().zip(kept) {
+            for end in piece.ends {
+                *end += before as u64;
             }
-            places.push(start..start + left);
-            kept += left;
+            places.push(piece.start..piece.start + kept);
+            before += kept;
         }
         threads.run(|| {
             close_gaps(indices, &places);
             close_gaps(data, &places);
         });
     }
+}
 
-    /// Moves the weights of a piece to its front, with the ends of its rows there; returns how many there are.
-    fn weigh_piece(
-        &self,
-        side: Side,
-        (first, ends, ids, values): &mut Piece<'_>,
-        terms: TermWeights<'_>,
-    ) -> usize {
-        let (mut start, mut kept) = (0, 0);
-        let mut room = Vec::new();
+/// Consecutive rows.
+struct Piece<'a> {
+    /// Where their entries begin among all.
+    start: usize,
+    /// The ends of the rows: among all entries, and after [`Piece::weigh`] among those kept.
+    ends: &'a mut [u64],
+    ids: &'a mut [u32],
+    values: &'a mut [f32],
+}
+
+impl Piece<'_> {
+    /// Moves the weights to the front, with the ends of the rows there; returns how many there are.
+    fn weigh(&mut self, weighting: &Weighting, side: Side, terms: TermWeights<'_>) -> usize {
+        let Self { start: first, ends, ids, values } = self;
+        let mut start = 0;
+        let mut kept = 0;
+        let mut scratch = Vec::new();
         for end in &mut **ends {
             let row = start..range(0, *end).end - *first;
             start = row.end;
-            let counts = (&mut ids[row.clone()], &mut values[row.clone()]);
-            let left = self.weigh(side, counts, terms, &mut room);
+            let ids_of_row = &mut ids[row.clone()];
+            let counts = &mut values[row.clone()];
+            let left = weighting.weigh(side, ids_of_row, counts, terms, &mut scratch);
             if kept < row.start {
                 ids.copy_within(row.start..row.start + left, kept);
                 values.copy_within(row.start..row.start + left, kept);
@@ -113,7 +121,8 @@ impl Block<'_> {
         copy
     }
 
-    /// Moves the values at its places to the front of `target`, the part of all values that it fills, and those `behind` after them.
+    /// Moves the values at its places to the front of `target`, the part of all values that it
+    /// fills, and those `behind` after them.
     fn fill<T: Copy>(&self, target: &mut [T], behind: &[T]) {
         let Range { start, end } = self.target;
         let mut filled = 0;
@@ -129,8 +138,8 @@ impl Block<'_> {
 
 /// Keeps the values at `places`, which are in increasing order.
 ///
-/// Each thread moves a block of them within the array. Before that, it copies what the next threads will overwrite: little, if gaps
-/// are small.
+/// Each thread moves a block of them within the array. Before that, it copies what the next threads
+/// will overwrite: little, if gaps are small.
 fn close_gaps<T: Copy + Send + Sync>(values: &mut Vec<T>, places: &[Range<usize>]) {
     let of_thread = places.len().div_ceil(rayon::current_num_threads()).max(1);
     let mut end = 0;
@@ -169,13 +178,18 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Fewer pieces than threads and several for each; gaps of all sizes, also where whole blocks move into earlier ones.
+        /// Fewer pieces than threads and several for each; gaps of all sizes, also where whole
+        /// blocks move into earlier ones.
         #[test]
         fn gaps_are_closed(
             threads in 1usize..20,
-            pieces in prop::collection::vec((0usize..6, prop::sample::select(vec![0, 0, 0, 1, 2, 30])), 0..150),
+            pieces in prop::collection::vec(
+                (0usize..6, prop::sample::select(vec![0, 0, 0, 1, 2, 30])),
+                0..150,
+            ),
         ) {
-            let (mut places, mut start) = (Vec::new(), 0);
+            let mut places = Vec::new();
+            let mut start = 0;
             for (kept, gap) in pieces {
                 places.push(start..start + kept);
                 start += kept + gap;
@@ -205,14 +219,14 @@ mod tests {
                 all.indices.extend(&ids);
                 all.data.extend(&values);
                 all.indptr.push(all.indices.len() as u64);
-                let own = (&mut ids[..], &mut values[..]);
-                let kept = weighting.weigh(Side::Document, own, terms, &mut Vec::new());
+                let kept =
+                    weighting.weigh(Side::Document, &mut ids, &mut values, terms, &mut Vec::new());
                 expected.indices.extend(&ids[..kept]);
                 expected.data.extend(&values[..kept]);
                 expected.indptr.push(expected.indices.len() as u64);
             }
             let threads = Threads::new(NonZeroUsize::new(3).unwrap()).unwrap();
-            weighting.weigh_rows(Side::Document, &mut all, terms, &threads);
+            all.weigh(&weighting, Side::Document, terms, &threads);
             assert_eq!(all.indptr, expected.indptr, "{dropped}");
             assert_eq!(all.indices, expected.indices, "{dropped}");
             assert_eq!(all.data, expected.data, "{dropped}");

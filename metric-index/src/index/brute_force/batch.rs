@@ -249,7 +249,7 @@ impl<C: Answer> Query<'_, C> {
         let most = f64::from(radius.next_up()) * (1.0 + 4.0 * error);
         let squares = self.square + greatest + most * most;
         let terms = (self.point.len() + 8) as f64;
-        let slack = terms * (2f64.powi(-23) * squares + 2f64.powi(-146));
+        let slack = terms * (f64::from(f32::EPSILON) * squares + f64::from(f32::from_bits(8)));
         let least = (self.square - most * most) / 2.0 - slack;
         if least > -GREATEST { (least as f32).next_down() } else { f32::NEG_INFINITY }
     }

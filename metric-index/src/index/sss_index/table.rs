@@ -230,7 +230,7 @@ fn arrange(order: &mut [u32], distances: &[Vec<f32>]) {
 
 /// The greatest power of two by which no distance is above the highest code: products with it are exact.
 fn scale(greatest: f32) -> f32 {
-    let mut scale = 2f32.powi(100);
+    let mut scale = f32::from_bits((127 + 100) << 23); // 2^100
     while greatest * scale > HIGHEST {
         scale /= 2.0;
     }

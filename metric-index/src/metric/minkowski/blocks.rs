@@ -98,7 +98,8 @@ fn most(sum: Sum, dimension: usize, radius: f32) -> f32 {
         Sum::Squares => radius * radius,
         Sum::Absolutes | Sum::Greatest => radius,
     };
-    let most = exact * (1.0 + terms * 2f64.powi(-23)) + terms * 2f64.powi(-148);
+    let most =
+        exact * (1.0 + terms * f64::from(f32::EPSILON)) + terms * f64::from(f32::from_bits(2));
     // Sums near the end of the range may have become infinite.
     if most < 1e38 { (most as f32).next_up() } else { f32::INFINITY }
 }

@@ -431,7 +431,7 @@ impl Bench<'_> {
                 };
                 let all = self.measured.iter().filter(like);
                 all.filter_map(|m| self.other(m, strategy, traffic))
-                    .map(|m| of(m).ln())
+                    .map(|m| libm::log(of(m)))
                     .sum::<f64>()
             };
             let mut order: Vec<(f64, &String)> = indexes.iter().map(|i| (sum(i), i)).collect();

@@ -4,15 +4,15 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
+use super::term::{PREFIX, Prefix, Term};
 use crate::rows::matrix::prefetch;
 use crate::rows::strings::Strings;
-use crate::text::analyze::{PREFIX, Prefix, Term};
 
-/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has their first
-/// sixteen bytes, so that a lookup usually reads one cache line. At least a quarter of the slots are free, and a
-/// term is in the first slot that was free from its own on.
+/// A hash table from terms to ids 0, 1, 2, …. The terms themselves are stored elsewhere; a slot has
+/// their first sixteen bytes, so that a lookup usually reads one cache line. At least a quarter of
+/// the slots are free, and a term is in the first slot that was free from its own on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TermTable {
+pub(crate) struct TermTable {
     /// A power of two, or none.
     slots: Vec<Slot>,
     terms: u32,
@@ -31,9 +31,9 @@ struct Slot {
 const FREE: Slot = Slot { prefix: Prefix { low: 0, high: 0 }, length: 0, id: u32::MAX };
 /// Longer terms are compared by their bytes anyway.
 const LONG: usize = PREFIX + 1;
-const FEWEST_SLOTS: usize = 16;
+const MIN_SLOTS: usize = 16;
 
-/// A term that its prefix and length tell completely, to be looked up with others.
+/// A term that its prefix and length determine completely, to be looked up with others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ShortTerm {
     prefix: Prefix,
@@ -62,12 +62,12 @@ const TOGETHER: usize = 32;
 
 /// Calls `work` with the terms, [`TOGETHER`] at a time.
 #[inline]
-pub(super) fn batches(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])) {
+pub(crate) fn batches(terms: &[ShortTerm], work: impl FnMut(&[ShortTerm])) {
     terms.chunks(TOGETHER).for_each(work);
 }
 
 impl TermTable {
-    pub(super) fn of(terms: &Strings) -> Self {
+    pub(crate) fn of(terms: &Strings) -> Self {
         let slots = vec![FREE; slots_for(terms.len())];
         let mut table = Self { slots, ..Self::default() };
         for term in terms.iter() {
@@ -78,7 +78,7 @@ impl TermTable {
 
     /// The id of a term; `bytes` gives the bytes of the term with an id.
     #[inline]
-    pub(super) fn find<'a>(&self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
+    pub(crate) fn find<'a>(&self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
         let hash = hash(&self.hasher, term.prefix(), term.bytes());
         let wanted = wanted(term);
         self.find_from(hash, |slot| {
@@ -89,10 +89,10 @@ impl TermTable {
         })
     }
 
-    /// The hashes of a batch. Fetches the slots where its searches begin into the cache, so that the processor waits for all of
-    /// them at once instead of for one after the other.
+    /// The hashes of a batch. Fetches the slots where its searches begin into the cache, so that
+    /// the processor waits for all of them at once instead of one by one.
     #[inline]
-    pub(super) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
+    pub(crate) fn touched(&self, batch: &[ShortTerm]) -> [u64; TOGETHER] {
         let mut hashes = [0; TOGETHER];
         for (hash, term) in hashes.iter_mut().zip(batch) {
             *hash = hash_prefix(&self.hasher, term.prefix);
@@ -106,7 +106,7 @@ impl TermTable {
 
     /// The id of a short term with this hash.
     #[inline]
-    pub(super) fn find_short(&self, hash: u64, term: ShortTerm) -> Option<u32> {
+    pub(crate) fn find_short(&self, hash: u64, term: ShortTerm) -> Option<u32> {
         self.find_from(hash, |slot| slot.prefix == term.prefix && slot.length == term.length)
     }
 
@@ -132,11 +132,12 @@ impl TermTable {
         hash & self.slots.len().wrapping_sub(1)
     }
 
-    /// Adds a term that is not in the table yet, with the next id. `bytes` gives those of earlier terms.
+    /// Adds a term that is not in the table yet, with the next id. `bytes` gives those of earlier
+    /// terms.
     ///
     /// # Panics
     /// If there are 2³² - 1 terms.
-    pub(super) fn insert<'a>(&mut self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> u32 {
+    pub(crate) fn insert<'a>(&mut self, term: Term<'_>, bytes: impl Fn(u32) -> &'a [u8]) -> u32 {
         let id = self.terms;
         assert!(id < FREE.id, "fewer than 2^32 - 1 terms");
         if self.slots.len() < slots_for(id as usize + 1) {
@@ -151,7 +152,7 @@ impl TermTable {
     /// Doubles the number of slots.
     #[cold]
     fn grow<'a>(&mut self, bytes: impl Fn(u32) -> &'a [u8]) {
-        let more = (2 * self.slots.len()).max(FEWEST_SLOTS);
+        let more = (2 * self.slots.len()).max(MIN_SLOTS);
         for slot in std::mem::replace(&mut self.slots, vec![FREE; more]) {
             if slot.id == FREE.id {
                 continue;
@@ -174,15 +175,15 @@ impl TermTable {
         self.slots[at] = new;
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.slots.fill(FREE);
         self.terms = 0;
     }
 }
 
-/// The fewest slots for so many terms.
+/// The minimum number of slots for this many terms.
 fn slots_for(terms: usize) -> usize {
-    if terms == 0 { 0 } else { (terms + terms.div_ceil(3)).next_power_of_two().max(FEWEST_SLOTS) }
+    if terms == 0 { 0 } else { (terms + terms.div_ceil(3)).next_power_of_two().max(MIN_SLOTS) }
 }
 
 /// The slot of a term, without its id.

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::dictionary::Dictionary;
 use super::table::{ShortTerm, TermTable, batches};
-use crate::text::analyze::{Dictionary, Term};
+use super::term::Term;
 
 /// Terms numbered in the order of their first occurrence.
 #[derive(Debug, Default)]
@@ -114,13 +115,17 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Terms around the lengths where the table changes its ways: 16 and 255 bytes; zeros, which pad
-        /// prefixes, are bytes of terms, too.
+        /// Terms around the lengths where the table compares terms in another way: 16 and 255
+        /// bytes; zeros, which pad prefixes, are bytes of terms, too.
         #[test]
         fn numbers_terms_as_they_occur(
-            terms in prop::collection::vec(("[a\0]{0,3}", prop::sample::select(vec![0, 13, 15, 16, 250, 253, 300])), 0..60)
+            terms in prop::collection::vec(
+                ("[a\0]{0,3}", prop::sample::select(vec![0, 13, 15, 16, 250, 253, 300])),
+                0..60,
+            )
         ) {
-            let (mut interner, mut expected) = (Interner::default(), HashMap::new());
+            let mut interner = Interner::default();
+            let mut expected = HashMap::new();
             for round in 0..2 {
                 for (end, length) in &terms {
                     let term = format!("{}{end}", "x".repeat(*length));
@@ -134,7 +139,8 @@ mod tests {
             }
             prop_assert_eq!(interner.len(), expected.len());
             // The same, many at a time.
-            let (mut interner, mut expected) = (Interner::default(), HashMap::new());
+            let mut interner = Interner::default();
+            let mut expected = HashMap::new();
             let short: Vec<String> = terms
                 .iter()
                 .map(|(end, length)| format!("{}{end}", "x".repeat(length % 16)))
@@ -147,7 +153,8 @@ mod tests {
                 interner.ids(&batch, |id| found.push(id.unwrap()));
                 for (term, id) in short.iter().zip(found) {
                     let next = u32::try_from(expected.len()).unwrap();
-                    prop_assert_eq!(id, *expected.entry(term.clone()).or_insert(next), "round {}", round);
+                    let expected = *expected.entry(term.clone()).or_insert(next);
+                    prop_assert_eq!(id, expected, "round {}", round);
                     prop_assert_eq!(interner.term(id), term);
                     prop_assert_eq!(interner.find(term), Some(id));
                 }

@@ -1,4 +1,4 @@
-//! A term with what decides nearly all comparisons of terms.
+//! A term with the bytes that decide nearly all comparisons of terms.
 
 /// The number of bytes in [`Term::prefix`].
 pub(crate) const PREFIX: usize = 16;
@@ -10,10 +10,12 @@ pub(crate) struct Term<'a> {
     prefix: Prefix,
 }
 
-/// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the lowest one of `low`.
+/// The first sixteen bytes of a term, padded with zeros, as two numbers; the first byte is the
+/// lowest one of `low`.
 ///
-/// Two fields instead of an array, because compilers copy an array with one load: that would have to wait for the two stores
-/// that have just written it, which processors cannot forward to a wider load.
+/// Two fields instead of an array, because compilers copy an array with one load: that would have
+/// to wait for the two stores that have just written it, which processors cannot forward to a wider
+/// load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Prefix {
     pub(crate) low: u64,
@@ -33,8 +35,8 @@ impl Prefix {
 }
 
 impl<'a> Term<'a> {
-    /// The part `start..end` of `text`. Where sixteen bytes follow `start`, the prefix is read without a
-    /// branch on the length, which a processor would mispredict for each word.
+    /// The part `start..end` of `text`. Where sixteen bytes follow `start`, the prefix is read
+    /// without a branch on the length, which a processor would mispredict for each word.
     #[inline]
     pub(crate) fn within(text: &'a str, start: usize, end: usize) -> Self {
         let term = &text[start..end];
@@ -76,10 +78,11 @@ const MASKS: [u128; PREFIX + 1] = {
 };
 
 /// The first sixteen bytes of a term, padded with zeros. Read as two parts that may overlap,
-/// because copying so few bytes would cost a function call.
+/// because copying a few bytes would cost a function call.
 fn prefix(term: &[u8]) -> u128 {
     fn parts<const N: usize>(term: &[u8], number: impl Fn([u8; N]) -> u128) -> Option<u128> {
-        let (first, last) = (*term.first_chunk()?, *term.last_chunk()?);
+        let first = *term.first_chunk()?;
+        let last = *term.last_chunk()?;
         Some(number(first) | number(last) << (8 * (term.len() - N)))
     }
     if let Some(&chunk) = term.first_chunk() {

@@ -1,0 +1,195 @@
+//! Symmetric matrices: Cholesky factors and eigenvectors.
+//!
+//! Matrices are stored row after row. Sums are added in a fixed order and every operation is
+//! rounded as IEEE 754 says, so the results have the same bits on every machine.
+
+/// Replaces the lower half of a positive semidefinite matrix by its Cholesky factor L: the matrix
+/// is L Lᵀ. The upper half is not read.
+///
+/// `pivot` gets each column's number and its pivot, the square of the factor's diagonal entry, and
+/// returns the pivot to use: rounding can leave one that is 0 or negative. A pivot of infinity
+/// leaves the column out, as if the matrix did not have it.
+pub(crate) fn cholesky(matrix: &mut [f64], order: usize, mut pivot: impl FnMut(usize, f64) -> f64) {
+    for at in 0..order {
+        for row in at..order {
+            let done: f64 = (0..at).map(|k| matrix[row * order + k] * matrix[at * order + k]).sum();
+            let left = matrix[row * order + at] - done;
+            matrix[row * order + at] =
+                if row == at { pivot(at, left).sqrt() } else { left / matrix[at * order + at] };
+        }
+    }
+}
+
+/// The inverse of the lower half of a matrix with the upper half 0. Infinite diagonal entries, as
+/// of columns that [`cholesky`] left out, have rows of zeros.
+pub(crate) fn inverse_of_lower(matrix: &[f64], order: usize) -> Vec<f64> {
+    let mut inverse = vec![0.0; order * order];
+    for row in 0..order {
+        let factors = &matrix[row * order..][..order];
+        let (before, rest) = inverse.split_at_mut(row * order);
+        let own = &mut rest[..order];
+        for (k, &factor) in factors[..row].iter().enumerate() {
+            for (sum, &value) in own.iter_mut().zip(&before[k * order..][..=k]) {
+                *sum -= factor * value;
+            }
+        }
+        own[row] = 1.0;
+        own[..=row].iter_mut().for_each(|value| *value /= factors[row]);
+    }
+    inverse
+}
+
+/// Eigenvalues and eigenvectors, in no particular order.
+#[derive(Debug)]
+pub(crate) struct Eigen {
+    pub(crate) values: Vec<f64>,
+    /// The eigenvector of each value, of length 1, one after the other.
+    pub(crate) vectors: Vec<f64>,
+}
+
+/// The eigenvectors of a positive semidefinite matrix, by Jacobi rotations (Golub and Van Loan
+/// 2013, algorithm 8.5.3). Each rotation makes two entries 0 and the sum of the squares off the
+/// diagonal smaller, so that the end is certain.
+pub(crate) fn eigen(mut matrix: Vec<f64>, order: usize) -> Eigen {
+    let mut vectors = vec![0.0; order * order];
+    vectors.iter_mut().step_by(order + 1).for_each(|entry| *entry = 1.0);
+    let trace: f64 = matrix.iter().step_by(order + 1).sum();
+    // Smaller entries are within the rounding of the others.
+    let negligible = f64::EPSILON * trace;
+    let mut rotated = true;
+    while rotated {
+        rotated = false;
+        for p in 0..order {
+            for q in p + 1..order {
+                let entry = matrix[p * order + q];
+                if entry.abs() > negligible {
+                    rotated = true;
+                    let difference = matrix[q * order + q] - matrix[p * order + p];
+                    let rotation = Rotation::that_clears(entry, difference);
+                    rotation.turn_rows(&mut matrix, order, p, q);
+                    rotation.turn_columns(&mut matrix, order, p, q);
+                    rotation.turn_rows(&mut vectors, order, p, q);
+                }
+            }
+        }
+    }
+    Eigen { values: matrix.iter().step_by(order + 1).copied().collect(), vectors }
+}
+
+/// A rotation in the plane of two axes.
+struct Rotation {
+    cosine: f64,
+    sine: f64,
+}
+
+impl Rotation {
+    /// The smaller rotation after which `entry`, off the diagonal, is 0. `difference` is that of
+    /// the two diagonal entries.
+    fn that_clears(entry: f64, difference: f64) -> Self {
+        let cotangent = difference / (2.0 * entry);
+        let root = (cotangent * cotangent + 1.0).sqrt();
+        let tangent = cotangent.signum() / (cotangent.abs() + root);
+        let cosine = 1.0 / (tangent * tangent + 1.0).sqrt();
+        Self { cosine, sine: tangent * cosine }
+    }
+
+    fn turn(&self, p: &mut f64, q: &mut f64) {
+        let before = *p;
+        *p = self.cosine * before - self.sine * *q;
+        *q = self.sine * before + self.cosine * *q;
+    }
+
+    fn turn_rows(&self, matrix: &mut [f64], order: usize, p: usize, q: usize) {
+        let (upper, lower) = matrix.split_at_mut(q * order);
+        let row = upper[p * order..][..order].iter_mut();
+        row.zip(&mut lower[..order]).for_each(|(p, q)| self.turn(p, q));
+    }
+
+    fn turn_columns(&self, matrix: &mut [f64], order: usize, p: usize, q: usize) {
+        for row in matrix.chunks_exact_mut(order) {
+            let (left, right) = row.split_at_mut(q);
+            self.turn(&mut left[p], &mut right[0]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// `AᵀA` of random rows, fewer than the order if the matrix is to be singular.
+    fn products(rows: usize, order: usize, seed: u64) -> Vec<f64> {
+        let mut random = Random::new(seed);
+        let values: Vec<f64> = (0..rows * order).map(|_| random.unit() - 0.5).collect();
+        let entry = |i: usize, j: usize| -> f64 {
+            values.chunks_exact(order).map(|row| row[i] * row[j]).sum()
+        };
+        (0..order * order).map(|at| entry(at / order, at % order)).collect()
+    }
+
+    #[test]
+    fn factors_of_matrices() {
+        for order in [0, 1, 2, 7, 30] {
+            let matrix = products(2 * order + 1, order, 1);
+            let mut lower = matrix.clone();
+            cholesky(&mut lower, order, |_, pivot| pivot);
+            let inverse = inverse_of_lower(&lower, order);
+            for i in 0..order {
+                for j in 0..=i {
+                    let product = |of: &[f64], by: &[f64], count: usize| -> f64 {
+                        (0..count).map(|k| of[i * order + k] * by[j * order + k]).sum()
+                    };
+                    let found = product(&lower, &lower, j + 1);
+                    assert!((found - matrix[i * order + j]).abs() < 1e-12, "{order}: {i} {j}");
+                    let found: f64 =
+                        (j..=i).map(|k| inverse[i * order + k] * lower[k * order + j]).sum();
+                    let expected = f64::from(u8::from(i == j));
+                    assert!((found - expected).abs() < 1e-9, "{order}: {i} {j}: {found}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn columns_without_a_pivot_are_left_out() {
+        // The second column is twice the first one.
+        let mut lower = vec![1.0, 2.0, 0.5, 2.0, 4.0, 1.0, 0.5, 1.0, 3.0];
+        let mut left_out = Vec::new();
+        cholesky(&mut lower, 3, |at, pivot| {
+            if pivot > 1e-12 {
+                return pivot;
+            }
+            left_out.push(at);
+            f64::INFINITY
+        });
+        assert_eq!(left_out, [1]);
+        let inverse = inverse_of_lower(&lower, 3);
+        assert_eq!(inverse[3..6], [0.0; 3]);
+        assert_eq!(inverse[7..8], [0.0]);
+        assert!(inverse.iter().all(|value| value.is_finite()));
+    }
+
+    #[test]
+    fn eigenvectors_of_matrices() {
+        for (rows, order) in [(0, 0), (1, 1), (5, 2), (40, 20), (3, 20), (1, 9), (0, 4)] {
+            let matrix = products(rows, order, 2);
+            let Eigen { values, vectors } = eigen(matrix.clone(), order);
+            for at in 0..order {
+                let vector = &vectors[at * order..][..order];
+                for (row, &entry) in matrix.chunks_exact(order).zip(vector) {
+                    let product: f64 = row.iter().zip(vector).map(|(a, b)| a * b).sum();
+                    assert!((product - values[at] * entry).abs() < 1e-12, "{rows} {order}");
+                }
+                for other in 0..order {
+                    let other_vector = &vectors[other * order..][..order];
+                    let product: f64 = vector.iter().zip(other_vector).map(|(a, b)| a * b).sum();
+                    let expected = f64::from(u8::from(at == other));
+                    assert!((product - expected).abs() < 1e-12, "{rows} {order}");
+                }
+            }
+            let positive = values.iter().filter(|&&value| value > 1e-9).count();
+            assert_eq!(positive, rows.min(order));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What became of the words of earlier texts.
+
+use crate::text::term_store::{Dictionary, Interner, ShortTerm, Term};
+
+/// The cache is emptied when its words exceed this many bytes: a stream may be endless.
+const CACHE_BYTES: usize = 1 << 22;
+
+/// The outcome for a word.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Outcome {
+    /// The word is dropped.
+    Dropped,
+    /// The finished word has no id.
+    Unknown,
+    /// The id of the finished word.
+    Term(u32),
+}
+
+/// Words and their outcomes.
+#[derive(Debug, Default)]
+pub(super) struct WordCache {
+    words: Interner,
+    /// The outcome of each word, by its number.
+    outcomes: Vec<Outcome>,
+    numbers: Vec<u32>,
+}
+
+impl WordCache {
+    pub(super) fn get_or_insert(
+        &mut self,
+        word: Term<'_>,
+        outcome: &mut impl FnMut(&str) -> Outcome,
+    ) -> Outcome {
+        self.limit();
+        let number = self.words.id(word).expect("few words") as usize;
+        if number == self.outcomes.len() {
+            self.outcomes.push(outcome(word.text()));
+        }
+        self.outcomes[number]
+    }
+
+    pub(super) fn get_or_insert_all(
+        &mut self,
+        words: &[ShortTerm],
+        outcome: &mut impl FnMut(&str) -> Outcome,
+        found: &mut impl FnMut(Outcome),
+    ) {
+        self.limit();
+        let Self { words: known, outcomes, numbers } = self;
+        numbers.clear();
+        known.ids(words, |number| numbers.push(number.expect("few words")));
+        for number in outcomes.len()..known.len() {
+            #[expect(clippy::cast_possible_truncation, reason = "few words")]
+            outcomes.push(outcome(known.term(number as u32)));
+        }
+        for &number in &*numbers {
+            found(outcomes[number as usize]);
+        }
+    }
+
+    /// Empties the cache if its words are too many.
+    fn limit(&mut self) {
+        if self.words.bytes() > CACHE_BYTES {
+            self.words.clear();
+            self.outcomes.clear();
+        }
+    }
+}

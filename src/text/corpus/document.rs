@@ -1,0 +1,158 @@
+//! A document, and what must hold for its content.
+
+use super::error::Problem;
+use super::place::Place;
+use crate::rows::dense::GREATEST;
+
+/// One document: its content and what the corpus says about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// The identifier in the corpus, or the number of the record in its corpus, from 1.
+    pub id: String,
+    /// What is classified.
+    pub content: Content,
+    /// Zero or more labels, without duplicates, in the corpus's order.
+    pub labels: Vec<String>,
+    /// The weight of the document's vote: finite and above 0; 1 if the corpus gives none.
+    pub weight: f32,
+    /// The dense vector, if the corpus has one for it; every value is finite and from -1e30 to
+    /// 1e30.
+    pub vector: Option<Vec<f32>>,
+    /// Documents of the same group are never neighbors of each other while a model is tuned.
+    pub group: Option<String>,
+    /// Where the document was found.
+    pub place: Place,
+}
+
+impl Document {
+    /// A document of a text, without labels.
+    ///
+    /// ```
+    /// use classify::text::corpus::Document;
+    ///
+    /// let document = Document::text("a", "bake the bread").labels(["cooking", "baking"]);
+    /// assert_eq!(document.labels, ["cooking", "baking"]);
+    /// assert_eq!(document.weight, 1.0);
+    /// ```
+    pub fn text(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            content: Content::Text(text.into()),
+            labels: Vec::new(),
+            weight: 1.0,
+            vector: None,
+            group: None,
+            place: Place { source: "memory".into(), line: None },
+        }
+    }
+
+    /// Replaces the labels. Labels that occur twice are kept once.
+    #[must_use]
+    pub fn labels<L: Into<String>>(mut self, labels: impl IntoIterator<Item = L>) -> Self {
+        self.labels.clear();
+        for label in labels {
+            let label = label.into();
+            if !self.labels.contains(&label) {
+                self.labels.push(label);
+            }
+        }
+        self
+    }
+}
+
+/// The content of a document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Running text, to be analyzed.
+    Text(String),
+    /// Running text in several fields, in the order in which the options name their columns.
+    Fields(Vec<String>),
+    /// `(column, value)` pairs by strictly increasing column, every value finite: see
+    /// [`Content::features`].
+    Features(Vec<(u32, f32)>),
+}
+
+/// Checks that columns strictly increase and values are finite, as [`Content::Features`] needs it.
+///
+/// # Errors
+/// The first column that is out of order, or whose value is not finite.
+pub fn check_features(features: &[(u32, f32)]) -> Result<(), Problem> {
+    if let Some(pair) = features.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
+        return Err(Problem::ColumnOrder { column: pair[1].0, before: pair[0].0 });
+    }
+    match features.iter().find(|(_, value)| !value.is_finite()) {
+        Some(&(column, value)) => Err(Problem::NotFinite { column, value }),
+        None => Ok(()),
+    }
+}
+
+/// Adds the values of features to a dense vector, whose first value is that of column
+/// `first_column`.
+///
+/// # Errors
+/// If columns do not strictly increase, a value is not that of a vector, or a column lies outside.
+pub(crate) fn add_features(
+    features: &[(u32, f32)],
+    first_column: u32,
+    vector: &mut [f32],
+) -> Result<(), Problem> {
+    check_features(features)?;
+    let expected = vector.len();
+    for &(column, value) in features {
+        let at = column.checked_sub(first_column).ok_or(Problem::ColumnZero)? as usize;
+        let found = at + 1;
+        *vector.get_mut(at).ok_or(Problem::VectorDimension { found, expected })? = value;
+    }
+    check_vector(vector)
+}
+
+/// Checks that a dense vector's values are within ± [`GREATEST`].
+///
+/// # Errors
+/// The first value that is not.
+pub fn check_vector(vector: &[f32]) -> Result<(), Problem> {
+    let fits = |value: &f32| value.abs() <= GREATEST;
+    // All values are looked at, so that many are compared at a time.
+    if vector.iter().fold(true, |all, value| all & fits(value)) {
+        return Ok(());
+    }
+    let wrong = (1..).zip(vector).find(|(_, value)| !fits(value));
+    wrong.map_or(Ok(()), |(number, &value)| Err(Problem::VectorValue { number, value }))
+}
+
+impl Content {
+    /// The number of bytes of text.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Fields(fields) => fields.iter().map(String::len).sum(),
+            Self::Features(_) => 0,
+        }
+    }
+
+    /// The features of a document.
+    ///
+    /// # Errors
+    /// If columns do not strictly increase or a value is not finite.
+    ///
+    /// ```
+    /// use classify::text::corpus::Content;
+    ///
+    /// assert!(Content::features(vec![(3, 1.0), (7, 0.5)]).is_ok());
+    /// assert!(Content::features(vec![(7, 0.5), (3, 1.0)]).is_err());
+    /// assert!(Content::features(vec![(3, f32::NAN)]).is_err());
+    /// ```
+    pub fn features(features: Vec<(u32, f32)>) -> Result<Self, Problem> {
+        check_features(&features)?;
+        Ok(Self::Features(features))
+    }
+
+    /// The texts of several columns: as fields (`apart`), or as the lines of one text.
+    pub(super) fn of_columns(mut texts: Vec<String>, apart: bool) -> Self {
+        match (apart, texts.len()) {
+            (true, _) => Self::Fields(texts),
+            (false, 1) => Self::Text(texts.remove(0)),
+            (false, _) => Self::Text(texts.join("\n")),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Encodings of text: bytes decoded to UTF-8, and bytes that are meant to be UTF-8.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, BufReader, Read};
+
+use encoding_rs::{DecoderResult, Encoding};
+
+use super::error::{CorpusError, Problem};
+use super::peeked::Bytes;
+use super::place::Place;
+use crate::limits::TooLong;
+
+const BUFFER: usize = 1 << 16;
+
+/// What to do with bytes that are not valid in the encoding of the corpus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnBadUtf8 {
+    /// Stop with an error that names the place.
+    #[default]
+    Error,
+    /// Replace them with U+FFFD.
+    Replace,
+}
+
+/// The encoding with this label: a label of the WHATWG standard, or `latin-1`.
+///
+/// ```
+/// use classify::text::corpus::encoding_for_label;
+///
+/// assert_eq!(encoding_for_label("latin-1").unwrap().name(), "windows-1252");
+/// assert!(encoding_for_label("klingon").is_none());
+/// ```
+pub fn encoding_for_label(label: &str) -> Option<&'static Encoding> {
+    let label = if label.eq_ignore_ascii_case("latin-1") { "latin1" } else { label };
+    Encoding::for_label(label.as_bytes())
+}
+
+/// The text of `bytes`, decoded from `encoding` to UTF-8.
+pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Bytes {
+    let decoded = Decoded {
+        bytes,
+        decoder: encoding.new_decoder_with_bom_removal(),
+        encoding,
+        on_bad,
+        offset: 0,
+        ended: false,
+        malformed: None,
+        pending: Vec::new(),
+        taken: 0,
+    };
+    Box::new(BufReader::with_capacity(BUFFER, decoded))
+}
+
+/// The problem behind an I/O error: damaged text where the decoder says so, a limit that was
+/// reached.
+pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
+    if let Some(TooLong { what, limit }) = TooLong::behind(&error) {
+        return Problem::TooLong { what, limit }.at(place);
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Malformed>()) {
+        Some(malformed) => {
+            Problem::BadEncoding { byte: malformed.byte, encoding: malformed.encoding }.at(place)
+        }
+        None => Problem::Io(error).at(place),
+    }
+}
+
+/// `bytes` as UTF-8; `offset` is their place in the file, for the error.
+pub(super) fn utf8(
+    bytes: &[u8],
+    on_bad_utf8: OnBadUtf8,
+    offset: u64,
+) -> Result<Cow<'_, str>, Problem> {
+    match (std::str::from_utf8(bytes), on_bad_utf8) {
+        (Ok(text), _) => Ok(Cow::Borrowed(text)),
+        (Err(_), OnBadUtf8::Replace) => Ok(String::from_utf8_lossy(bytes)),
+        (Err(error), OnBadUtf8::Error) => {
+            Err(Problem::BadUtf8 { byte: offset + error.valid_up_to() as u64 })
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("not valid {encoding}")]
+struct Malformed {
+    byte: u64,
+    encoding: &'static str,
+}
+
+/// Bytes in another encoding, decoded to UTF-8.
+struct Decoded {
+    bytes: Bytes,
+    decoder: encoding_rs::Decoder,
+    encoding: &'static Encoding,
+    on_bad: OnBadUtf8,
+    offset: u64,
+    ended: bool,
+    /// Reported once the text before it has been read.
+    malformed: Option<Malformed>,
+    pending: Vec<u8>,
+    taken: usize,
+}
+
+impl Decoded {
+    fn refill(&mut self) -> io::Result<()> {
+        if let Some(malformed) = self.malformed.take() {
+            self.ended = true;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, malformed));
+        }
+        self.pending.resize(BUFFER, 0);
+        self.taken = 0;
+        let input = self.bytes.fill_buf()?;
+        let last = input.is_empty();
+        let (read, written) = match self.on_bad {
+            OnBadUtf8::Replace => {
+                let (result, read, written, _) =
+                    self.decoder.decode_to_utf8(input, &mut self.pending, last);
+                self.ended = last && result == encoding_rs::CoderResult::InputEmpty;
+                (read, written)
+            }
+            OnBadUtf8::Error => {
+                let (result, read, written) =
+                    self.decoder.decode_to_utf8_without_replacement(input, &mut self.pending, last);
+                if let DecoderResult::Malformed(length, after) = result {
+                    let end = self.offset + read as u64;
+                    let byte = end.saturating_sub(u64::from(length) + u64::from(after));
+                    self.malformed = Some(Malformed { byte, encoding: self.encoding.name() });
+                }
+                self.ended = last && result == DecoderResult::InputEmpty;
+                (read, written)
+            }
+        };
+        self.bytes.consume(read);
+        self.offset += read as u64;
+        self.pending.truncate(written);
+        Ok(())
+    }
+}
+
+impl Read for Decoded {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.pending.len() {
+            if self.ended {
+                return Ok(0);
+            }
+            self.refill()?;
+        }
+        let length = out.len().min(self.pending.len() - self.taken);
+        out[..length].copy_from_slice(&self.pending[self.taken..self.taken + length]);
+        self.taken += length;
+        Ok(length)
+    }
+}

@@ -1,0 +1,81 @@
+//! The lines of a source.
+
+use std::borrow::Cow;
+use std::io::BufRead;
+use std::sync::Arc;
+
+use super::encoding::{OnBadUtf8, read_error, utf8};
+use super::error::CorpusError;
+use super::peeked::Bytes;
+use super::place::Place;
+use crate::limits::Limited;
+
+/// The numbered lines of a source, without their line ends.
+pub(super) struct Lines {
+    pub(super) name: Arc<str>,
+    pub(super) bytes: Limited<Bytes>,
+    pub(super) line: u64,
+    pub(super) offset: u64,
+    pub(super) on_bad_utf8: OnBadUtf8,
+    pub(super) buffer: Vec<u8>,
+}
+
+impl Lines {
+    /// The place of the last line read.
+    pub(super) fn place(&self) -> Place {
+        Place { source: Arc::clone(&self.name), line: Some(self.line.max(1)) }
+    }
+
+    /// The next line: the first one of a record.
+    pub(super) fn next(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
+        self.begin_record();
+        self.next_of_record()
+    }
+
+    /// The bytes, limited as one record; [`Limited::restart`] begins the next one.
+    pub(super) fn into_records(self) -> Limited<Bytes> {
+        self.bytes
+    }
+
+    /// The number of lines before.
+    pub(super) fn before(&self) -> u64 {
+        self.line
+    }
+
+    pub(super) fn on_bad_utf8(&self) -> OnBadUtf8 {
+        self.on_bad_utf8
+    }
+
+    /// The lines from here on are another record.
+    pub(super) fn begin_record(&mut self) {
+        self.bytes.restart(0);
+    }
+
+    /// The same with its place.
+    pub(super) fn next_placed(&mut self) -> Result<Option<(Place, Cow<'_, str>)>, CorpusError> {
+        let place = Place { source: Arc::clone(&self.name), line: Some(self.line + 1) };
+        Ok(self.next()?.map(|line| (place, line)))
+    }
+
+    /// The next line of the same record: the limit is that of all its lines together.
+    pub(super) fn next_of_record(&mut self) -> Result<Option<Cow<'_, str>>, CorpusError> {
+        self.buffer.clear();
+        let read = self.bytes.read_until(b'\n', &mut self.buffer);
+        self.line += 1;
+        let read = read.map_err(|error| read_error(error, &self.place()))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        self.offset += read as u64;
+        if self.buffer.last() == Some(&b'\n') {
+            self.buffer.pop();
+            if self.buffer.last() == Some(&b'\r') {
+                self.buffer.pop();
+            }
+        }
+        utf8(&self.buffer, self.on_bad_utf8, offset).map(Some).map_err(|problem| {
+            problem.at(&Place { source: Arc::clone(&self.name), line: Some(self.line) })
+        })
+    }
+}

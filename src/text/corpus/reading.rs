@@ -1,0 +1,255 @@
+//! Files, folders or bytes → documents.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::cutter::Ends;
+use super::document::Document;
+use super::error::{CorpusError, Problem};
+use super::format::Format;
+use super::options::{IdUse, ReadOptions};
+use super::records::{Record, Records, finish, in_blocks};
+use super::source::{Source, io_error};
+use super::{delimited, detect, fasttext, folders, jsonl, lyrl2004, plain, reuters, svmlight};
+use crate::threads::Threads;
+
+/// The records of a file or of a label tree.
+type Opened = Result<(Format, Records), CorpusError>;
+
+/// Called with the name and the format of each file that is opened.
+pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
+
+/// A stream of documents from one or several files, in the order given.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("two.jsonl");
+/// let lines = "{\"text\": \"a b\", \"labels\": [\"x\"]}\n{\"text\": \"c\", \"labels\": []}\n";
+/// std::fs::write(&path, lines)?;
+/// let corpus = classify::text::corpus::Corpus::open(&[path], Default::default())?;
+/// let documents = corpus.collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(documents.len(), 2);
+/// assert_eq!(documents[0].labels, ["x"]);
+/// assert_eq!(documents[1].id, "2");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Corpus {
+    waiting: VecDeque<PathBuf>,
+    /// The next files, whose first blocks are on their way.
+    ahead: VecDeque<(PathBuf, Opened)>,
+    current: Option<Records>,
+    options: Arc<ReadOptions>,
+    on_open: Option<OnOpen>,
+    read: u64,
+    failed: bool,
+}
+
+impl fmt::Debug for Corpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Corpus")
+            .field("waiting", &self.waiting)
+            .field("options", &self.options)
+            .field("read", &self.read)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Corpus {
+    /// A corpus of `paths`: files, folders, or `-` for standard input.
+    ///
+    /// A folder that holds only folders is read as one folder per label; any other folder stands
+    /// for the corpus files in it, ordered by name. Symbolic links are followed.
+    ///
+    /// # Errors
+    /// If a path does not exist, a folder holds no corpus file, or a symbolic link leads nowhere.
+    pub fn open(paths: &[PathBuf], options: ReadOptions) -> Result<Self, CorpusError> {
+        let mut waiting = VecDeque::new();
+        for path in paths {
+            if path.as_os_str() == "-" {
+                waiting.push_back(path.clone());
+                continue;
+            }
+            let kind = std::fs::metadata(path).map_err(|error| io_error(path, error))?;
+            if kind.is_dir() && !folders::is_label_tree(path, options.format)? {
+                waiting.extend(folders::corpus_files(path, options.format)?);
+            } else {
+                waiting.push_back(path.clone());
+            }
+        }
+        let options = Arc::new(options);
+        let ahead = VecDeque::new();
+        Ok(Self { waiting, ahead, current: None, options, on_open: None, read: 0, failed: false })
+    }
+
+    /// The files, and the folders of one folder a label, that are still to be read, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = &Path> {
+        let ahead = self.ahead.iter().map(|(path, _)| path);
+        ahead.chain(&self.waiting).map(PathBuf::as_path)
+    }
+
+    /// A corpus of bytes in memory; messages call it `name`.
+    ///
+    /// # Errors
+    /// If the format cannot be detected.
+    pub fn from_bytes(
+        name: &str,
+        bytes: Vec<u8>,
+        options: ReadOptions,
+    ) -> Result<Self, CorpusError> {
+        let options = Arc::new(options);
+        let source =
+            Source::from_reader(name, Box::new(std::io::Cursor::new(bytes)), &options.source())?;
+        let (_, records) = read_source(source, &options)?;
+        Ok(Self {
+            waiting: VecDeque::new(),
+            ahead: VecDeque::new(),
+            current: Some(records),
+            options,
+            on_open: None,
+            read: 0,
+            failed: false,
+        })
+    }
+
+    /// Calls `on_open` for each file that is opened from now on.
+    #[must_use]
+    pub fn on_open(mut self, on_open: OnOpen) -> Self {
+        self.on_open = Some(on_open);
+        self
+    }
+
+    /// Opens the next file, and those after it if several threads read.
+    fn open_next(&mut self) -> Option<Result<Records, CorpusError>> {
+        if self.ahead.is_empty() {
+            let path = self.waiting.pop_front()?;
+            let opened = open_path(&path, &self.options);
+            self.ahead.push_back((path, opened));
+        }
+        let (path, opened) = self.ahead.pop_front()?;
+        let threads = self.options.threads.as_ref().map_or(1, Threads::count);
+        while opened.is_ok()
+            && self.ahead.len() + 1 < threads.min(MOST_OPEN)
+            && let Some(next) =
+                self.waiting.pop_front_if(|path| path.as_os_str() != "-" && path.is_file())
+        {
+            let opened = open_path(&next, &self.options);
+            self.ahead.push_back((next, opened));
+        }
+        Some(opened.map(|(format, records)| {
+            if let Some(on_open) = &mut self.on_open {
+                on_open(&path.to_string_lossy(), format);
+            }
+            records
+        }))
+    }
+
+    fn advance(&mut self) -> Option<Result<Record, CorpusError>> {
+        loop {
+            if let Some(current) = &mut self.current {
+                match current.next() {
+                    Some(record) => return Some(record),
+                    None => self.current = None,
+                }
+            }
+            match self.open_next()? {
+                Ok(records) => self.current = Some(records),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Iterator for Corpus {
+    type Item = Result<Document, CorpusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let Some(next) = self.advance() else {
+            // Once.
+            self.failed = true;
+            let beside = self.options.vectors_beside.as_ref()?;
+            return beside.check_end(self.read).err().map(Err);
+        };
+        let finished = next.and_then(|Record { mut document, is_finished }| {
+            self.read += 1;
+            if is_finished {
+                return Ok(document);
+            }
+            if document.id.is_empty() {
+                document.id = match &self.options.ids {
+                    IdUse::Numbered => self.read.to_string(),
+                    IdUse::NumberedAfter(before) => (before + self.read).to_string(),
+                    IdUse::Prefixed(prefix) => format!("{prefix}{}", self.read),
+                    IdUse::Required => return Err(Problem::NoId.at(&document.place)),
+                };
+            }
+            if let Some(qrels) = &self.options.qrels {
+                document.labels = qrels.labels(&document.id);
+            }
+            if let Some(beside) = &self.options.vectors_beside {
+                let vector = beside.vector(self.read - 1, &document.id);
+                document.vector = Some(vector.map_err(|problem| problem.at(&document.place))?);
+            }
+            finish(document)
+        });
+        self.failed = finished.is_err();
+        Some(finished)
+    }
+}
+
+/// The most files that are read concurrently.
+const MOST_OPEN: usize = 4;
+
+fn open_path(path: &Path, options: &Arc<ReadOptions>) -> Opened {
+    if path.as_os_str() != "-" && path.is_dir() {
+        return Ok((Format::Folders, folders::read(path, options)?));
+    }
+    read_source(Source::open(path, &options.source())?, options)
+}
+
+fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> Opened {
+    let format = match options.format {
+        Some(format) => format,
+        None => detect::format(&mut source, options)?,
+    };
+    if format == Format::Reuters && options.encoding.is_none() {
+        source = source.decoded(encoding_rs::WINDOWS_1252, options.on_bad_utf8);
+    }
+    let records: Records = match format {
+        Format::Jsonl => in_blocks(source, options, Ends::Lines, |lines, options| {
+            Ok(jsonl::Jsonl::new(lines, Arc::clone(options)))
+        })?,
+        Format::FastText => in_blocks(source, options, Ends::Lines, |lines, options| {
+            Ok(fasttext::FastText::new(lines, options))
+        })?,
+        Format::Plain => in_blocks(source, options, Ends::Lines, |lines, options| {
+            plain::Plain::new(lines, options)
+        })?,
+        Format::Svmlight => in_blocks(source, options, Ends::Lines, |lines, options| {
+            Ok(svmlight::Svmlight::new(lines, options))
+        })?,
+        Format::Lyrl2004Vectors => in_blocks(source, options, Ends::Lines, |lines, options| {
+            lyrl2004::Vectors::new(lines, options)
+        })?,
+        Format::Csv => delimited::read(source, options, None)?,
+        Format::Tsv => delimited::read(source, options, Some(b'\t'))?,
+        Format::Reuters => {
+            let ends = Ends::Between(reuters::story_records);
+            in_blocks(source, options, ends, |lines, options| {
+                Ok(reuters::Reuters::new(lines, Arc::clone(options)))
+            })?
+        }
+        Format::Lyrl2004Tokens => {
+            let ends = Ends::Between(lyrl2004::token_records);
+            in_blocks(source, options, ends, |lines, options| {
+                lyrl2004::Tokens::new(lines, options)
+            })?
+        }
+        Format::Folders => return Err(Problem::NotAFolder.at(&source.place())),
+    };
+    Ok((format, records))
+}

@@ -18,11 +18,11 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use gpu_runtime::{Device, GpuError, Pinned, Pool};
-use rayon::prelude::*;
 
 use super::lists::{NeighborLists, NeighborMemory, Slots};
+use super::merge::{PartLists, merge};
 use super::{
-    Inverted, Neighbor, Queries, Report, Request, Search, SearchError, check_training,
+    Inverted, Neighbor, Queries, Report, Request, RowMap, Search, SearchError, check_training,
     whole_or_none,
 };
 use crate::rows::matrix::{Csr, CsrView};
@@ -437,25 +437,20 @@ impl Cuda {
             Residence::Gone(error) => return Err(error.clone().into()),
         };
         let mut report = Report::default();
-        let mut best: Vec<Vec<Neighbor>> = vec![Vec::new(); count];
+        let mut best = NeighborLists::default();
+        best.reset(count, 0)?;
         let mut of_part = NeighborLists::default();
         for rows in parts {
             let part = self.load_part(rows.clone())?;
             of_part.reset(count, k.min(rows.len()))?;
             report += self.search_part(&part, loaded.budget, queries, of_part.slots())?;
-            self.threads.run(|| {
-                best.par_iter_mut().enumerate().for_each(|(query, best)| {
-                    best.extend_from_slice(of_part.get(query));
-                    best.sort_unstable();
-                    best.truncate(k);
-                });
-            });
+            found.reset(count, k)?;
+            // The rows of a part are numbered as in the whole.
+            let lists = [&best, &of_part].map(|lists| PartLists { lists, rows: &RowMap::From(0) });
+            merge(&lists, &self.threads, found.slots());
+            std::mem::swap(found, &mut best);
         }
-        found.reset(count, k)?;
-        let mut places = found.slots();
-        for (query, best) in best.iter().enumerate() {
-            places.set(query, best);
-        }
+        std::mem::swap(found, &mut best);
         // A query is searched in each part; it fell back if it did so in any part.
         let fell_back = report.fell_back.min(count as u64);
         Ok(Report { fast: count as u64 - fell_back, fell_back })

@@ -82,6 +82,11 @@ impl NeighborLists {
         (0..self.len()).map(|query| self.get(query))
     }
 
+    /// The number of neighbors for which memory is allocated.
+    pub(super) fn capacity(&self) -> usize {
+        self.memory.neighbors().len()
+    }
+
     /// Removes all queries; the memory is kept.
     pub fn clear(&mut self) {
         self.counts.clear();
@@ -188,6 +193,23 @@ impl<'a> Slots<'a> {
             Self { stride, counts, neighbors, direct },
             Self { stride, counts: other_counts, neighbors: others, direct },
         )
+    }
+
+    /// The number of queries.
+    pub(super) fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Sets the neighbors of a query to those that `next` returns, in order, until there are no
+    /// more or no slot is left.
+    pub(super) fn fill_with(&mut self, query: usize, mut next: impl FnMut() -> Option<Neighbor>) {
+        let places = &mut self.neighbors[query * self.stride..][..self.stride];
+        let mut count = 0;
+        for (place, neighbor) in places.iter_mut().zip(std::iter::from_fn(&mut next)) {
+            *place = neighbor;
+            count += 1;
+        }
+        self.counts[query] = count;
     }
 
     /// Sets the neighbors of a query, which are sorted.

@@ -1,5 +1,6 @@
 //! Several GPUs: each has all training rows and takes batches of queries, or, where they do not fit, some of the rows.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::search::request::Queries;
 use crate::search::{
-    NeighborLists, Report, Request, RowMap, Search, SearchError, Sharded, whole_or_none,
+    Composite, NeighborLists, Part, Report, Request, RowMap, Search, SearchError, whole_or_none,
 };
 use crate::threads::Threads;
 
@@ -68,7 +69,7 @@ impl SeveralGpus {
         }
         // Room for the rows of each.
         drop(engines);
-        let mut shards: Vec<(RowMap, Arc<dyn Search>)> = Vec::new();
+        let mut parts = Vec::new();
         for (range, device) in ranges(training, devices.len()).into_iter().zip(devices) {
             let ends = training.indptr();
             let ends = &ends.raw_storage()[range.start..=range.end];
@@ -80,9 +81,12 @@ impl SeveralGpus {
             }
             let rows = Arc::new(rows.build(training.cols()));
             let first = u32::try_from(range.start).expect("row numbers are checked");
-            shards.push((RowMap::From(first), Arc::new(load(&rows, device)?)));
+            parts.push(Part { engine: Arc::new(load(&rows, device)?), rows: RowMap::From(first) });
         }
-        Ok(Arc::new(Sharded::new(shards)?))
+        // A thread for each GPU, because it waits for the GPU.
+        let count = NonZeroUsize::new(devices.len().max(threads.count())).expect("above 0");
+        let waiting = Threads::new(count).map_err(|error| SearchError::Engine(Arc::new(error)))?;
+        Ok(Arc::new(Composite::new(parts, waiting)?.concurrently()))
     }
 
     /// Searches with the GPUs that have not failed. Gives an error and the number of the GPU that failed.

@@ -500,8 +500,15 @@ fn reports_say_who_fell_back() {
     assert_eq!(report(vec![&plain, &plain]), Report { fast: 2, fell_back: 0 });
     assert_eq!(report(vec![&huge, &plain]), Report { fast: 1, fell_back: 1 });
     assert_eq!(report(vec![&plain, &huge]), Report { fast: 1, fell_back: 1 });
-    // At most all of them, though each shard counts its own.
-    assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 0, fell_back: 2 });
+    // A query that fell back in several parts counts once.
+    assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 1, fell_back: 1 });
+    // Each part has another query that is not fast.
+    let tiny = vec![vec![(0, 1e-31)]; 3];
+    assert_eq!(report(vec![&tiny, &plain]), Report { fast: 1, fell_back: 1 });
+    assert_eq!(report(vec![&huge, &tiny]), Report { fast: 0, fell_back: 2 });
+    let mut found = NeighborLists::default();
+    let _ = engine(vec![&plain, &tiny, &tiny]).search(&request, &mut found).unwrap();
+    assert_eq!([0, 1].map(|query| found.fell_back(query)), [false, true]);
     let found = answer(&oracle(&matrix(&plain, 1)), &request).1;
     assert_eq!(found, Report { fast: 0, fell_back: 2 });
 }

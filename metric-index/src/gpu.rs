@@ -94,6 +94,8 @@ pub struct Answers {
     /// Queries that the CPU answered, because no GPU could: invalid ones, more neighbors than fit into a GPU's shared memory,
     /// thousands of points that are equally near, words of more than 64 characters.
     pub fell_back: usize,
+    /// The numbers of these queries, in increasing order.
+    pub by_cpu: Vec<u32>,
     /// The time of the kernels, in seconds, without copies of queries and answers: on the GPU that took longest.
     pub device_seconds: f64,
     /// GPUs that failed, and why. Others, or the CPU, have done their work.
@@ -221,6 +223,7 @@ where
         let left = (0..).zip(&found.answers).filter(|(_, answer)| answer.is_none());
         let left: Vec<u32> = left.map(|(query, _)| query).collect();
         all.fell_back = left.len();
+        all.by_cpu.clone_from(&left);
         let mut of_left = self.on_cpu(queries, left, question, threads).into_iter();
         let answers = found.answers.into_iter().map(|answer| match answer {
             Some(answer) => Ok(answer),

@@ -312,7 +312,7 @@ impl Composite {
         request.stop.check()?;
         let mut scratch = self.scratch.take();
         scratch.resize_with(self.engines.len(), PartScratch::default);
-        let report = self.search_parts(request, &mut scratch)?;
+        self.search_parts(request, &mut scratch)?;
         let lists = self.maps.iter().zip(scratch.iter());
         let lists: Vec<PartLists<'_>> = lists
             .map(|(rows, PartScratch { found, .. })| PartLists { lists: found, rows: &rows.map })
@@ -323,34 +323,24 @@ impl Composite {
         if scratch.iter().map(|part| part.found.capacity()).sum::<usize>() > KEPT_NEIGHBORS {
             scratch.clear();
         }
-        // A query is fast if it was fast in every part.
-        let fell_back = report.fell_back.min(queries as u64);
-        Ok(Report { fast: queries as u64 - fell_back, fell_back })
+        Ok(found.report())
     }
 
     fn search_parts(
         &self,
         request: &Request<'_>,
         scratch: &mut [PartScratch],
-    ) -> Result<Report, SearchError> {
-        let search = |part: usize, PartScratch { filter, found }: &mut PartScratch| {
+    ) -> Result<(), SearchError> {
+        let search = |(part, PartScratch { filter, found }): (usize, &mut PartScratch)| {
             let allow = filter.translate(request.allow, &self.maps[part]);
-            self.engines[part].search(&request.among(allow), found)
+            self.engines[part].search(&request.among(allow), found).map(|_| ())
         };
-        let mut report = Report::default();
         if self.is_concurrent && self.engines.len() > 1 {
             let parts = scratch.par_iter_mut().with_max_len(1).enumerate();
-            let reports: Vec<_> =
-                self.threads.run(|| parts.map(|(part, scratch)| search(part, scratch)).collect());
-            for of_part in reports {
-                report += of_part?;
-            }
+            self.threads.run(|| parts.try_for_each(search))
         } else {
-            for (part, scratch) in scratch.iter_mut().enumerate() {
-                report += search(part, scratch)?;
-            }
+            scratch.iter_mut().enumerate().try_for_each(search)
         }
-        Ok(report)
     }
 }
 

@@ -36,7 +36,6 @@
 //! The sums of rows that the request does not allow are cleared before rows are collected, so these rows are neither returned nor raise
 //! the threshold.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
@@ -157,27 +156,23 @@ impl Inverted {
     ) -> Result<Report, SearchError> {
         let count = queries.rows.rows();
         found.reset(count, queries.k.min(self.training.rows()))?;
-        let fell_back = AtomicU64::new(0);
         // All threads get work, if there is enough.
         let batch = batch_size(count, self.threads.count());
         let engine = Engine { index, training: self.training.view(), queries };
         if count <= batch {
             // Switching threads and back takes as long as a query.
             let mut lent = Lent { spare: &index.spare, work: index.spare() };
-            let fell_back = engine.batch(0, batch, found.slots(), &mut lent.work)?;
-            return Ok(Report { fast: count as u64 - fell_back, fell_back });
+            engine.batch(0, batch, found.slots(), &mut lent.work)?;
+            return Ok(found.report());
         }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
             let work = || Lent { spare: &index.spare, work: index.spare() };
             batches.try_for_each_init(work, |Lent { work, .. }, (number, places)| {
-                let slow = engine.batch(number * batch, batch, places, work)?;
-                fell_back.fetch_add(slow, Ordering::Relaxed);
-                Ok::<(), SearchError>(())
+                engine.batch(number * batch, batch, places, work)
             })
         })?;
-        let fell_back = fell_back.into_inner();
-        Ok(Report { fast: count as u64 - fell_back, fell_back })
+        Ok(found.report())
     }
 }
 
@@ -377,14 +372,14 @@ struct Engine<'a, T> {
 }
 
 impl<'a, T: Fixed> Engine<'a, T> {
-    /// Answers the queries from `first` on, at most `most`, one per slot. Returns for how many all similarities were computed.
+    /// Answers the queries from `first` on, at most `most`, one per slot.
     fn batch(
         &self,
         first: usize,
         most: usize,
         mut places: Slots<'_>,
         work: &mut Work<T>,
-    ) -> Result<u64, SearchError> {
+    ) -> Result<(), SearchError> {
         let last = (first + most).min(self.queries.rows.rows());
         let state = |query| State::new(self.index, self.queries, query);
         let mut states: Vec<State<'_, T>> = (first..last).map(state).collect();
@@ -406,7 +401,6 @@ impl<'a, T: Fixed> Engine<'a, T> {
         if is_batch {
             self.by_head(&mut states, stride, work)?;
         }
-        let mut fell_back = 0;
         for state in &mut states {
             self.queries.stop.check()?;
             let is_done = is_batch && state.is_complete(false);
@@ -416,12 +410,12 @@ impl<'a, T: Fixed> Engine<'a, T> {
             let neighbors = if is_done || state.is_complete(true) {
                 self.rescore(state, work)
             } else {
-                fell_back += 1;
+                places.mark_fell_back(state.number - first);
                 self.all_rows(state, work)
             };
             places.set(state.number - first, &neighbors);
         }
-        Ok(fell_back)
+        Ok(())
     }
 
     /// Collects candidates of a batch.

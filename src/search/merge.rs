@@ -34,7 +34,7 @@ impl<'a> Head<'a> {
 
 /// Sets each list to the best neighbors of all parts: similarity descending, then row ascending.
 ///
-/// Many queries are merged on `threads`, few on the calling thread. Nothing is allocated per query.
+/// A query fell back if it fell back in any part. Many queries are merged on `threads`, few on the calling thread. Nothing is allocated per query.
 pub(super) fn merge(parts: &[PartLists<'_>], threads: &Threads, mut slots: Slots<'_>) {
     /// Number of queries that a thread merges at a time.
     const CHUNK: usize = 256;
@@ -51,6 +51,9 @@ pub(super) fn merge(parts: &[PartLists<'_>], threads: &Threads, mut slots: Slots
 fn merge_from(parts: &[PartLists<'_>], first: usize, slots: &mut Slots<'_>) {
     let mut heads: Vec<Head<'_>> = Vec::with_capacity(parts.len());
     for query in 0..slots.len() {
+        if parts.iter().any(|part| part.lists.fell_back(first + query)) {
+            slots.mark_fell_back(query);
+        }
         heads.clear();
         heads.extend(
             parts.iter().filter_map(|part| Head::new(part.lists.get(first + query), part.rows)),

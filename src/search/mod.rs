@@ -126,12 +126,27 @@ pub trait Search: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Report {
-    /// Queries that took the engine's fast path.
+    /// Queries that took the engine's fast path. If several engines answered a query together, it
+    /// took the fast path of each.
     pub fast: u64,
     /// Queries that the fast path could not answer, so all their similarities were computed.
     pub fell_back: u64,
 }
 
+impl Report {
+    /// Reports on queries that several engines answered together, one list each. An engine that was
+    /// not asked has no lists.
+    pub(crate) fn of_lists(engines: &[&NeighborLists]) -> Self {
+        let queries = engines.iter().map(|lists| lists.len()).max().unwrap_or(0);
+        let fell_back = |&query: &usize| {
+            engines.iter().any(|lists| !lists.is_empty() && lists.fell_back(query))
+        };
+        let fell_back = (0..queries).filter(fell_back).count() as u64;
+        Self { fast: queries as u64 - fell_back, fell_back }
+    }
+}
+
+/// Adds the report on other queries.
 impl AddAssign for Report {
     fn add_assign(&mut self, other: Self) {
         self.fast += other.fast;

@@ -2,10 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpu_runtime::{Device, GpuError, Pinned};
+use gpu_runtime::{Device, GpuError};
 
 use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
 use crate::rows::matrix::{Csr, CsrBuilder, row};
@@ -99,14 +99,10 @@ impl SeveralGpus {
         let first = working[0];
         let lead = &self.engines[first];
         let (count, k) = (queries.rows.rows(), queries.k.min(lead.training.rows()));
-        let grow = |memory: &mut Pinned<u64>, length| memory.get(length).map(|_| ());
-        let pinned = found.reset_in(count, k, || Pinned::new(&lead.device), grow);
-        if pinned.is_err() {
-            found.reset(count, k).map_err(|error| (first, error.into()))?;
-        }
+        found.reset_pinned(count, k, &lead.device).map_err(|error| (first, error.into()))?;
         if k == 0 {
             queries.check_finite(&lead.threads).map_err(|error| (first, error.into()))?;
-            return Ok(Report { fast: count as u64, fell_back: 0 });
+            return Ok(found.report());
         }
         let loaded: Vec<(usize, Arc<Loaded>)> =
             working.iter().map(|&number| (number, self.engines[number].loaded())).collect();
@@ -141,13 +137,10 @@ impl SeveralGpus {
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let fell_back = AtomicU64::new(0);
         let drive = |number: usize, loaded: &Loaded| -> Result<(), (usize, Failed)> {
             let engine = &self.engines[number];
             let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
-            let own = engine.drive(part, queries, k, next).map_err(|error| (number, error))?;
-            fell_back.fetch_add(own, Ordering::Relaxed);
-            Ok(())
+            engine.drive(part, queries, k, next).map_err(|error| (number, error))
         };
         std::thread::scope(|scope| {
             let drive = &drive;
@@ -161,8 +154,7 @@ impl SeveralGpus {
             // Wait for all; the first failure is returned.
             ended.fold(Ok(()), Result::and)
         })?;
-        let fell_back = fell_back.into_inner();
-        Ok(Report { fast: count as u64 - fell_back, fell_back })
+        Ok(found.report())
     }
 }
 

@@ -36,11 +36,12 @@
 //! The sums of rows that the request does not allow are cleared before rows are collected, so these rows are neither returned nor raise
 //! the threshold.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
 use super::lists::Slots;
+use super::scratch::Scratch;
 use super::{
     Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
     whole_or_none,
@@ -57,7 +58,7 @@ mod kernels;
 use exact::{AHEAD, Exact, prefetch};
 use fixed::{Fixed, Range, Scaled};
 use index::{Block, Index, List, stride};
-use kernels::LANES;
+use kernels::{LANES, at_least, count_at_least, group_maxima};
 
 /// Rows per block: the 32 KiB of sums of a query fit a first-level cache.
 const BLOCK_ROWS: usize = 16_384;
@@ -84,10 +85,12 @@ pub struct Inverted {
     training: Arc<Csr>,
     rows: u32,
     cuts: Vec<usize>,
-    /// If no training weight is negative.
+    /// Present if no training weight is negative.
     unsigned: Option<Index<u16>>,
-    /// For negative weights: of the training rows, or of a query that was asked.
+    /// Made for negative weights, of the training rows or of a query.
     signed: OnceLock<Index<i16>>,
+    scratch: Scratch<Work<u16>>,
+    signed_scratch: Scratch<Work<i16>>,
     threads: Threads,
 }
 
@@ -121,7 +124,16 @@ impl Inverted {
         } else {
             (Some(threads.run(|| Index::new(&view, range, &cuts))), OnceLock::new())
         };
-        Ok(Self { rows: count, training, cuts, unsigned, signed, threads })
+        Ok(Self {
+            rows: count,
+            training,
+            cuts,
+            unsigned,
+            signed,
+            scratch: Scratch::default(),
+            signed_scratch: Scratch::default(),
+            threads,
+        })
     }
 
     fn find(
@@ -136,7 +148,7 @@ impl Inverted {
             _ => self.threads.run(|| weights.par_chunks(PIECE).any(has_negative)),
         };
         if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
-            return self.find_in(index, queries, found);
+            return self.find_in(index, &self.scratch, queries, found);
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
@@ -145,12 +157,14 @@ impl Inverted {
             // Another search may have been faster.
             let _ = self.signed.set(index);
         }
-        self.find_in(self.signed.get().expect("set above"), queries, found)
+        let index = self.signed.get().expect("set above");
+        self.find_in(index, &self.signed_scratch, queries, found)
     }
 
     fn find_in<T: Fixed>(
         &self,
         index: &Index<T>,
+        scratch: &Scratch<Work<T>>,
         queries: &Queries<'_>,
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
@@ -161,14 +175,13 @@ impl Inverted {
         let engine = Engine { index, training: self.training.view(), queries };
         if count <= batch {
             // Switching threads and back takes as long as a query.
-            let mut lent = Lent { spare: &index.spare, work: index.spare() };
-            engine.batch(0, batch, found.slots(), &mut lent.work)?;
+            engine.batch(0, batch, found.slots(), &mut scratch.take())?;
             return Ok(found.report());
         }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
-            let work = || Lent { spare: &index.spare, work: index.spare() };
-            batches.try_for_each_init(work, |Lent { work, .. }, (number, places)| {
+            let work = || scratch.take();
+            batches.try_for_each_init(work, |work, (number, places)| {
                 engine.batch(number * batch, batch, places, work)
             })
         })?;
@@ -272,23 +285,6 @@ struct Work<T> {
     exact: Exact,
 }
 
-/// Buffers that go back when a thread is done.
-struct Lent<'a, T: Fixed> {
-    spare: &'a Mutex<Vec<Work<T>>>,
-    work: Work<T>,
-}
-
-impl<T: Fixed> Drop for Lent<'_, T> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Half of a query may be in them.
-            return;
-        }
-        let work = std::mem::take(&mut self.work);
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(work);
-    }
-}
-
 /// A query as it passes through the blocks.
 struct State<'a, T> {
     /// Its number in the request.
@@ -331,11 +327,11 @@ impl<'a, T: Fixed> State<'a, T> {
         if self.threshold == T::default() {
             let groups = self.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
             maxima.resize(groups, T::default());
-            T::group_maxima(sums, maxima);
+            group_maxima(sums, maxima);
             self.threshold = nth_largest(maxima, self.wanted);
         }
         let before = self.candidates.len();
-        T::at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
+        at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
             let row = u32::try_from(local).expect("a block has at most 65,536 rows");
             self.candidates.push((sums[local], block.first_row + row));
         });
@@ -354,7 +350,7 @@ fn nth_largest<T: Fixed>(values: &[T], n: usize) -> T {
     let (mut low, mut high) = (0u16, T::nearest(T::MAX).bits());
     while low < high {
         let middle = high - (high - low) / 2;
-        if T::count_at_least(values, T::of_bits(middle)) >= n {
+        if count_at_least(values, T::of_bits(middle)) >= n {
             low = middle;
         } else {
             high = middle - 1;

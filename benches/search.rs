@@ -1,11 +1,21 @@
 //! CPU time per query of the search engines over the rows of a model.
 //!
-//! `cargo bench --bench search -- MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE…]]`: searches the first `TRAIN_ROWS` rows, with the
-//! others, or so many of them, as queries. An engine is `inverted/THREADS[/BLOCK_ROWS]`, `exhaustive/THREADS`, or `alone`, which asks
-//! `inverted` one query at a time. Prints one JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …}`. `benches/rivals.py`
-//! compares it with other libraries.
+//! `cargo bench --bench search -- MODEL TRAIN_ROWS[+QUERIES] K [RUNS [ENGINE…]]` searches the first
+//! `TRAIN_ROWS` rows. The queries are the other rows, or the given number of them. With `generated`
+//! as the model, the rows are generated.
+//!
+//! | engine | what is measured |
+//! |---|---|
+//! | `inverted/THREADS[/BLOCK_ROWS]` | `Inverted`, all queries in one request |
+//! | `alone` | `Inverted` on one thread, one query per request |
+//! | `composite/THREADS[/PARTS]` | `Composite` of `Inverted` engines, 4 by default |
+//! | `composite-alone/THREADS[/PARTS]` | the same, one query per request |
+//! | `exhaustive/THREADS` | `Exhaustive` |
+//!
+//! Prints one JSON object per run: `{"engine": …, "cpu_us": …, "wall_us": …, "fell_back": …}`.
+//! `benches/rivals.py` compares it with other libraries.
 
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -13,8 +23,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use classify::model::Model;
+use classify::rows::generate::rcv1_like_rows;
 use classify::rows::matrix::{Csr, CsrBuilder};
-use classify::search::{Exhaustive, Inverted, NeighborLists, Report, Request, Search};
+use classify::search::{
+    Composite, Exhaustive, Inverted, NeighborLists, Report, Request, Search, SearchError, Segment,
+};
 use classify::threads::Threads;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,23 +44,33 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None | Some([]) => vec!["inverted/1", "inverted/2"],
         Some(names) => names.iter().map(String::as_str).collect(),
     };
-    let model = Model::open(Path::new(model))?;
-    let training = part(&model, 0..train_rows);
-    let all = model.rows().rows();
-    let last = if count.is_empty() { all } else { train_rows + count.parse::<usize>()? };
-    let queries = part(&model, train_rows..last.min(all));
+    let count: Option<usize> = if count.is_empty() { None } else { Some(count.parse()?) };
+    let rows = if model == "generated" {
+        let rows = rcv1_like_rows(train_rows as u64, count.unwrap_or(1_000) as u64, 0);
+        (rows.training, Arc::new(rows.test))
+    } else {
+        let model = Model::open(Path::new(model))?;
+        let all = model.rows().rows();
+        let last = count.map_or(all, |count| all.min(train_rows + count));
+        (part(&model, 0..train_rows), part(&model, train_rows..last))
+    };
+    let (training, queries) = rows;
     let mut found = NeighborLists::default();
     for _ in 0..runs {
         for &name in &engines {
             let (kind, options) = name.split_once('/').unwrap_or((name, "1"));
-            let (threads, block) = options.split_once('/').unwrap_or((options, "16384"));
+            let (threads, size) = options.split_once('/').unwrap_or((options, ""));
+            let size = |default: &str| if size.is_empty() { default } else { size }.parse();
             let threads = Threads::new(threads.parse()?)?;
-            let training = Arc::clone(&training);
+            let rows = Arc::clone(&training);
             let engine: Arc<dyn Search> = match kind {
-                "exhaustive" => Arc::new(Exhaustive::new(training, threads)?),
-                _ => Arc::new(Inverted::with_block_rows(training, threads, block.parse()?)?),
+                "exhaustive" => Arc::new(Exhaustive::new(rows, threads)?),
+                "composite" | "composite-alone" => {
+                    Arc::new(composite(&training, size("4")?, &threads)?)
+                }
+                _ => Arc::new(Inverted::with_block_rows(rows, threads, size("16384")?)?),
             };
-            let one = if kind == "alone" { 1 } else { queries.rows() };
+            let one = if kind.ends_with("alone") { 1 } else { queries.rows() };
             let pieces: Vec<Arc<Csr>> = (0..queries.rows())
                 .step_by(one)
                 .map(|first| rows_of(&queries, first..(first + one).min(queries.rows())))
@@ -60,7 +83,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (wall, cpu) = (wall.elapsed().as_secs_f64(), cpu_seconds() - cpu);
             let scale = 1e6 / queries.rows() as f64;
             println!(
-                "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}, \"fell_back\": {}}}",
+                "{{\"engine\": \"{name}\", \"cpu_us\": {:.2}, \"wall_us\": {:.2}, \
+                 \"fell_back\": {}}}",
                 cpu * scale,
                 wall * scale,
                 report.fell_back
@@ -68,6 +92,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     Ok(())
+}
+
+/// Equal parts of the rows, one `Inverted` engine for each.
+fn composite(training: &Csr, parts: usize, threads: &Threads) -> Result<Composite, SearchError> {
+    let size = training.rows().div_ceil(parts).max(1);
+    let mut segments = Vec::new();
+    for first in (0..training.rows()).step_by(size) {
+        let rows = rows_of(training, first..(first + size).min(training.rows()));
+        let engine = Arc::new(Inverted::new(rows, threads.clone())?);
+        segments.push(Segment { engine, kept: None });
+    }
+    Composite::of_segments(segments, threads.clone())
 }
 
 fn part(model: &Model, rows: std::ops::Range<usize>) -> Arc<Csr> {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use classify::random::Random;
 use classify::rows::dense::{Kernel, Metric, Vectors};
 use classify::search::{
-    Allow, Dense, DenseIndex, Neighbor, NeighborLists, Request, RowLists, RowMap, RowRange, RowSet,
-    Search, SearchError, Sharded, Stop, learn_scale,
+    Allow, Composite, Dense, DenseIndex, Neighbor, NeighborLists, Request, RowLists, RowRange,
+    RowSet, Search, SearchError, Segment, Stop, learn_scale,
 };
 use classify::threads::Threads;
 use metric_index::metric::{Euclidean, Manhattan, Metric as _};
@@ -242,9 +242,8 @@ fn values_far_apart() {
 }
 
 #[test]
-fn shards_equal_the_whole() {
-    let rows = coarse(90, 4, 1);
-    let queries = coarse(15, 4, 2);
+fn segments_equal_the_whole() {
+    let (rows, queries) = (coarse(90, 4, 1), coarse(15, 4, 2));
     for metric in METRICS {
         let kernel = Kernel { metric, scale: 1.5 };
         let training = prepared(&rows, metric);
@@ -255,14 +254,12 @@ fn shards_equal_the_whole() {
             let values: Vec<f32> = range.flat_map(|row| training.row(row).to_vec()).collect();
             engine(Arc::new(Vectors::new(4, values).unwrap()))
         };
-        let sharded =
-            Sharded::new(vec![(RowMap::From(0), part(0..40)), (RowMap::From(40), part(40..90))])
-                .unwrap();
-        let mut one = NeighborLists::default();
-        let mut two = NeighborLists::default();
+        let segments = [0..40, 40..90].map(|rows| Segment { engine: part(rows), kept: None });
+        let composite = Composite::of_segments(segments, threads(2)).unwrap();
+        let (mut one, mut two) = (NeighborLists::default(), NeighborLists::default());
         let request = Request::new(queries.view(), NonZeroUsize::new(9).unwrap());
         let _ = engine(Arc::clone(&training)).search(&request, &mut one).unwrap();
-        let _ = sharded.search(&request, &mut two).unwrap();
+        let _ = composite.search(&request, &mut two).unwrap();
         for query in 0..queries.rows() {
             assert_same(two.get(query), one.get(query), &format!("{metric} {query}"));
         }

@@ -13,8 +13,8 @@ use classify::random::Random;
 use classify::rows::dense::ShapeError;
 use classify::rows::matrix::{Csr, CsrBuilder};
 use classify::search::{
-    Allow, Exhaustive, Inverted, NeighborLists, Report, Request, RowLists, RowMap, RowRange,
-    RowSet, Search, SearchError, Sharded, Stop, Updatable, VectorsView,
+    Allow, Composite, Exhaustive, Inverted, NeighborLists, Part, Report, Request, RowLists, RowMap,
+    RowRange, RowSet, Search, SearchError, Segment, Stop, VectorsView,
 };
 use classify::threads::Threads;
 use proptest::prelude::*;
@@ -52,8 +52,8 @@ fn oracle(training: &Arc<Csr>) -> Exhaustive {
     Exhaustive::new(Arc::clone(training), threads(1)).unwrap()
 }
 
-/// Three shards; rows are assigned to them by `deal`.
-fn sharded(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Sharded {
+/// Three parts; rows are assigned to them by `deal`.
+fn composite(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Composite {
     let mut shards: Vec<(Vec<u32>, CsrBuilder)> = vec![Default::default(); 3];
     for (number, row) in (0..).zip(training.outer_iterator()) {
         let shard = &mut shards[deal(number)];
@@ -63,18 +63,18 @@ fn sharded(training: &Arc<Csr>, deal: impl Fn(u32) -> usize) -> Sharded {
     }
     let engine = |(numbers, rows): (Vec<u32>, CsrBuilder)| {
         let rows = Arc::new(rows.build(training.cols()));
-        let shard: Arc<dyn Search> = if numbers.len() % 2 == 0 {
+        let engine: Arc<dyn Search> = if numbers.len() % 2 == 0 {
             Arc::new(Exhaustive::new(rows, threads(1)).unwrap())
         } else {
             Arc::new(Inverted::new(rows, threads(1)).unwrap())
         };
-        (RowMap::Rows(numbers.into()), shard)
+        Part { engine, rows: RowMap::Rows(numbers.into()) }
     };
-    Sharded::new(shards.into_iter().map(engine).collect()).unwrap()
+    Composite::new(shards.into_iter().map(engine).collect(), threads(2)).unwrap()
 }
 
-/// The same rows in three segments, between rows that were removed.
-fn updatable(training: &Arc<Csr>) -> Updatable {
+/// The same rows in three segments, among rows that were removed.
+fn updated(training: &Arc<Csr>) -> Composite {
     let rows = u32::try_from(training.rows()).unwrap();
     let segments = [(0, rows / 2), (rows / 2, rows / 2), (rows / 2, rows)].map(|(start, end)| {
         let mut builder = CsrBuilder::default();
@@ -85,7 +85,7 @@ fn updatable(training: &Arc<Csr>) -> Updatable {
                 let row = training.outer_view(number as usize).unwrap();
                 (row.indices().to_vec(), row.data().to_vec())
             };
-            // Removed copies before and after a row: they would be ties.
+            // Copies of rows that are kept, before and after: they would be ties.
             for copy in 0..=number % 3 {
                 builder.push_slices(&terms, &weights);
                 if copy == number % 2 % (1 + number % 3) {
@@ -100,9 +100,9 @@ fn updatable(training: &Arc<Csr>) -> Updatable {
         } else {
             Arc::new(Exhaustive::new(rows, threads(1)).unwrap())
         };
-        (engine, Some(Arc::<[u32]>::from(kept)))
+        Segment { engine, kept: Some(kept.into()) }
     });
-    Updatable::new(segments).unwrap()
+    Composite::of_segments(segments, threads(2)).unwrap()
 }
 
 /// All engines, several block sizes and thread counts, every filter.
@@ -116,10 +116,11 @@ fn agree(training: &Arc<Csr>, queries: &Csr, k: usize) -> Result<(), TestCaseErr
             let (found, _) = answer(&inverted(training, block_rows, count), &request);
             prop_assert_eq!(&found, &expected, "blocks of {} rows, {} threads", block_rows, count);
         }
-        let shards = sharded(training, |row| (row * 5 / 2 % 3) as usize);
+        let shards = composite(training, |row| (row * 5 / 2 % 3) as usize);
         prop_assert_eq!(&answer(&shards, &request).0, &expected, "shards");
-        let updated = updatable(training);
-        prop_assert_eq!(answer(&updated, &request).0, expected, "an updated model");
+        let shards = shards.concurrently();
+        prop_assert_eq!(&answer(&shards, &request).0, &expected, "concurrent shards");
+        prop_assert_eq!(answer(&updated(training), &request).0, expected, "segments");
     }
     Ok(())
 }
@@ -346,7 +347,7 @@ fn dense_queries_are_answered_like_sparse_ones() {
     let dense = VectorsView::new(64, &values).unwrap();
     let k = NonZeroUsize::new(9).unwrap();
     let expected = answer(&oracle(&training), &Request::new(&*sparse, k)).0;
-    let shards = sharded(&training, |row| (row % 3) as usize);
+    let shards = composite(&training, |row| (row % 3) as usize);
     for engine in [&oracle(&training) as &dyn Search, &inverted(&training, 100, 2), &shards] {
         assert_eq!(answer(engine, &Request::new(dense, k)).0, expected);
     }
@@ -375,7 +376,7 @@ fn a_stopped_search_gives_nothing() {
     let engines: [Arc<dyn Search>; 3] = [
         Arc::new(oracle(&training)),
         Arc::new(inverted(&training, 100, 2)),
-        Arc::new(sharded(&training, |row| (row % 3) as usize)),
+        Arc::new(composite(&training, |row| (row % 3) as usize)),
     ];
     for engine in engines {
         let mut found = NeighborLists::default();
@@ -460,14 +461,13 @@ fn rows_at_the_ends_of_the_largest_blocks() {
 #[test]
 fn shards_of_consecutive_rows() {
     let all = close_rows(15, 90);
-    let training = matrix(&all, 64);
-    let queries = matrix(&close_rows(16, 21), 64);
-    let shard = |rows: std::ops::Range<usize>| -> (RowMap, Arc<dyn Search>) {
+    let (training, queries) = (matrix(&all, 64), matrix(&close_rows(16, 21), 64));
+    let part = |rows: std::ops::Range<usize>| {
         let map = RowMap::From(u32::try_from(rows.start).unwrap());
-        (map, Arc::new(inverted(&matrix(&all[rows].to_vec(), 64), 10, 1)))
+        Part { engine: Arc::new(inverted(&matrix(&all[rows].to_vec(), 64), 10, 1)), rows: map }
     };
-    let engine =
-        Sharded::new(vec![shard(30..55), shard(0..30), shard(55..55), shard(55..90)]).unwrap();
+    let parts = vec![part(30..55), part(0..30), part(55..55), part(55..90)];
+    let engine = Composite::new(parts, threads(1)).unwrap();
     let filters = Filters::new(90, 21);
     for allow in filters.all() {
         for k in [one(), NonZeroUsize::new(12).unwrap(), NonZeroUsize::MAX] {
@@ -480,7 +480,7 @@ fn shards_of_consecutive_rows() {
     }
 }
 
-/// A query is fast in a sharded engine only if it is fast in every shard.
+/// A query is fast in a composite engine only if it is fast in every part.
 #[test]
 fn reports_say_who_fell_back() {
     let shard = |rows: &Rows| -> Arc<dyn Search> { Arc::new(inverted(&matrix(rows, 1), 10, 1)) };
@@ -489,16 +489,22 @@ fn reports_say_who_fell_back() {
     let queries = matrix(&vec![vec![(0, 1e30)], vec![(0, 1.0)]], 1);
     let request = Request::new(&*queries, one());
     let engine = |shards: Vec<&Rows>| {
-        let map = |at: usize| RowMap::From(u32::try_from(3 * at).unwrap());
-        let shards = shards.into_iter().enumerate().map(|(at, rows)| (map(at), shard(rows)));
-        Sharded::new(shards.collect()).unwrap()
+        let segment = |rows: &Rows| Segment { engine: shard(rows), kept: None };
+        Composite::of_segments(shards.into_iter().map(segment), threads(1)).unwrap()
     };
     let report = |shards| answer(&engine(shards), &request).1;
     assert_eq!(report(vec![&plain, &plain]), Report { fast: 2, fell_back: 0 });
     assert_eq!(report(vec![&huge, &plain]), Report { fast: 1, fell_back: 1 });
     assert_eq!(report(vec![&plain, &huge]), Report { fast: 1, fell_back: 1 });
-    // At most all of them, though each shard counts its own.
-    assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 0, fell_back: 2 });
+    // A query that fell back in several parts counts once.
+    assert_eq!(report(vec![&huge, &huge, &huge]), Report { fast: 1, fell_back: 1 });
+    // Each part has another query that is not fast.
+    let tiny = vec![vec![(0, 1e-31)]; 3];
+    assert_eq!(report(vec![&tiny, &plain]), Report { fast: 1, fell_back: 1 });
+    assert_eq!(report(vec![&huge, &tiny]), Report { fast: 0, fell_back: 2 });
+    let mut found = NeighborLists::default();
+    let _ = engine(vec![&plain, &tiny, &tiny]).search(&request, &mut found).unwrap();
+    assert_eq!([0, 1].map(|query| found.fell_back(query)), [false, true]);
     let found = answer(&oracle(&matrix(&plain, 1)), &request).1;
     assert_eq!(found, Report { fast: 0, fell_back: 2 });
 }
@@ -684,23 +690,38 @@ fn rows_of_many_terms() {
 }
 
 #[test]
-fn shards_hold_every_row_once() {
-    let shard = |rows: usize| -> Arc<dyn Search> {
-        let rows = vec![vec![(0, 1.0)]; rows];
-        Arc::new(oracle(&matrix(&rows, 1)))
+fn parts_hold_every_row_once() {
+    let part = |rows: RowMap, count: usize| {
+        let engine = Arc::new(oracle(&matrix(&vec![vec![(0, 1.0)]; count], 1)));
+        Part { engine, rows }
     };
     let rows = |rows: &[u32]| RowMap::Rows(rows.into());
-    assert!(Sharded::new(vec![]).is_ok());
-    assert!(Sharded::new(vec![(RowMap::From(2), shard(3)), (RowMap::From(0), shard(2))]).is_ok());
-    for wrong in [
-        vec![(RowMap::From(1), shard(3))],
-        vec![(RowMap::From(0), shard(3)), (RowMap::From(2), shard(2))],
-        vec![(RowMap::From(u32::MAX - 1), shard(3))],
-        vec![(rows(&[1, 0]), shard(2))],
-        vec![(rows(&[0]), shard(2))],
-        vec![(rows(&[0, 0]), shard(2))],
+    let kept = |first: u32, kept: &[u32]| RowMap::Kept { first, kept: kept.into() };
+    let made = |parts| Composite::new(parts, threads(1)).map(|engine| engine.rows());
+    for (parts, count) in [
+        (vec![], 0),
+        (vec![part(RowMap::From(2), 3), part(RowMap::From(0), 2)], 5),
+        (vec![part(kept(1, &[0, 4]), 5), part(rows(&[0, 3]), 2)], 4),
     ] {
-        assert!(matches!(Sharded::new(wrong), Err(SearchError::Shards { .. })));
+        assert_eq!(made(parts).unwrap(), count);
+    }
+    for wrong in [
+        vec![part(RowMap::From(1), 3)],
+        vec![part(RowMap::From(0), 3), part(RowMap::From(2), 2)],
+        vec![part(RowMap::From(u32::MAX - 1), 3)],
+        vec![part(rows(&[1, 0]), 2)],
+        vec![part(rows(&[0]), 2)],
+        vec![part(rows(&[0, 0]), 2)],
+        vec![part(kept(0, &[1, 0]), 2)],
+        vec![part(kept(0, &[2]), 2)],
+        vec![part(kept(1, &[0]), 2)],
+    ] {
+        assert!(matches!(made(wrong), Err(SearchError::Parts { .. })));
+    }
+    for wrong in [[1, 0], [0, 2]] {
+        let segment = Segment { engine: part(RowMap::From(0), 2).engine, kept: Some(wrong.into()) };
+        let made = Composite::of_segments([segment], threads(1));
+        assert!(matches!(made, Err(SearchError::Parts { .. })));
     }
 }
 
@@ -712,7 +733,7 @@ fn refused_at_the_door() {
     let engines: [Arc<dyn Search>; 3] = [
         Arc::new(inverted(&training, 10, 1)),
         Arc::new(oracle(&training)),
-        Arc::new(sharded(&training, |_| 0)),
+        Arc::new(composite(&training, |_| 0)),
     ];
     for engine in engines {
         let mut found = NeighborLists::default();

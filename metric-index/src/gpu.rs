@@ -96,6 +96,8 @@ pub struct Answers {
     /// Queries that the CPU answered, because no GPU could: invalid ones, more neighbors than fit into a GPU's shared memory,
     /// thousands of points that are equally near, words of more than 64 characters.
     pub fell_back: usize,
+    /// The numbers of these queries, in increasing order.
+    pub by_cpu: Vec<u32>,
     /// The time of the kernels, in seconds, without copies of queries and answers: on the GPU that took longest.
     pub device_seconds: f64,
     /// GPUs that failed, and why. Others, or the CPU, have done their work.
@@ -223,6 +225,7 @@ where
         let left: Vec<u32> =
             (0..count).filter(|&query| !found.is_answered(query as usize)).collect();
         all.fell_back = left.len();
+        all.by_cpu.clone_from(&left);
         let on_cpu = self.on_cpu(queries, &left, question, threads);
         let on_cpu = OnCpu { left, lists: on_cpu };
         all.lists = found.into_lists(count as usize, question, on_cpu, threads);

@@ -389,20 +389,19 @@ impl Classifier {
         found.terms.clear();
         found.vectors.clear();
         found.dense_share = share;
-        let mut report = Report::default();
         if share < 1.0 {
             let engine = self.searchers.terms.as_ref().ok_or_else(|| lacking("terms"))?;
             let request = Request::new(&vectors.rows, options.k).until(stop);
-            report += engine.search(&request, &mut found.terms)?;
+            let _ = engine.search(&request, &mut found.terms)?;
         }
         if share > 0.0 {
             let engine = self.searchers.vectors.as_ref().ok_or_else(|| lacking("vectors"))?;
             let dense = vectors.dense.as_ref().ok_or_else(|| lacking("vectors"))?;
             let request = Request::new(dense.view(), options.k).until(stop);
             let searched = engine.search(&request, &mut found.vectors);
-            report += searched.inspect_err(|_| found.terms.clear())?;
+            let _ = searched.inspect_err(|_| found.terms.clear())?;
         }
-        Ok(report)
+        Ok(Report::of_lists(&[&found.terms, &found.vectors]))
     }
 
     /// Neighbors → predictions; the first `k` of each list vote. A decision that [needs the

@@ -8,7 +8,7 @@ use crate::decide::vote::Voters;
 use crate::model::{Change, Collection, NewDocument};
 use crate::rows::dense::{Metric, Vectors, normalize};
 use crate::rows::matrix::{Csr, row};
-use crate::search::{Engines, Search, SearchError, Updatable};
+use crate::search::{Composite, Engines, Search, SearchError, Segment};
 use crate::text::corpus::{Content, Document};
 use crate::text::tfidf::Side;
 use crate::threads::Threads;
@@ -114,7 +114,7 @@ impl UpdatableEngines {
         let model = collection.model();
         let terms = (model.searches_terms() && dense_share < 1.0).then(|| {
             let mut known = std::mem::take(&mut self.terms);
-            let mut pieces = Vec::new();
+            let mut segments = Vec::new();
             for (rows, kept) in collection.term_pieces() {
                 let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, rows));
                 let engine = match there {
@@ -122,13 +122,13 @@ impl UpdatableEngines {
                     None => self.engines.engine(rows)?,
                 };
                 self.terms.push((Arc::clone(rows), Arc::clone(&engine)));
-                pieces.push((engine, kept));
+                segments.push(Segment { engine, kept });
             }
-            updatable(pieces)
+            composite(segments, self.engines.threads())
         });
         let vectors = (dense_share > 0.0 && model.dense().is_some()).then(|| {
             let mut known = std::mem::take(&mut self.vectors);
-            let mut pieces = Vec::new();
+            let mut segments = Vec::new();
             for (part, kept) in collection.dense_pieces() {
                 let there = known.iter().position(|(own, _)| Arc::ptr_eq(own, part.vectors()));
                 let engine = match there {
@@ -136,21 +136,21 @@ impl UpdatableEngines {
                     None => self.engines.dense(&part)?,
                 };
                 self.vectors.push((Arc::clone(part.vectors()), Arc::clone(&engine)));
-                pieces.push((engine, kept));
+                segments.push(Segment { engine, kept });
             }
-            updatable(pieces)
+            composite(segments, self.engines.threads())
         });
         Ok(Searchers { terms: terms.transpose()?, vectors: vectors.transpose()? })
     }
 }
 
-/// An engine over a piece, and its rows that count.
-type Part = (Arc<dyn Search>, Option<Arc<[u32]>>);
-
-/// The engine over some pieces.
-fn updatable(mut pieces: Vec<Part>) -> Result<Arc<dyn Search>, SearchError> {
-    if let [(_, None)] = pieces.as_slice() {
-        return Ok(pieces.remove(0).0);
+/// The engine over some segments.
+fn composite(
+    mut segments: Vec<Segment>,
+    threads: &Threads,
+) -> Result<Arc<dyn Search>, SearchError> {
+    if let [Segment { kept: None, .. }] = segments.as_slice() {
+        return Ok(segments.remove(0).engine);
     }
-    Ok(Arc::new(Updatable::new(pieces)?))
+    Ok(Arc::new(Composite::of_segments(segments, threads.clone())?))
 }

@@ -7,6 +7,9 @@ use std::ops::Range;
 
 use super::SearchError;
 
+mod part;
+pub(super) use part::PartFilter;
+
 /// A set of training rows, stored as one bit per row.
 ///
 /// ```
@@ -25,11 +28,10 @@ pub struct RowSet {
 impl RowSet {
     /// The rows below `rows` for which `contains` returns true.
     pub fn from_fn(rows: u32, mut contains: impl FnMut(u32) -> bool) -> Self {
-        let mut words = vec![0; rows.div_ceil(u32::BITS) as usize];
-        for row in (0..rows).filter(|&row| contains(row)) {
-            words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
-        }
-        Self { rows, words }
+        let mut set = Self::default();
+        set.reset(rows);
+        (0..rows).filter(|&row| contains(row)).for_each(|row| set.insert(row));
+        set
     }
 
     /// Some of the rows below `rows`.
@@ -37,12 +39,13 @@ impl RowSet {
     /// # Panics
     /// If a row is not below `rows`.
     pub fn of(rows: u32, members: &[u32]) -> Self {
-        let mut words = vec![0; rows.div_ceil(u32::BITS) as usize];
+        let mut set = Self::default();
+        set.reset(rows);
         for &row in members {
             assert!(row < rows, "row {row} of {rows}");
-            words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
+            set.insert(row);
         }
-        Self { rows, words }
+        set
     }
 
     /// The number of rows that the set covers, members or not.
@@ -59,6 +62,38 @@ impl RowSet {
     pub fn contains(&self, row: u32) -> bool {
         let word = self.words.get((row / u32::BITS) as usize);
         word.is_some_and(|word| word >> (row % u32::BITS) & 1 == 1)
+    }
+
+    /// Removes all members, and covers `rows` rows.
+    pub(super) fn reset(&mut self, rows: u32) {
+        self.rows = rows;
+        self.words.clear();
+        self.words.resize(rows.div_ceil(u32::BITS) as usize, 0);
+    }
+
+    /// Adds a row that the set covers.
+    pub(super) fn insert(&mut self, row: u32) {
+        debug_assert!(row < self.rows, "row {row} of {}", self.rows);
+        self.words[(row / u32::BITS) as usize] |= 1 << (row % u32::BITS);
+    }
+
+    /// Sets the members to those of `other` among the `rows` rows from `first` on, which becomes
+    /// row 0.
+    pub(super) fn copy_range(&mut self, other: &Self, first: u32, rows: u32) {
+        let shift = first % u32::BITS;
+        let words = other.words.get((first / u32::BITS) as usize..).unwrap_or_default();
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let shifted = |at: usize| match shift {
+            0 => word(at),
+            _ => word(at) >> shift | word(at + 1) << (u32::BITS - shift),
+        };
+        self.rows = rows;
+        self.words.clear();
+        self.words.extend((0..rows.div_ceil(u32::BITS) as usize).map(shifted));
+        let unused = self.words.len() * u32::BITS as usize - rows as usize;
+        if let Some(last) = self.words.last_mut() {
+            *last &= u32::MAX >> unused;
+        }
     }
 
     /// Sets the scores of rows that are not members to 0; they are those of the rows from `first_row` on.
@@ -317,82 +352,6 @@ pub(super) struct Parts<'a> {
     pub(super) groups: Option<(&'a [u32], &'a [u32])>,
 }
 
-/// A filter that owns its data: what [`Allow`] becomes for a part of the rows.
-#[derive(Debug, Default)]
-pub(super) struct OwnedAllow {
-    only: Option<RowSet>,
-    ranges: Option<Vec<RowRange>>,
-    lists: Option<(Vec<usize>, Vec<u32>)>,
-    groups: Option<(Vec<u32>, Vec<u32>)>,
-}
-
-impl OwnedAllow {
-    /// The filter for a part of `count` rows, of which row `i` is row `number(i)` of the whole,
-    /// with increasing numbers. `place` returns how many rows of the part come before a row of the
-    /// whole.
-    pub(super) fn for_part(
-        allow: &Allow<'_>,
-        count: u32,
-        number: impl Fn(u32) -> u32,
-        place: impl Fn(u32) -> u32,
-    ) -> Self {
-        Self::for_kept(allow, count, |row| Some(number(row)), place)
-    }
-
-    /// The same for a part of which some rows do not count: they have no number, and are not allowed.
-    pub(super) fn for_kept(
-        allow: &Allow<'_>,
-        count: u32,
-        number: impl Fn(u32) -> Option<u32>,
-        place: impl Fn(u32) -> u32,
-    ) -> Self {
-        let Parts { only, ranges, lists, groups } = allow.parts();
-        let counts = |row| {
-            let allowed = |number| only.is_none_or(|only| only.contains(number));
-            number(row).is_some_and(allowed)
-        };
-        Self {
-            only: Some(RowSet::from_fn(count, counts))
-                .filter(|set| only.is_some() || set.count() < set.rows() as usize),
-            ranges: ranges.map(|ranges| {
-                let part = |range: &RowRange| RowRange {
-                    start: place(range.start),
-                    end: place(range.end),
-                };
-                ranges.iter().map(part).collect()
-            }),
-            lists: lists.map(|lists| {
-                let (mut bounds, mut rows) = (vec![0], Vec::new());
-                for query in 0..lists.len() {
-                    let own = |&row: &u32| {
-                        Some(place(row)).filter(|&p| p < count && number(p) == Some(row))
-                    };
-                    rows.extend(lists.of(query).iter().filter_map(own));
-                    bounds.push(rows.len());
-                }
-                (bounds, rows)
-            }),
-            groups: groups.map(|(of_rows, of_queries)| {
-                let group = |row| number(row).map_or(0, |number| of_rows[number as usize]);
-                let own = (0..count).map(group).collect();
-                (own, of_queries.to_vec())
-            }),
-        }
-    }
-
-    pub(super) fn view(&self) -> Allow<'_> {
-        Allow {
-            only: self.only.as_ref(),
-            ranges: self.ranges.as_deref(),
-            lists: self.lists.as_ref().map(|(bounds, rows)| RowLists { bounds, rows }),
-            groups: self
-                .groups
-                .as_ref()
-                .map(|(of_rows, of_queries)| Groups { of_rows, of_queries }),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -505,6 +464,16 @@ mod tests {
         assert_eq!((even.rows(), even.count()), (33, 17));
         assert!(even.contains(32) && !even.contains(33) && !even.contains(64));
         assert!(!even.contains(u32::MAX));
+    }
+
+    #[test]
+    fn a_range_of_a_set() {
+        let every_third = RowSet::from_fn(150, |row| row % 3 == 0);
+        let mut part = RowSet::from_fn(200, |_| true);
+        for (first, rows) in [(0, 150), (0, 0), (7, 64), (64, 33), (95, 55), (149, 1), (150, 0)] {
+            part.copy_range(&every_third, first, rows);
+            assert_eq!(part, RowSet::from_fn(rows, |row| (first + row) % 3 == 0));
+        }
     }
 
     #[test]

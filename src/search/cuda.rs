@@ -17,12 +17,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use gpu_runtime::{Device, GpuError, Pinned, Pool};
-use rayon::prelude::*;
+use gpu_runtime::{Device, GpuError, Pool};
 
-use super::lists::{NeighborLists, NeighborMemory, Slots};
+use super::lists::{NeighborLists, Slots};
+use super::merge::{PartLists, merge};
 use super::{
-    Inverted, Neighbor, Queries, Report, Request, Search, SearchError, check_training,
+    Inverted, Neighbor, Queries, Report, Request, RowMap, Search, SearchError, check_training,
     whole_or_none,
 };
 use crate::rows::matrix::{Csr, CsrView};
@@ -174,23 +174,6 @@ impl From<Failed> for SearchError {
             Failed::Gpu(error) => Self::Engine(Arc::new(error)),
             Failed::Search(error) => error,
         }
-    }
-}
-
-impl NeighborMemory for Pinned<u64> {
-    fn neighbors(&self) -> &[Neighbor] {
-        #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
-        // SAFETY: a search borrows the lists mutably, and waits for its lanes before it returns.
-        let keys = unsafe { self.values() };
-        bytemuck::cast_slice(keys)
-    }
-
-    fn neighbors_mut(&mut self) -> &mut [Neighbor] {
-        #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
-        // SAFETY: as in `neighbors`. During a search each batch has its own range of the slice, and
-        // reads it after its lane has waited.
-        let keys = unsafe { self.values_mut() };
-        bytemuck::cast_slice_mut(keys)
     }
 }
 
@@ -435,40 +418,28 @@ impl Cuda {
         let loaded = self.loaded();
         let parts = match &loaded.rows {
             Residence::Resident(part) => {
-                let grow = |memory: &mut Pinned<u64>, length| memory.get(length).map(|_| ());
-                let pinned = found.reset_in(count, k, || Pinned::new(&self.device), grow);
-                if pinned.is_err() {
-                    // Without page-locked memory, copies only take longer.
-                    found.reset(count, k)?;
-                }
-                return self.search_part(part, loaded.budget, queries, found.slots());
+                found.reset_pinned(count, k, &self.device)?;
+                self.search_part(part, loaded.budget, queries, found.slots())?;
+                return Ok(found.report());
             }
             Residence::Streamed(parts) => parts,
             Residence::Gone(error) => return Err(error.clone().into()),
         };
-        let mut report = Report::default();
-        let mut best: Vec<Vec<Neighbor>> = vec![Vec::new(); count];
+        let mut best = NeighborLists::default();
+        best.reset(count, 0)?;
         let mut of_part = NeighborLists::default();
         for rows in parts {
             let part = self.load_part(rows.clone())?;
             of_part.reset(count, k.min(rows.len()))?;
-            report += self.search_part(&part, loaded.budget, queries, of_part.slots())?;
-            self.threads.run(|| {
-                best.par_iter_mut().enumerate().for_each(|(query, best)| {
-                    best.extend_from_slice(of_part.get(query));
-                    best.sort_unstable();
-                    best.truncate(k);
-                });
-            });
+            self.search_part(&part, loaded.budget, queries, of_part.slots())?;
+            found.reset(count, k)?;
+            // The rows of a part are numbered as in the whole.
+            let lists = [&best, &of_part].map(|lists| PartLists { lists, rows: &RowMap::From(0) });
+            merge(&lists, &self.threads, found.slots());
+            std::mem::swap(found, &mut best);
         }
-        found.reset(count, k)?;
-        let mut places = found.slots();
-        for (query, best) in best.iter().enumerate() {
-            places.set(query, best);
-        }
-        // A query is searched in each part; it fell back if it did so in any part.
-        let fell_back = report.fell_back.min(count as u64);
-        Ok(Report { fast: count as u64 - fell_back, fell_back })
+        std::mem::swap(found, &mut best);
+        Ok(found.report())
     }
 
     /// Searches a part that is on the GPU, batch by batch.
@@ -478,38 +449,35 @@ impl Cuda {
         budget: usize,
         queries: &Queries<'_>,
         places: Slots<'_>,
-    ) -> Result<Report, Failed> {
-        let (count, k) = (queries.rows.rows() as u64, queries.k.min(part.rows.count as usize));
+    ) -> Result<(), Failed> {
+        let k = queries.k.min(part.rows.count as usize);
         if k == 0 {
             // There are no rows to find, but invalid requests must still fail as on the CPU.
-            queries.check_finite(&self.threads)?;
-            return Ok(Report { fast: count, fell_back: 0 });
+            return Ok(queries.check_finite(&self.threads)?);
         }
         let mut chunks = self.chunks(part, budget, queries, k).into_iter();
         let mut rest = Some(places);
-        let fell_back = self.drive(part, queries, k, || {
+        self.drive(part, queries, k, || {
             let chunk = chunks.next()?;
             let (now, later) = rest.take()?.split_at(chunk.len());
             rest = Some(later);
             Some((chunk, now))
-        })?;
-        Ok(Report { fast: count - fell_back, fell_back })
+        })
     }
 
     /// Searches the batches that `next` gives; some are searched while others are copied. One thread does it: it is
-    /// always ahead of the GPU, and leaves the other threads to the copies. Returns how many queries fell back.
+    /// always ahead of the GPU, and leaves the other threads to the copies.
     fn drive<'a>(
         &self,
         part: &Part,
         queries: &Queries<'_>,
         k: usize,
         mut next: impl FnMut() -> Option<(Range<usize>, Slots<'a>)>,
-    ) -> Result<u64, Failed> {
+    ) -> Result<(), Failed> {
         // A lane that is dropped waits.
         let mut in_flight: VecDeque<(Lane, Sent, Slots<'a>)> = VecDeque::new();
-        let mut fell_back = 0;
-        let mut finish = |(mut lane, sent, mut found): (Lane, Sent, Slots<'a>)| {
-            fell_back += self.finish(part, &mut lane, &sent, k, &mut found)? as u64;
+        let finish = |(mut lane, sent, mut found): (Lane, Sent, Slots<'a>)| {
+            self.finish(part, &mut lane, &sent, k, &mut found)?;
             Ok::<Lane, GpuError>(lane)
         };
         while let Some((chunk, mut found)) = next() {
@@ -520,13 +488,13 @@ impl Cuda {
                 None => self.lanes.take(|| Lane::new(&self.device))?,
             };
             let sent = lane.send(queries, chunk, &self.threads)?;
-            self.enqueue_with_copies(part, &mut lane, &sent, k, found.direct(k))?;
+            self.enqueue_with_copies(part, &mut lane, &sent, k, found.pinned(k))?;
             in_flight.push_back((lane, sent, found));
         }
         while let Some(batch) = in_flight.pop_front() {
             self.lanes.put(finish(batch)?);
         }
-        Ok(fell_back)
+        Ok(())
     }
 
     /// How many queries to process together: as many as the memory allows.
@@ -601,6 +569,7 @@ fn on_cpu(
     request: &Request<'_>,
     found: &mut NeighborLists,
 ) -> Result<Report, SearchError> {
-    let Report { fast, fell_back } = engine.search(request, found)?;
-    Ok(Report { fast: 0, fell_back: fast + fell_back })
+    let _ = engine.search(request, found)?;
+    found.mark_all_fell_back();
+    Ok(found.report())
 }

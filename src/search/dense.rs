@@ -224,7 +224,7 @@ impl Dense {
         gpus: &GpuSearch<RowIndex>,
         points: &QueryPoints<'_>,
         k: usize,
-    ) -> Result<(Lists, usize), SearchError> {
+    ) -> Result<(Lists, Vec<u32>), SearchError> {
         /// More neighbors than are asked for, so that those of the same similarity are among them.
         const MORE: usize = 16;
         let asked = k.saturating_add(MORE).min(self.rows.rows());
@@ -236,7 +236,7 @@ impl Dense {
             }
             tracing::warn!("{error}; continuing without this GPU");
         }
-        let by_cpu = found.fell_back;
+        let by_cpu = found.by_cpu;
         let answer = |(query, near): (usize, Result<&[Near], Error>)| {
             let near = near.ok()?;
             let number = u32::try_from(query).expect("a piece of the queries");
@@ -300,7 +300,6 @@ impl Dense {
         found.reset(queries.rows(), request.k.get().min(self.rows.rows()))?;
         let mut values = Vec::new();
         let mut first = 0;
-        let mut report = Report::default();
         let mut slots = found.slots();
         for piece in queries.values().chunks(self.piece(request.stop) * expected) {
             request.stop.check()?;
@@ -316,18 +315,16 @@ impl Dense {
             if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
                 left.clear();
                 let (answers, by_cpu) = self.gpu_answers(gpus, &points, request.k.get())?;
+                by_cpu.iter().for_each(|&query| slots.mark_fell_back(first + query as usize));
                 for (query, answer) in answers.iter().enumerate() {
                     match answer {
                         Some(list) => slots.set(first + query, list),
-                        None => left.push(u32::try_from(query).expect("a piece of the queries")),
+                        None => {
+                            slots.mark_fell_back(first + query);
+                            left.push(u32::try_from(query).expect("a piece of the queries"));
+                        }
                     }
                 }
-                // Those that the CPU answered at once, and those that are left to it.
-                let fell_back = (by_cpu + left.len()).min(count);
-                report.fast += (count - fell_back) as u64;
-                report.fell_back += fell_back as u64;
-            } else {
-                report.fast += count as u64;
             }
             let nearest = |at: u32| {
                 let query = left[at as usize];
@@ -358,7 +355,7 @@ impl Dense {
             }
             first += count;
         }
-        Ok(report)
+        Ok(found.report())
     }
 
     /// How many queries are searched at a time: enough to be efficient, but few where a search may be stopped.

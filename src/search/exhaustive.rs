@@ -32,7 +32,11 @@ impl Exhaustive {
         Ok(Self { training, rows, threads })
     }
 
-    fn find(&self, queries: &Queries<'_>, found: &mut NeighborLists) -> Result<(), SearchError> {
+    fn find(
+        &self,
+        queries: &Queries<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
         queries.check_finite(&self.threads)?;
         let training = self.training.view();
         found.reset(queries.rows.rows(), queries.k.min(training.rows()))?;
@@ -43,9 +47,11 @@ impl Exhaustive {
                 let query_row = row(&queries.rows, query);
                 let own = Allowed { allow: &queries.allow, query };
                 place.set(0, &nearest(&training, query_row, queries.k, own));
-                Ok(())
+                Ok::<(), SearchError>(())
             })
-        })
+        })?;
+        found.mark_all_fell_back();
+        Ok(found.report())
     }
 }
 
@@ -62,9 +68,8 @@ impl Search for Exhaustive {
         let mut sparse = None;
         let outcome = request
             .queries((self.rows, self.training.cols()), &mut sparse)
-            .and_then(|queries| self.find(&queries, found).map(|()| queries.rows.rows() as u64));
-        let fell_back = whole_or_none(outcome, found)?;
-        Ok(Report { fast: 0, fell_back })
+            .and_then(|queries| self.find(&queries, found));
+        whole_or_none(outcome, found)
     }
 }
 

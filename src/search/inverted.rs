@@ -36,12 +36,12 @@
 //! The sums of rows that the request does not allow are cleared before rows are collected, so these rows are neither returned nor raise
 //! the threshold.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use rayon::prelude::*;
 
 use super::lists::Slots;
+use super::scratch::Scratch;
 use super::{
     Neighbor, NeighborLists, Queries, Report, Request, Search, SearchError, check_training,
     whole_or_none,
@@ -58,7 +58,7 @@ mod kernels;
 use exact::{AHEAD, Exact, prefetch};
 use fixed::{Fixed, Range, Scaled};
 use index::{Block, Index, List, stride};
-use kernels::LANES;
+use kernels::{LANES, at_least, count_at_least, group_maxima};
 
 /// Rows per block: the 32 KiB of sums of a query fit a first-level cache.
 const BLOCK_ROWS: usize = 16_384;
@@ -85,10 +85,12 @@ pub struct Inverted {
     training: Arc<Csr>,
     rows: u32,
     cuts: Vec<usize>,
-    /// If no training weight is negative.
+    /// Present if no training weight is negative.
     unsigned: Option<Index<u16>>,
-    /// For negative weights: of the training rows, or of a query that was asked.
+    /// Made for negative weights, of the training rows or of a query.
     signed: OnceLock<Index<i16>>,
+    scratch: Scratch<Work<u16>>,
+    signed_scratch: Scratch<Work<i16>>,
     threads: Threads,
 }
 
@@ -122,7 +124,16 @@ impl Inverted {
         } else {
             (Some(threads.run(|| Index::new(&view, range, &cuts))), OnceLock::new())
         };
-        Ok(Self { rows: count, training, cuts, unsigned, signed, threads })
+        Ok(Self {
+            rows: count,
+            training,
+            cuts,
+            unsigned,
+            signed,
+            scratch: Scratch::default(),
+            signed_scratch: Scratch::default(),
+            threads,
+        })
     }
 
     fn find(
@@ -137,7 +148,7 @@ impl Inverted {
             _ => self.threads.run(|| weights.par_chunks(PIECE).any(has_negative)),
         };
         if let Some(index) = self.unsigned.as_ref().filter(|_| !negative()) {
-            return self.find_in(index, queries, found);
+            return self.find_in(index, &self.scratch, queries, found);
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
@@ -146,38 +157,35 @@ impl Inverted {
             // Another search may have been faster.
             let _ = self.signed.set(index);
         }
-        self.find_in(self.signed.get().expect("set above"), queries, found)
+        let index = self.signed.get().expect("set above");
+        self.find_in(index, &self.signed_scratch, queries, found)
     }
 
     fn find_in<T: Fixed>(
         &self,
         index: &Index<T>,
+        scratch: &Scratch<Work<T>>,
         queries: &Queries<'_>,
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         let count = queries.rows.rows();
         found.reset(count, queries.k.min(self.training.rows()))?;
-        let fell_back = AtomicU64::new(0);
         // All threads get work, if there is enough.
         let batch = batch_size(count, self.threads.count());
         let engine = Engine { index, training: self.training.view(), queries };
         if count <= batch {
             // Switching threads and back takes as long as a query.
-            let mut lent = Lent { spare: &index.spare, work: index.spare() };
-            let fell_back = engine.batch(0, batch, found.slots(), &mut lent.work)?;
-            return Ok(Report { fast: count as u64 - fell_back, fell_back });
+            engine.batch(0, batch, found.slots(), &mut scratch.take())?;
+            return Ok(found.report());
         }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
-            let work = || Lent { spare: &index.spare, work: index.spare() };
-            batches.try_for_each_init(work, |Lent { work, .. }, (number, places)| {
-                let slow = engine.batch(number * batch, batch, places, work)?;
-                fell_back.fetch_add(slow, Ordering::Relaxed);
-                Ok::<(), SearchError>(())
+            let work = || scratch.take();
+            batches.try_for_each_init(work, |work, (number, places)| {
+                engine.batch(number * batch, batch, places, work)
             })
         })?;
-        let fell_back = fell_back.into_inner();
-        Ok(Report { fast: count as u64 - fell_back, fell_back })
+        Ok(found.report())
     }
 }
 
@@ -277,23 +285,6 @@ struct Work<T> {
     exact: Exact,
 }
 
-/// Buffers that go back when a thread is done.
-struct Lent<'a, T: Fixed> {
-    spare: &'a Mutex<Vec<Work<T>>>,
-    work: Work<T>,
-}
-
-impl<T: Fixed> Drop for Lent<'_, T> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Half of a query may be in them.
-            return;
-        }
-        let work = std::mem::take(&mut self.work);
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(work);
-    }
-}
-
 /// A query as it passes through the blocks.
 struct State<'a, T> {
     /// Its number in the request.
@@ -336,11 +327,11 @@ impl<'a, T: Fixed> State<'a, T> {
         if self.threshold == T::default() {
             let groups = self.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
             maxima.resize(groups, T::default());
-            T::group_maxima(sums, maxima);
+            group_maxima(sums, maxima);
             self.threshold = nth_largest(maxima, self.wanted);
         }
         let before = self.candidates.len();
-        T::at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
+        at_least(sums, scaled.cut(self.threshold).max(T::ONE), |local| {
             let row = u32::try_from(local).expect("a block has at most 65,536 rows");
             self.candidates.push((sums[local], block.first_row + row));
         });
@@ -359,7 +350,7 @@ fn nth_largest<T: Fixed>(values: &[T], n: usize) -> T {
     let (mut low, mut high) = (0u16, T::nearest(T::MAX).bits());
     while low < high {
         let middle = high - (high - low) / 2;
-        if T::count_at_least(values, T::of_bits(middle)) >= n {
+        if count_at_least(values, T::of_bits(middle)) >= n {
             low = middle;
         } else {
             high = middle - 1;
@@ -377,14 +368,14 @@ struct Engine<'a, T> {
 }
 
 impl<'a, T: Fixed> Engine<'a, T> {
-    /// Answers the queries from `first` on, at most `most`, one per slot. Returns for how many all similarities were computed.
+    /// Answers the queries from `first` on, at most `most`, one per slot.
     fn batch(
         &self,
         first: usize,
         most: usize,
         mut places: Slots<'_>,
         work: &mut Work<T>,
-    ) -> Result<u64, SearchError> {
+    ) -> Result<(), SearchError> {
         let last = (first + most).min(self.queries.rows.rows());
         let state = |query| State::new(self.index, self.queries, query);
         let mut states: Vec<State<'_, T>> = (first..last).map(state).collect();
@@ -406,7 +397,6 @@ impl<'a, T: Fixed> Engine<'a, T> {
         if is_batch {
             self.by_head(&mut states, stride, work)?;
         }
-        let mut fell_back = 0;
         for state in &mut states {
             self.queries.stop.check()?;
             let is_done = is_batch && state.is_complete(false);
@@ -416,12 +406,12 @@ impl<'a, T: Fixed> Engine<'a, T> {
             let neighbors = if is_done || state.is_complete(true) {
                 self.rescore(state, work)
             } else {
-                fell_back += 1;
+                places.mark_fell_back(state.number - first);
                 self.all_rows(state, work)
             };
             places.set(state.number - first, &neighbors);
         }
-        Ok(fell_back)
+        Ok(())
     }
 
     /// Collects candidates of a batch.

@@ -1,12 +1,10 @@
 //! The neighbors of many queries in one buffer: no allocation per query, and none when it is
 //! reused.
 
-use std::any::Any;
-use std::fmt;
-
+use gpu_runtime::{Device, Pinned};
 use rayon::prelude::*;
 
-use super::{Neighbor, SearchError};
+use super::{Neighbor, Report, SearchError};
 
 /// The neighbors of many queries, best first. Each search reuses the memory of the previous one.
 ///
@@ -21,19 +19,16 @@ pub struct NeighborLists {
     /// Slots per query.
     stride: usize,
     counts: Vec<u32>,
+    /// For each query, whether the fast path could not answer it.
+    fell_back: Vec<bool>,
     memory: Memory,
-}
-
-/// Memory for neighbors that an engine provides, such as memory that a device copies into directly.
-pub(super) trait NeighborMemory: Any + Send + Sync + fmt::Debug {
-    fn neighbors(&self) -> &[Neighbor];
-    fn neighbors_mut(&mut self) -> &mut [Neighbor];
 }
 
 #[derive(Debug)]
 enum Memory {
     Own(Vec<Neighbor>),
-    OfEngine(Box<dyn NeighborMemory>),
+    /// Page-locked memory, which a GPU writes to directly.
+    Pinned(Pinned<u64>),
 }
 
 impl Default for Memory {
@@ -52,7 +47,13 @@ impl Memory {
     fn neighbors(&self) -> &[Neighbor] {
         match self {
             Self::Own(neighbors) => neighbors,
-            Self::OfEngine(memory) => memory.neighbors(),
+            Self::Pinned(memory) => {
+                #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+                // SAFETY: a search borrows the lists mutably, and waits for its lanes before it
+                // returns.
+                let keys = unsafe { memory.values() };
+                bytemuck::cast_slice(keys)
+            }
         }
     }
 }
@@ -82,15 +83,39 @@ impl NeighborLists {
         (0..self.len()).map(|query| self.get(query))
     }
 
+    /// The number of neighbors for which memory is allocated.
+    pub(super) fn capacity(&self) -> usize {
+        self.memory.neighbors().len()
+    }
+
+    /// Whether the engine's fast path could not answer a query.
+    ///
+    /// # Panics
+    /// If there is no such query.
+    pub fn fell_back(&self, query: usize) -> bool {
+        self.fell_back[query]
+    }
+
+    /// How the queries were answered.
+    pub(super) fn report(&self) -> Report {
+        Report::of_lists(&[self])
+    }
+
+    /// Marks all queries as not answered by the fast path.
+    pub(super) fn mark_all_fell_back(&mut self) {
+        self.fell_back.fill(true);
+    }
+
     /// Removes all queries; the memory is kept.
     pub fn clear(&mut self) {
         self.counts.clear();
+        self.fell_back.clear();
     }
 
     /// Resizes to `queries` empty lists of at most `k` neighbors.
     pub(super) fn reset(&mut self, queries: usize, k: usize) -> Result<(), SearchError> {
         self.reset_counts(queries, k);
-        if let Memory::OfEngine(_) = self.memory {
+        if let Memory::Pinned(_) = self.memory {
             self.memory = Memory::default();
         }
         if let Memory::Own(neighbors) = &mut self.memory {
@@ -98,7 +123,7 @@ impl NeighborLists {
             if neighbors.len() < wanted {
                 let more = wanted - neighbors.len();
                 if neighbors.try_reserve_exact(more).is_err() {
-                    self.counts.clear();
+                    self.clear();
                     return Err(SearchError::OutOfMemory { queries, k });
                 }
                 // Leftovers of an earlier search lie beyond the counts.
@@ -108,47 +133,49 @@ impl NeighborLists {
         Ok(())
     }
 
-    /// Like `reset`, in an engine's memory, which `grow` enlarges to at least the given length.
-    pub(super) fn reset_in<M: NeighborMemory, E>(
+    /// Like [`reset`](Self::reset), in page-locked memory for a GPU. If there is none, ordinary
+    /// memory is used, and copies take longer.
+    pub(super) fn reset_pinned(
         &mut self,
         queries: usize,
         k: usize,
-        fresh: impl FnOnce() -> M,
-        grow: impl FnOnce(&mut M, usize) -> Result<(), E>,
-    ) -> Result<(), E> {
+        device: &Device,
+    ) -> Result<(), SearchError> {
         self.reset_counts(queries, k);
-        let is_such = |memory: &Memory| match memory {
-            Memory::OfEngine(memory) => (&**memory as &dyn Any).is::<M>(),
-            Memory::Own(_) => false,
-        };
-        if !is_such(&self.memory) {
-            self.memory = Memory::OfEngine(Box::new(fresh()));
+        if let Memory::Own(_) = self.memory {
+            self.memory = Memory::Pinned(Pinned::new(device));
         }
-        let Memory::OfEngine(memory) = &mut self.memory else { unreachable!("set above") };
-        let memory = (&mut **memory as &mut dyn Any).downcast_mut::<M>().expect("checked above");
-        let grown = grow(memory, queries * k);
-        if grown.is_err() {
-            self.counts.clear();
-            self.memory = Memory::default();
+        let Memory::Pinned(memory) = &mut self.memory else { unreachable!("set above") };
+        let places = queries.checked_mul(k).filter(|&places| places <= isize::MAX as usize);
+        match places.map(|places| memory.get(places).map(|_| ())) {
+            Some(Ok(())) => Ok(()),
+            _ => self.reset(queries, k),
         }
-        grown
     }
 
     fn reset_counts(&mut self, queries: usize, k: usize) {
         self.stride = k;
         self.counts.clear();
         self.counts.resize(queries, 0);
+        self.fell_back.clear();
+        self.fell_back.resize(queries, false);
     }
 
     /// The slots of all queries.
     pub(super) fn slots(&mut self) -> Slots<'_> {
-        let Self { stride, counts, memory } = self;
-        let (neighbors, direct) = match memory {
+        let Self { stride, counts, fell_back, memory } = self;
+        let (neighbors, is_pinned) = match memory {
             Memory::Own(neighbors) => (neighbors.as_mut_slice(), false),
-            Memory::OfEngine(memory) => (memory.neighbors_mut(), true),
+            Memory::Pinned(memory) => {
+                #[expect(unsafe_code, reason = "memory that the GPU writes during a search")]
+                // SAFETY: as in `Memory::neighbors`. During a search each batch has slots of its own,
+                // and reads them after its lane has waited.
+                let keys = unsafe { memory.values_mut() };
+                (bytemuck::cast_slice_mut(keys), true)
+            }
         };
         let neighbors = &mut neighbors[..counts.len() * *stride];
-        Slots { stride: *stride, counts, neighbors, direct }
+        Slots { stride: *stride, counts, fell_back, neighbors, is_pinned }
     }
 }
 
@@ -157,37 +184,66 @@ impl NeighborLists {
 pub(super) struct Slots<'a> {
     stride: usize,
     counts: &'a mut [u32],
+    fell_back: &'a mut [bool],
     neighbors: &'a mut [Neighbor],
-    /// Whether they lie in an engine's own memory.
-    direct: bool,
+    /// Whether they lie in page-locked memory.
+    is_pinned: bool,
 }
 
 impl<'a> Slots<'a> {
     /// Splits the slots into chunks of `size` queries; the last chunk may be smaller.
     pub(super) fn par_chunks(self, size: usize) -> impl IndexedParallelIterator<Item = Slots<'a>> {
-        let Self { stride, counts, neighbors, direct } = self;
-        // If no row can be found there are no slots: use chunks of one, which are never read.
-        let places = (size * stride).max(1);
-        let mut chunks = neighbors.chunks_mut(places);
-        let chunks: Vec<Slots<'a>> = counts
-            .chunks_mut(size)
-            .map(|counts| {
-                let neighbors = chunks.next().unwrap_or_default();
-                Slots { stride, counts, neighbors, direct }
-            })
-            .collect();
+        let mut chunks = Vec::with_capacity(self.len().div_ceil(size));
+        let mut rest = self;
+        while rest.len() > size {
+            let (chunk, others) = rest.split_at(size);
+            chunks.push(chunk);
+            rest = others;
+        }
+        if rest.len() > 0 {
+            chunks.push(rest);
+        }
         chunks.into_par_iter()
     }
 
     /// Splits off the first `count` queries.
     pub(super) fn split_at(self, count: usize) -> (Self, Self) {
-        let Self { stride, counts, neighbors, direct } = self;
+        let Self { stride, counts, fell_back, neighbors, is_pinned } = self;
         let (counts, other_counts) = counts.split_at_mut(count);
+        let (fell_back, others_fell_back) = fell_back.split_at_mut(count);
         let (neighbors, others) = neighbors.split_at_mut(count * stride);
         (
-            Self { stride, counts, neighbors, direct },
-            Self { stride, counts: other_counts, neighbors: others, direct },
+            Self { stride, counts, fell_back, neighbors, is_pinned },
+            Self {
+                stride,
+                counts: other_counts,
+                fell_back: others_fell_back,
+                neighbors: others,
+                is_pinned,
+            },
         )
+    }
+
+    /// Marks a query as not answered by the fast path.
+    pub(super) fn mark_fell_back(&mut self, query: usize) {
+        self.fell_back[query] = true;
+    }
+
+    /// The number of queries.
+    pub(super) fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Sets the neighbors of a query to those that `next` returns, in order, until there are no
+    /// more or no slot is left.
+    pub(super) fn fill_with(&mut self, query: usize, mut next: impl FnMut() -> Option<Neighbor>) {
+        let places = &mut self.neighbors[query * self.stride..][..self.stride];
+        let mut count = 0;
+        for (place, neighbor) in places.iter_mut().zip(std::iter::from_fn(&mut next)) {
+            *place = neighbor;
+            count += 1;
+        }
+        self.counts[query] = count;
     }
 
     /// Sets the neighbors of a query, which are sorted.
@@ -204,9 +260,9 @@ impl<'a> Slots<'a> {
         self.neighbors[start..start + found.len()].sort_unstable();
     }
 
-    /// The engine's own memory of these queries, if it has `k` slots for each.
-    pub(super) fn direct(&mut self, k: usize) -> Option<&mut [u64]> {
-        if !self.direct || self.stride != k {
+    /// The page-locked memory of these queries, if it has `k` slots for each.
+    pub(super) fn pinned(&mut self, k: usize) -> Option<&mut [u64]> {
+        if !self.is_pinned || self.stride != k {
             return None;
         }
         bytemuck::try_cast_slice_mut(self.neighbors).ok()
@@ -286,8 +342,11 @@ mod tests {
             }
             lists.reset(3, 3).unwrap();
             let mut slots = lists.slots();
-            // Only memory of an engine is written to directly.
-            assert!(slots.direct(3).is_none());
+            // Only page-locked memory is written to directly.
+            assert!(slots.pinned(3).is_none());
+            slots.is_pinned = true;
+            assert_eq!(slots.pinned(3).map(|keys| keys.len()), Some(9));
+            assert!(slots.pinned(2).is_none());
             slots.neighbors.copy_from_slice(&found);
             if sorted {
                 slots.set_counts(&counts);
@@ -298,36 +357,32 @@ mod tests {
         }
     }
 
-    #[derive(Debug, Default)]
-    struct OfEngine(Vec<Neighbor>);
-
-    impl NeighborMemory for OfEngine {
-        fn neighbors(&self) -> &[Neighbor] {
-            &self.0
-        }
-
-        fn neighbors_mut(&mut self) -> &mut [Neighbor] {
-            &mut self.0
-        }
-    }
-
     #[test]
-    fn the_memory_of_an_engine() {
-        let grow = |memory: &mut OfEngine, size| {
-            memory.0.resize(size, Neighbor { row: 0, similarity: 0.0 });
-            Ok::<(), ()>(())
-        };
+    fn each_query_is_marked() {
         let mut lists = NeighborLists::default();
-        lists.reset_in(2, 3, OfEngine::default, grow).unwrap();
-        let mut slots = lists.slots();
-        assert!(slots.direct(2).is_none());
-        assert_eq!(slots.direct(3).unwrap().len(), 6);
-        slots.set(1, &near(&[7]));
-        assert_eq!(rows_of(&lists), [vec![], vec![7]]);
-        assert!(lists.reset_in(2, 3, OfEngine::default, |_, _| Err(())).is_err());
-        assert!(lists.is_empty());
-        lists.reset(1, 1).unwrap();
-        assert!(lists.slots().direct(1).is_none());
+        for k in [0, 2] {
+            lists.reset(5, k).unwrap();
+            assert_eq!(lists.report(), Report { fast: 5, fell_back: 0 });
+            let (mut first, mut others) = lists.slots().split_at(2);
+            first.mark_fell_back(1);
+            others.mark_fell_back(2);
+            let marked: Vec<bool> = (0..5).map(|query| lists.fell_back(query)).collect();
+            assert_eq!(marked, [false, true, false, false, true]);
+            assert_eq!(lists.report(), Report { fast: 3, fell_back: 2 });
+            let chunks = lists.slots().par_chunks(2);
+            chunks.for_each(|mut chunk| chunk.mark_fell_back(0));
+            assert_eq!(lists.report(), Report { fast: 1, fell_back: 4 });
+        }
+        let mut others = NeighborLists::default();
+        assert_eq!(Report::of_lists(&[&lists, &others]), Report { fast: 1, fell_back: 4 });
+        others.reset(5, 1).unwrap();
+        others.slots().mark_fell_back(3);
+        others.slots().mark_fell_back(0);
+        assert_eq!(Report::of_lists(&[&lists, &others]), Report { fast: 0, fell_back: 5 });
+        lists.mark_all_fell_back();
+        assert_eq!(lists.report(), Report { fast: 0, fell_back: 5 });
+        lists.clear();
+        assert_eq!(lists.report(), Report::default());
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::rows::matrix::CsrView;
 use crate::threads::Threads;
 
 mod allow;
+mod composite;
 mod cuda;
 mod dense;
 mod device;
@@ -32,13 +33,14 @@ mod engines;
 mod exhaustive;
 mod inverted;
 mod lists;
+mod merge;
 mod request;
-mod sharded;
+mod scratch;
 mod stop;
-mod updatable;
 
 pub use crate::rows::dense::VectorsView;
 pub use allow::{Allow, RowLists, RowRange, RowSet};
+pub use composite::{Composite, Part, RowMap, Segment};
 pub use cuda::{Cuda, CudaEngine, CudaOptions, GridMemory, SeveralGpus};
 pub use dense::{Dense, DenseIndex, learn_scale};
 pub use device::{DeviceChoice, DeviceError};
@@ -47,10 +49,8 @@ pub use exhaustive::Exhaustive;
 pub use inverted::Inverted;
 pub use lists::NeighborLists;
 pub use request::{QueryRows, Request};
-pub use sharded::{RowMap, Sharded};
 pub(crate) use stop::NEVER;
 pub use stop::Stop;
-pub use updatable::Updatable;
 
 use request::{Queries, all_finite};
 
@@ -126,12 +126,27 @@ pub trait Search: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Report {
-    /// Queries that took the engine's fast path.
+    /// Queries that took the engine's fast path. If several engines answered a query together, it
+    /// took the fast path of each.
     pub fast: u64,
     /// Queries that the fast path could not answer, so all their similarities were computed.
     pub fell_back: u64,
 }
 
+impl Report {
+    /// Reports on queries that several engines answered together, one list each. An engine that was
+    /// not asked has no lists.
+    pub(crate) fn of_lists(engines: &[&NeighborLists]) -> Self {
+        let queries = engines.iter().map(|lists| lists.len()).max().unwrap_or(0);
+        let fell_back = |&query: &usize| {
+            engines.iter().any(|lists| !lists.is_empty() && lists.fell_back(query))
+        };
+        let fell_back = (0..queries).filter(fell_back).count() as u64;
+        Self { fast: queries as u64 - fell_back, fell_back }
+    }
+}
+
+/// Adds the report on other queries.
 impl AddAssign for Report {
     fn add_assign(&mut self, other: Self) {
         self.fast += other.fast;
@@ -183,10 +198,10 @@ pub enum SearchError {
         /// The largest number of rows.
         limit: u32,
     },
-    /// The shards do not hold each row once, in increasing order.
-    #[error("the shards do not hold rows 0 to {rows} once each, in increasing order")]
-    Shards {
-        /// The total number of rows of the shards.
+    /// The parts do not hold each row once, in increasing order.
+    #[error("the parts do not hold {rows} rows, numbered from 0, once each in increasing order")]
+    Parts {
+        /// The total number of rows of the parts.
         rows: usize,
     },
     /// The search was ended by its [`Stop`].

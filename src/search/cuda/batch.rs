@@ -307,7 +307,7 @@ impl Cuda {
     }
 
     /// Waits for a batch, answers the queries that the fused kernel could not, and stores the
-    /// neighbors. Returns the number of those queries.
+    /// neighbors.
     pub(super) fn finish(
         &self,
         part: &Part,
@@ -315,16 +315,16 @@ impl Cuda {
         sent: &Sent,
         k: usize,
         found: &mut Slots<'_>,
-    ) -> Result<usize, GpuError> {
+    ) -> Result<(), GpuError> {
         lane.wait()?;
         let fused = self.is_fused(part, k);
         let count = sent.count;
         let open = if fused { sent.open(lane.host_status.get(count)?) } else { Vec::new() };
         let sorted = fused || k <= SELECT_SORTED as usize;
         let counts = lane.host_counts.get(count)?;
-        if found.direct(k).is_some() && sorted {
+        if found.pinned(k).is_some() && sorted {
             found.set_counts(counts);
-        } else if found.direct(k).is_some() {
+        } else if found.pinned(k).is_some() {
             self.threads.run(|| found.set_counts_and_sort(counts));
         } else {
             let all = bytemuck::cast_slice(lane.host_found.get(count * k)?);
@@ -341,9 +341,10 @@ impl Cuda {
             let counts = lane.host_counts.get(some.len())?;
             for ((&query, own), &count) in some.iter().zip(all.chunks(k)).zip(&*counts) {
                 found.set_unsorted(query as usize, &own[..count as usize]);
+                found.mark_fell_back(query as usize);
             }
         }
-        Ok(open.len())
+        Ok(())
     }
 
     /// GPU time in seconds for queries that are already on the GPU, measured by CUDA events: one

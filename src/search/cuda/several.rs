@@ -1,16 +1,17 @@
 //! Several GPUs: each has all training rows and takes batches of queries, or, where they do not fit, some of the rows.
 
+use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gpu_runtime::{Device, GpuError, Pinned, on_each};
+use gpu_runtime::{Device, GpuError, on_each};
 
 use super::{Cuda, CudaOptions, Failed, LANES, Loaded, Residence, TRIES};
 use crate::rows::matrix::{Csr, CsrBuilder, row};
 use crate::search::request::Queries;
 use crate::search::{
-    NeighborLists, Report, Request, RowMap, Search, SearchError, Sharded, whole_or_none,
+    Composite, NeighborLists, Part, Report, Request, RowMap, Search, SearchError, whole_or_none,
 };
 use crate::threads::Threads;
 
@@ -61,7 +62,7 @@ impl SeveralGpus {
         }
         // Room for the rows of each.
         drop(engines);
-        let mut shards: Vec<(RowMap, Arc<dyn Search>)> = Vec::new();
+        let mut parts = Vec::new();
         for (range, device) in ranges(training, devices.len()).into_iter().zip(devices) {
             let ends = training.indptr();
             let ends = &ends.raw_storage()[range.start..=range.end];
@@ -73,9 +74,12 @@ impl SeveralGpus {
             }
             let rows = Arc::new(rows.build(training.cols()));
             let first = u32::try_from(range.start).expect("row numbers are checked");
-            shards.push((RowMap::From(first), Arc::new(load(&rows, device)?)));
+            parts.push(Part { engine: Arc::new(load(&rows, device)?), rows: RowMap::From(first) });
         }
-        Ok(Arc::new(Sharded::new(shards)?))
+        // A thread for each GPU, because it waits for the GPU.
+        let count = NonZeroUsize::new(devices.len().max(threads.count())).expect("above 0");
+        let waiting = Threads::new(count).map_err(|error| SearchError::Engine(Arc::new(error)))?;
+        Ok(Arc::new(Composite::new(parts, waiting)?.concurrently()))
     }
 
     /// Searches with the GPUs that have not failed. Gives an error and the number of the GPU that failed.
@@ -88,14 +92,10 @@ impl SeveralGpus {
         let first = working[0];
         let lead = &self.engines[first];
         let (count, k) = (queries.rows.rows(), queries.k.min(lead.training.rows()));
-        let grow = |memory: &mut Pinned<u64>, length| memory.get(length).map(|_| ());
-        let pinned = found.reset_in(count, k, || Pinned::new(&lead.device), grow);
-        if pinned.is_err() {
-            found.reset(count, k).map_err(|error| (first, error.into()))?;
-        }
+        found.reset_pinned(count, k, &lead.device).map_err(|error| (first, error.into()))?;
         if k == 0 {
             queries.check_finite(&lead.threads).map_err(|error| (first, error.into()))?;
-            return Ok(Report { fast: count as u64, fell_back: 0 });
+            return Ok(found.report());
         }
         let loaded: Vec<(usize, Arc<Loaded>)> =
             working.iter().map(|&number| (number, self.engines[number].loaded())).collect();
@@ -130,18 +130,14 @@ impl SeveralGpus {
         work.reverse();
         let work = Mutex::new(work);
         let next = || work.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let fell_back = AtomicU64::new(0);
         let driven = on_each(&loaded, |(number, loaded)| -> Result<(), (usize, Failed)> {
             let engine = &self.engines[*number];
             let Residence::Resident(part) = &loaded.rows else { unreachable!("checked above") };
-            let own = engine.drive(part, queries, k, next).map_err(|error| (*number, error))?;
-            fell_back.fetch_add(own, Ordering::Relaxed);
-            Ok(())
+            engine.drive(part, queries, k, next).map_err(|error| (*number, error))
         });
         // All have ended: the first failure is returned.
         driven.into_iter().collect::<Result<(), _>>()?;
-        let fell_back = fell_back.into_inner();
-        Ok(Report { fast: count as u64 - fell_back, fell_back })
+        Ok(found.report())
     }
 }
 

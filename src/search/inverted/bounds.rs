@@ -2,7 +2,7 @@
 //!
 //! Most postings of a query are those of its frequent terms, and these say the least. So the postings of the rare ones are added, and
 //! the part of the frequent ones is at most the product of the query's length in these terms and the row's (Cauchy–Schwarz). A column
-//! has the length of every row in the frequent terms, in fixed point and rounded up, for each of a few [`SHARES`] of rows that make
+//! has the length of every row in the frequent terms, in fixed point and rounded up, for each of a few [`LEVEL_SHARES`] of rows that make
 //! a term frequent. If the bounds leave too many rows of a block, the terms between one share and the next are added, too.
 //!
 //! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r, and at most A s₁ + Σ (r + 1), for
@@ -16,12 +16,11 @@ use std::collections::BinaryHeap;
 
 use super::exact::{AHEAD, Exact, prefetch};
 use super::fixed::Fixed;
-use super::index::{Block, Index};
+use super::index::{Block, Index, LEVEL_SHARES};
+use super::kernels::{Bounds, at_least, bound, group_maxima};
 use super::{Engine, LEAST_GROUPS, MOST_GROUPS, State, Work, nth_largest};
 use crate::search::{Neighbor, SearchError};
 
-/// A term may be frequent from these shares of the rows on.
-pub(super) const SHARES: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
 /// Scoring a row takes as long as adding so many postings.
 const POSTINGS_PER_ROW: usize = 256;
 /// So many rows of a column are added in the time of a posting.
@@ -45,7 +44,7 @@ struct Plan<T> {
     /// So many have postings only, and no column of all rows' weights.
     rare: usize,
     /// The last one is that of all terms.
-    stages: [Stage<T>; SHARES.len() + 1],
+    stages: [Stage<T>; LEVEL_SHARES.len() + 1],
     /// What the similarity 1 becomes.
     scale: f64,
 }
@@ -78,8 +77,9 @@ impl<T: Fixed> Plan<T> {
         let mut factors = scaled.factors.clone();
         factors.sort_unstable_by_key(|&(term, _)| (frequency(term), Reverse(term)));
         let rare = factors.partition_point(|&(term, _)| index.dense_column(term).is_none());
-        let mut stages = [Stage { below: 0.1, above: 0.1, ..Stage::default() }; SHARES.len() + 1];
-        let mut squares = [0.0; SHARES.len() + 1];
+        let mut stages =
+            [Stage { below: 0.1, above: 0.1, ..Stage::default() }; LEVEL_SHARES.len() + 1];
+        let mut squares = [0.0; LEVEL_SHARES.len() + 1];
         for &(term, factor) in &factors {
             let (first, weight) = (stage_of(term), f64::from(exact.weight(term)));
             let rounding = scaled.rounding(range, (term, factor), weight);
@@ -247,33 +247,34 @@ impl<T: Fixed> Engine<'_, T> {
             if !best.is_full() {
                 let groups = best.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
                 maxima.resize(groups, T::default());
-                T::group_maxima(sums, maxima);
+                group_maxima(sums, maxima);
                 let threshold = nth_largest(maxima, best.wanted);
                 best.least = best.least.max(threshold.value() - reached.above);
                 if threshold >= T::ONE {
                     self.score_first((block, sums, threshold), exact, seen, best, plan.scale);
                 }
             }
-            let bound = (best.least - reached.below).floor();
+            let least = (best.least - reached.below).floor();
             let Some(lengths) = block.lengths(*at) else {
-                if bound < 1.0 {
+                if least < 1.0 {
                     // Any row may be in the result.
                     *is_lost = true;
                     return;
                 }
-                T::at_least(sums, T::nearest(bound), |local| {
+                at_least(sums, T::nearest(least), |local| {
                     candidates.push((sums[local], row_number(block, local)));
                 });
                 break;
             };
-            if bound >= 1.0 {
-                let (lengths, bound) = ((lengths, reached.length), T::nearest(bound));
-                let count = T::mark_bounds(sums, lengths, bound, marks);
+            if least >= 1.0 {
+                let factor = reached.length;
+                let bounds = Bounds { sums, lengths, factor };
+                let count = bounds.mark_at_least(T::nearest(least), marks);
                 // If blocks are alike, so many of its rows are among the best so far: they have to be scored anyway.
                 let more = count.saturating_sub(best.wanted / (number + 1));
                 if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(marked(marks).map(|local| {
-                        let bound = sums[local].bound(lengths.0[local], lengths.1);
+                        let bound = bound(sums[local], lengths[local], factor);
                         (bound, row_number(block, local))
                     }));
                     break;
@@ -312,7 +313,7 @@ impl<T: Fixed> Engine<'_, T> {
         if !seen.is_empty() {
             return;
         }
-        T::at_least(sums, threshold, |local| {
+        at_least(sums, threshold, |local| {
             if seen.len() < 2 * best.wanted {
                 seen.push(row_number(block, local));
             }

@@ -1,136 +1,49 @@
-//! Sums in fixed point: 16 bits a row, and how far they can be from the similarity. The proof is in [`super`].
+//! Sums in fixed point, with 16 bits per row, and how far they can be from the similarity. The proof
+//! is in [`super`].
 
-use std::fmt::Debug;
-
-use super::kernels::{self, Head, LANES};
+use super::kernels::Number;
 use crate::rows::matrix::{CsrView, row};
 
-/// A number of 16 bits that sums and weights are stored in: `u16` if no weight is negative, else `i16`.
-pub(super) trait Fixed: Copy + Ord + Default + Debug + Send + Sync + 'static {
+/// The numbers that sums and weights are stored in: `u16` if no weight is negative, otherwise
+/// `i16`.
+pub(super) trait Fixed: Number {
     /// The largest number.
     const MAX: f64;
     /// The largest product of a weight and a factor.
     const LARGEST_SUM: f64;
-    const ONE: Self;
     const SIGNED: bool;
 
     /// The nearest number.
     fn nearest(value: f64) -> Self;
     fn value(self) -> f64;
-    fn bits(self) -> u16;
-    fn of_bits(bits: u16) -> Self;
-    /// The product with a factor, without its lower 16 bits.
-    fn times(self, factor: Self) -> Self;
-    fn plus(self, other: Self) -> Self;
-
-    /// See [`kernels`].
-    fn head_products(head: Head<'_>, factors: &[[Self; LANES]], sums: &mut [Self], stride: usize);
-    fn dense_products(
-        strips: &[[Self; LANES]],
-        columns: usize,
-        factors: &[(usize, Self)],
-        sums: &mut [Self],
-    );
-    fn bound(self, length: Self, factor: Self) -> Self;
-    fn mark_bounds(
-        sums: &[Self],
-        lengths: (&[Self], Self),
-        least: Self,
-        marks: &mut Vec<u64>,
-    ) -> usize;
-    fn group_maxima(sums: &[Self], maxima: &mut [Self]);
-    fn count_at_least(values: &[Self], least: Self) -> usize;
-    fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize));
 }
 
 macro_rules! fixed {
-    ($number:ident, $wide:ident, $largest_sum:expr, $signed:expr) => {
+    ($number:ident, $largest_sum:expr, $signed:expr) => {
         impl Fixed for $number {
             const MAX: f64 = $number::MAX as f64;
             const LARGEST_SUM: f64 = $largest_sum;
-            const ONE: Self = 1;
             const SIGNED: bool = $signed;
 
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]
             fn nearest(value: f64) -> Self {
-                // Above 0, to truncate is to round down: no call of a function that rounds.
-                let least = f64::from($number::MIN);
-                let above = value.clamp(least, <Self as Fixed>::MAX) - least + 0.5;
+                // Truncating a number above 0 rounds it down, without a call of a rounding function.
+                let min = f64::from($number::MIN);
+                let above = value.clamp(min, <Self as Fixed>::MAX) - min + 0.5;
                 (above as i32 + i32::from($number::MIN)) as $number
             }
 
             fn value(self) -> f64 {
                 f64::from(self)
             }
-
-            fn bits(self) -> u16 {
-                bytemuck::cast(self)
-            }
-
-            fn of_bits(bits: u16) -> Self {
-                bytemuck::cast(bits)
-            }
-
-            #[inline(always)]
-            fn times(self, factor: Self) -> Self {
-                ($wide::from(self) * $wide::from(factor) >> 16) as $number
-            }
-
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
-            }
-
-            fn head_products(
-                head: Head<'_>,
-                factors: &[[Self; LANES]],
-                sums: &mut [Self],
-                stride: usize,
-            ) {
-                kernels::$number::head_products(head, factors, sums, stride);
-            }
-
-            fn dense_products(
-                strips: &[[Self; LANES]],
-                columns: usize,
-                factors: &[(usize, Self)],
-                sums: &mut [Self],
-            ) {
-                kernels::$number::dense_products(strips, columns, factors, sums);
-            }
-
-            fn bound(self, length: Self, factor: Self) -> Self {
-                kernels::$number::bound(self, length, factor)
-            }
-
-            fn mark_bounds(
-                sums: &[Self],
-                lengths: (&[Self], Self),
-                least: Self,
-                marks: &mut Vec<u64>,
-            ) -> usize {
-                kernels::$number::mark_bounds(sums, lengths, least, marks)
-            }
-
-            fn group_maxima(sums: &[Self], maxima: &mut [Self]) {
-                kernels::$number::group_maxima(sums, maxima);
-            }
-
-            fn count_at_least(values: &[Self], least: Self) -> usize {
-                kernels::$number::count_at_least(values, least)
-            }
-
-            fn at_least(sums: &[Self], least: Self, found: impl FnMut(usize)) {
-                kernels::$number::at_least(sums, least, found);
-            }
         }
     };
 }
 
-fixed!(u16, u32, 65_533.0, false);
+fixed!(u16, 65_533.0, false);
 // A factor has 15 bits, and so has a weight.
-fixed!(i16, i32, 16_382.0, true);
+fixed!(i16, 16_382.0, true);
 
 /// The training weights, as far as sums depend on them.
 #[derive(Debug)]

@@ -1,14 +1,11 @@
 //! Training rows in fixed point: by term, and the frequent terms of each row.
 
 use std::ops::Range as Span;
-use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::Work;
-use super::bounds::SHARES;
 use super::fixed::{Fixed, Range};
-use super::kernels::{Head, LANES, WINDOW};
+use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
 /// A term belongs to the head if at least this share of the rows contains it: multiplying its weights with the factors of all queries of
@@ -20,6 +17,9 @@ const HEAD_TERMS: usize = 1024;
 const DENSE_SHARE: f64 = 0.2;
 /// The most columns: a strip of them fits a first-level cache.
 const DENSE_TERMS: usize = 192;
+/// The shares of the rows from which on a term is frequent, one per level. Queries can be answered
+/// by the rare terms of a level, and a bound for its frequent ones.
+pub(super) const LEVEL_SHARES: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
 /// The column of a term that does not belong to the head.
 const NONE: u16 = u16::MAX;
 
@@ -35,8 +35,6 @@ pub(super) struct Index<T> {
     /// From which numbers of rows on the parts of terms may be bounded instead of added; none if weights are negative.
     pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
-    /// Buffers of threads that are done.
-    pub(super) spare: Mutex<Vec<Work<T>>>,
 }
 
 /// Some rows.
@@ -49,7 +47,7 @@ pub(super) struct Block<T> {
     /// A row, counted from the first, in the upper half; a weight in the lower.
     postings: Vec<u32>,
     head: HeadRows,
-    /// See [`Fixed::dense_products`].
+    /// See [`DenseProducts`].
     strips: Vec<[T; LANES]>,
     /// The rows' lengths in the terms of each level, as shares of the longest row's, rounded up.
     lengths: Vec<Vec<T>>,
@@ -83,18 +81,12 @@ impl<T: Fixed> Index<T> {
             Block::new(training, (&entries, dense), (levels.len(), range.length), cut[0]..cut[1])
         };
         let blocks: Vec<Block<T>> = cuts.par_windows(2).map(block).collect();
-        Self { range, column, columns, dense, levels, blocks, spare: Mutex::default() }
+        Self { range, column, columns, dense, levels, blocks }
     }
 
     /// The number of rows.
     pub(super) fn rows(&self) -> usize {
         self.blocks.iter().map(|block| block.rows).sum()
-    }
-
-    /// The buffers of a thread.
-    pub(super) fn spare(&self) -> Work<T> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        spare.unwrap_or_default()
     }
 
     /// The column of a term whose weights are stored for all rows.
@@ -131,7 +123,7 @@ fn levels<T: Fixed>(rows: usize) -> Vec<u32> {
     if T::SIGNED {
         return Vec::new();
     }
-    SHARES.iter().map(|&share| (share * rows as f64).ceil() as u32).collect()
+    LEVEL_SHARES.iter().map(|&share| (share * rows as f64).ceil() as u32).collect()
 }
 
 /// What becomes of the entries of a term.
@@ -218,7 +210,7 @@ impl<T: Fixed> Block<T> {
                 in_head.resize(count + terms.len() + 1, 0);
             }
             // Of each number of levels; four sums in turn: one would wait for each addition.
-            let mut squares = [[0.0; SHARES.len() + 1]; 4];
+            let mut squares = [[0.0; LEVEL_SHARES.len() + 1]; 4];
             for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
                 let of_term = &entries[term as usize];
                 let fixed: T = of_term.weight(weight);
@@ -267,13 +259,13 @@ impl<T: Fixed> Block<T> {
 
     /// Sets the sums of each query to the products of the head.
     pub(super) fn set_head(&self, factors: &[[T; LANES]], sums: &mut [T], stride: usize) {
-        T::head_products(self.head.view(), factors, sums, stride);
+        HeadProducts { head: self.head.view(), factors, sums, stride }.compute();
     }
 
     /// Adds the products of some columns to the sums of a query, and 1 for each weight that is not 0.
     pub(super) fn add_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
         if !factors.is_empty() {
-            T::dense_products(&self.strips, columns, factors, sums);
+            DenseProducts { strips: &self.strips, columns, factors, sums }.add();
         }
     }
 

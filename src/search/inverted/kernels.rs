@@ -1,574 +1,491 @@
-//! The inner loops, for the vector units that a processor has.
+//! The inner loops, for each vector unit of a processor.
+//!
+//! A loop is a [`Loop`], generic over the [`Unit`] that it runs on. [`VectorUnit::run`] compiles it
+//! for each unit, and is the only place that chooses one.
 
 #![expect(
     clippy::inline_always,
-    reason = "a call would cost as much as the work, or lack the processor's features"
+    reason = "a function that is not inlined lacks the instructions of the vector unit"
 )]
 
-use multiversion::multiversion;
+use std::fmt::Debug;
+use std::marker::PhantomData;
 
-/// Queries whose products with a row are added at a time.
+use bytemuck::{Pod, Zeroable};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(target_arch = "x86_64")]
+use x86::Instructions;
+
+/// Other processors have no instructions of their own here.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) trait Instructions {}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl<T> Instructions for T {}
+
+/// Number of sums, weights or factors that a unit handles at a time.
 pub(super) const LANES: usize = 64;
-/// Rows and queries whose sums change places at a time.
+/// Number of rows and of queries whose sums are transposed at a time.
 const TILE: usize = 8;
-/// Rows whose sums are made before they are written.
+/// Number of rows whose sums are computed before they are written.
 pub(super) const WINDOW: usize = 64;
-/// Sums that are compared at a time.
-const MASKED: usize = 64;
 
-/// The frequent terms of rows.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Head<'a> {
-    /// For each row of a window, which of them it is: those with similar numbers of entries stand together, so that a processor
-    /// foresees where they end.
-    pub(super) order: &'a [u8],
-    /// The entries of the row that stands at `i` are `entries[starts[i]..starts[i + 1]]`.
-    pub(super) starts: &'a [u32],
-    /// A column in the upper half, a weight in the lower.
-    pub(super) entries: &'a [u32],
+/// A 16-bit number: `u16` or `i16`.
+pub(super) trait Number: Pod + Ord + Default + Debug + Send + Sync + Instructions {
+    const ONE: Self;
+
+    fn bits(self) -> u16;
+    fn of_bits(bits: u16) -> Self;
+    /// The upper 16 bits of the product.
+    fn times(self, factor: Self) -> Self;
+    /// The sum, wrapped around.
+    fn plus(self, other: Self) -> Self;
+    /// The sum, at most the largest number.
+    fn saturating_plus(self, other: Self) -> Self;
 }
 
-macro_rules! kernels {
-    ($number:ident, $wide:ident, $multiply_avx2:ident, $multiply_avx512:ident, $at_least_avx512:ident, $add_avx512:ident) => {
-        pub(super) mod $number {
-            use super::*;
+macro_rules! number {
+    ($number:ident, $wide:ident) => {
+        impl Number for $number {
+            const ONE: Self = 1;
 
-            /// Sets the sums of up to `LANES` queries to the products of the frequent terms of each row. `factors[c]` has those of
-            /// column `c` for each query. The sums of query `q` begin at `q · stride`, and there is room for whole windows.
-            pub(in super::super) fn head_products(
-                head: Head<'_>,
-                factors: &[[$number; LANES]],
-                sums: &mut [$number],
-                stride: usize,
-            ) {
-                #[cfg(target_arch = "x86_64")]
-                {
-                    if is_x86_feature_detected!("avx512bw") {
-                        #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
-                        // SAFETY: checked.
-                        unsafe {
-                            return head_avx512(head, factors, sums, stride);
-                        }
-                    }
-                    if is_x86_feature_detected!("avx2") {
-                        #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-                        // SAFETY: checked.
-                        unsafe {
-                            return head_avx2(head, factors, sums, stride);
-                        }
-                    }
-                }
-                head_portable(head, factors, sums, stride);
-            }
-
-            /// With NEON, or whatever the compiler makes of it.
-            pub(super) fn head_portable(
-                head: Head<'_>,
-                factors: &[[$number; LANES]],
-                sums: &mut [$number],
-                stride: usize,
-            ) {
-                let of_row = |entries: &[u32]| {
-                    let mut lanes = [0 as $number; LANES];
-                    for &entry in entries {
-                        let weight = $wide::from(bytemuck::cast::<u16, $number>(weight_of(entry)));
-                        for (lane, &factor) in lanes.iter_mut().zip(&factors[column_of(entry)]) {
-                            let product = (weight * $wide::from(factor) >> 16) as $number;
-                            *lane = lane.wrapping_add(product);
-                        }
-                    }
-                    bytemuck::cast(lanes)
-                };
-                windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2")]
-            pub(super) fn head_avx2(
-                head: Head<'_>,
-                factors: &[[$number; LANES]],
-                sums: &mut [$number],
-                stride: usize,
-            ) {
-                use std::arch::x86_64::{
-                    __m256i, _mm256_add_epi16, _mm256_set1_epi16, $multiply_avx2,
-                };
-                let of_row = |entries: &[u32]| {
-                    let mut lanes = [_mm256_set1_epi16(0); LANES / 16];
-                    for &entry in entries {
-                        let weight = _mm256_set1_epi16(bytemuck::cast(weight_of(entry)));
-                        let column: [__m256i; LANES / 16] =
-                            bytemuck::cast(factors[column_of(entry)]);
-                        for (lane, factor) in lanes.iter_mut().zip(column) {
-                            *lane = _mm256_add_epi16(*lane, $multiply_avx2(weight, factor));
-                        }
-                    }
-                    bytemuck::cast(lanes)
-                };
-                windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw")]
-            pub(super) fn head_avx512(
-                head: Head<'_>,
-                factors: &[[$number; LANES]],
-                sums: &mut [$number],
-                stride: usize,
-            ) {
-                use std::arch::x86_64::{
-                    __m512i, _mm512_add_epi16, _mm512_set1_epi16, $multiply_avx512,
-                };
-                let of_row = |entries: &[u32]| {
-                    let mut lanes = [_mm512_set1_epi16(0); LANES / 32];
-                    for &entry in entries {
-                        let weight = _mm512_set1_epi16(bytemuck::cast(weight_of(entry)));
-                        let column: [__m512i; LANES / 32] =
-                            bytemuck::cast(factors[column_of(entry)]);
-                        for (lane, factor) in lanes.iter_mut().zip(column) {
-                            *lane = _mm512_add_epi16(*lane, $multiply_avx512(weight, factor));
-                        }
-                    }
-                    bytemuck::cast(lanes)
-                };
-                windows(head, of_row, bytemuck::cast_slice_mut(sums), stride);
-            }
-
-            /// Adds the products of the columns that a query has to the sums of rows, and 1 for each weight that is not 0. A strip is
-            /// `LANES` rows: their weights in column 0, in column 1, …
-            pub(in super::super) fn dense_products(
-                strips: &[[$number; LANES]],
-                columns: usize,
-                factors: &[(usize, $number)],
-                sums: &mut [$number],
-            ) {
-                #[cfg(target_arch = "x86_64")]
-                {
-                    if is_x86_feature_detected!("avx512bw") {
-                        #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
-                        // SAFETY: checked.
-                        unsafe {
-                            return dense_avx512(strips, columns, factors, sums);
-                        }
-                    }
-                    if is_x86_feature_detected!("avx2") {
-                        #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-                        // SAFETY: checked.
-                        unsafe {
-                            return dense_avx2(strips, columns, factors, sums);
-                        }
-                    }
-                }
-                dense_portable(strips, columns, factors, sums);
-            }
-
-            /// With NEON, or whatever the compiler makes of it.
-            pub(super) fn dense_portable(
-                strips: &[[$number; LANES]],
-                columns: usize,
-                factors: &[(usize, $number)],
-                sums: &mut [$number],
-            ) {
-                for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
-                    let mut lanes = [0 as $number; LANES];
-                    lanes[..sums.len()].copy_from_slice(sums);
-                    for &(column, factor) in factors {
-                        for (lane, &weight) in lanes.iter_mut().zip(&strip[column]) {
-                            let product =
-                                ($wide::from(weight) * $wide::from(factor) >> 16) as $number;
-                            *lane =
-                                lane.wrapping_add(product).wrapping_add($number::from(weight != 0));
-                        }
-                    }
-                    sums.copy_from_slice(&lanes[..sums.len()]);
-                }
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2")]
-            pub(super) fn dense_avx2(
-                strips: &[[$number; LANES]],
-                columns: usize,
-                factors: &[(usize, $number)],
-                sums: &mut [$number],
-            ) {
-                use std::arch::x86_64::{
-                    __m256i, _mm256_add_epi16, _mm256_cmpeq_epi16, _mm256_set1_epi16,
-                    $multiply_avx2,
-                };
-                let (zero, one) = (_mm256_set1_epi16(0), _mm256_set1_epi16(1));
-                for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
-                    let mut lanes = [0 as $number; LANES];
-                    lanes[..sums.len()].copy_from_slice(sums);
-                    let mut lanes: [__m256i; LANES / 16] = bytemuck::cast(lanes);
-                    for &(column, factor) in factors {
-                        let factor = _mm256_set1_epi16(bytemuck::cast(factor));
-                        let weights: [__m256i; LANES / 16] = bytemuck::cast(strip[column]);
-                        for (lane, weights) in lanes.iter_mut().zip(weights) {
-                            // -1 where there is no weight.
-                            let none = _mm256_cmpeq_epi16(weights, zero);
-                            let product = $multiply_avx2(weights, factor);
-                            let more = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
-                            *lane = _mm256_add_epi16(*lane, more);
-                        }
-                    }
-                    let lanes: [$number; LANES] = bytemuck::cast(lanes);
-                    sums.copy_from_slice(&lanes[..sums.len()]);
-                }
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw")]
-            pub(super) fn dense_avx512(
-                strips: &[[$number; LANES]],
-                columns: usize,
-                factors: &[(usize, $number)],
-                sums: &mut [$number],
-            ) {
-                use std::arch::x86_64::{
-                    __m512i, _mm512_add_epi16, _mm512_mask_add_epi16, _mm512_set1_epi16,
-                    _mm512_test_epi16_mask, $multiply_avx512,
-                };
-                let one = _mm512_set1_epi16(1);
-                for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
-                    let mut lanes = [0 as $number; LANES];
-                    lanes[..sums.len()].copy_from_slice(sums);
-                    let mut lanes: [__m512i; LANES / 32] = bytemuck::cast(lanes);
-                    for &(column, factor) in factors {
-                        let factor = _mm512_set1_epi16(bytemuck::cast(factor));
-                        let weights: [__m512i; LANES / 32] = bytemuck::cast(strip[column]);
-                        for (lane, weights) in lanes.iter_mut().zip(weights) {
-                            let some = _mm512_test_epi16_mask(weights, weights);
-                            *lane = _mm512_add_epi16(*lane, $multiply_avx512(weights, factor));
-                            *lane = _mm512_mask_add_epi16(*lane, some, *lane, one);
-                        }
-                    }
-                    let lanes: [$number; LANES] = bytemuck::cast(lanes);
-                    sums.copy_from_slice(&lanes[..sums.len()]);
-                }
-            }
-
-            /// A row's sum and the product of its length and a factor, rounded up; at most the largest number.
             #[inline(always)]
-            pub(in super::super) fn bound(
-                sum: $number,
-                length: $number,
-                factor: $number,
-            ) -> $number {
-                let product = ($wide::from(length) * $wide::from(factor) >> 16) as $number;
-                sum.saturating_add(product).saturating_add(1)
+            fn bits(self) -> u16 {
+                bytemuck::cast(self)
             }
 
-            /// Sets a bit of `marks` for each row whose [`bound`] is at least `least`. Returns how many there are.
-            pub(in super::super) fn mark_bounds(
-                sums: &[$number],
-                (lengths, factor): (&[$number], $number),
-                least: $number,
-                marks: &mut Vec<u64>,
-            ) -> usize {
-                let whole = sums.len() / MASKED * MASKED;
-                let ((sums, last), (lengths, last_lengths)) =
-                    (sums.split_at(whole), lengths.split_at(whole));
-                marks.clear();
-                mark_whole(sums, (lengths, factor), least, marks);
-                if !last.is_empty() {
-                    // A bound is above 0.
-                    let mut bounds = [0; MASKED];
-                    for ((to, &sum), &length) in bounds.iter_mut().zip(last).zip(last_lengths) {
-                        *to = bound(sum, length, factor);
-                    }
-                    marks.push(mask_portable(&bounds, least.max(1)));
-                }
-                marks.iter().map(|mask| mask.count_ones() as usize).sum()
-            }
-
-            /// The same, of whole masks.
-            fn mark_whole(
-                sums: &[$number],
-                (lengths, factor): (&[$number], $number),
-                least: $number,
-                marks: &mut Vec<u64>,
-            ) {
-                #[cfg(target_arch = "x86_64")]
-                if is_x86_feature_detected!("avx512bw") {
-                    #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
-                    // SAFETY: checked.
-                    unsafe {
-                        return mark_avx512(sums, (lengths, factor), least, marks);
-                    }
-                }
-                mark_portable(sums, (lengths, factor), least, marks);
-            }
-
-            #[multiversion(targets("x86_64+avx2", "aarch64+neon"))]
-            pub(super) fn mark_portable(
-                sums: &[$number],
-                (lengths, factor): (&[$number], $number),
-                least: $number,
-                marks: &mut Vec<u64>,
-            ) {
-                let (sums, lengths) =
-                    (sums.as_chunks::<MASKED>().0, lengths.as_chunks::<MASKED>().0);
-                for (sums, lengths) in sums.iter().zip(lengths) {
-                    let mut bounds = [0; MASKED];
-                    for ((to, &sum), &length) in bounds.iter_mut().zip(sums).zip(lengths) {
-                        *to = bound(sum, length, factor);
-                    }
-                    marks.push(mask_portable(&bounds, least));
-                }
-            }
-
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw")]
-            fn mark_avx512(
-                sums: &[$number],
-                (lengths, factor): (&[$number], $number),
-                least: $number,
-                marks: &mut Vec<u64>,
-            ) {
-                use std::arch::x86_64::{
-                    __m512i, _mm512_set1_epi16, $add_avx512, $at_least_avx512, $multiply_avx512,
-                };
-                let (factor, least) = (
-                    _mm512_set1_epi16(bytemuck::cast(factor)),
-                    _mm512_set1_epi16(bytemuck::cast(least)),
-                );
-                let one = _mm512_set1_epi16(1);
-                let mask = |sums: __m512i, lengths: __m512i| {
-                    let more = $add_avx512(sums, $multiply_avx512(lengths, factor));
-                    u64::from($at_least_avx512($add_avx512(more, one), least))
-                };
-                let (sums, lengths) =
-                    (sums.as_chunks::<MASKED>().0, lengths.as_chunks::<MASKED>().0);
-                marks.extend(sums.iter().zip(lengths).map(|(sums, lengths)| {
-                    let sums: [__m512i; 2] = bytemuck::cast(*sums);
-                    let lengths: [__m512i; 2] = bytemuck::cast(*lengths);
-                    mask(sums[0], lengths[0]) | mask(sums[1], lengths[1]) << 32
-                }));
-            }
-
-            /// `maxima[g]` = the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
-            #[multiversion(targets(
-                "x86_64+avx512f+avx512bw+avx512vl",
-                "x86_64+avx2",
-                "aarch64+neon"
-            ))]
-            pub(in super::super) fn group_maxima(sums: &[$number], maxima: &mut [$number]) {
-                maxima.fill(0);
-                for chunk in sums.chunks(maxima.len()) {
-                    for (max, &sum) in maxima.iter_mut().zip(chunk) {
-                        *max = if sum > *max { sum } else { *max };
-                    }
-                }
-            }
-
-            /// Calls `found` with the place of each sum that is at least `least`, in order.
-            pub(in super::super) fn at_least(
-                sums: &[$number],
-                least: $number,
-                mut found: impl FnMut(usize),
-            ) {
-                let mut report = |first: usize, mut mask: u64| {
-                    while mask != 0 {
-                        found(first + mask.trailing_zeros() as usize);
-                        mask &= mask - 1;
-                    }
-                };
-                let (whole, rest) = sums.as_chunks::<MASKED>();
-                #[cfg(target_arch = "x86_64")]
-                let has_avx512 = is_x86_feature_detected!("avx512bw");
-                #[cfg(not(target_arch = "x86_64"))]
-                let has_avx512 = false;
-                for (number, sums) in whole.iter().enumerate() {
-                    let mask = if has_avx512 {
-                        #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
-                        // SAFETY: this processor has AVX-512.
-                        unsafe {
-                            mask_avx512(sums, least)
-                        }
-                    } else {
-                        mask_portable(sums, least)
-                    };
-                    report(number * MASKED, mask);
-                }
-                let last = |mask, (at, &sum)| mask | u64::from(sum >= least) << at;
-                report(whole.len() * MASKED, rest.iter().enumerate().fold(0, last));
-            }
-
-            /// A bit for each sum that is at least `least`.
-            #[multiversion(targets("x86_64+avx2", "aarch64+neon"))]
-            pub(super) fn mask_portable(sums: &[$number; MASKED], least: $number) -> u64 {
-                let mut any = false;
-                for &sum in sums {
-                    any |= sum >= least;
-                }
-                if !any {
-                    return 0;
-                }
-                let mut mask = 0;
-                for (at, &sum) in sums.iter().enumerate() {
-                    mask |= u64::from(sum >= least) << at;
-                }
-                mask
-            }
-
-            /// Does the same as `mask_portable`, with AVX-512.
-            ///
-            /// # Safety
-            /// The processor must have the instructions `avx512f` and `avx512bw`.
-            #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
             #[inline(always)]
-            unsafe fn mask_avx512(sums: &[$number; MASKED], least: $number) -> u64 {
-                #[cfg(target_arch = "x86_64")]
-                {
-                    use std::arch::x86_64::{__m512i, _mm512_set1_epi16, $at_least_avx512};
-                    #[target_feature(enable = "avx512f,avx512bw")]
-                    #[inline]
-                    fn mask(sums: &[$number; MASKED], least: $number) -> u64 {
-                        let [low, high]: [__m512i; 2] = bytemuck::cast(*sums);
-                        let least = _mm512_set1_epi16(bytemuck::cast(least));
-                        u64::from($at_least_avx512(low, least))
-                            | u64::from($at_least_avx512(high, least)) << 32
-                    }
-                    // SAFETY: the caller's promise.
-                    unsafe { mask(sums, least) }
-                }
-                #[cfg(not(target_arch = "x86_64"))]
-                mask_portable(sums, least)
+            fn of_bits(bits: u16) -> Self {
+                bytemuck::cast(bits)
             }
 
-            /// How many values are at least `least`.
-            #[multiversion(targets(
-                "x86_64+avx512f+avx512bw+avx512vl",
-                "x86_64+avx2",
-                "aarch64+neon"
-            ))]
-            pub(in super::super) fn count_at_least(values: &[$number], least: $number) -> usize {
-                let mut all = 0;
-                for chunk in values.chunks(1 << 15) {
-                    // As wide as the values, and no overflow in a chunk.
-                    let mut count = 0u16;
-                    for &value in chunk {
-                        count += u16::from(value >= least);
-                    }
-                    all += usize::from(count);
-                }
-                all
+            #[inline(always)]
+            fn times(self, factor: Self) -> Self {
+                ($wide::from(self) * $wide::from(factor) >> 16) as $number
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn saturating_plus(self, other: Self) -> Self {
+                self.saturating_add(other)
             }
         }
     };
 }
 
-kernels!(
-    u16,
-    u32,
-    _mm256_mulhi_epu16,
-    _mm512_mulhi_epu16,
-    _mm512_cmpge_epu16_mask,
-    _mm512_adds_epu16
-);
-kernels!(
-    i16,
-    i32,
-    _mm256_mulhi_epi16,
-    _mm512_mulhi_epi16,
-    _mm512_cmpge_epi16_mask,
-    _mm512_adds_epi16
-);
+number!(u16, u32);
+number!(i16, i32);
 
-/// The column of an entry of the head.
+/// The operations of a vector unit on [`LANES`] numbers. Those that a unit does not write itself are
+/// loops, from which the compiler makes vector instructions.
+pub(super) trait Unit {
+    type Number: Number;
+    /// The numbers, in registers.
+    type Lanes: Pod;
+
+    /// Adds the products of one weight with a factor for each lane.
+    fn add_products(
+        lanes: Self::Lanes,
+        weight: Self::Number,
+        factors: &[Self::Number; LANES],
+    ) -> Self::Lanes;
+
+    /// Adds the products of one factor with a weight for each lane, and 1 for each weight that is
+    /// not 0.
+    fn add_products_and_ones(
+        lanes: Self::Lanes,
+        factor: Self::Number,
+        weights: &[Self::Number; LANES],
+    ) -> Self::Lanes;
+
+    /// Returns a bit for each number that is at least `least`.
+    #[inline(always)]
+    fn at_least(numbers: &[Self::Number; LANES], least: Self::Number) -> u64 {
+        let mut any = false;
+        for &number in numbers {
+            any |= number >= least;
+        }
+        if !any {
+            return 0;
+        }
+        let mut mask = 0;
+        for (at, &number) in numbers.iter().enumerate() {
+            mask |= u64::from(number >= least) << at;
+        }
+        mask
+    }
+
+    /// Returns a bit for each row whose [`bound`] is at least `least`.
+    #[inline(always)]
+    fn bounds_at_least(
+        sums: &[Self::Number; LANES],
+        lengths: &[Self::Number; LANES],
+        factor: Self::Number,
+        least: Self::Number,
+    ) -> u64 {
+        let mut bounds = [Self::Number::default(); LANES];
+        for ((to, &sum), &length) in bounds.iter_mut().zip(sums).zip(lengths) {
+            *to = bound(sum, length, factor);
+        }
+        Self::at_least(&bounds, least)
+    }
+}
+
+/// The instructions that every processor of the architecture has.
+struct Portable<N>(PhantomData<N>);
+
+impl<N: Number> Unit for Portable<N> {
+    type Number = N;
+    type Lanes = [N; LANES];
+
+    #[inline(always)]
+    fn add_products(mut lanes: [N; LANES], weight: N, factors: &[N; LANES]) -> [N; LANES] {
+        for (lane, &factor) in lanes.iter_mut().zip(factors) {
+            *lane = lane.plus(weight.times(factor));
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn add_products_and_ones(mut lanes: [N; LANES], factor: N, weights: &[N; LANES]) -> [N; LANES] {
+        for (lane, &weight) in lanes.iter_mut().zip(weights) {
+            let one = if weight == N::default() { N::default() } else { N::ONE };
+            *lane = lane.plus(weight.times(factor)).plus(one);
+        }
+        lanes
+    }
+}
+
+/// A loop that can run on every vector unit.
+pub(super) trait Loop {
+    type Number: Number;
+    type Output;
+
+    fn run<U: Unit<Number = Self::Number>>(self) -> Self::Output;
+}
+
+/// A vector unit of this processor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct VectorUnit(Kind);
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl VectorUnit {
+    /// Returns the widest one.
+    #[inline(always)]
+    fn best() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") {
+                return Self(Kind::Avx512);
+            }
+            if is_x86_feature_detected!("avx2") {
+                return Self(Kind::Avx2);
+            }
+        }
+        Self(Kind::Portable)
+    }
+
+    /// Returns all of them.
+    #[cfg(test)]
+    fn all() -> impl Iterator<Item = Self> {
+        let portable = std::iter::once(Self(Kind::Portable));
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2").then_some(Self(Kind::Avx2));
+            portable.chain(avx2).chain([Self::best()])
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        portable
+    }
+
+    /// Runs a loop on this unit.
+    #[inline(always)]
+    fn run<L: Loop>(self, work: L) -> L::Output {
+        match self.0 {
+            Kind::Portable => work.run::<Portable<L::Number>>(),
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code, reason = "a function for processors with AVX2")]
+            // SAFETY: there is a unit of this kind only if the processor has it.
+            Kind::Avx2 => unsafe { x86::run_avx2(work) },
+            #[cfg(target_arch = "x86_64")]
+            #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
+            // SAFETY: there is a unit of this kind only if the processor has it.
+            Kind::Avx512 => unsafe { x86::run_avx512(work) },
+        }
+    }
+}
+
+/// The frequent terms of rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'a> {
+    /// The rows of each window, sorted by the number of entries, so that the processor can predict
+    /// where a row ends.
+    pub(super) order: &'a [u8],
+    /// The entries of row `order[i]` are `entries[starts[i]..starts[i + 1]]`.
+    pub(super) starts: &'a [u32],
+    /// A column in the upper half, a weight in the lower.
+    pub(super) entries: &'a [u32],
+}
+
+/// Sets the sums of up to [`LANES`] queries to the products of the frequent terms of each row.
+pub(super) struct HeadProducts<'a, N> {
+    pub(super) head: Head<'a>,
+    /// The factors of each column, one per query.
+    pub(super) factors: &'a [[N; LANES]],
+    /// The sums of query `q` begin at `q * stride` and have room for whole windows.
+    pub(super) sums: &'a mut [N],
+    pub(super) stride: usize,
+}
+
+impl<N: Number> HeadProducts<'_, N> {
+    pub(super) fn compute(self) {
+        VectorUnit::best().run(self);
+    }
+}
+
+impl<N: Number> Loop for HeadProducts<'_, N> {
+    type Number = N;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<U: Unit<Number = N>>(self) {
+        let Self { head: Head { order, starts, entries }, factors, sums, stride } = self;
+        let sums: &mut [u16] = bytemuck::cast_slice_mut(sums);
+        let mut window = [[0; LANES]; WINDOW];
+        for (first, order) in (0..).step_by(WINDOW).zip(order.chunks(WINDOW)) {
+            for (at, &row) in (first..).zip(order) {
+                let mut lanes = U::Lanes::zeroed();
+                for &entry in &entries[starts[at] as usize..starts[at + 1] as usize] {
+                    let weight = N::of_bits(weight_of(entry));
+                    lanes = U::add_products(lanes, weight, &factors[column_of(entry)]);
+                }
+                window[usize::from(row) % WINDOW] = bytemuck::cast(lanes);
+            }
+            for query in (0..LANES).step_by(TILE) {
+                for row in (0..WINDOW).step_by(TILE) {
+                    let mut tile = [[0; TILE]; TILE];
+                    for (from, to) in window[row..row + TILE].iter().zip(&mut tile) {
+                        to.copy_from_slice(&from[query..query + TILE]);
+                    }
+                    for (query, own) in (query..).zip(transposed(tile)) {
+                        sums[query * stride + first + row..][..TILE].copy_from_slice(&own);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of the columns of a query to the sums of rows, and 1 for each weight that is
+/// not 0.
+pub(super) struct DenseProducts<'a, N> {
+    /// For each [`LANES`] rows, their weights in column 0, in column 1, and so on.
+    pub(super) strips: &'a [[N; LANES]],
+    pub(super) columns: usize,
+    /// The columns of the query, and its factors.
+    pub(super) factors: &'a [(usize, N)],
+    pub(super) sums: &'a mut [N],
+}
+
+impl<N: Number> DenseProducts<'_, N> {
+    pub(super) fn add(self) {
+        VectorUnit::best().run(self);
+    }
+}
+
+impl<N: Number> Loop for DenseProducts<'_, N> {
+    type Number = N;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<U: Unit<Number = N>>(self) {
+        let Self { strips, columns, factors, sums } = self;
+        for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
+            let mut buffer = [N::default(); LANES];
+            buffer[..sums.len()].copy_from_slice(sums);
+            let mut lanes: U::Lanes = bytemuck::cast(buffer);
+            for &(column, factor) in factors {
+                lanes = U::add_products_and_ones(lanes, factor, &strip[column]);
+            }
+            let buffer: [N; LANES] = bytemuck::cast(lanes);
+            sums.copy_from_slice(&buffer[..sums.len()]);
+        }
+    }
+}
+
+/// Returns a row's sum plus the product of its length and a factor, rounded up; at most the largest
+/// number.
+#[inline(always)]
+pub(super) fn bound<N: Number>(sum: N, length: N, factor: N) -> N {
+    sum.saturating_plus(length.times(factor)).saturating_plus(N::ONE)
+}
+
+/// Finds the rows whose [`bound`] is large.
+pub(super) struct Bounds<'a, N> {
+    pub(super) sums: &'a [N],
+    pub(super) lengths: &'a [N],
+    pub(super) factor: N,
+}
+
+impl<N: Number> Bounds<'_, N> {
+    /// Sets a bit of `marks` for each row whose bound is at least `least`, and returns their number.
+    pub(super) fn mark_at_least(self, least: N, marks: &mut Vec<u64>) -> usize {
+        VectorUnit::best().run(MarkBounds { bounds: self, least, marks })
+    }
+}
+
+struct MarkBounds<'a, N> {
+    bounds: Bounds<'a, N>,
+    least: N,
+    marks: &'a mut Vec<u64>,
+}
+
+impl<N: Number> Loop for MarkBounds<'_, N> {
+    type Number = N;
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<U: Unit<Number = N>>(self) -> usize {
+        let Self { bounds: Bounds { sums, lengths, factor }, least, marks } = self;
+        let (sums, last_sums) = sums.as_chunks::<LANES>();
+        let (lengths, last_lengths) = lengths.as_chunks::<LANES>();
+        marks.clear();
+        for (sums, lengths) in sums.iter().zip(lengths) {
+            marks.push(U::bounds_at_least(sums, lengths, factor, least));
+        }
+        if !last_sums.is_empty() {
+            let mut bounds = [N::default(); LANES];
+            for ((to, &sum), &length) in bounds.iter_mut().zip(last_sums).zip(last_lengths) {
+                *to = bound(sum, length, factor);
+            }
+            // A bound is at least 1, so the lanes without a row have none.
+            marks.push(U::at_least(&bounds, least.max(N::ONE)));
+        }
+        marks.iter().map(|mask| mask.count_ones() as usize).sum()
+    }
+}
+
+/// Sets `maxima[g]` to the maximum of 0 and the sums g, g + G, g + 2 G, … of G groups.
+pub(super) fn group_maxima<N: Number>(sums: &[N], maxima: &mut [N]) {
+    VectorUnit::best().run(GroupMaxima { sums, maxima });
+}
+
+struct GroupMaxima<'a, N> {
+    sums: &'a [N],
+    maxima: &'a mut [N],
+}
+
+impl<N: Number> Loop for GroupMaxima<'_, N> {
+    type Number = N;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<U: Unit<Number = N>>(self) {
+        let Self { sums, maxima } = self;
+        maxima.fill(N::default());
+        for chunk in sums.chunks(maxima.len()) {
+            for (max, &sum) in maxima.iter_mut().zip(chunk) {
+                *max = if sum > *max { sum } else { *max };
+            }
+        }
+    }
+}
+
+/// Calls `found` with the position of each sum that is at least `least`, in order.
+pub(super) fn at_least<N: Number>(sums: &[N], least: N, found: impl FnMut(usize)) {
+    VectorUnit::best().run(AtLeast { sums, least, found });
+}
+
+struct AtLeast<'a, N, F> {
+    sums: &'a [N],
+    least: N,
+    found: F,
+}
+
+impl<N: Number, F: FnMut(usize)> Loop for AtLeast<'_, N, F> {
+    type Number = N;
+    type Output = ();
+
+    #[inline(always)]
+    fn run<U: Unit<Number = N>>(self) {
+        let Self { sums, least, mut found } = self;
+        let (whole, rest) = sums.as_chunks::<LANES>();
+        for (number, sums) in whole.iter().enumerate() {
+            let mut mask = U::at_least(sums, least);
+            while mask != 0 {
+                found(number * LANES + mask.trailing_zeros() as usize);
+                mask &= mask - 1;
+            }
+        }
+        for (at, &sum) in rest.iter().enumerate() {
+            if sum >= least {
+                found(whole.len() * LANES + at);
+            }
+        }
+    }
+}
+
+/// Returns how many values are at least `least`.
+pub(super) fn count_at_least<N: Number>(values: &[N], least: N) -> usize {
+    VectorUnit::best().run(CountAtLeast { values, least })
+}
+
+struct CountAtLeast<'a, N> {
+    values: &'a [N],
+    least: N,
+}
+
+impl<N: Number> Loop for CountAtLeast<'_, N> {
+    type Number = N;
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<U: Unit<Number = N>>(self) -> usize {
+        let mut all = 0;
+        for chunk in self.values.chunks(1 << 15) {
+            // As wide as the values, and no overflow in a chunk.
+            let mut count = 0u16;
+            for &value in chunk {
+                count += u16::from(value >= self.least);
+            }
+            all += usize::from(count);
+        }
+        all
+    }
+}
+
+/// Returns the column of an entry of the head.
 #[inline(always)]
 fn column_of(entry: u32) -> usize {
     (entry >> 16) as usize
 }
 
-/// The bits of its weight.
+/// Returns the bits of an entry's weight.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
 fn weight_of(entry: u32) -> u16 {
     entry as u16
 }
 
-/// Writes the sums of each row, which `of_row` makes for all queries, to where those of each query are.
-#[inline(always)]
-fn windows(
-    Head { starts, entries, order }: Head<'_>,
-    of_row: impl Fn(&[u32]) -> [u16; LANES],
-    sums: &mut [u16],
-    stride: usize,
-) {
-    let mut window = [[0; LANES]; WINDOW];
-    for (first, order) in (0..).step_by(WINDOW).zip(order.chunks(WINDOW)) {
-        for (at, &place) in (first..).zip(order) {
-            let own = &entries[starts[at] as usize..starts[at + 1] as usize];
-            window[usize::from(place) % WINDOW] = of_row(own);
-        }
-        for query in (0..LANES).step_by(TILE) {
-            for row in (0..WINDOW).step_by(TILE) {
-                let mut tile = [[0; TILE]; TILE];
-                for (from, to) in window[row..row + TILE].iter().zip(&mut tile) {
-                    to.copy_from_slice(&from[query..query + TILE]);
-                }
-                for (query, own) in (query..).zip(transposed(tile)) {
-                    sums[query * stride + first + row..][..TILE].copy_from_slice(&own);
-                }
-            }
-        }
-    }
-}
-
-/// Rows become columns.
 #[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
-    use std::arch::x86_64::{
-        __m128i, _mm_unpackhi_epi16, _mm_unpackhi_epi32, _mm_unpackhi_epi64, _mm_unpacklo_epi16,
-        _mm_unpacklo_epi32, _mm_unpacklo_epi64,
-    };
+use x86::transposed;
 
-    /// Pairs of 16, 32 and 64 bits are brought together.
-    #[target_feature(enable = "sse2")]
-    #[inline]
-    fn columns(r: [__m128i; TILE]) -> [__m128i; TILE] {
-        let a = [
-            _mm_unpacklo_epi16(r[0], r[1]),
-            _mm_unpacklo_epi16(r[2], r[3]),
-            _mm_unpacklo_epi16(r[4], r[5]),
-            _mm_unpacklo_epi16(r[6], r[7]),
-            _mm_unpackhi_epi16(r[0], r[1]),
-            _mm_unpackhi_epi16(r[2], r[3]),
-            _mm_unpackhi_epi16(r[4], r[5]),
-            _mm_unpackhi_epi16(r[6], r[7]),
-        ];
-        let b = [
-            _mm_unpacklo_epi32(a[0], a[1]),
-            _mm_unpacklo_epi32(a[2], a[3]),
-            _mm_unpackhi_epi32(a[0], a[1]),
-            _mm_unpackhi_epi32(a[2], a[3]),
-            _mm_unpacklo_epi32(a[4], a[5]),
-            _mm_unpacklo_epi32(a[6], a[7]),
-            _mm_unpackhi_epi32(a[4], a[5]),
-            _mm_unpackhi_epi32(a[6], a[7]),
-        ];
-        [
-            _mm_unpacklo_epi64(b[0], b[1]),
-            _mm_unpackhi_epi64(b[0], b[1]),
-            _mm_unpacklo_epi64(b[2], b[3]),
-            _mm_unpackhi_epi64(b[2], b[3]),
-            _mm_unpacklo_epi64(b[4], b[5]),
-            _mm_unpackhi_epi64(b[4], b[5]),
-            _mm_unpacklo_epi64(b[6], b[7]),
-            _mm_unpackhi_epi64(b[6], b[7]),
-        ]
-    }
-
-    #[expect(unsafe_code, reason = "a function for processors with SSE2")]
-    // SAFETY: every x86-64 processor has it.
-    let columns = unsafe { columns(rows.map(bytemuck::cast)) };
-    columns.map(bytemuck::cast)
-}
-
-/// Rows become columns.
+/// Swaps rows and columns.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {

@@ -15,7 +15,7 @@ fn rows_become_columns() {
     }
 }
 
-/// What `head_products` should give for a row and a lane.
+/// The sums of products of a row and a lane.
 fn expected(entries: &[u32], factors: &[[u16; LANES]], lane: usize) -> (u16, i16) {
     let (mut sum, mut signed_sum) = (0u16, 0i16);
     for &entry in entries {
@@ -57,25 +57,12 @@ fn sums_of_products_on_every_processor() {
                 }
             }
         };
-        let (mut sums, mut signed_sums) = (vec![7; LANES * stride], vec![7; LANES * stride]);
-        u16::head_products(head, &factors, &mut sums, stride);
-        i16::head_products(head, &signed, &mut signed_sums, stride);
-        check(&sums, &signed_sums);
-        u16::head_portable(head, &factors, &mut sums, stride);
-        i16::head_portable(head, &signed, &mut signed_sums, stride);
-        check(&sums, &signed_sums);
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-            // SAFETY: checked.
-            unsafe {
-                u16::head_avx2(head, &factors, &mut sums, stride);
-            }
-            #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-            // SAFETY: checked.
-            unsafe {
-                i16::head_avx2(head, &signed, &mut signed_sums, stride);
-            }
+        for unit in VectorUnit::all() {
+            let mut sums = vec![7; LANES * stride];
+            let mut signed_sums = vec![7; LANES * stride];
+            unit.run(HeadProducts { head, factors: &factors, sums: &mut sums, stride });
+            let sums_of_signed = &mut signed_sums;
+            unit.run(HeadProducts { head, factors: &signed, sums: sums_of_signed, stride });
             check(&sums, &signed_sums);
         }
     }
@@ -114,27 +101,13 @@ fn dense_columns_on_every_processor() {
                 );
             }
         };
-        let (mut sums, mut signed_sums) = (vec![7; rows], vec![7; rows]);
-        u16::dense_products(&strips, COLUMNS, &factors, &mut sums);
-        i16::dense_products(&signed, COLUMNS, &signed_factors, &mut signed_sums);
-        check(&sums, &signed_sums);
-        (sums, signed_sums) = (vec![7; rows], vec![7; rows]);
-        u16::dense_portable(&strips, COLUMNS, &factors, &mut sums);
-        i16::dense_portable(&signed, COLUMNS, &signed_factors, &mut signed_sums);
-        check(&sums, &signed_sums);
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            (sums, signed_sums) = (vec![7; rows], vec![7; rows]);
-            #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-            // SAFETY: checked.
-            unsafe {
-                u16::dense_avx2(&strips, COLUMNS, &factors, &mut sums);
-            }
-            #[expect(unsafe_code, reason = "a function for processors with AVX2")]
-            // SAFETY: checked.
-            unsafe {
-                i16::dense_avx2(&signed, COLUMNS, &signed_factors, &mut signed_sums);
-            }
+        for unit in VectorUnit::all() {
+            let mut sums = vec![7; rows];
+            let mut signed_sums = vec![7; rows];
+            let (factors, sums_of) = (&factors, &mut sums);
+            unit.run(DenseProducts { strips: &strips, columns: COLUMNS, factors, sums: sums_of });
+            let (factors, sums_of) = (&signed_factors, &mut signed_sums);
+            unit.run(DenseProducts { strips: &signed, columns: COLUMNS, factors, sums: sums_of });
             check(&sums, &signed_sums);
         }
     }
@@ -143,31 +116,30 @@ fn dense_columns_on_every_processor() {
 #[test]
 fn maxima_and_counts() {
     let values: Vec<u16> = (0..100_000u32).map(|i| (i * 40_503 % 65_536) as u16).collect();
-    let mut maxima = [0; 48];
-    u16::group_maxima(&values, &mut maxima);
-    for (group, &max) in maxima.iter().enumerate() {
-        assert_eq!(Some(max), values.iter().skip(group).step_by(48).copied().max());
+    for unit in VectorUnit::all() {
+        let mut maxima = [0; 48];
+        unit.run(GroupMaxima { sums: &values, maxima: &mut maxima });
+        for (group, &max) in maxima.iter().enumerate() {
+            assert_eq!(Some(max), values.iter().skip(group).step_by(48).copied().max());
+        }
+        let mut maxima = [1i16; 2];
+        unit.run(GroupMaxima { sums: &[-5, 3, -1], maxima: &mut maxima });
+        assert_eq!(maxima, [0, 3]);
+        for least in [0, 1, 30_000, 65_535] {
+            let expected = values.iter().filter(|&&value| value >= least).count();
+            assert_eq!(unit.run(CountAtLeast { values: &values, least }), expected);
+        }
+        assert_eq!(unit.run(CountAtLeast { values: &[-5i16, 3, -1, -1], least: -1 }), 3);
+        for (sums, least) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
+            let mut found = Vec::new();
+            unit.run(AtLeast { sums, least, found: |at| found.push(at) });
+            let expected: Vec<_> = (0..sums.len()).filter(|&at| sums[at] >= least).collect();
+            assert_eq!(found, expected);
+        }
+        let (many, mut found) = ([-3i16, 4, 5].repeat(40), 0);
+        unit.run(AtLeast { sums: &many, least: 4, found: |_| found += 1 });
+        assert_eq!(found, 80);
     }
-    for least in [0, 1, 30_000, 65_535] {
-        let expected = values.iter().filter(|&&value| value >= least).count();
-        assert_eq!(u16::count_at_least(&values, least), expected);
-    }
-    i16::group_maxima(&[-5, 3, -1], &mut [1; 2]);
-    for (values, least) in [(&values[..], 65_000), (&values[..130], 40_000), (&[], 0)] {
-        let mut found = Vec::new();
-        u16::at_least(values, least, |at| found.push(at));
-        let expected: Vec<_> = (0..values.len()).filter(|&at| values[at] >= least).collect();
-        assert_eq!(found, expected);
-    }
-    let (many, mut found) = ([-3i16, 4, 5].repeat(40), 0);
-    i16::at_least(&many, 4, |_| found += 1);
-    assert_eq!(found, 80);
-    for least in [0, 30_000] {
-        let sums: &[u16; MASKED] = values[..MASKED].try_into().unwrap();
-        let mask = u16::mask_portable(sums, least);
-        assert!((0..MASKED).all(|at| (mask >> at & 1 == 1) == (sums[at] >= least)));
-    }
-    assert_eq!(i16::count_at_least(&[-5, 3, -1, -1], -1), 3);
 }
 
 #[test]
@@ -190,25 +162,30 @@ fn bounds_on_every_processor() {
         };
         let check = |marks: &[u64], rows: usize| {
             for row in 0..rows {
-                let mark = marks[row / MASKED] >> (row % MASKED) & 1 == 1;
+                let mark = marks[row / LANES] >> (row % LANES) & 1 == 1;
                 assert_eq!(mark, is_marked(row), "row {row} of {rows}");
             }
         };
-        let mut marks = vec![7];
-        let count = u16::mark_bounds(sums, (lengths, factor), least, &mut marks);
-        assert_eq!(marks.len(), rows.div_ceil(MASKED));
-        assert_eq!(count, (0..rows).filter(|&row| is_marked(row)).count());
-        check(&marks, rows);
-        marks.clear();
-        u16::mark_portable(sums, (lengths, factor), least, &mut marks);
-        check(&marks, rows / MASKED * MASKED);
         for row in 0..rows {
-            assert_eq!(u16::bound(sums[row], lengths[row], factor) >= least, is_marked(row));
+            assert_eq!(bound(sums[row], lengths[row], factor) >= least, is_marked(row));
         }
-        let (signed, lengths) = (&signed[..rows], &signed_lengths[..rows]);
-        let (factor, least) = ((factor >> 1) as i16, (least >> 1) as i16);
-        let bounds = (0..rows).map(|row| i16::bound(signed[row], lengths[row], factor));
-        let expected = bounds.filter(|&bound| bound >= least).count();
-        assert_eq!(i16::mark_bounds(signed, (lengths, factor), least, &mut marks), expected);
+        let marked = (0..rows).filter(|&row| is_marked(row)).count();
+        let signed = &signed[..rows];
+        let signed_lengths = &signed_lengths[..rows];
+        let (signed_factor, signed_least) = ((factor >> 1) as i16, (least >> 1) as i16);
+        let signed_bounds =
+            (0..rows).map(|row| bound(signed[row], signed_lengths[row], signed_factor));
+        let signed_marked = signed_bounds.filter(|&bound| bound >= signed_least).count();
+        for unit in VectorUnit::all() {
+            let mut marks = vec![7];
+            let bounds = Bounds { sums, lengths, factor };
+            assert_eq!(unit.run(MarkBounds { bounds, least, marks: &mut marks }), marked);
+            assert_eq!(marks.len(), rows.div_ceil(LANES));
+            check(&marks, rows);
+            let bounds = Bounds { sums: signed, lengths: signed_lengths, factor: signed_factor };
+            let least = signed_least;
+            let count = unit.run(MarkBounds { bounds, least, marks: &mut marks });
+            assert_eq!(count, signed_marked);
+        }
     }
 }

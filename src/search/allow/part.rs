@@ -1,0 +1,58 @@
+//! A request's filter in the row numbers of one part of the training rows.
+
+use super::{Allow, Groups, RowLists, RowRange, RowSet};
+use crate::search::composite::PartRows;
+
+/// Memory for the filter of a part, reused from one search to the next.
+#[derive(Debug, Default)]
+pub(in crate::search) struct PartFilter {
+    only: RowSet,
+    ranges: Vec<RowRange>,
+    bounds: Vec<usize>,
+    listed: Vec<u32>,
+    groups: Vec<u32>,
+}
+
+impl PartFilter {
+    /// Translates a filter for the whole into one for the part, which also excludes removed rows.
+    ///
+    /// A restriction that the filter does not have costs nothing, however many rows there are.
+    pub(in crate::search) fn translate<'a>(
+        &'a mut self,
+        allow: Allow<'a>,
+        rows: &'a PartRows,
+    ) -> Allow<'a> {
+        let Self { only, ranges, bounds, listed, groups } = self;
+        Allow {
+            only: match allow.only {
+                None => rows.kept(),
+                Some(whole) => {
+                    rows.select(whole, only);
+                    Some(only)
+                }
+            },
+            ranges: allow.ranges.map(|whole| {
+                ranges.clear();
+                ranges.extend(whole.iter().map(|range| RowRange {
+                    start: rows.lower_bound(range.start),
+                    end: rows.lower_bound(range.end),
+                }));
+                &**ranges
+            }),
+            lists: allow.lists.map(|whole| {
+                bounds.clear();
+                bounds.push(0);
+                listed.clear();
+                for query in 0..whole.len() {
+                    listed.extend(whole.of(query).iter().filter_map(|&row| rows.position(row)));
+                    bounds.push(listed.len());
+                }
+                RowLists { bounds, rows: listed }
+            }),
+            groups: allow.groups.map(|Groups { of_rows, of_queries }| Groups {
+                of_rows: rows.values_of(of_rows, groups),
+                of_queries,
+            }),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! One engine made of parts, each over some of the training rows.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::allow::PartFilter;
+use super::merge::{PartLists, merge};
+use super::scratch::Scratch;
+use super::{NeighborLists, Report, Request, RowSet, Search, SearchError, whole_or_none};
+use crate::threads::Threads;
+
+/// Which rows of the whole the rows of a part are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RowMap {
+    /// Consecutive rows: row `i` of the part is row `first + i` of the whole.
+    From(u32),
+    /// Row `i` of the part is row `rows[i]` of the whole. The numbers increase.
+    Rows(Arc<[u32]>),
+    /// Consecutive rows with gaps: row `kept[i]` of the part is row `first + i` of the whole. The
+    /// numbers increase, and the other rows of the part were removed.
+    Kept {
+        /// The number of the first kept row in the whole.
+        first: u32,
+        /// The rows of the part that still exist.
+        kept: Arc<[u32]>,
+    },
+}
+
+impl RowMap {
+    /// Returns the row of the whole for a row of the part that was not removed.
+    pub(super) fn whole(&self, row: u32) -> u32 {
+        match self {
+            Self::From(first) => first + row,
+            Self::Rows(rows) => rows[row as usize],
+            Self::Kept { first, kept } => first + narrow(kept.partition_point(|&own| own < row)),
+        }
+    }
+}
+
+/// An engine over some of the training rows of a [`Composite`].
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// The engine.
+    pub engine: Arc<dyn Search>,
+    /// Which rows of the whole it searches.
+    pub rows: RowMap,
+}
+
+/// An engine over one segment of an updatable collection.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// The engine.
+    pub engine: Arc<dyn Search>,
+    /// The rows that still exist, in increasing order; `None` if no row was removed.
+    pub kept: Option<Arc<[u32]>>,
+}
+
+/// The row numbers of a part.
+#[derive(Debug)]
+pub(super) struct PartRows {
+    map: RowMap,
+    /// The number of rows that the part's engine has, removed rows included.
+    count: u32,
+    /// The rows that still exist, if some were removed.
+    kept: Option<RowSet>,
+}
+
+impl PartRows {
+    fn new(map: RowMap, count: u32) -> Self {
+        let kept = match &map {
+            RowMap::Kept { kept, .. } => Some(RowSet::of(count, kept)),
+            RowMap::From(_) | RowMap::Rows(_) => None,
+        };
+        Self { map, count, kept }
+    }
+
+    /// The rows that still exist, if some were removed.
+    pub(super) fn kept(&self) -> Option<&RowSet> {
+        self.kept.as_ref()
+    }
+
+    /// Returns the position of a row of the whole in the part, if the part has it.
+    pub(super) fn position(&self, row: u32) -> Option<u32> {
+        match &self.map {
+            RowMap::From(first) => row.checked_sub(*first).filter(|&own| own < self.count),
+            RowMap::Rows(rows) => rows.binary_search(&row).ok().map(narrow),
+            RowMap::Kept { first, kept } => kept.get(row.checked_sub(*first)? as usize).copied(),
+        }
+    }
+
+    /// Returns the position of the first row of the part that is `row` of the whole or comes after
+    /// it.
+    pub(super) fn lower_bound(&self, row: u32) -> u32 {
+        match &self.map {
+            RowMap::From(first) => row.saturating_sub(*first).min(self.count),
+            RowMap::Rows(rows) => narrow(rows.partition_point(|&own| own < row)),
+            RowMap::Kept { first, kept } => {
+                kept.get(row.saturating_sub(*first) as usize).copied().unwrap_or(self.count)
+            }
+        }
+    }
+
+    /// Sets `own` to the rows of the part that are in a set of rows of the whole.
+    pub(super) fn select(&self, whole: &RowSet, own: &mut RowSet) {
+        match &self.map {
+            RowMap::From(first) => own.copy_range(whole, *first, self.count),
+            RowMap::Rows(rows) => {
+                own.reset(self.count);
+                let members = (0..).zip(&**rows).filter(|&(_, &row)| whole.contains(row));
+                members.for_each(|(position, _)| own.insert(position));
+            }
+            RowMap::Kept { first, kept } => {
+                own.reset(self.count);
+                let members = (*first..).zip(&**kept).filter(|&(row, _)| whole.contains(row));
+                members.for_each(|(_, &position)| own.insert(position));
+            }
+        }
+    }
+
+    /// Returns the values of the part's rows, given a value for each row of the whole. Removed rows
+    /// get 0.
+    pub(super) fn values_of<'a>(&self, whole: &'a [u32], memory: &'a mut Vec<u32>) -> &'a [u32] {
+        match &self.map {
+            RowMap::From(first) => return &whole[*first as usize..][..self.count as usize],
+            RowMap::Rows(rows) => {
+                memory.clear();
+                memory.extend(rows.iter().map(|&row| whole[row as usize]));
+            }
+            RowMap::Kept { first, kept } => {
+                memory.clear();
+                memory.resize(self.count as usize, 0);
+                for (&position, &value) in kept.iter().zip(&whole[*first as usize..]) {
+                    memory[position as usize] = value;
+                }
+            }
+        }
+        memory
+    }
+}
+
+/// An engine made of parts. The results are the same, to the bit, as those of one engine over all
+/// rows.
+///
+/// The parts differ only in their [`RowMap`]: shards of a large collection, segments of an updatable
+/// model, of which some rows were removed, or the rows that each of several GPUs holds.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use classify::rows::matrix::CsrBuilder;
+/// use classify::search::{Composite, Inverted, NeighborLists, Part, Request, RowMap, Search};
+/// use classify::threads::Threads;
+///
+/// let threads = Threads::available()?;
+/// let part = |rows: RowMap, weights: &[f32]| -> Result<Part, Box<dyn std::error::Error>> {
+///     let mut matrix = CsrBuilder::default();
+///     weights.iter().for_each(|&weight| matrix.push_row([(0, weight)]));
+///     let engine = Inverted::new(Arc::new(matrix.build(1)), threads.clone())?;
+///     Ok(Part { engine: Arc::new(engine), rows })
+/// };
+/// // Rows 0, 2 and 3 are in one part, row 1 in the other.
+/// let parts = vec![
+///     part(RowMap::Rows([0, 2, 3].into()), &[0.1, 0.3, 0.4])?,
+///     part(RowMap::From(1), &[0.2])?,
+/// ];
+/// let engine = Composite::new(parts, threads.clone())?;
+/// let mut query = CsrBuilder::default();
+/// query.push_row([(0, 1.0)]);
+/// let query = query.build(1);
+/// let mut found = NeighborLists::default();
+/// engine.search(&Request::new(&query, 3.try_into()?), &mut found)?;
+/// assert_eq!(found.get(0).iter().map(|neighbor| neighbor.row).collect::<Vec<_>>(), [3, 2, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Composite {
+    engines: Vec<Arc<dyn Search>>,
+    /// The row numbers of each engine.
+    maps: Vec<PartRows>,
+    rows: u32,
+    threads: Threads,
+    is_concurrent: bool,
+    scratch: Scratch<Vec<PartScratch>>,
+}
+
+/// The buffers for searching a part.
+#[derive(Debug, Default)]
+struct PartScratch {
+    filter: PartFilter,
+    found: NeighborLists,
+}
+
+/// The largest number of neighbors for which a composite keeps the memory after a search.
+const KEPT_NEIGHBORS: usize = 1 << 23;
+
+impl Composite {
+    /// An engine over the rows of all parts. It merges their neighbors on `threads`, and searches
+    /// one part after the other, each with the threads of its own engine.
+    ///
+    /// # Errors
+    /// If the parts do not hold every row once, each in increasing order.
+    pub fn new(parts: Vec<Part>, threads: Threads) -> Result<Self, SearchError> {
+        let rows = parts.iter().map(Part::kept_rows).sum::<usize>();
+        let count = checked_count(rows)?;
+        let mut held = vec![false; rows];
+        let mut claim = |row: u32| {
+            held.get_mut(row as usize).is_some_and(|held| !std::mem::replace(held, true))
+        };
+        for part in &parts {
+            let own = part.engine.rows();
+            let holds = match &part.rows {
+                RowMap::From(first) => {
+                    first.checked_add(own).is_some_and(|end| (*first..end).all(&mut claim))
+                }
+                RowMap::Rows(rows) => {
+                    rows.len() == own as usize
+                        && rows.is_sorted_by(|a, b| a < b)
+                        && rows.iter().copied().all(&mut claim)
+                }
+                RowMap::Kept { first, kept } => {
+                    let end = u32::try_from(kept.len()).ok().and_then(|n| first.checked_add(n));
+                    are_rows(kept, own) && end.is_some_and(|end| (*first..end).all(&mut claim))
+                }
+            };
+            if !holds {
+                return Err(SearchError::Parts { rows });
+            }
+        }
+        Ok(Self::assemble(parts, count, threads))
+    }
+
+    /// An engine over the rows that still exist in the segments, numbered from one segment to the
+    /// next.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use classify::rows::matrix::CsrBuilder;
+    /// use classify::search::{Composite, Inverted, NeighborLists, Request, Search, Segment};
+    /// use classify::threads::Threads;
+    ///
+    /// let threads = Threads::available()?;
+    /// let engine = |weights: &[f32]| -> Result<Arc<dyn Search>, Box<dyn std::error::Error>> {
+    ///     let mut rows = CsrBuilder::default();
+    ///     weights.iter().for_each(|&weight| rows.push_row([(0, weight)]));
+    ///     Ok(Arc::new(Inverted::new(Arc::new(rows.build(1)), threads.clone())?))
+    /// };
+    /// // The second of three rows was removed, and one row was added: three are left.
+    /// let segments = [
+    ///     Segment { engine: engine(&[0.1, 0.9, 0.3])?, kept: Some([0, 2].into()) },
+    ///     Segment { engine: engine(&[0.2])?, kept: None },
+    /// ];
+    /// let updated = Composite::of_segments(segments, threads.clone())?;
+    /// let mut query = CsrBuilder::default();
+    /// query.push_row([(0, 1.0)]);
+    /// let query = query.build(1);
+    /// let mut found = NeighborLists::default();
+    /// updated.search(&Request::new(&query, 9.try_into()?), &mut found)?;
+    /// assert_eq!(found.get(0).iter().map(|near| near.row).collect::<Vec<_>>(), [1, 2, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there are too many rows, or a list of kept rows does not increase or names a row that the
+    /// engine does not have.
+    pub fn of_segments(
+        segments: impl IntoIterator<Item = Segment>,
+        threads: Threads,
+    ) -> Result<Self, SearchError> {
+        let mut parts = Vec::new();
+        let mut rows = 0;
+        for Segment { engine, kept } in segments {
+            let own = engine.rows();
+            if !kept.as_deref().is_none_or(|kept| are_rows(kept, own)) {
+                return Err(SearchError::Parts { rows: own as usize });
+            }
+            let first = checked_count(rows)?;
+            let rows_of_part = match kept {
+                Some(kept) if kept.len() < own as usize => RowMap::Kept { first, kept },
+                _ => RowMap::From(first),
+            };
+            let part = Part { engine, rows: rows_of_part };
+            rows += part.kept_rows();
+            parts.push(part);
+        }
+        Ok(Self::assemble(parts, checked_count(rows)?, threads))
+    }
+
+    /// Searches all parts at the same time, on the threads of the composite. This helps if engines
+    /// wait, such as for a GPU or for another machine; give it as many threads as there are parts.
+    #[must_use]
+    pub fn concurrently(self) -> Self {
+        Self { is_concurrent: true, ..self }
+    }
+
+    fn assemble(parts: Vec<Part>, rows: u32, threads: Threads) -> Self {
+        let map = |part: &Part| PartRows::new(part.rows.clone(), part.engine.rows());
+        let maps = parts.iter().map(map).collect();
+        let engines = parts.into_iter().map(|part| part.engine).collect();
+        let scratch = Scratch::default();
+        Self { engines, maps, rows, threads, is_concurrent: false, scratch }
+    }
+
+    fn find(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let queries = request.rows.rows();
+        request.allow.check(queries, self.rows)?;
+        request.stop.check()?;
+        let mut scratch = self.scratch.take();
+        scratch.resize_with(self.engines.len(), PartScratch::default);
+        self.search_parts(request, &mut scratch)?;
+        let lists = self.maps.iter().zip(scratch.iter());
+        let lists: Vec<PartLists<'_>> = lists
+            .map(|(rows, PartScratch { found, .. })| PartLists { lists: found, rows: &rows.map })
+            .collect();
+        found.reset(queries, request.k.get().min(self.rows as usize))?;
+        merge(&lists, &self.threads, found.slots());
+        drop(lists);
+        if scratch.iter().map(|part| part.found.capacity()).sum::<usize>() > KEPT_NEIGHBORS {
+            scratch.clear();
+        }
+        Ok(found.report())
+    }
+
+    fn search_parts(
+        &self,
+        request: &Request<'_>,
+        scratch: &mut [PartScratch],
+    ) -> Result<(), SearchError> {
+        let search = |(part, PartScratch { filter, found }): (usize, &mut PartScratch)| {
+            let allow = filter.translate(request.allow, &self.maps[part]);
+            self.engines[part].search(&request.among(allow), found).map(|_| ())
+        };
+        if self.is_concurrent && self.engines.len() > 1 {
+            let parts = scratch.par_iter_mut().with_max_len(1).enumerate();
+            self.threads.run(|| parts.try_for_each(search))
+        } else {
+            scratch.iter_mut().enumerate().try_for_each(search)
+        }
+    }
+}
+
+impl Part {
+    /// The number of its rows that still exist.
+    fn kept_rows(&self) -> usize {
+        match &self.rows {
+            RowMap::From(_) | RowMap::Rows(_) => self.engine.rows() as usize,
+            RowMap::Kept { kept, .. } => kept.len(),
+        }
+    }
+}
+
+/// Whether a list holds rows below `count`, in increasing order.
+fn are_rows(list: &[u32], count: u32) -> bool {
+    list.is_sorted_by(|a, b| a < b) && list.last().is_none_or(|&last| last < count)
+}
+
+/// Returns a number of rows, if there are not too many.
+fn checked_count(rows: usize) -> Result<u32, SearchError> {
+    let limit = u32::MAX - 1;
+    let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
+    count.ok_or(SearchError::TooManyRows { rows, limit })
+}
+
+fn narrow(position: usize) -> u32 {
+    u32::try_from(position).expect("row numbers are 32-bit")
+}
+
+impl Search for Composite {
+    fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    fn search(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        let outcome = self.find(request, found);
+        whole_or_none(outcome, found)
+    }
+}

@@ -1,0 +1,246 @@
+//! The vector units of x86-64: AVX2 and AVX-512.
+//!
+//! The operations are inlined into [`run_avx2`] and [`run_avx512`], which have the instructions.
+
+use std::arch::x86_64::{
+    __m128i, __m256i, __m512i, _mm_unpackhi_epi16, _mm_unpackhi_epi32, _mm_unpackhi_epi64,
+    _mm_unpacklo_epi16, _mm_unpacklo_epi32, _mm_unpacklo_epi64, _mm256_add_epi16,
+    _mm256_cmpeq_epi16, _mm256_mulhi_epi16, _mm256_mulhi_epu16, _mm256_set1_epi16,
+    _mm512_add_epi16, _mm512_adds_epi16, _mm512_adds_epu16, _mm512_cmpge_epi16_mask,
+    _mm512_cmpge_epu16_mask, _mm512_mask_add_epi16, _mm512_mulhi_epi16, _mm512_mulhi_epu16,
+    _mm512_set1_epi16, _mm512_test_epi16_mask,
+};
+use std::marker::PhantomData;
+
+use super::{LANES, Loop, Number, TILE, Unit};
+
+/// Runs a loop with AVX2.
+#[target_feature(enable = "avx2")]
+pub(super) fn run_avx2<L: Loop>(work: L) -> L::Output {
+    work.run::<Avx2<L::Number>>()
+}
+
+/// Runs a loop with AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) fn run_avx512<L: Loop>(work: L) -> L::Output {
+    work.run::<Avx512<L::Number>>()
+}
+
+/// The instructions that differ between signed and unsigned numbers.
+///
+/// Only the units call them, which [`run_avx2`] and [`run_avx512`] alone choose.
+pub(in super::super) trait Instructions {
+    fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i;
+    fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i;
+    fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i;
+    fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32;
+}
+
+macro_rules! instructions {
+    ($number:ident, $times_avx2:ident, $times_avx512:ident, $plus_avx512:ident, $at_least:ident) => {
+        #[expect(unsafe_code, reason = "instructions that not every processor has")]
+        impl Instructions for $number {
+            #[inline(always)]
+            fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i {
+                // SAFETY: called where there is AVX2.
+                unsafe { $times_avx2(numbers, factors) }
+            }
+
+            #[inline(always)]
+            fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i {
+                // SAFETY: called where there is AVX-512.
+                unsafe { $times_avx512(numbers, factors) }
+            }
+
+            #[inline(always)]
+            fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i {
+                // SAFETY: called where there is AVX-512.
+                unsafe { $plus_avx512(numbers, others) }
+            }
+
+            #[inline(always)]
+            fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32 {
+                // SAFETY: called where there is AVX-512.
+                unsafe { $at_least(numbers, least) }
+            }
+        }
+    };
+}
+
+instructions!(
+    u16,
+    _mm256_mulhi_epu16,
+    _mm512_mulhi_epu16,
+    _mm512_adds_epu16,
+    _mm512_cmpge_epu16_mask
+);
+instructions!(
+    i16,
+    _mm256_mulhi_epi16,
+    _mm512_mulhi_epi16,
+    _mm512_adds_epi16,
+    _mm512_cmpge_epi16_mask
+);
+
+/// AVX2: 16 numbers in a register.
+struct Avx2<N>(PhantomData<N>);
+
+#[expect(unsafe_code, reason = "instructions that not every processor has")]
+impl<N: Number> Unit for Avx2<N> {
+    type Number = N;
+    type Lanes = [__m256i; LANES / 16];
+
+    #[inline(always)]
+    fn add_products(mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
+        // SAFETY: called from `run_avx2` only.
+        unsafe {
+            let weight = _mm256_set1_epi16(bytemuck::cast(weight));
+            let factors: Self::Lanes = bytemuck::cast(*factors);
+            for (lane, factors) in lanes.iter_mut().zip(factors) {
+                *lane = _mm256_add_epi16(*lane, N::times_avx2(weight, factors));
+            }
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn add_products_and_ones(
+        mut lanes: Self::Lanes,
+        factor: N,
+        weights: &[N; LANES],
+    ) -> Self::Lanes {
+        // SAFETY: called from `run_avx2` only.
+        unsafe {
+            let zero = _mm256_set1_epi16(0);
+            let one = _mm256_set1_epi16(1);
+            let factor = _mm256_set1_epi16(bytemuck::cast(factor));
+            let weights: Self::Lanes = bytemuck::cast(*weights);
+            for (lane, weights) in lanes.iter_mut().zip(weights) {
+                // -1 where there is no weight.
+                let none = _mm256_cmpeq_epi16(weights, zero);
+                let product = N::times_avx2(weights, factor);
+                let more = _mm256_add_epi16(product, _mm256_add_epi16(one, none));
+                *lane = _mm256_add_epi16(*lane, more);
+            }
+        }
+        lanes
+    }
+}
+
+/// AVX-512: 32 numbers in a register.
+struct Avx512<N>(PhantomData<N>);
+
+#[expect(unsafe_code, reason = "instructions that not every processor has")]
+impl<N: Number> Unit for Avx512<N> {
+    type Number = N;
+    type Lanes = [__m512i; LANES / 32];
+
+    #[inline(always)]
+    fn add_products(mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
+        // SAFETY: called from `run_avx512` only.
+        unsafe {
+            let weight = _mm512_set1_epi16(bytemuck::cast(weight));
+            let factors: Self::Lanes = bytemuck::cast(*factors);
+            for (lane, factors) in lanes.iter_mut().zip(factors) {
+                *lane = _mm512_add_epi16(*lane, N::times_avx512(weight, factors));
+            }
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn add_products_and_ones(
+        mut lanes: Self::Lanes,
+        factor: N,
+        weights: &[N; LANES],
+    ) -> Self::Lanes {
+        // SAFETY: called from `run_avx512` only.
+        unsafe {
+            let one = _mm512_set1_epi16(1);
+            let factor = _mm512_set1_epi16(bytemuck::cast(factor));
+            let weights: Self::Lanes = bytemuck::cast(*weights);
+            for (lane, weights) in lanes.iter_mut().zip(weights) {
+                let some = _mm512_test_epi16_mask(weights, weights);
+                *lane = _mm512_add_epi16(*lane, N::times_avx512(weights, factor));
+                *lane = _mm512_mask_add_epi16(*lane, some, *lane, one);
+            }
+        }
+        lanes
+    }
+
+    #[inline(always)]
+    fn at_least(numbers: &[N; LANES], least: N) -> u64 {
+        // SAFETY: called from `run_avx512` only.
+        unsafe {
+            let [low, high]: Self::Lanes = bytemuck::cast(*numbers);
+            let least = _mm512_set1_epi16(bytemuck::cast(least));
+            let low = u64::from(N::at_least_avx512(low, least));
+            low | u64::from(N::at_least_avx512(high, least)) << 32
+        }
+    }
+
+    #[inline(always)]
+    fn bounds_at_least(sums: &[N; LANES], lengths: &[N; LANES], factor: N, least: N) -> u64 {
+        // SAFETY: called from `run_avx512` only.
+        unsafe {
+            let factor = _mm512_set1_epi16(bytemuck::cast(factor));
+            let least = _mm512_set1_epi16(bytemuck::cast(least));
+            let one = _mm512_set1_epi16(1);
+            let sums: Self::Lanes = bytemuck::cast(*sums);
+            let lengths: Self::Lanes = bytemuck::cast(*lengths);
+            let mut mask = 0;
+            for at in (0..LANES / 32).rev() {
+                let products = N::times_avx512(lengths[at], factor);
+                let bounds = N::saturating_plus_avx512(sums[at], products);
+                let bounds = N::saturating_plus_avx512(bounds, one);
+                mask = mask << 32 | u64::from(N::at_least_avx512(bounds, least));
+            }
+            mask
+        }
+    }
+}
+
+/// Swaps rows and columns.
+#[inline(always)]
+pub(super) fn transposed(rows: [[u16; TILE]; TILE]) -> [[u16; TILE]; TILE] {
+    /// Brings together pairs of 16, 32 and 64 bits.
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn columns(r: [__m128i; TILE]) -> [__m128i; TILE] {
+        let a = [
+            _mm_unpacklo_epi16(r[0], r[1]),
+            _mm_unpacklo_epi16(r[2], r[3]),
+            _mm_unpacklo_epi16(r[4], r[5]),
+            _mm_unpacklo_epi16(r[6], r[7]),
+            _mm_unpackhi_epi16(r[0], r[1]),
+            _mm_unpackhi_epi16(r[2], r[3]),
+            _mm_unpackhi_epi16(r[4], r[5]),
+            _mm_unpackhi_epi16(r[6], r[7]),
+        ];
+        let b = [
+            _mm_unpacklo_epi32(a[0], a[1]),
+            _mm_unpacklo_epi32(a[2], a[3]),
+            _mm_unpackhi_epi32(a[0], a[1]),
+            _mm_unpackhi_epi32(a[2], a[3]),
+            _mm_unpacklo_epi32(a[4], a[5]),
+            _mm_unpacklo_epi32(a[6], a[7]),
+            _mm_unpackhi_epi32(a[4], a[5]),
+            _mm_unpackhi_epi32(a[6], a[7]),
+        ];
+        [
+            _mm_unpacklo_epi64(b[0], b[1]),
+            _mm_unpackhi_epi64(b[0], b[1]),
+            _mm_unpacklo_epi64(b[2], b[3]),
+            _mm_unpackhi_epi64(b[2], b[3]),
+            _mm_unpacklo_epi64(b[4], b[5]),
+            _mm_unpackhi_epi64(b[4], b[5]),
+            _mm_unpacklo_epi64(b[6], b[7]),
+            _mm_unpackhi_epi64(b[6], b[7]),
+        ]
+    }
+
+    #[expect(unsafe_code, reason = "a function for processors with SSE2")]
+    // SAFETY: every x86-64 processor has it.
+    let columns = unsafe { columns(rows.map(bytemuck::cast)) };
+    columns.map(bytemuck::cast)
+}

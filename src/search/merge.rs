@@ -1,0 +1,71 @@
+//! Merges the sorted neighbors that a query has in several parts of the training rows.
+
+use rayon::prelude::*;
+
+use super::Neighbor;
+use super::composite::RowMap;
+use super::lists::{NeighborLists, Slots};
+use crate::threads::Threads;
+
+/// The lists of one part, and the numbers of its rows in the whole.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PartLists<'a> {
+    /// The lists of all queries, each sorted.
+    pub(super) lists: &'a NeighborLists,
+    pub(super) rows: &'a RowMap,
+}
+
+/// The best neighbor of a part that is not in the merged list yet.
+#[derive(Debug)]
+struct Head<'a> {
+    neighbor: Neighbor,
+    /// The neighbors that come after it, with the row numbers of the part.
+    rest: &'a [Neighbor],
+    rows: &'a RowMap,
+}
+
+impl<'a> Head<'a> {
+    fn new(list: &'a [Neighbor], rows: &'a RowMap) -> Option<Self> {
+        let (near, rest) = list.split_first()?;
+        let neighbor = Neighbor { row: rows.whole(near.row), ..*near };
+        Some(Self { neighbor, rest, rows })
+    }
+}
+
+/// Sets each list to the best neighbors of all parts: similarity descending, then row ascending.
+///
+/// A query fell back if it fell back in any part. Many queries are merged on `threads`, few on the calling thread. Nothing is allocated per query.
+pub(super) fn merge(parts: &[PartLists<'_>], threads: &Threads, mut slots: Slots<'_>) {
+    /// Number of queries that a thread merges at a time.
+    const CHUNK: usize = 256;
+    if slots.len() <= CHUNK || threads.count() == 1 {
+        return merge_from(parts, 0, &mut slots);
+    }
+    threads.run(|| {
+        let chunks = slots.par_chunks(CHUNK).enumerate();
+        chunks.for_each(|(chunk, mut slots)| merge_from(parts, chunk * CHUNK, &mut slots));
+    });
+}
+
+/// Merges the lists of the queries from `first` on.
+fn merge_from(parts: &[PartLists<'_>], first: usize, slots: &mut Slots<'_>) {
+    let mut heads: Vec<Head<'_>> = Vec::with_capacity(parts.len());
+    for query in 0..slots.len() {
+        if parts.iter().any(|part| part.lists.fell_back(first + query)) {
+            slots.mark_fell_back(query);
+        }
+        heads.clear();
+        heads.extend(
+            parts.iter().filter_map(|part| Head::new(part.lists.get(first + query), part.rows)),
+        );
+        slots.fill_with(query, || {
+            let best = (0..heads.len()).min_by_key(|&at| heads[at].neighbor)?;
+            let neighbor = heads[best].neighbor;
+            match Head::new(heads[best].rest, heads[best].rows) {
+                Some(next) => heads[best] = next,
+                None => drop(heads.swap_remove(best)),
+            }
+            Some(neighbor)
+        });
+    }
+}

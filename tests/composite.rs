@@ -1,0 +1,127 @@
+//! The cost of a composite engine: what it allocates, and which threads it uses.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+
+use classify::rows::matrix::{Csr, CsrBuilder};
+use classify::search::{
+    Composite, Inverted, NeighborLists, Part, Report, Request, RowMap, Search, SearchError, Segment,
+};
+use classify::threads::Threads;
+
+/// The system's allocator, which counts.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "an allocator")]
+// SAFETY: all calls go to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises are those that the system's allocator needs.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// An engine that claims to have more rows than it has, and notes which threads call it.
+#[derive(Debug)]
+struct Claiming {
+    rows: u32,
+    engine: Inverted,
+    callers: Mutex<HashSet<ThreadId>>,
+}
+
+impl Search for Claiming {
+    fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    fn search(
+        &self,
+        request: &Request<'_>,
+        found: &mut NeighborLists,
+    ) -> Result<Report, SearchError> {
+        assert!(request.allow.is_all());
+        self.callers.lock().unwrap().insert(std::thread::current().id());
+        self.engine.search(request, found)
+    }
+}
+
+fn rows(count: usize) -> Arc<Csr> {
+    let mut rows = CsrBuilder::default();
+    (0u8..8).cycle().take(count).for_each(|at| rows.push_row([(u32::from(at), f32::from(at + 1))]));
+    Arc::new(rows.build(8))
+}
+
+/// A search without a filter costs no more than the searches of its parts, however many rows and
+/// queries there are.
+///
+/// One test, because the counts are those of the whole process.
+#[test]
+fn a_search_without_a_filter_costs_what_its_parts_cost() {
+    const ROWS: u32 = 10_000_000;
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let claiming: Vec<Arc<Claiming>> = (0..4)
+        .map(|_| {
+            let engine = Inverted::new(rows(10), threads.clone()).unwrap();
+            Arc::new(Claiming { rows: ROWS, engine, callers: Mutex::default() })
+        })
+        .collect();
+    let part = |engine: &Arc<Claiming>| Arc::clone(engine) as Arc<dyn Search>;
+    let maps = (0..).step_by(ROWS as usize).map(RowMap::From);
+    let shards = claiming.iter().map(part).zip(maps).map(|(engine, rows)| Part { engine, rows });
+    let shards = Composite::new(shards.collect(), threads.clone()).unwrap();
+    let segment = |engine: &Arc<Claiming>| Segment { engine: part(engine), kept: None };
+    let segments = Composite::of_segments(claiming.iter().map(segment), threads.clone()).unwrap();
+    let concurrent = claiming.iter().map(segment);
+    let concurrent = Composite::of_segments(concurrent, threads.clone()).unwrap().concurrently();
+    let k = NonZeroUsize::new(5).unwrap();
+    for engine in [&shards, &segments, &concurrent] {
+        let mut found = NeighborLists::default();
+        for queries in [1, 10_000] {
+            let queries = rows(queries);
+            let request = Request::new(&*queries, k);
+            let cost_of = |engine: &dyn Search, found: &mut NeighborLists| {
+                // The first searches allocate what later ones reuse.
+                for _ in 0..3 {
+                    let _ = engine.search(&request, found).unwrap();
+                }
+                let count = ALLOCATIONS.load(Ordering::Relaxed);
+                let bytes = BYTES.load(Ordering::Relaxed);
+                let _ = engine.search(&request, found).unwrap();
+                let count = ALLOCATIONS.load(Ordering::Relaxed) - count;
+                (count, BYTES.load(Ordering::Relaxed) - bytes)
+            };
+            let (of_parts, bytes_of_parts) = cost_of(&*claiming[0], &mut NeighborLists::default());
+            let (count, bytes) = cost_of(engine, &mut found);
+            // Two bytes per query at most, and far less than a bit per row.
+            assert!(count <= 4 * of_parts + 200, "{count} allocations, 4 × {of_parts}");
+            assert!(bytes <= 4 * bytes_of_parts + 20_000, "{bytes} bytes, 4 × {bytes_of_parts}");
+        }
+        for _ in 0..20 {
+            let queries = rows(1);
+            let _ = engine.search(&Request::new(&*queries, k), &mut found).unwrap();
+        }
+    }
+    for engine in claiming {
+        // This thread, and those of `threads`.
+        assert!(engine.callers.lock().unwrap().len() <= 3);
+    }
+}

@@ -41,3 +41,8 @@ pub mod model;
 pub mod classifier;
 pub mod learn;
 pub mod evaluate;
+
+/// The examples of the page on the library compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+struct LibraryPage;

@@ -94,8 +94,8 @@ fn count(path: &Path, threads: &Threads) -> usize {
 fn train(path: &Path, threads: &Threads) -> Classifier {
     let options = TrainOptions { tuning: None, ..TrainOptions::default() };
     let trainer = Trainer::new(options, Engines::cpu(threads));
-    let trained = trainer.train(&mut open(path, threads), "corpus", &|_| ()).unwrap();
-    Classifier::new(trained.model.into(), threads).unwrap()
+    let model = trainer.train(&mut open(path, threads), "corpus", &|_| ()).unwrap().model;
+    Classifier::new(model.into(), threads).unwrap()
 }
 
 /// `work` on each corpus, by one worker of pools of one thread and of several, then by all workers
@@ -136,8 +136,8 @@ fn tuning() {
     by_workers("tuning", |path, threads| {
         let trainer = Trainer::new(TrainOptions::default(), Engines::cpu(threads));
         let mut documents = open(path, threads).take(1_000);
-        let trained = trainer.train(&mut documents, "corpus", &|_| ()).unwrap();
-        trained.model.rows().rows() * DOCUMENTS / 1_000
+        let model = trainer.train(&mut documents, "corpus", &|_| ()).unwrap().model;
+        model.rows().rows() * DOCUMENTS / 1_000
     });
 }
 
@@ -182,7 +182,8 @@ fn evaluating() {
 fn judgments() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("topics.qrels");
-    let lines: String = (0..DOCUMENTS).map(|id| format!("label{} {id} 1\n", id % 9)).collect();
+    let line = |id: usize| format!("label{} {id} 1\n", id % 9);
+    let lines: String = (0..DOCUMENTS).map(line).collect();
     std::fs::write(&path, lines).unwrap();
     for threads in [2, 3] {
         let path = path.clone();

@@ -3,9 +3,9 @@
 //! A file may hold several gzip members or zstd frames in a row, as `cat`, `pigz`, `bgzip` and
 //! `pzstd` write them. All of them are read; a stream that is cut short is an error.
 //!
-//! zstd is read by a decoder in Rust: 150 to 190 MB/s on one thread, where the C library reaches 400
-//! to 980. That is 0.3 s per 70 MB of text, which does not pay for C code that reads hostile bytes
-//! and a C compiler in every build; the frames of `pzstd` are read by all threads.
+//! zstd is read by a decoder in Rust: 150 to 190 MB/s on one thread, where the C library reaches
+//! 400 to 980. That is 0.3 s per 70 MB of text, which does not pay for C code that reads hostile
+//! bytes and a C compiler in every build; the frames of `pzstd` are read by all threads.
 
 use std::io::{self, BufRead, BufReader, Read};
 

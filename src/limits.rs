@@ -33,13 +33,13 @@ impl TooLong {
 /// A reader that fails as soon as more bytes than its limit are asked of it. A stream that ends
 /// exactly at the limit is read to its end.
 #[derive(Debug)]
-pub(crate) struct Limited<R> {
+pub(crate) struct LimitedReader<R> {
     bytes: R,
     limit: TooLong,
     left: u64,
 }
 
-impl<R: BufRead> Limited<R> {
+impl<R: BufRead> LimitedReader<R> {
     pub(crate) fn new(bytes: R, what: &'static str, limit: u64) -> Self {
         Self { bytes, limit: TooLong { what, limit }, left: limit }
     }
@@ -50,7 +50,7 @@ impl<R: BufRead> Limited<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Limited<R> {
+impl<R: BufRead> BufRead for LimitedReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let bytes = self.bytes.fill_buf()?;
         if self.left == 0 && !bytes.is_empty() {
@@ -66,7 +66,7 @@ impl<R: BufRead> BufRead for Limited<R> {
     }
 }
 
-impl<R: BufRead> Read for Limited<R> {
+impl<R: BufRead> Read for LimitedReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if out.is_empty() {
             return Ok(0);
@@ -86,9 +86,9 @@ mod tests {
     #[test]
     fn the_limit_itself_is_allowed() {
         let mut text = String::new();
-        let mut four = Limited::new(&b"1234"[..], "a text", 4);
+        let mut four = LimitedReader::new(&b"1234"[..], "a text", 4);
         assert_eq!(four.read_to_string(&mut text).unwrap(), 4);
-        let mut five = Limited::new(&b"12345"[..], "a text", 4);
+        let mut five = LimitedReader::new(&b"12345"[..], "a text", 4);
         let error = five.read_to_string(&mut text).unwrap_err();
         assert_eq!(error.to_string(), "a text of more than 4 bytes");
         assert_eq!(TooLong::behind(&error), Some(TooLong { what: "a text", limit: 4 }));
@@ -100,7 +100,7 @@ mod tests {
     fn a_stream_without_end() {
         let mut bytes = Vec::new();
         let zeros = io::BufReader::new(io::repeat(0));
-        assert!(Limited::new(zeros, "a file", 1_000).read_to_end(&mut bytes).is_err());
+        assert!(LimitedReader::new(zeros, "a file", 1_000).read_to_end(&mut bytes).is_err());
         assert_eq!(bytes.len(), 1_000);
     }
 }

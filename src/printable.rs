@@ -39,17 +39,17 @@ pub fn printable_lines<T: Display>(text: T) -> Printable<T> {
 
 impl<T: Display> Display for Printable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Escaping { out: f, several_lines: self.several_lines }, "{}", self.text)
+        write!(Escaper { out: f, several_lines: self.several_lines }, "{}", self.text)
     }
 }
 
 /// Passes text on and escapes what must not be printed.
-struct Escaping<'a, 'b> {
+struct Escaper<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     several_lines: bool,
 }
 
-impl Write for Escaping<'_, '_> {
+impl Write for Escaper<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let stays = |c| self.several_lines && matches!(c, '\n' | '\t');
         let mut rest = text;

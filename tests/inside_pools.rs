@@ -169,7 +169,8 @@ fn evaluating() {
 fn judgments() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("topics.qrels");
-    let lines: String = (0..DOCUMENTS).map(|id| format!("label{} {id} 1\n", id % 9)).collect();
+    let line = |id: usize| format!("label{} {id} 1\n", id % 9);
+    let lines: String = (0..DOCUMENTS).map(line).collect();
     std::fs::write(&path, lines).unwrap();
     for threads in [2, 3] {
         let path = path.clone();

@@ -22,7 +22,7 @@ use super::{DocumentResult, Prf};
 use crate::decide::outcomes::{
     Correction, Headline, Kind, LabelSet, Outcomes, Replicates, draws, replicates,
 };
-use crate::limits::{self, Limited};
+use crate::limits::{self, LimitedReader};
 use crate::printable::printable;
 use crate::threads::Threads;
 
@@ -101,7 +101,7 @@ impl Loaded {
     }
 
     fn from_limited(file: impl Read, limit: u64) -> Result<Self, CompareError> {
-        let file = Limited::new(BufReader::new(file), "a file", limit);
+        let file = LimitedReader::new(BufReader::new(file), "a file", limit);
         Self::checked(serde_json::from_reader(file))
     }
 

@@ -70,9 +70,10 @@ pub fn rcv1_like(
     let open = |name: &String| Output::open(&folder.join(name));
     let mut files: Vec<Output> = names.iter().map(open).collect::<Result<_, _>>()?;
     let training = TRAINING.min(documents / 2);
-    let mut world = World::new(seed);
+    let mut world = Generator::new(seed);
     let mut qrels = Vec::new();
-    let train: Vec<Made> = (0..training).map(|number| world.document(number)).collect();
+    let train: Vec<GeneratedDocument> =
+        (0..training).map(|number| world.document(number)).collect();
     let idf = idf(&train);
     fill(&mut files[0], |out| {
         for (number, document) in (0..).zip(&train) {
@@ -133,10 +134,11 @@ pub struct Rows {
 /// assert_eq!((rows.training.rows(), rows.test.rows()), (200, 50));
 /// ```
 pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
-    let mut world = World::new(seed);
-    let train: Vec<Made> = (0..training).map(|number| world.document(number)).collect();
+    let mut world = Generator::new(seed);
+    let train: Vec<GeneratedDocument> =
+        (0..training).map(|number| world.document(number)).collect();
     let idf = idf(&train);
-    let matrix = |documents: &mut dyn Iterator<Item = Made>| {
+    let matrix = |documents: &mut dyn Iterator<Item = GeneratedDocument>| {
         let mut rows = CsrBuilder::default();
         for document in documents {
             let (weights, norm) = document.weights(&idf);
@@ -152,7 +154,7 @@ pub fn rcv1_like_rows(training: u64, test: u64, seed: u64) -> Rows {
 }
 
 /// ln(N / df) of each term; 0 for a term that is in no training document.
-fn idf(train: &[Made]) -> Vec<f64> {
+fn idf(train: &[GeneratedDocument]) -> Vec<f64> {
     let mut frequencies = vec![0u32; TERMS];
     for document in train {
         for &term in document.terms.keys() {
@@ -181,11 +183,11 @@ fn normal(random: &mut Random) -> f64 {
 
 /// Numbers from 0 with decreasing probability, 1 / (rank + shift)^power.
 #[derive(Debug)]
-struct Falling {
+struct ZipfSampler {
     cumulative: Vec<f64>,
 }
 
-impl Falling {
+impl ZipfSampler {
     fn new(count: usize, shift: f64, power: f64) -> Self {
         let mut sum = 0.0;
         let cumulative = (0..count).map(|rank| {
@@ -216,12 +218,12 @@ struct Theme {
     /// How much of a document comes from its theme; reports that follow a template have a high
     /// share.
     share: f64,
-    remembered: Vec<Made>,
+    remembered: Vec<GeneratedDocument>,
 }
 
 /// A generated document.
 #[derive(Debug, Clone)]
-struct Made {
+struct GeneratedDocument {
     /// The number of occurrences of each term.
     terms: BTreeMap<u32, u32>,
     /// The topics, without their ancestors.
@@ -229,21 +231,21 @@ struct Made {
 }
 
 #[derive(Debug)]
-struct World {
+struct Generator {
     random: Random,
     topics: Vec<Topic>,
     themes: Vec<Theme>,
-    background: Falling,
-    themes_drawn: Falling,
-    theme_terms: Falling,
-    topic_terms: Falling,
+    background: ZipfSampler,
+    themes_drawn: ZipfSampler,
+    theme_terms: ZipfSampler,
+    topic_terms: ZipfSampler,
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small numbers")]
-impl World {
+impl Generator {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let background = Falling::new(TERMS, 13.0, 1.0);
+        let background = ZipfSampler::new(TERMS, 13.0, 1.0);
         let mut topics: Vec<Topic> = Vec::new();
         for (letter, count) in ROOTS {
             let root = topics.len();
@@ -266,7 +268,7 @@ impl World {
             topic.terms = special(TOPIC_TERMS);
         }
         let mut theme_lists: Vec<Vec<u32>> = (0..THEMES).map(|_| special(THEME_TERMS)).collect();
-        let popular = Falling::new(topics.len() - ROOTS.len(), 3.0, 1.0);
+        let popular = ZipfSampler::new(topics.len() - ROOTS.len(), 3.0, 1.0);
         let mut leaves: Vec<usize> =
             (0..topics.len()).filter(|&topic| topics[topic].parent.is_some()).collect();
         for at in (1..leaves.len()).rev() {
@@ -288,13 +290,13 @@ impl World {
             topics,
             themes,
             background,
-            themes_drawn: Falling::new(THEMES, 20.0, 0.9),
-            theme_terms: Falling::new(THEME_TERMS, 8.0, 1.0),
-            topic_terms: Falling::new(TOPIC_TERMS, 4.0, 1.0),
+            themes_drawn: ZipfSampler::new(THEMES, 20.0, 0.9),
+            theme_terms: ZipfSampler::new(THEME_TERMS, 8.0, 1.0),
+            topic_terms: ZipfSampler::new(TOPIC_TERMS, 4.0, 1.0),
         }
     }
 
-    fn document(&mut self, number: u64) -> Made {
+    fn document(&mut self, number: u64) -> GeneratedDocument {
         let theme = self.themes_drawn.draw(&mut self.random);
         let repeated =
             below(&mut self.random, 12) == 0 && !self.themes[theme].remembered.is_empty();
@@ -320,7 +322,7 @@ impl World {
         made
     }
 
-    fn drawn(&mut self, theme: usize) -> Made {
+    fn drawn(&mut self, theme: usize) -> GeneratedDocument {
         let random = &mut self.random;
         // Log-normal, about 76 terms on average.
         let length = (66.0 * libm::exp(0.55 * normal(random))).clamp(5.0, 600.0) as usize;
@@ -354,11 +356,11 @@ impl World {
             };
             *terms.entry(term).or_default() += 1;
         }
-        Made { terms, topics }
+        GeneratedDocument { terms, topics }
     }
 }
 
-impl Made {
+impl GeneratedDocument {
     /// Its `ltc` weights above 0 before normalization, and their Euclidean length.
     fn weights<'a>(&'a self, idf: &'a [f64]) -> (impl Iterator<Item = (u32, f64)> + 'a, f64) {
         let weight = move |(&term, &count): (&u32, &u32)| {
@@ -380,7 +382,7 @@ impl Made {
     }
 
     /// The document's lines of the qrels.
-    fn judge(&self, number: u64, world: &World, qrels: &mut Vec<u8>) -> io::Result<()> {
+    fn judge(&self, number: u64, world: &Generator, qrels: &mut Vec<u8>) -> io::Result<()> {
         let mut labels: Vec<usize> = Vec::new();
         for &topic in &self.topics {
             let mut at = Some(topic);

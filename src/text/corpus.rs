@@ -14,8 +14,8 @@
 //! | files | what they do |
 //! |---|---|
 //! | `place`, `error`, `document`, `format` | what a corpus consists of; what can be wrong |
-//! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded, refused |
-//! | `lines`, `quotes`, `cutter`, `source` | a named stream: its lines, or blocks of whole records |
+//! | `peeked`, `compressed`, `members`, `magic`, `encoding` | bytes: decompressed, decoded |
+//! | `lines`, `quotes`, `cutter`, `source` | a named stream: lines, or blocks of records |
 //! | `blocks` | blocks parsed by several threads, in order |
 //! | `qrels`, `vectors_beside` | labels and dense vectors in files next to the corpus |
 //! | `options`, `records` | how to read; records completed and checked |

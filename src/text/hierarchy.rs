@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{self, Limited};
+use crate::limits::{self, LimitedReader};
 use crate::text::corpus::{CorpusError, Place, Problem, read_error};
 
 /// The parents of labels.
@@ -46,7 +46,7 @@ impl Hierarchy {
         let place = |line| Place { source: Arc::clone(&source), line };
         let mut bytes = Vec::new();
         File::open(path)
-            .map(|file| Limited::new(BufReader::new(file), "a hierarchy", limits::RECORD))
+            .map(|file| LimitedReader::new(BufReader::new(file), "a hierarchy", limits::RECORD))
             .and_then(|mut file| file.read_to_end(&mut bytes))
             .map_err(|error| read_error(error, &place(None)))?;
         let text = String::from_utf8(bytes).map_err(|error| {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use crate::limits::Limited;
+use crate::limits::LimitedReader;
 use crate::rows::dense::{GREATEST, MOST_DIMENSIONS, Projection, Vectors};
 use crate::text::analyze::Analyzer;
 use crate::text::corpus::{CorpusError, Place, Problem, open_bytes, read_error};
@@ -57,15 +57,15 @@ impl WordVectors {
         analyzer: &Analyzer,
     ) -> Result<Self, CorpusError> {
         let place = Place { source: name.into(), line: None };
-        let file = Limited::new(stream, "a line", LONGEST);
+        let file = LimitedReader::new(stream, "a line", LONGEST);
         let mut reader = Reader { file, place, line: 0, bytes: Vec::new() };
-        let mut found = Found::new(vocabulary, analyzer);
+        let mut found = VectorTable::new(vocabulary, analyzer);
         if is_binary {
             reader.binary(&mut found)?;
         } else {
             reader.text(&mut found)?;
         }
-        let Found { values, dimension, taken, .. } = found;
+        let VectorTable { values, dimension, taken, .. } = found;
         let known = taken.iter().filter(|&&taken| taken > 0).count();
         let wrong = |what: String| Problem::WordVectors { what }.at(&reader.place);
         let terms = Vectors::new(dimension, values)
@@ -78,7 +78,7 @@ impl WordVectors {
 }
 
 /// The vectors found so far.
-struct Found<'a> {
+struct VectorTable<'a> {
     vocabulary: &'a Vocabulary,
     analyzer: &'a Analyzer,
     dimension: usize,
@@ -88,7 +88,7 @@ struct Found<'a> {
     taken: Vec<u8>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> VectorTable<'a> {
     fn new(vocabulary: &'a Vocabulary, analyzer: &'a Analyzer) -> Self {
         let taken = vec![0; vocabulary.len()];
         Self { vocabulary, analyzer, dimension: 0, values: Vec::new(), taken }
@@ -139,7 +139,7 @@ impl<'a> Found<'a> {
 }
 
 struct Reader<B> {
-    file: Limited<B>,
+    file: LimitedReader<B>,
     place: Place,
     line: u64,
     bytes: Vec<u8>,
@@ -165,7 +165,7 @@ impl<B: BufRead> Reader<B> {
         Ok(read > 0)
     }
 
-    fn text(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
+    fn text(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         let mut words = 0u64;
         let mut claimed = None;
         while self.next_line()? {
@@ -198,7 +198,7 @@ impl<B: BufRead> Reader<B> {
         }
     }
 
-    fn binary(&mut self, found: &mut Found<'_>) -> Result<(), CorpusError> {
+    fn binary(&mut self, found: &mut VectorTable<'_>) -> Result<(), CorpusError> {
         self.next_line()?;
         let Some((words, dimension)) = header(&self.bytes) else {
             let what =
@@ -242,7 +242,7 @@ fn header(line: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// A word and its numbers. Words may contain spaces, so the numbers are counted from the end.
-fn text_line(line: &[u8], found: &mut Found<'_>) -> Result<(), String> {
+fn text_line(line: &[u8], found: &mut VectorTable<'_>) -> Result<(), String> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     if found.dimension == 0 {
         let items = line.split(is_blank).filter(|item| !item.is_empty()).count();

@@ -19,10 +19,10 @@ pub(super) type Parsed<T> = Vec<Result<T, CorpusError>>;
 
 /// The records of a file, in order. The thread that asks for them may be one of those that parse
 /// them: it parses a block that it needs itself, unless another thread has begun it.
-pub(super) struct InBlocks<T> {
+pub(super) struct BlockReader<T> {
     blocks: Receiver<Block<T>>,
     block: std::vec::IntoIter<Result<T, CorpusError>>,
-    room: Arc<Room>,
+    room: Arc<MemoryBudget>,
     /// The thread that cuts; `None` at the end.
     cutting: Option<JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ struct Block<T> {
 /// A block to be parsed, and its size; none at the end.
 pub(super) type Cut<B> = Result<Option<(B, usize)>, CorpusError>;
 
-impl<T: Send + 'static> InBlocks<T> {
+impl<T: Send + 'static> BlockReader<T> {
     /// What `parse` makes of the lines of each block.
     pub(super) fn of_lines(
         mut cutter: Cutter,
@@ -60,7 +60,7 @@ impl<T: Send + 'static> InBlocks<T> {
         threads: &Threads,
     ) -> std::io::Result<Self> {
         let threads = threads.clone();
-        let room = Arc::new(Room::new(BLOCKS_OF_THREAD * threads.count() * BLOCK));
+        let room = Arc::new(MemoryBudget::new(BLOCKS_OF_THREAD * threads.count() * BLOCK));
         let (sender, blocks) = channel();
         let own = Arc::clone(&room);
         let cutting = thread::Builder::new()
@@ -70,21 +70,21 @@ impl<T: Send + 'static> InBlocks<T> {
     }
 }
 
-impl<T> Drop for InBlocks<T> {
+impl<T> Drop for BlockReader<T> {
     fn drop(&mut self) {
         self.room.close();
     }
 }
 
-/// The memory for the text of blocks that are parsed or wait.
-struct Room {
+/// The memory budget for the text of blocks that are parsed or wait.
+struct MemoryBudget {
     most: usize,
     /// Bytes in use, and whether no more will be asked for.
     used: Mutex<(usize, bool)>,
     changed: Condvar,
 }
 
-impl Room {
+impl MemoryBudget {
     fn new(most: usize) -> Self {
         Self { most, used: Mutex::new((0, false)), changed: Condvar::new() }
     }
@@ -122,7 +122,7 @@ fn cut_all<B: Send + 'static, T: Send + 'static>(
     mut next: impl FnMut() -> Cut<B>,
     parse: &Arc<impl Fn(B) -> Parsed<T> + Send + Sync + 'static>,
     threads: &Threads,
-    room: &Room,
+    room: &MemoryBudget,
     blocks: &Sender<Block<T>>,
 ) {
     loop {
@@ -147,7 +147,7 @@ fn cut_all<B: Send + 'static, T: Send + 'static>(
     }
 }
 
-impl<T> Iterator for InBlocks<T> {
+impl<T> Iterator for BlockReader<T> {
     type Item = Result<T, CorpusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_block_waits_for_room() {
-        let room = Arc::new(Room::new(10));
+        let room = Arc::new(MemoryBudget::new(10));
         let take = |bytes| {
             let (room, (sender, taken)) = (Arc::clone(&room), channel());
             thread::spawn(move || sender.send(room.take(bytes)));

@@ -3,9 +3,9 @@
 //! A file may hold several gzip members or zstd frames in a row, as `cat`, `pigz`, `bgzip` and
 //! `pzstd` write them. All of them are read; a stream that is cut short is an error.
 //!
-//! zstd is read by a decoder in Rust: 150 to 190 MB/s on one thread, where the C library reaches 400
-//! to 980. That is 0.3 s per 70 MB of text, which does not pay for C code that reads hostile bytes
-//! and a C compiler in every build; the frames of `pzstd` are read by all threads.
+//! zstd is read by a decoder in Rust: 150 to 190 MB/s on one thread, where the C library reaches
+//! 400 to 980. That is 0.3 s per 70 MB of text, which does not pay for C code that reads hostile
+//! bytes and a C compiler in every build; the frames of `pzstd` are read by all threads.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -13,7 +13,7 @@ use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::FrameDecoderError;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
-use super::peeked::{Bytes, Peeked};
+use super::peeked::{Bytes, PeekReader};
 
 pub(super) const BUFFER: usize = 1 << 16;
 pub(super) const GZIP: [u8; 2] = [0x1F, 0x8B];
@@ -23,7 +23,7 @@ const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
 
 /// The stream behind `bytes`: decompressed if it begins like gzip or zstd.
 pub(super) fn decompressed(bytes: Bytes) -> io::Result<Bytes> {
-    let mut bytes = Peeked::new(bytes);
+    let mut bytes = PeekReader::new(bytes);
     let skippable: [[u8; 4]; 16] = std::array::from_fn(|low| {
         let [second, third, fourth] = SKIPPABLE;
         [0x50 | u8::try_from(low).expect("below 16"), second, third, fourth]
@@ -48,7 +48,7 @@ fn is_skippable(head: &[u8]) -> bool {
 
 /// The members of a gzip file, and zeros after any of them, with which tapes and block devices pad.
 struct Gzip {
-    member: GzDecoder<Peeked>,
+    member: GzDecoder<PeekReader>,
     ended: bool,
 }
 
@@ -62,7 +62,7 @@ impl Read for Gzip {
             if read > 0 {
                 return Ok(read);
             }
-            let empty = Peeked::new(Box::new(io::empty()));
+            let empty = PeekReader::new(Box::new(io::empty()));
             let mut rest = std::mem::replace(self.member.get_mut(), empty);
             self.ended = skip_zeros(&mut rest)?;
             if !self.ended {
@@ -77,7 +77,7 @@ impl Read for Gzip {
 }
 
 /// Takes zeros; whether the stream ends after them.
-fn skip_zeros(bytes: &mut Peeked) -> io::Result<bool> {
+fn skip_zeros(bytes: &mut PeekReader) -> io::Result<bool> {
     loop {
         let some = bytes.fill_buf()?;
         let zeros = some.iter().take_while(|&&byte| byte == 0).count();
@@ -95,10 +95,10 @@ struct Zstd {
     state: ZstdState,
 }
 
-type Frame = StreamingDecoder<Box<Peeked>, FrameDecoder>;
+type Frame = StreamingDecoder<Box<PeekReader>, FrameDecoder>;
 
 enum ZstdState {
-    Between(Box<Peeked>),
+    Between(Box<PeekReader>),
     Inside(Box<Frame>),
     Ended,
 }
@@ -136,7 +136,7 @@ impl Read for Zstd {
 const CUT_SHORT: &str = "the zstd data is cut short";
 
 /// Opens the frame that begins here, or skips it; `Ended` at the end of the stream.
-fn next_frame(mut bytes: Box<Peeked>) -> io::Result<ZstdState> {
+fn next_frame(mut bytes: Box<PeekReader>) -> io::Result<ZstdState> {
     let head = bytes.head_until(|head| head.len() >= 4)?;
     if head.is_empty() {
         return Ok(ZstdState::Ended);

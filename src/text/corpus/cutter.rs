@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::encoding::{OnBadUtf8, read_error};
 use super::error::CorpusError;
 use super::lines::Lines;
-use super::peeked::{Bytes, Peeked, failing};
+use super::peeked::{Bytes, PeekReader, failing};
 use super::place::Place;
 use super::quotes::Quotes;
-use crate::limits::Limited;
+use crate::limits::LimitedReader;
 
 const BUFFER: usize = 1 << 16;
 /// The bytes of a block that one thread parses, and the rest of its last line.
@@ -36,7 +36,7 @@ pub(super) enum End {
 /// Cuts a source into blocks of whole records.
 pub(super) struct Cutter {
     pub(super) name: Arc<str>,
-    pub(super) bytes: Peeked,
+    pub(super) bytes: PeekReader,
     pub(super) ends: Ends,
     /// The number of lines before the next block.
     pub(super) line: u64,
@@ -87,7 +87,7 @@ impl Cutter {
                     // Only the parser knows which problem comes first.
                     self.ended = true;
                     let bytes: Bytes = Box::new(io::Cursor::new(block).chain(failing(error)));
-                    let bytes = Limited::new(bytes, "a record", self.max_record);
+                    let bytes = LimitedReader::new(bytes, "a record", self.max_record);
                     let lines = Lines { bytes, line: self.line, ..self.no_lines() };
                     return Ok(Some(lines));
                 }
@@ -185,6 +185,6 @@ fn last_end_between(
     last
 }
 
-fn limited(block: Vec<u8>, max_record: u64) -> Limited<Bytes> {
-    Limited::new(Box::new(io::Cursor::new(block)), "a record", max_record)
+fn limited(block: Vec<u8>, max_record: u64) -> LimitedReader<Bytes> {
+    LimitedReader::new(Box::new(io::Cursor::new(block)), "a record", max_record)
 }

@@ -17,7 +17,7 @@ use super::place::Place;
 use super::quotes::Quotes;
 use super::records::{Records, one_by_one, parsed_in_blocks, threads_for};
 use super::source::Source;
-use crate::limits::Limited;
+use crate::limits::LimitedReader;
 
 /// The records of a file; without a `delimiter`, they are delimited by a comma, or by the semicolon
 /// that some spreadsheets write.
@@ -54,7 +54,7 @@ pub(super) fn read(
 }
 
 struct Delimited {
-    reader: csv::Reader<FollowQuotes>,
+    reader: csv::Reader<QuoteTracker>,
     record: csv::ByteRecord,
     columns: Arc<Columns>,
     options: Arc<ReadOptions>,
@@ -78,7 +78,7 @@ struct Columns {
 
 impl Delimited {
     fn new(
-        bytes: Limited<Bytes>,
+        bytes: LimitedReader<Bytes>,
         quotes: Quotes,
         place: Place,
         on_bad_utf8: OnBadUtf8,
@@ -88,7 +88,7 @@ impl Delimited {
         let mut reader = csv::ReaderBuilder::new();
         let reader = reader.delimiter(quotes.delimiter()).has_headers(false).flexible(true);
         let begins = VecDeque::new();
-        let bytes = FollowQuotes { bytes, read: 0, quotes, begins, open_at_end: false };
+        let bytes = QuoteTracker { bytes, read: 0, quotes, begins, open_at_end: false };
         Self {
             reader: reader.from_reader(bytes),
             record: csv::ByteRecord::new(),
@@ -262,8 +262,8 @@ fn csv_error(error: csv::Error, place: &Place) -> CorpusError {
 }
 
 /// Follows quotes, to know where records begin, and to notice one that is never closed.
-struct FollowQuotes {
-    bytes: Limited<Bytes>,
+struct QuoteTracker {
+    bytes: LimitedReader<Bytes>,
     read: u64,
     quotes: Quotes,
     /// The lines of the records that were not parsed yet.
@@ -272,14 +272,14 @@ struct FollowQuotes {
     open_at_end: bool,
 }
 
-impl FollowQuotes {
+impl QuoteTracker {
     /// The next record begins; `parsed` bytes of the stream belong to those before it.
     fn begin_record(&mut self, parsed: u64) {
         self.bytes.restart(self.read.saturating_sub(parsed));
     }
 }
 
-impl Read for FollowQuotes {
+impl Read for QuoteTracker {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(out)?;
         self.read += read as u64;

@@ -37,7 +37,7 @@ pub fn encoding_for_label(label: &str) -> Option<&'static Encoding> {
 
 /// The text of `bytes`, decoded from `encoding` to UTF-8.
 pub(super) fn decoded(bytes: Bytes, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Bytes {
-    let decoded = Decoded {
+    let decoded = DecodingReader {
         bytes,
         decoder: encoding.new_decoder_with_bom_removal(),
         encoding,
@@ -57,7 +57,7 @@ pub(crate) fn read_error(error: io::Error, place: &Place) -> CorpusError {
     if let Some(TooLong { what, limit }) = TooLong::behind(&error) {
         return Problem::TooLong { what, limit }.at(place);
     }
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<Malformed>()) {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<MalformedBytes>()) {
         Some(malformed) => {
             Problem::BadEncoding { byte: malformed.byte, encoding: malformed.encoding }.at(place)
         }
@@ -82,13 +82,13 @@ pub(super) fn utf8(
 
 #[derive(Debug, thiserror::Error)]
 #[error("not valid {encoding}")]
-struct Malformed {
+struct MalformedBytes {
     byte: u64,
     encoding: &'static str,
 }
 
 /// Bytes in another encoding, decoded to UTF-8.
-struct Decoded {
+struct DecodingReader {
     bytes: Bytes,
     decoder: encoding_rs::Decoder,
     encoding: &'static Encoding,
@@ -96,12 +96,12 @@ struct Decoded {
     offset: u64,
     ended: bool,
     /// Reported once the text before it has been read.
-    malformed: Option<Malformed>,
+    malformed: Option<MalformedBytes>,
     pending: Vec<u8>,
     taken: usize,
 }
 
-impl Decoded {
+impl DecodingReader {
     fn refill(&mut self) -> io::Result<()> {
         if let Some(malformed) = self.malformed.take() {
             self.ended = true;
@@ -124,7 +124,7 @@ impl Decoded {
                 if let DecoderResult::Malformed(length, after) = result {
                     let end = self.offset + read as u64;
                     let byte = end.saturating_sub(u64::from(length) + u64::from(after));
-                    self.malformed = Some(Malformed { byte, encoding: self.encoding.name() });
+                    self.malformed = Some(MalformedBytes { byte, encoding: self.encoding.name() });
                 }
                 self.ended = last && result == DecoderResult::InputEmpty;
                 (read, written)
@@ -137,7 +137,7 @@ impl Decoded {
     }
 }
 
-impl Read for Decoded {
+impl Read for DecodingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.pending.len() {
             if self.ended {

@@ -6,7 +6,7 @@ use std::fs::FileType;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::blocks::InBlocks;
+use super::blocks::BlockReader;
 use super::cutter::BLOCK;
 use super::detect;
 use super::document::{Content, Document};
@@ -139,7 +139,7 @@ fn in_blocks(
     read: impl Fn(&Path) -> Result<Document, CorpusError> + Send + Sync + 'static,
     options: &Arc<ReadOptions>,
     threads: &Threads,
-) -> std::io::Result<InBlocks<Record>> {
+) -> std::io::Result<BlockReader<Record>> {
     let options = Arc::clone(options);
     let mut files = files.into_iter().peekable();
     let next = move || {
@@ -151,7 +151,7 @@ fn in_blocks(
         Ok(files.peek().is_some().then(|| next(&mut files)))
     };
     let parse = move |files: Vec<PathBuf>| parse(Ok(files.iter().map(|path| read(path))), &options);
-    InBlocks::start(next, parse, threads)
+    BlockReader::start(next, parse, threads)
 }
 
 /// A block of files, and how long they are: a file at least, and no more than are needed for

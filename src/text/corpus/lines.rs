@@ -8,12 +8,12 @@ use super::encoding::{OnBadUtf8, read_error, utf8};
 use super::error::CorpusError;
 use super::peeked::Bytes;
 use super::place::Place;
-use crate::limits::Limited;
+use crate::limits::LimitedReader;
 
 /// The numbered lines of a source, without their line ends.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,
-    pub(super) bytes: Limited<Bytes>,
+    pub(super) bytes: LimitedReader<Bytes>,
     pub(super) line: u64,
     pub(super) offset: u64,
     pub(super) on_bad_utf8: OnBadUtf8,
@@ -32,8 +32,8 @@ impl Lines {
         self.next_of_record()
     }
 
-    /// The bytes, limited as one record; [`Limited::restart`] begins the next one.
-    pub(super) fn into_records(self) -> Limited<Bytes> {
+    /// The bytes, limited as one record; [`LimitedReader::restart`] begins the next one.
+    pub(super) fn into_records(self) -> LimitedReader<Bytes> {
         self.bytes
     }
 

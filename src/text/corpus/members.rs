@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Cursor, Read};
 use std::sync::Arc;
 
 use super::compressed::{BUFFER, GZIP, decompressed};
-use super::peeked::{Bytes, Peeked, failing};
+use super::peeked::{Bytes, PeekReader, failing};
 use crate::threads::{Task, Threads};
 
 /// The number of bytes that announce the size of a member.
@@ -33,7 +33,7 @@ pub(super) fn decompressed_by(bytes: Bytes, threads: Option<&Threads>) -> io::Re
     let Some(threads) = threads.filter(|threads| threads.count() > 1) else {
         return decompressed(bytes);
     };
-    match Members::of(Peeked::new(bytes), threads)? {
+    match Members::of(PeekReader::new(bytes), threads)? {
         Ok(members) => Ok(Box::new(BufReader::with_capacity(BUFFER, members))),
         Err(others) => decompressed(Box::new(others)),
     }
@@ -56,14 +56,14 @@ fn announced(header: &[u8]) -> Option<usize> {
 }
 
 /// What a thread made of a part.
-enum Decompressed {
+enum PartBytes {
     /// All of it, or what is before an error.
     Whole(Vec<u8>, Option<io::Error>),
     /// The part itself, which is long when decompressed.
     Long(Arc<[u8]>),
 }
 
-impl Decompressed {
+impl PartBytes {
     fn of(part: Arc<[u8]>) -> Self {
         let mut whole = Vec::new();
         let read = decompressed(Box::new(Cursor::new(Arc::clone(&part))))
@@ -78,11 +78,11 @@ impl Decompressed {
 /// The decompressed bytes of members. The reader decompresses a part that it needs itself unless
 /// another thread has begun it: all other threads might be waiting for what is read here.
 struct Members {
-    compressed: Option<Peeked>,
+    compressed: Option<PeekReader>,
     /// An empty member of the same kind.
     nothing: &'static [u8],
     threads: Threads,
-    parts: VecDeque<Task<Decompressed>>,
+    parts: VecDeque<Task<PartBytes>>,
     part: Bytes,
     /// What is after the last member that announces its size.
     rest: Option<Bytes>,
@@ -91,7 +91,7 @@ struct Members {
 impl Members {
     /// The members of a stream, if its first one announces its size; otherwise the stream as it
     /// was.
-    fn of(mut bytes: Peeked, threads: &Threads) -> io::Result<Result<Self, Peeked>> {
+    fn of(mut bytes: PeekReader, threads: &Threads) -> io::Result<Result<Self, PeekReader>> {
         let header = bytes.head_until(|head| head.len() >= HEADER)?;
         if announced(header).is_none() {
             return Ok(Err(bytes));
@@ -108,7 +108,7 @@ impl Members {
     }
 
     /// Starts to decompress the next members.
-    fn start(&mut self, mut compressed: Peeked) {
+    fn start(&mut self, mut compressed: PeekReader) {
         let mut part = Vec::new();
         while part.len() < PART {
             let start = part.len();
@@ -118,7 +118,7 @@ impl Members {
                 Err(error) => {
                     // The beginning may still decompress.
                     let begin = Cursor::new(part.split_off(start));
-                    compressed = Peeked::new(Box::new(begin.chain(failing(error))));
+                    compressed = PeekReader::new(Box::new(begin.chain(failing(error))));
                     break;
                 }
             }
@@ -131,19 +131,19 @@ impl Members {
         }
         if !part.is_empty() {
             let part: Arc<[u8]> = part.into();
-            self.parts.push_back(self.threads.start(move || Decompressed::of(part)));
+            self.parts.push_back(self.threads.start(move || PartBytes::of(part)));
         }
     }
 
     /// Appends the next member to `part`, if it announces its size and is complete.
-    fn next_member(&self, compressed: &mut Peeked, part: &mut Vec<u8>) -> io::Result<bool> {
+    fn next_member(&self, compressed: &mut PeekReader, part: &mut Vec<u8>) -> io::Result<bool> {
         let header = compressed.head_until(|head| head.len() >= HEADER)?;
         let is_of_this_kind = header.starts_with(&self.nothing[..2]);
         let Some(size) = announced(header).filter(|_| is_of_this_kind) else { return Ok(false) };
         let start = part.len();
         compressed.by_ref().take(size as u64).read_to_end(part)?;
         if part.len() - start < size {
-            *compressed = Peeked::new(Box::new(Cursor::new(part.split_off(start))));
+            *compressed = PeekReader::new(Box::new(Cursor::new(part.split_off(start))));
             return Ok(false);
         }
         Ok(true)
@@ -158,11 +158,11 @@ impl Members {
         }
         let Some(part) = self.parts.pop_front() else { return Ok(self.rest.take()) };
         Ok(Some(match part.finish() {
-            Decompressed::Whole(bytes, None) => Box::new(Cursor::new(bytes)),
-            Decompressed::Whole(bytes, Some(error)) => {
+            PartBytes::Whole(bytes, None) => Box::new(Cursor::new(bytes)),
+            PartBytes::Whole(bytes, Some(error)) => {
                 Box::new(Cursor::new(bytes).chain(failing(error)))
             }
-            Decompressed::Long(part) => decompressed(Box::new(Cursor::new(part)))?,
+            PartBytes::Long(part) => decompressed(Box::new(Cursor::new(part)))?,
         }))
     }
 }

@@ -6,13 +6,13 @@ use std::io::{self, BufRead, BufReader, Read};
 pub(super) type Bytes = Box<dyn BufRead + Send>;
 
 /// A stream whose beginning was read ahead.
-pub(super) struct Peeked {
+pub(super) struct PeekReader {
     head: Vec<u8>,
     taken: usize,
     rest: Bytes,
 }
 
-impl Peeked {
+impl PeekReader {
     pub(super) fn new(rest: Bytes) -> Self {
         Self { head: Vec::new(), taken: 0, rest }
     }
@@ -40,7 +40,7 @@ impl Peeked {
     }
 }
 
-impl Read for Peeked {
+impl Read for PeekReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let head = &self.head[self.taken..];
         if head.is_empty() {
@@ -54,7 +54,7 @@ impl Read for Peeked {
     }
 }
 
-impl BufRead for Peeked {
+impl BufRead for PeekReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.taken < self.head.len() {
             Ok(&self.head[self.taken..])
@@ -78,12 +78,12 @@ impl BufRead for Peeked {
 
 /// A stream that fails, then ends.
 pub(super) fn failing(error: io::Error) -> Bytes {
-    Box::new(BufReader::new(Failing(Some(error))))
+    Box::new(BufReader::new(FailingReader(Some(error))))
 }
 
-struct Failing(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Failing {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }

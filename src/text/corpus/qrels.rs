@@ -6,7 +6,7 @@ use std::path::Path;
 use foldhash::fast::FixedState;
 use rayon::prelude::*;
 
-use super::blocks::InBlocks;
+use super::blocks::BlockReader;
 use super::cutter::Ends;
 use super::error::{CorpusError, Problem};
 use super::lines::Lines;
@@ -72,7 +72,7 @@ impl Qrels {
             None => Judgments::read(source.lines()).map(|all| Self::of(&[all], None)),
             Some(threads) => {
                 let parse = |lines| vec![Judgments::read(lines)];
-                InBlocks::of_lines(source.blocks(Ends::Lines), parse, threads)
+                BlockReader::of_lines(source.blocks(Ends::Lines), parse, threads)
                     .and_then(Iterator::collect::<Result<Vec<_>, _>>)
                     .map(|blocks| Self::of(&blocks, Some(threads)))
             }

@@ -16,7 +16,7 @@ use super::{delimited, detect, fasttext, folders, jsonl, lyrl2004, plain, reuter
 use crate::threads::Threads;
 
 /// The records of a file or of a label tree.
-type Opened = Result<(Format, Records), CorpusError>;
+type OpenedFile = Result<(Format, Records), CorpusError>;
 
 /// Called with the name and the format of each file that is opened.
 pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
@@ -38,7 +38,7 @@ pub type OnOpen = Box<dyn FnMut(&str, Format) + Send>;
 pub struct Corpus {
     waiting: VecDeque<PathBuf>,
     /// The next files, whose first blocks are on their way.
-    ahead: VecDeque<(PathBuf, Opened)>,
+    ahead: VecDeque<(PathBuf, OpenedFile)>,
     current: Option<Records>,
     options: Arc<ReadOptions>,
     on_open: Option<OnOpen>,
@@ -204,14 +204,14 @@ impl Iterator for Corpus {
 /// The most files that are read concurrently.
 const MOST_OPEN: usize = 4;
 
-fn open_path(path: &Path, options: &Arc<ReadOptions>) -> Opened {
+fn open_path(path: &Path, options: &Arc<ReadOptions>) -> OpenedFile {
     if path.as_os_str() != "-" && path.is_dir() {
         return Ok((Format::Folders, folders::read(path, options)?));
     }
     read_source(Source::open(path, &options.source())?, options)
 }
 
-fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> Opened {
+fn read_source(mut source: Source, options: &Arc<ReadOptions>) -> OpenedFile {
     let format = match options.format {
         Some(format) => format,
         None => detect::format(&mut source, options)?,

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::blocks::{InBlocks, Parsed};
+use super::blocks::{BlockReader, Parsed};
 use super::cutter::{Cutter, Ends};
 use super::document::{Document, check_vector};
 use super::error::{CorpusError, Problem};
@@ -109,11 +109,11 @@ pub(super) fn parsed_in_blocks<R: Iterator<Item = Result<Document, CorpusError>>
     open: impl Fn(Lines, &Arc<ReadOptions>) -> Result<R, CorpusError> + Send + Sync + 'static,
     options: &Arc<ReadOptions>,
     threads: &Threads,
-) -> Result<InBlocks<Record>, CorpusError> {
+) -> Result<BlockReader<Record>, CorpusError> {
     // What is wrong with the options shows without a line.
     let _ = open(cutter.no_lines(), options)?;
     let options = Arc::clone(options);
-    InBlocks::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
+    BlockReader::of_lines(cutter, move |lines| parse(open(lines, &options), &options), threads)
 }
 
 /// The threads that read a source in blocks, if there are several and the source is all there.

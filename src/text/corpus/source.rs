@@ -15,9 +15,9 @@ use super::error::{CorpusError, Problem};
 use super::lines::Lines;
 use super::magic;
 use super::members::decompressed_by;
-use super::peeked::{Bytes, Peeked};
+use super::peeked::{Bytes, PeekReader};
 use super::place::Place;
-use crate::limits::{self, Limited};
+use crate::limits::{self, LimitedReader};
 use crate::threads::Threads;
 
 const BUFFER: usize = 1 << 16;
@@ -39,7 +39,7 @@ pub(super) struct SourceOptions {
 /// A named stream of bytes, decompressed and meant to be UTF-8.
 pub(super) struct Source {
     name: Arc<str>,
-    bytes: Peeked,
+    bytes: PeekReader,
     /// The length of the byte order mark before the text.
     offset: u64,
     on_bad_utf8: OnBadUtf8,
@@ -67,7 +67,7 @@ impl Source {
         }
         let file = File::open(path).map_err(|error| io_error(path, error))?;
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        let file = Counted { file, bytes: options.bytes_read.clone() };
+        let file = CountingFile { file, bytes: options.bytes_read.clone() };
         let file = BufReader::with_capacity(BUFFER, file);
         let threads = options.threads.as_ref().filter(|_| is_file);
         let source = Self::read_by(&path.to_string_lossy(), Box::new(file), options, threads)?;
@@ -93,7 +93,7 @@ impl Source {
         let failed =
             |error| Problem::Io(error).at(&Place { source: Arc::clone(&name), line: None });
         let bytes = decompressed_by(bytes, threads).map_err(failed)?;
-        let mut bytes = Peeked::new(bytes);
+        let mut bytes = PeekReader::new(bytes);
         if let Some(problem) = magic::refused(bytes.head_until(magic::suffices).map_err(failed)?) {
             return Err(problem.at(&Place { source: name, line: None }));
         }
@@ -130,7 +130,7 @@ impl Source {
     /// The same stream, decoded from `encoding` instead of UTF-8.
     pub(super) fn decoded(self, encoding: &'static Encoding, on_bad: OnBadUtf8) -> Self {
         let decoded = decoded(Box::new(self.bytes), encoding, on_bad);
-        Self { bytes: Peeked::new(decoded), ..self }
+        Self { bytes: PeekReader::new(decoded), ..self }
     }
 
     pub(super) fn place(&self) -> Place {
@@ -151,13 +151,13 @@ impl Source {
 
     /// The same stream, limited to the length of files other than the corpus ([`limits::FILE`]).
     pub(super) fn limited(self) -> Self {
-        let bytes = Limited::new(self.bytes, "a file", limits::FILE);
-        Self { bytes: Peeked::new(Box::new(bytes)), ..self }
+        let bytes = LimitedReader::new(self.bytes, "a file", limits::FILE);
+        Self { bytes: PeekReader::new(Box::new(bytes)), ..self }
     }
 
-    /// The bytes, limited as one record. [`Limited::restart`] begins the next one.
-    pub(super) fn into_records(self) -> Limited<Bytes> {
-        Limited::new(Box::new(self.bytes), "a record", self.max_record)
+    /// The bytes, limited as one record. [`LimitedReader::restart`] begins the next one.
+    pub(super) fn into_records(self) -> LimitedReader<Bytes> {
+        LimitedReader::new(Box::new(self.bytes), "a record", self.max_record)
     }
 
     /// All bytes as one document.
@@ -209,12 +209,12 @@ impl Source {
 }
 
 /// A file that counts the bytes read from it.
-struct Counted {
+struct CountingFile {
     file: File,
     bytes: Option<Arc<AtomicU64>>,
 }
 
-impl Read for Counted {
+impl Read for CountingFile {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(out)?;
         if let Some(bytes) = &self.bytes {

@@ -9,7 +9,7 @@ use super::unite::{DROPPED, unite, vocabulary};
 use crate::text::vocabulary::{TermKind, Vocabulary};
 use crate::threads::Threads;
 
-pub(super) struct Merged {
+pub(super) struct MergedShards {
     pub(super) vocabulary: Vocabulary,
     pub(super) indptr: Vec<u64>,
     pub(super) terms: Vec<u32>,
@@ -30,7 +30,7 @@ pub(super) fn merge(
     documents: usize,
     limits: TermLimits,
     threads: &Threads,
-) -> Merged {
+) -> MergedShards {
     let kind = shards.first().map_or(TermKind::Columns, Shard::kind);
     let fields = shards.first().map_or(1, |shard| shard.fields);
     let mut pieces: Vec<(usize, usize, Rows)> = Vec::new();
@@ -82,7 +82,7 @@ pub(super) fn merge(
             .for_each(|(numbers, rows, target)| target.fill(&rows, numbers, bytes));
     };
     let ((), vocabulary) = threads.run(|| rayon::join(fill, || vocabulary(kind, &kept)));
-    Merged {
+    MergedShards {
         vocabulary,
         indptr,
         terms: all_terms,

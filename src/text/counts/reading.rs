@@ -32,15 +32,15 @@ pub(super) fn count_pieces<'a>(
     threads: &Threads,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Pieces<'a>, CorpusError> {
-    let counting = Counting::new(options.input);
+    let queue = PieceQueue::new(options.input);
     let mut headers = Headers::new(options.keep_text);
     let mut reading = Stage::empty("train: read");
     let begin = Instant::now();
     let most = PIECES_OF_THREAD * threads.count();
     let read = threads.scope(|scope| {
         for number in 0.. {
-            counting.wait_for_fewer_than(most);
-            if counting.state().failed.is_some() {
+            queue.wait_for_fewer_than(most);
+            if queue.state().failed.is_some() {
                 break;
             }
             let start = Instant::now();
@@ -50,9 +50,9 @@ pub(super) fn count_pieces<'a>(
                 headers.push(document);
             }
             progress(headers.len() as u64);
-            counting.state().waiting.push_back(Piece { number, documents: piece });
+            queue.state().waiting.push_back(Piece { number, documents: piece });
             scope.spawn(|_| {
-                let _ = counting.count_next();
+                let _ = queue.count_next();
             });
             if let Some(ended) = ended {
                 return ended;
@@ -60,8 +60,8 @@ pub(super) fn count_pieces<'a>(
         }
         Ok(())
     });
-    let CountingState { shards, busy, failed, .. } =
-        counting.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let QueueState { shards, busy, failed, .. } =
+        queue.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     // What failed in a piece comes before what failed in reading.
     match failed {
         Some((_, error)) => return Err(error),
@@ -87,14 +87,14 @@ struct Piece {
 }
 
 /// Pieces that wait to be counted, and what was counted of the others.
-struct Counting<'a> {
+struct PieceQueue<'a> {
     input: &'a Input,
-    state: Mutex<CountingState<'a>>,
+    state: Mutex<QueueState<'a>>,
     /// Notified whenever a thread is done with a piece.
     done: Condvar,
 }
 
-struct CountingState<'a> {
+struct QueueState<'a> {
     waiting: VecDeque<Piece>,
     /// The shards that no thread uses at the moment.
     shards: Vec<Shard<'a>>,
@@ -108,9 +108,9 @@ struct CountingState<'a> {
     failed: Option<(usize, CorpusError)>,
 }
 
-impl<'a> Counting<'a> {
+impl<'a> PieceQueue<'a> {
     fn new(input: &'a Input) -> Self {
-        let state = CountingState {
+        let state = QueueState {
             waiting: VecDeque::new(),
             shards: Vec::new(),
             in_use: 0,
@@ -121,14 +121,14 @@ impl<'a> Counting<'a> {
         Self { input, state: Mutex::new(state), done: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, CountingState<'a>> {
+    fn state(&self) -> MutexGuard<'_, QueueState<'a>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until fewer than `most` pieces wait or are being counted. A caller that is a worker of
     /// a thread pool counts pieces meanwhile: every worker might be waiting in the same way.
     fn wait_for_fewer_than(&self, most: usize) {
-        let is_full = |state: &mut CountingState<'a>| state.waiting.len() + state.in_use >= most;
+        let is_full = |state: &mut QueueState<'a>| state.waiting.len() + state.in_use >= most;
         let counts_itself = || {
             let full = is_full(&mut self.state());
             full && self.count_next()
@@ -150,7 +150,7 @@ impl<'a> Counting<'a> {
         state.in_use += 1;
         drop(state);
         // Also after a panic.
-        let _done = Done(self);
+        let _done = InUse(self);
         let mut shard = shard.unwrap_or_else(|| Shard::new(self.input));
         let counted = shard.count(number, &documents);
         let mut state = self.state();
@@ -165,9 +165,9 @@ impl<'a> Counting<'a> {
 }
 
 /// Says that a piece was counted when it is dropped.
-struct Done<'a, 'b>(&'a Counting<'b>);
+struct InUse<'a, 'b>(&'a PieceQueue<'b>);
 
-impl Drop for Done<'_, '_> {
+impl Drop for InUse<'_, '_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.in_use -= 1;

@@ -31,7 +31,7 @@ pub(super) struct Shard<'a> {
 pub(super) struct Rows {
     /// The end of each row in `terms` and `counts`.
     pub(super) ends: Vec<usize>,
-    /// Like [`Merged::lengths`](super::merge::Merged).
+    /// Like [`MergedShards::lengths`](super::merge::MergedShards).
     pub(super) lengths: Vec<f32>,
     pub(super) terms: Vec<u32>,
     pub(super) values: Values,

@@ -20,13 +20,13 @@ pub(super) const DROPPED: u32 = u32::MAX;
 const PARTS: u8 = 128;
 
 /// The terms of a shard, grouped by part.
-struct Parted {
+struct PartIndex {
     terms: Vec<u32>,
     /// Where each part begins in `terms`, and the number of terms.
     starts: Vec<u32>,
 }
 
-impl Parted {
+impl PartIndex {
     fn of(parts: &[u8]) -> Self {
         let mut starts = vec![0; usize::from(PARTS) + 1];
         for &part in parts {
@@ -64,7 +64,7 @@ impl<'a> Part<'a> {
     fn unite(
         shards: &[Shard<'_>],
         names: &'a [Names<'a>],
-        parted: &[Parted],
+        parted: &[PartIndex],
         part: u8,
         hasher: &RandomState,
     ) -> Self {
@@ -89,9 +89,9 @@ impl<'a> Part<'a> {
     }
 
     /// Its terms; `part` is its number.
-    fn united(&self, part: u8) -> impl Iterator<Item = United<'a>> {
+    fn united(&self, part: u8) -> impl Iterator<Item = UnitedTerm<'a>> {
         let terms = self.terms.iter().zip(&self.document_frequencies);
-        (0..).zip(terms).map(move |(place, (&key, &document_frequency))| United {
+        (0..).zip(terms).map(move |(place, (&key, &document_frequency))| UnitedTerm {
             key,
             document_frequency,
             part,
@@ -102,7 +102,7 @@ impl<'a> Part<'a> {
 
 /// A term of all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct United<'a> {
+pub(super) struct UnitedTerm<'a> {
     key: Key<'a>,
     document_frequency: u32,
     part: u8,
@@ -119,26 +119,26 @@ pub(super) fn unite<'a>(
     names: &'a [Names<'a>],
     documents: usize,
     limits: TermLimits,
-) -> (Vec<United<'a>>, Vec<Vec<u32>>) {
+) -> (Vec<UnitedTerm<'a>>, Vec<Vec<u32>>) {
     let hasher = RandomState::default();
     let parted = |(shard, names): (&Shard<'_>, &Names<'_>)| {
         let terms = 0..u32::try_from(shard.terms_met.len()).expect("fewer terms than 2^32");
         // Bits that the tables of the parts do not use.
         let part = |term| hasher.hash_one(names.key(term)).to_le_bytes()[4] % PARTS;
-        Parted::of(&terms.map(part).collect::<Vec<u8>>())
+        PartIndex::of(&terms.map(part).collect::<Vec<u8>>())
     };
-    let parted: Vec<Parted> = (shards, names).into_par_iter().map(parted).collect();
+    let parted: Vec<PartIndex> = (shards, names).into_par_iter().map(parted).collect();
     let unite = |part| Part::unite(shards, names, &parted, part, &hasher);
     let parts: Vec<Part<'_>> = (0..PARTS).into_par_iter().map(unite).collect();
     // A share is a rounded number: 7 % of 100 documents are 7, not slightly more.
     let min = limits.min_df.documents(documents) * (1.0 - 1e-12);
     let max = limits.max_df.documents(documents) * (1.0 + 1e-12);
-    let within = |term: &United<'_>| {
+    let within = |term: &UnitedTerm<'_>| {
         let frequency = f64::from(term.document_frequency);
         frequency >= min && frequency <= max
     };
     let united = (0..PARTS).into_par_iter().zip(&parts);
-    let mut kept: Vec<United<'_>> =
+    let mut kept: Vec<UnitedTerm<'_>> =
         united.flat_map_iter(|(number, part)| part.united(number)).filter(within).collect();
     kept.par_sort_unstable();
     if let Some(most) = limits.max_terms.map(NonZeroUsize::get).filter(|&most| most < kept.len()) {
@@ -151,7 +151,7 @@ pub(super) fn unite<'a>(
     for (number, term) in (0..).zip(&kept) {
         numbers[usize::from(term.part)][term.place as usize] = number;
     }
-    let numbers_of = |(shard, parted): (usize, &Parted)| {
+    let numbers_of = |(shard, parted): (usize, &PartIndex)| {
         let mut own = vec![DROPPED; parted.terms.len()];
         for (part, (united, numbers)) in (0..PARTS).zip(parts.iter().zip(&numbers)) {
             for (&term, &place) in parted.part(part).iter().zip(&united.places[shard]) {
@@ -165,7 +165,7 @@ pub(super) fn unite<'a>(
 }
 
 /// The vocabulary of terms in its order.
-pub(super) fn vocabulary(kind: TermKind, united: &[United<'_>]) -> Vocabulary {
+pub(super) fn vocabulary(kind: TermKind, united: &[UnitedTerm<'_>]) -> Vocabulary {
     let terms = united.iter().map(|term| match term.key {
         Key::Text(_, Rest(term)) => Cow::Borrowed(term),
         Key::Column(column) => column.to_string().into(),

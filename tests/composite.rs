@@ -76,7 +76,7 @@ fn rows(count: usize) -> Arc<Csr> {
 /// One test, because the counts are those of the whole process.
 #[test]
 fn a_search_without_a_filter_costs_what_its_parts_cost() {
-    const ROWS: u32 = 10_000_000;
+    const ROWS: u32 = 2_000_000;
     let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
     let claiming: Vec<Arc<Claiming>> = (0..4)
         .map(|_| {

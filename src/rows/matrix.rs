@@ -16,8 +16,8 @@ pub type Csr = sprs::CsMatBase<f32, u32, Array<u64>, Array<u32>, Array<f32>, u64
 pub type CsrView<'a> = sprs::CsMatViewI<'a, f32, u32, u64>;
 
 /// A checked CSR matrix with `columns` columns: pointers increase from 0, columns are strictly
-/// increasing in each row and below `columns`. The rows are checked on the caller's threads, if it is one of
-/// [`Threads`](crate::threads::Threads).
+/// increasing in each row and below `columns`. The rows are checked on the caller's threads, if it
+/// is one of [`Threads`](crate::threads::Threads).
 ///
 /// # Errors
 /// A description of the problem.
@@ -27,7 +27,9 @@ pub fn csr(
     indices: impl Into<Array<u32>>,
     data: impl Into<Array<f32>>,
 ) -> Result<Csr, String> {
-    let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
+    let indptr: Array<u64> = indptr.into();
+    let indices: Array<u32> = indices.into();
+    let data: Array<f32> = data.into();
     let shape = (indptr.len().saturating_sub(1), columns);
     let spans = indptr.first() == Some(&0)
         && indptr.last() == Some(&(indices.len() as u64))
@@ -38,22 +40,22 @@ pub fn csr(
         row.is_sorted_by(|one, other| one < other)
             && row.last().is_none_or(|&last| (last as usize) < columns)
     };
-    // Pieces of rows, each with the end of the piece before.
+    // A piece of the row bounds, with the last bound of the piece before it.
     let piece =
         |at: usize| &indptr[(at * PIECE).saturating_sub(1)..indptr.len().min((at + 1) * PIECE)];
     let pieces = indptr.len().div_ceil(PIECE);
     if !spans || !threads::all(pieces, |at| piece(at).windows(2).all(in_order)) {
-        // It says what is wrong.
+        // `sprs` describes the problem.
         let matrix = Csr::try_new(shape, indptr, indices, data);
         return matrix.map_err(|(.., error)| error.to_string());
     }
     #[expect(unsafe_code, reason = "`sprs` checks on one thread only")]
-    // SAFETY: pointers rise from 0 to the number of entries, and the columns of each row rise and are
-    // below their number.
+    // SAFETY: pointers increase from 0 to the number of entries. The columns of each row increase
+    // and are below the number of columns.
     Ok(unsafe { Csr::new_unchecked(CompressedStorage::CSR, shape, indptr, indices, data) })
 }
 
-/// The number of rows that a thread checks at a time.
+/// Number of rows that a thread checks per task.
 const PIECE: usize = 1 << 12;
 
 #[expect(clippy::cast_possible_truncation, reason = "bounds of an array")]
@@ -61,13 +63,13 @@ fn bounds_of(start: u64, end: u64) -> std::ops::Range<usize> {
     start as usize..end as usize
 }
 
-/// The rows of all matrices, which have `columns` columns each.
+/// Concatenates the rows of matrices, which have `columns` columns each.
 ///
 /// # Panics
 /// If one has another number of columns, or does not begin with the first of its entries.
 pub(crate) fn stacked(matrices: &[Csr], columns: usize) -> Csr {
-    let (rows, nonzeros) =
-        matrices.iter().fold((0, 0), |(rows, all), m| (rows + m.rows(), all + m.nnz()));
+    let rows = matrices.iter().map(Csr::rows).sum::<usize>();
+    let nonzeros = matrices.iter().map(Csr::nnz).sum::<usize>();
     let mut all = CsrBuilder::with_capacity(rows, nonzeros);
     for matrix in matrices {
         assert_eq!(matrix.cols(), columns, "as many columns as the others");
@@ -79,12 +81,17 @@ pub(crate) fn stacked(matrices: &[Csr], columns: usize) -> Csr {
         all.indptr.extend(indptr[1..].iter().map(|end| start + end));
     }
     let CsrBuilder { indptr, indices, data } = all;
-    let (indptr, indices, data) = (indptr.into(), indices.into(), data.into());
     #[expect(unsafe_code, reason = "all rows were checked with their matrices")]
-    // SAFETY: pointers rise from 0, since those of each matrix rise, to the number of entries, which is that of
-    // all; the columns of each row rise and are below the same number of columns in its matrix.
+    // SAFETY: pointers increase from 0 to the number of all entries, because those of each matrix
+    // do. The columns of each row increase and are below the same number of columns in its matrix.
     unsafe {
-        Csr::new_unchecked(CompressedStorage::CSR, (rows, columns), indptr, indices, data)
+        Csr::new_unchecked(
+            CompressedStorage::CSR,
+            (rows, columns),
+            indptr.into(),
+            indices.into(),
+            data.into(),
+        )
     }
 }
 
@@ -139,7 +146,7 @@ impl CsrBuilder {
     }
 }
 
-/// The columns and values of row `row`.
+/// Returns the columns and values of row `row`.
 ///
 /// # Panics
 /// If there is no such row.
@@ -215,7 +222,8 @@ mod tests {
 
         #[test]
         fn stacked_matrices_have_all_rows(pieces in prop::collection::vec(rows(), 0..4)) {
-            let in_order = |rows: &Vec<Vec<u32>>| rows.iter().all(|row| row.is_sorted_by(|a, b| a < b));
+            let in_order =
+                |rows: &Vec<Vec<u32>>| rows.iter().all(|row| row.is_sorted_by(|a, b| a < b));
             let pieces: Vec<Vec<Vec<u32>>> = pieces.into_iter().filter(in_order).collect();
             let of = |rows: &[Vec<u32>]| {
                 let (indptr, indices, data) = parts(rows);
@@ -223,13 +231,16 @@ mod tests {
             };
             let matrices: Vec<Csr> = pieces.iter().map(|rows| of(rows)).collect();
             let found = stacked(&matrices, 6);
-            prop_assert!(csr(6, found.indptr().raw_storage().to_vec(), found.indices().to_vec(), found.data().to_vec()).is_ok());
+            let indptr = found.indptr().raw_storage().to_vec();
+            let checked = csr(6, indptr, found.indices().to_vec(), found.data().to_vec());
+            prop_assert!(checked.is_ok());
             let all = pieces.concat();
             prop_assert_eq!(found.rows(), all.len());
             for (at, expected) in all.iter().enumerate() {
                 prop_assert_eq!(row(&found.view(), at).0, &expected[..]);
             }
-            let values: Vec<f32> = matrices.iter().flat_map(|matrix| matrix.data().to_vec()).collect();
+            let values = matrices.iter().flat_map(|matrix| matrix.data().to_vec());
+            let values: Vec<f32> = values.collect();
             prop_assert_eq!(found.data(), &values[..]);
         }
     }

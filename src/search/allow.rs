@@ -96,7 +96,8 @@ impl RowSet {
         }
     }
 
-    /// Sets the scores of rows that are not members to 0; they are those of the rows from `first_row` on.
+    /// Sets the scores of rows that are not members to 0. `scores` are those of the rows from
+    /// `first_row` on.
     fn clear_others<T: Copy + Default>(&self, first_row: u32, scores: &mut [T]) {
         let mut row = first_row;
         let mut rest = scores;
@@ -109,7 +110,7 @@ impl RowSet {
             if count < u32::BITS as usize {
                 missing &= (1 << count) - 1;
             }
-            // Most rows are members, or few are.
+            // Fast if most rows are members; few members cost little elsewhere.
             while missing != 0 {
                 own[missing.trailing_zeros() as usize] = T::default();
                 missing &= missing - 1;

@@ -142,8 +142,8 @@ impl PartRows {
 /// An engine made of parts. The results are the same, to the bit, as those of one engine over all
 /// rows.
 ///
-/// The parts differ only in their [`RowMap`]: shards of a large collection, segments of an updatable
-/// model, of which some rows were removed, or the rows that each of several GPUs holds.
+/// The parts differ only in their [`RowMap`]. They are shards of a large collection, segments of an
+/// updatable model, or the rows that each of several GPUs holds.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -331,15 +331,17 @@ impl Composite {
         request: &Request<'_>,
         scratch: &mut [PartScratch],
     ) -> Result<(), SearchError> {
-        let search = |(part, PartScratch { filter, found }): (usize, &mut PartScratch)| {
+        let search = |part: usize, scratch: &mut PartScratch| {
+            let PartScratch { filter, found } = scratch;
             let allow = filter.translate(request.allow, &self.maps[part]);
             self.engines[part].search(&request.among(allow), found).map(|_| ())
         };
         if self.is_concurrent && self.engines.len() > 1 {
             let parts = scratch.par_iter_mut().with_max_len(1).enumerate();
-            self.threads.run(|| parts.try_for_each(search))
+            self.threads.run(|| parts.try_for_each(|(part, scratch)| search(part, scratch)))
         } else {
-            scratch.iter_mut().enumerate().try_for_each(search)
+            let mut parts = scratch.iter_mut().enumerate();
+            parts.try_for_each(|(part, scratch)| search(part, scratch))
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! [`CudaEngine::Fused`] is the fast one: an inverted index in fixed point, candidates selected by
 //! a bound that is proved in `kernels/fused.cuh` and rescored by the formula of [`super`]. The
-//! others are the algorithms of Bresler et al. 2011, which compute every similarity and then
-//! select: one row of scores per query. All return the same neighbors, bit for bit, as the CPU
-//! engines.
+//! others are the algorithms of Bresler et al. 2011 (see `bresler.rs`), which compute every
+//! similarity and then select: one row of scores per query. All return the same neighbors, bit for
+//! bit, as the CPU engines.
 //!
 //! Rows and queries may have any number and length. If the fused kernels cannot answer a query (too
 //! many candidates, as among equal documents; a negative weight; k above 1,200; more than 8,192
@@ -29,6 +29,7 @@ use crate::rows::matrix::{Csr, CsrView};
 use crate::threads::Threads;
 
 mod batch;
+mod bresler;
 mod lane;
 mod launch;
 mod part;
@@ -36,6 +37,7 @@ mod several;
 mod tile;
 
 use batch::{room, share};
+pub use bresler::GridMemory;
 use lane::{Lane, Sent};
 use launch::{ACCUMULATE_STATIC_BYTES, ACCUMULATE_THREADS, Kernels, WARP};
 use part::{Needs, Part};
@@ -57,15 +59,6 @@ const FUSED_ROOM: u32 = 256;
 const MEMORY_SHARE: f64 = 0.9;
 /// How many times a search is tried with less memory.
 const TRIES: usize = 3;
-
-/// Where the dense engines of the paper read training rows from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GridMemory {
-    /// Texture objects, as in the paper.
-    Texture,
-    /// The read-only cache.
-    ReadOnly,
-}
 
 /// A search algorithm on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,10 +191,9 @@ pub struct Cuda {
 
 impl std::fmt::Debug for Cuda {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (engine, device) = (self.options.engine, self.device.info());
         f.debug_struct("Cuda")
-            .field("engine", &engine)
-            .field("device", device)
+            .field("engine", &self.options.engine)
+            .field("device", self.device.info())
             .finish_non_exhaustive()
     }
 }
@@ -414,7 +406,8 @@ impl Cuda {
     }
 
     fn find(&self, queries: &Queries<'_>, found: &mut NeighborLists) -> Result<Report, Failed> {
-        let (count, k) = (queries.rows.rows(), queries.k.min(self.training.rows()));
+        let count = queries.rows.rows();
+        let k = queries.k.min(self.training.rows());
         let loaded = self.loaded();
         let parts = match &loaded.rows {
             Residence::Resident(part) => {
@@ -465,8 +458,8 @@ impl Cuda {
         })
     }
 
-    /// Searches the batches that `next` gives; some are searched while others are copied. One thread does it: it is
-    /// always ahead of the GPU, and leaves the other threads to the copies.
+    /// Searches the batches that `next` returns. Some are searched while others are copied. One
+    /// thread is enough to stay ahead of the GPU, and leaves the other threads to the copies.
     fn drive<'a>(
         &self,
         part: &Part,
@@ -505,22 +498,22 @@ impl Cuda {
         queries: &Queries<'_>,
         k: usize,
     ) -> Vec<Range<usize>> {
-        let (fused, lanes) = (self.is_fused(part, k), LANES);
-        let most = self.options.chunk.unwrap_or(if fused { CHUNK } else { DENSE_CHUNK });
+        let chunk = if self.is_fused(part, k) { CHUNK } else { DENSE_CHUNK };
+        let max_queries = self.options.chunk.unwrap_or(chunk);
         // Three tenths of the budget for the results, and one tenth for the queries and scores.
         let bytes = k * 8 + room(k) as usize * 4 + 32;
         // An entry is a column, a weight, and up to three times the mean number of its tasks.
         let tasks = part.tiles.iter().map(|tile| tile.cuts.mean).fold(0.0, f64::max);
-        let affordable = (budget / 10 * 3 / lanes / bytes).max(1);
-        let most = most.clamp(1, affordable);
-        let entries = share(budget / 20 / lanes, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
+        let affordable = (budget / 10 * 3 / LANES / bytes).max(1);
+        let max_queries = max_queries.clamp(1, affordable);
+        let entries = share(budget / 20 / LANES, 1.0 / (8.0 * (1.0 + 3.0 * tasks)));
         let entries = entries.clamp(1, CHUNK_ENTRIES);
         let indptr = queries.rows.indptr();
         let indptr = indptr.raw_storage();
         let mut chunks = Vec::new();
         let mut start = 0;
         while start < queries.rows.rows() {
-            let last = (start + most).min(queries.rows.rows());
+            let last = (start + max_queries).min(queries.rows.rows());
             let fits = |&end: &u64| end - indptr[start] <= entries as u64;
             let end = start + indptr[start + 1..=last].partition_point(fits).max(1);
             chunks.push(start..end);
@@ -542,7 +535,7 @@ impl Search for Cuda {
         found: &mut NeighborLists,
     ) -> Result<Report, SearchError> {
         let mut sparse = None;
-        let queries = request.queries((self.count, self.training.cols()), &mut sparse);
+        let queries = request.queries(self.count, self.training.cols(), &mut sparse);
         let queries = whole_or_none(queries, found)?;
         for attempt in 0..=TRIES {
             if let Some(engine) = self.rescue.get() {

@@ -1,6 +1,5 @@
 //! Dense vectors: the nearest rows by an index of `metric-index`, or by none.
 
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -25,8 +24,8 @@ use super::{
 use crate::rows::dense::{Kernel, Metric, Vectors, normalize};
 use crate::threads::Threads;
 
-/// The index over dense vectors: `auto`, or a kind of `metric-index`, such as `brute-force`, `kd-tree`, `vp-tree`, `lc:64` or
-/// `sss-index`. Results do not depend on it.
+/// The index over dense vectors: `auto`, or a kind of `metric-index`, such as `brute-force`,
+/// `kd-tree`, `vp-tree`, `lc:64` or `sss-index`. Results do not depend on it.
 ///
 /// ```
 /// use classify::search::DenseIndex;
@@ -70,8 +69,9 @@ impl FromStr for DenseIndex {
     }
 }
 
-/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`]; the similarity is that of a [`Kernel`].
-/// On the CPU it has one way to answer, so its [`Report`] counts every query as fast.
+/// The engine for dense vectors, on the CPU or on GPUs. Its queries are [`QueryRows::Dense`], and
+/// the similarity is that of a [`Kernel`]. The CPU has one way to answer, so it reports every query
+/// as fast.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -92,9 +92,9 @@ pub struct Dense {
     rows: Arc<Vectors>,
     kernel: Kernel,
     index: Arc<RowIndex>,
-    /// Whether zero vectors are left out.
+    /// Whether zero vectors are excluded.
     skips_zeros: bool,
-    /// The rows that are not zero, if zero vectors are left out and there are some.
+    /// The rows that are not zero, if zero vectors are excluded and there are some.
     nonzero: Option<RowSet>,
     /// The rows on GPUs.
     gpus: Option<GpuSearch<RowIndex>>,
@@ -109,7 +109,8 @@ impl fmt::Debug for Dense {
     }
 }
 
-/// An index of the rows. The distance is chosen at run time, so that the code of all indexes is in the program once.
+/// An index of the rows. The distance is chosen at run time, so that the program contains the code
+/// of each index only once.
 type RowIndex = AnyIndex<Rows, &'static dyn Distance<[f32]>>;
 
 /// The distance by which rows are searched. Angles are distances of unit vectors.
@@ -169,7 +170,8 @@ impl Dense {
         index: DenseIndex,
         threads: Threads,
     ) -> Result<Self, SearchError> {
-        let (count, limit) = (rows.rows(), u32::MAX - 1);
+        let count = rows.rows();
+        let limit = u32::MAX - 1;
         let fits = u32::try_from(count).ok().filter(|&count| count <= limit);
         fits.ok_or(SearchError::TooManyRows { rows: count, limit })?;
         if !all_finite(rows.values(), &threads) {
@@ -181,15 +183,22 @@ impl Dense {
             chosen(index, &points, distance)?.build(points.clone(), distance)
         };
         let index = Arc::new(threads.run(build).map_err(failed)?);
-        let (skips_zeros, nonzero, gpus) = (false, None, None);
-        let fall_back = true;
-        let engine = Self { rows, kernel, index, skips_zeros, nonzero, gpus, fall_back, threads };
+        let engine = Self {
+            rows,
+            kernel,
+            index,
+            skips_zeros: false,
+            nonzero: None,
+            gpus: None,
+            fall_back: true,
+            threads,
+        };
         let is_angular = kernel.metric == Metric::Angular;
         Ok(if is_angular { engine.without_zeros() } else { engine })
     }
 
-    /// Leaves out zero vectors: as rows they are never neighbors, and as queries they have none. With
-    /// [`Metric::Angular`] they are always left out.
+    /// Excludes zero vectors: as rows they are never neighbors, and as queries they have none.
+    /// [`Metric::Angular`] always excludes them.
     #[must_use]
     pub fn without_zeros(self) -> Self {
         if self.skips_zeros {
@@ -201,8 +210,8 @@ impl Dense {
         Self { skips_zeros: true, nonzero, ..self }
     }
 
-    /// Copies the rows to GPUs, which then answer requests without filters. Without GPUs, or if they cannot search such rows, the
-    /// engine stays on the CPU.
+    /// Copies the rows to GPUs, which then answer requests without filters. If there are no GPUs,
+    /// or they cannot search such rows, the engine stays on the CPU.
     ///
     /// # Errors
     /// If a GPU fails and `fall_back` is not set.
@@ -217,17 +226,19 @@ impl Dense {
         }
     }
 
-    /// Answers queries on GPUs, and says how many of them the CPU answered; `None` where it is not known that the rows found are the nearest by similarity: several
-    /// distances may have the same.
+    /// Answers queries on GPUs, and returns which of them the CPU of the metric index answered.
+    ///
+    /// A list is `None` if other rows may be as similar as its last one: different distances can
+    /// have the same similarity.
     fn gpu_answers(
         &self,
         gpus: &GpuSearch<RowIndex>,
         points: &QueryPoints<'_>,
         k: usize,
     ) -> Result<(Lists, Vec<u32>), SearchError> {
-        /// More neighbors than are asked for, so that those of the same similarity are among them.
-        const MORE: usize = 16;
-        let asked = k.saturating_add(MORE).min(self.rows.rows());
+        /// Number of additional neighbors, to include those of the same similarity.
+        const MARGIN: usize = 16;
+        let asked = k.saturating_add(MARGIN).min(self.rows.rows());
         let threads = NonZeroUsize::new(self.threads.count()).unwrap_or(NonZeroUsize::MIN);
         let found = gpus.answer(points, Question::Nearest(asked), threads);
         for error in &found.failed {
@@ -315,14 +326,15 @@ impl Dense {
             if let Some(gpus) = self.gpus.as_ref().filter(|_| request.allow.is_all()) {
                 left.clear();
                 let (answers, by_cpu) = self.gpu_answers(gpus, &points, request.k.get())?;
-                by_cpu.iter().for_each(|&query| slots.mark_fell_back(first + query as usize));
+                for query in by_cpu {
+                    slots.mark_fell_back(first + query as usize);
+                }
                 for (query, answer) in answers.iter().enumerate() {
-                    match answer {
-                        Some(list) => slots.set(first + query, list),
-                        None => {
-                            slots.mark_fell_back(first + query);
-                            left.push(u32::try_from(query).expect("a piece of the queries"));
-                        }
+                    if let Some(list) = answer {
+                        slots.set(first + query, list);
+                    } else {
+                        slots.mark_fell_back(first + query);
+                        left.push(u32::try_from(query).expect("a piece of the queries"));
                     }
                 }
             }
@@ -358,7 +370,8 @@ impl Dense {
         Ok(found.report())
     }
 
-    /// How many queries are searched at a time: enough to be efficient, but few where a search may be stopped.
+    /// Number of queries that are searched at a time: many for speed, few if a stop may end the
+    /// search.
     fn piece(&self, stop: &super::Stop) -> usize {
         /// Values that are compared in about a tenth of a second on one thread.
         const STEP: usize = 1 << 31;
@@ -392,31 +405,32 @@ fn failed(error: Error) -> SearchError {
     SearchError::Index(error.to_string())
 }
 
-/// The index that a choice means for some rows: for `auto`, by counting the distances that a KD-tree evaluates on a
-/// sample, not by time, so that it is the same on every machine.
+/// Returns the kind of index for some rows. `auto` counts the distances that a KD-tree evaluates on
+/// a sample; it does not measure time, so that the choice is the same on every machine.
 fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> Result<Kind, Error> {
-    /// Below this, brute force is as fast.
-    const FEWEST: usize = 1_000;
-    /// Beyond this, a tree excludes too little.
-    const MOST_DIMENSIONS: usize = 128;
+    /// Number of rows below which brute force is as fast.
+    const MIN_ROWS: usize = 1_000;
+    /// Number of dimensions above which a tree prunes too little.
+    const MAX_DIMENSIONS: usize = 128;
     const SAMPLE: usize = 20_000;
     const QUERIES: usize = 64;
-    /// A tree is faster if it evaluates less than one in this many distances (measured on sets of 4 to 64 dimensions).
+    /// A tree is faster if it evaluates less than one in this many distances, as measured on
+    /// vectors of 4 to 64 dimensions.
     const SHARE: u64 = 4;
     let count = points.len();
     match index {
         DenseIndex::Kind(kind) => return Ok(kind),
-        DenseIndex::Auto if count < FEWEST || points.0.dimension() > MOST_DIMENSIONS => {
+        DenseIndex::Auto if count < MIN_ROWS || points.0.dimension() > MAX_DIMENSIONS => {
             return Ok(Kind::BruteForce);
         }
         DenseIndex::Auto => {}
     }
-    let numbers = |of: usize, most: usize| -> Vec<u32> {
-        let most = most.min(of);
-        (0..most).filter_map(|at| u32::try_from(at * of / most).ok()).collect()
+    let evenly_spaced = |of: usize, count: usize| -> Vec<u32> {
+        let count = count.min(of);
+        (0..count).filter_map(|at| u32::try_from(at * of / count).ok()).collect()
     };
-    let sample = Subset::new(points, numbers(count, SAMPLE));
-    let queries = numbers(sample.len(), QUERIES);
+    let sample = Subset::new(points, evenly_spaced(count, SAMPLE));
+    let queries = evenly_spaced(sample.len(), QUERIES);
     let tree = KdTree::build(&sample, distance)?;
     let mut evaluations = 0;
     for &query in &queries {
@@ -427,33 +441,6 @@ fn chosen(index: DenseIndex, points: &Rows, distance: &dyn Distance<[f32]>) -> R
     Ok(if evaluations * SHARE < all { Kind::KdTree } else { Kind::BruteForce })
 }
 
-/// A row that was found, ordered as [`Neighbor`]s are.
-#[derive(Debug, Clone, Copy)]
-struct Hit {
-    neighbor: Neighbor,
-    distance: f32,
-}
-
-impl Ord for Hit {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.neighbor.cmp(&other.neighbor)
-    }
-}
-
-impl PartialOrd for Hit {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Hit {
-    fn eq(&self, other: &Self) -> bool {
-        self.neighbor == other.neighbor
-    }
-}
-
-impl Eq for Hit {}
-
 /// The k allowed rows of highest similarity above 0; of equal ones, the lower rows.
 struct Nearest<'a> {
     k: usize,
@@ -463,8 +450,8 @@ struct Nearest<'a> {
     nonzero: Option<&'a RowSet>,
     /// Beyond it, no row can be one of them.
     radius: f32,
-    /// The worst on top.
-    found: BinaryHeap<Hit>,
+    /// The rows found and the bits of their distances, with the worst row on top.
+    found: BinaryHeap<(Neighbor, u32)>,
 }
 
 impl Collector for Nearest<'_> {
@@ -474,12 +461,11 @@ impl Collector for Nearest<'_> {
 
     fn offer(&mut self, near: Near) {
         let similarity = self.kernel.similarity(near.distance);
-        let hit =
-            Hit { neighbor: Neighbor { row: near.point, similarity }, distance: near.distance };
+        let neighbor = Neighbor { row: near.point, similarity };
         let is_full = self.found.len() == self.k;
         if similarity <= 0.0
             || near.distance > self.radius
-            || (is_full && self.found.peek().is_some_and(|worst| hit >= *worst))
+            || (is_full && self.found.peek().is_some_and(|(worst, _)| neighbor >= *worst))
             || !self.allow.allows(self.query, near.point)
             || self.nonzero.is_some_and(|nonzero| !nonzero.contains(near.point))
         {
@@ -488,24 +474,28 @@ impl Collector for Nearest<'_> {
         if is_full {
             self.found.pop();
         }
-        self.found.push(hit);
+        self.found.push((neighbor, near.distance.to_bits()));
         if self.found.len() == self.k
-            && let Some(worst) = self.found.peek()
+            && let Some((worst, _)) = self.found.peek()
         {
-            self.radius = self.radius.min(self.kernel.radius(worst.neighbor.similarity));
+            self.radius = self.radius.min(self.kernel.radius(worst.similarity));
         }
     }
 }
 
 impl Answer for Nearest<'_> {
     fn into_sorted(self) -> Vec<Near> {
-        let hits = self.found.into_sorted_vec().into_iter();
-        hits.map(|hit| Near { point: hit.neighbor.row, distance: hit.distance }).collect()
+        let near = |(neighbor, distance): (Neighbor, u32)| Near {
+            point: neighbor.row,
+            distance: f32::from_bits(distance),
+        };
+        self.found.into_sorted_vec().into_iter().map(near).collect()
     }
 }
 
-/// The scale of a metric for training rows: the median distance of a row from its nearest other one that is not equal to it, among
-/// at most 1,000 rows, evenly spaced; 1 if there is none, and for angles.
+/// Learns the scale of a metric from training rows: the median distance of a row from its nearest
+/// row that is not equal to it. At most 1,000 rows, evenly spaced, are asked. The scale is 1 for
+/// angles, and if there is no such row.
 ///
 /// # Errors
 /// As [`Dense::new`].

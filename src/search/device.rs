@@ -9,7 +9,7 @@ use super::cuda::load_kernels;
 use super::{CudaEngine, EngineKind, Engines};
 use crate::threads::Threads;
 
-/// Where to search, written `auto`, `cpu`, `cuda`, `cuda:N` or `cuda:all`. Results do not depend on it.
+/// Where to search: `auto`, `cpu`, `cuda`, `cuda:N` or `cuda:all`. Results do not depend on it.
 ///
 /// ```
 /// use classify::search::DeviceChoice;
@@ -82,8 +82,8 @@ pub enum DeviceError {
 }
 
 impl DeviceChoice {
-    /// Opens the GPUs; none for the CPU. A GPU that `auto` or `cuda:all` leaves out because it does not work is told in a
-    /// `tracing` warning.
+    /// Opens the GPUs; none for the CPU. A `tracing` warning names each GPU that `auto` or
+    /// `cuda:all` skips because it does not work.
     ///
     /// # Errors
     /// If a GPU that was asked for cannot be used.
@@ -133,7 +133,8 @@ impl DeviceChoice {
         };
         let gpus = device.gpus()?;
         for gpu in &gpus {
-            // Now, because callers open a device beside other work. If it fails, so will the first engine, which returns the error.
+            // Load the kernels now, because callers do other work in the meantime. If this fails,
+            // the first engine fails too and returns the error.
             let _ = load_kernels(gpu);
         }
         Ok(match engine {

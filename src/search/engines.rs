@@ -152,10 +152,10 @@ impl Engines {
         Self::several_gpus(engine, vec![device], threads)
     }
 
-    /// A GPU engine on several GPUs; without any, the engine of the CPU. If one fails, the others take over, then the CPU.
+    /// An engine on several GPUs, or on the CPU if there are none. If a GPU fails, the others take
+    /// over, then the CPU.
     pub fn several_gpus(engine: CudaEngine, devices: Vec<Device>, threads: &Threads) -> Self {
-        let (kind, threads) = (EngineKind::Cuda(engine), threads.clone());
-        Self { kind, devices, index: DenseIndex::Auto, threads, fall_back: true, stop: None }
+        Self { kind: EngineKind::Cuda(engine), devices, ..Self::cpu(threads) }
     }
 
     /// Makes a GPU failure an error instead of falling back to the CPU: for measurements.
@@ -164,7 +164,7 @@ impl Engines {
         Self { fall_back: false, ..self }
     }
 
-    /// Lets `stop` end the searches of all engines made from now on, such as those of tuning, unless a request has a stop of
+    /// Lets `stop` end the searches of all engines made from now on, unless a request has a stop of
     /// its own.
     #[must_use]
     pub fn until(self, stop: Arc<Stop>) -> Self {
@@ -177,14 +177,14 @@ impl Engines {
         Self { index, ..self }
     }
 
-    /// Creates an engine over the dense vectors of a model. On GPUs, the CPU answers requests with filters, such as those of
-    /// leave-one-out tuning.
+    /// Creates an engine over the dense vectors of a model. Even with GPUs, the CPU answers
+    /// requests with filters, such as those of leave-one-out tuning.
     ///
     /// # Errors
     /// If the vectors cannot be indexed, or a GPU fails and falling back to the CPU is disabled.
     pub fn dense(&self, part: &DensePart) -> Result<Arc<dyn Search>, SearchError> {
-        let (rows, threads) = (Arc::clone(part.vectors()), self.threads.clone());
-        let engine = Dense::new(rows, part.spec().kernel(), self.index, threads)?;
+        let rows = Arc::clone(part.vectors());
+        let engine = Dense::new(rows, part.spec().kernel(), self.index, self.threads.clone())?;
         let engine = if part.skips_zeros() { engine.without_zeros() } else { engine };
         Ok(self.stoppable(Arc::new(engine.on_gpus(&self.devices, self.fall_back)?)))
     }
@@ -194,8 +194,9 @@ impl Engines {
         &self.threads
     }
 
-    /// The same threads without GPUs, for many small indexes that are each searched for a few queries: threads make several side by
-    /// side, while a GPU waits for each to be made and copied.
+    /// The same engines without GPUs, for many small indexes of a few queries each. The threads
+    /// build and search several indexes concurrently; a GPU would wait for each to be built and
+    /// copied.
     #[must_use]
     pub fn on_cpu(&self) -> Self {
         if !self.is_gpu() {
@@ -230,7 +231,8 @@ impl Engines {
     /// # Errors
     /// If a weight is not finite, or the GPU fails and falling back to the CPU is disabled.
     pub fn engine(&self, training: &Arc<Csr>) -> Result<Arc<dyn Search>, SearchError> {
-        let (training, threads) = (Arc::clone(training), self.threads.clone());
+        let training = Arc::clone(training);
+        let threads = self.threads.clone();
         Ok(self.stoppable(match (self.kind, &*self.devices) {
             (EngineKind::Cuda(engine), [_, ..]) => {
                 let fall_back = self.fall_back;

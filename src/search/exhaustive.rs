@@ -41,12 +41,12 @@ impl Exhaustive {
         let training = self.training.view();
         found.reset(queries.rows.rows(), queries.k.min(training.rows()))?;
         self.threads.run(|| {
-            let places = found.slots().par_chunks(1);
-            places.enumerate().try_for_each(|(query, mut place)| {
+            let slots = found.slots().par_chunks(1);
+            slots.enumerate().try_for_each(|(query, mut slot)| {
                 queries.stop.check()?;
                 let query_row = row(&queries.rows, query);
                 let own = Allowed { allow: &queries.allow, query };
-                place.set(0, &nearest(&training, query_row, queries.k, own));
+                slot.set(0, &nearest(&training, query_row, queries.k, own));
                 Ok::<(), SearchError>(())
             })
         })?;
@@ -67,7 +67,7 @@ impl Search for Exhaustive {
     ) -> Result<Report, SearchError> {
         let mut sparse = None;
         let outcome = request
-            .queries((self.rows, self.training.cols()), &mut sparse)
+            .queries(self.rows, self.training.cols(), &mut sparse)
             .and_then(|queries| self.find(&queries, found));
         whole_or_none(outcome, found)
     }
@@ -105,7 +105,8 @@ pub(super) fn nearest(
 
 /// The similarity of two rows, by the formula of [`super`].
 fn similarity(a: Row<'_>, b: Row<'_>) -> f32 {
-    let (mut i, mut j) = (0, 0);
+    let mut i = 0;
+    let mut j = 0;
     let mut sum = 0.0;
     while i < a.0.len() && j < b.0.len() {
         match a.0[i].cmp(&b.0[j]) {

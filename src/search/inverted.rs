@@ -1,40 +1,50 @@
-//! The CPU engine: an inverted index in blocks of rows, sums of 16 bits in cache, exact results.
+//! The CPU engine: an inverted index in blocks of rows, 16-bit sums in cache, exact results.
 //!
-//! The training rows are cut into blocks. A block stores the *postings* of each term: the rows that contain it, with its weights in
-//! fixed point. The terms that many rows contain are the *head*; a block also stores them row by row. Each query gets a 16-bit sum
-//! for each row of a block. For a batch of queries, the products of the head are added first, for all queries at once: a weight of
-//! a row is multiplied by the factors of [`LANES`] queries. Then the postings of each query's other terms are added. Rows that may be
-//! among the best `k` are collected, and finally rescored by the formula of [`super`].
+//! The training rows are divided into blocks. A block stores the *postings* of each term: the rows
+//! that contain it, with its weights in fixed point. The terms that many rows contain are the
+//! *head*; a block also stores them row by row. Each query gets a 16-bit sum for each row of a
+//! block. For a batch of queries, the products of the head are added first, for all queries at
+//! once: a weight of a row is multiplied by the factors of [`LANES`] queries. Then the postings of
+//! each query's other terms are added. Rows that may be among the best `k` are collected, and
+//! finally rescored by the formula of [`super`].
 //!
-//! Of a few queries, and of a batch if there are many blocks, only the rare terms' postings are added, and the part of the others is
-//! bounded (see [`bounds`]). Where that does not help, a batch goes on by the head; a few queries use the postings of all their terms, and
-//! for the most frequent ones columns of the weights of all rows.
+//! For small batches, and for large ones over many blocks, the engine adds the postings of rare
+//! terms only and bounds the contribution of the rest (see [`bounds`]). If the bound does not prune
+//! enough, a batch falls back to the head. A small batch uses the postings of all terms, and for
+//! the most frequent terms columns of the weights of all rows.
 //!
 //! # Why the results are exact
 //!
-//! Let m be the largest absolute weight of a term in the training rows, and X the largest 16-bit number. A weight w becomes
-//! x = X w / m, rounded, but not to 0. A weight q of the query becomes the factor f = q m A 65536 / X, rounded. A is chosen so that the
-//! largest possible sum fits, with 2 to spare for each product: that sum is at most A times the product of the query's length and
+//! Let m be the largest absolute weight of a term in the training rows, and X the largest 16-bit
+//! number. A weight w becomes x = X w / m, rounded, but not to 0. A weight q of the query becomes
+//! the factor f = q m A 65536 / X, rounded. A is chosen so that the largest possible sum fits, with
+//! 2 to spare for each product. That sum is at most A times the product of the query's length and
 //! the length of the longest row (Cauchy–Schwarz), and at most A Σ |q| m.
 //!
-//! The product x f / 65536 is rounded down. It is off from A q w by at most r = |rounding error of f| + (|f| + 1) / 65536, for the
-//! roundings of f and x, and by up to 1 for its own. Products of postings and columns are 1 larger. So the sum of a row lies between
-//! A s − l and A s + h, where s is its similarity. For one row h counts, for another l; so they can be off from each other by at
-//! most Σ (1 + 2 r) over the terms of the query. If a row has fewer terms than the query, Σ (2 + 2 r) over as many terms as a row
-//! can have is a bound, too: the terms of the two rows differ, and only some are 1 larger. The lesser of both is the *band*.
+//! The product x f / 65536 is rounded down. It differs from A q w by at most
+//! r = |rounding error of f| + (|f| + 1) / 65536 because f and x are rounded, and by up to 1
+//! because the product is. Products of postings and columns are 1 larger. So the sum of a row lies
+//! between A s − l and A s + h, where s is its similarity. For two rows, h of one and l of the other
+//! matter. Together they are at most Σ (1 + 2 r) over the terms of the query. If a row has fewer
+//! terms than the query, Σ (2 + 2 r) over the largest number of terms of a row is a bound too: the
+//! terms of the two rows differ, and only some products are 1 larger. The smaller of both bounds is
+//! the *band*.
 //!
-//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. Every row in the result has that, too, so its sum is at least
-//! T − h − l. All rows with such sums are collected. The band is widened by 0.1, which covers the rounding of similarities to `f32`
-//! and of these figures to `f64`.
+//! If T is at most the k-th largest sum, k rows have A s ≥ T − h. Every row of the result has that
+//! too, so its sum is at least T − h − l. All rows with such sums are collected. The band is
+//! widened by 0.1, which covers the rounding of similarities to `f32` and of these numbers to
+//! `f64`.
 //!
-//! Rows with a sum of 0 are not collected. That is right if T is above the band, or if all terms were added by postings and columns
-//! and no weight is negative: then a row with a common term has a sum of at least 1. A query of a batch for which neither holds is
-//! answered once more by postings. Where that does not help, all similarities of the query are computed, and the [`Report`] counts
-//! it: with negative weights and a threshold within the band, for similarities that may be below 1e-30 or above 1e37, and if a row
-//! and the query may have thousands of terms in common.
+//! Rows with a sum of 0 are not collected. That is right if T is above the band. It is also right
+//! if all terms were added by postings and columns and no weight is negative: then a row with a
+//! common term has a sum of at least 1. A query of a batch for which neither holds is answered
+//! again by postings. If that does not help, all similarities of the query are computed, and the
+//! [`Report`] counts it as fallen back. This happens with negative weights and a threshold within
+//! the band, for similarities that may be below 1e-30 or above 1e37, and if a row and the query may
+//! have thousands of terms in common.
 //!
-//! The sums of rows that the request does not allow are cleared before rows are collected, so these rows are neither returned nor raise
-//! the threshold.
+//! The sums of rows that the request does not allow are cleared before rows are collected. So these
+//! rows are not returned, and do not raise the threshold.
 
 use std::sync::{Arc, OnceLock};
 
@@ -60,24 +70,25 @@ use fixed::{Fixed, Range, Scaled};
 use index::{Block, Index, List, stride};
 use kernels::{LANES, at_least, count_at_least, group_maxima};
 
-/// Rows per block: the 32 KiB of sums of a query fit a first-level cache.
+/// Number of rows per block: the 32 KiB of sums of a query fit a first-level cache.
 const BLOCK_ROWS: usize = 16_384;
 /// The largest number of rows that 16-bit row numbers can distinguish.
 const MAX_BLOCK_ROWS: usize = 65_536;
-/// The most batches of [`LANES`] queries that a thread answers at a time: the postings of a block are then in a cache for all but the
-/// first.
-const MOST_BATCHES: usize = 4;
-/// So many weights are looked at by a thread at a time.
+/// Maximum number of batches of [`LANES`] queries that a thread answers at a time. All but the
+/// first find the postings of a block in a cache.
+const MAX_BATCHES: usize = 4;
+/// Number of weights that a thread scans per task.
 const PIECE: usize = 1 << 16;
-/// Fewer queries than this are no batch.
-const FEW: usize = 16;
-/// A batch is tried by bounds if there are so many blocks, and no more neighbors are wanted than there are blocks: the first block costs
-/// more, and each of the others then adds one neighbor at most, on average.
-const BOUNDED_BLOCKS: usize = 8;
-/// The fewest groups of sums; the k-th largest maximum of the groups is a threshold.
-const LEAST_GROUPS: usize = 512;
-/// The most groups.
-const MOST_GROUPS: usize = 8192;
+/// Minimum number of queries of a batch.
+const MIN_BATCH: usize = 16;
+/// Minimum number of blocks for which bounds are tried for a batch, if there are at least as many
+/// blocks as wanted neighbors. The first block costs more, and each of the others then adds at most
+/// one neighbor on average.
+const MIN_BOUNDED_BLOCKS: usize = 8;
+/// Minimum number of groups of sums. The k-th largest maximum of the groups is a threshold.
+const MIN_GROUPS: usize = 512;
+/// Maximum number of groups of sums.
+const MAX_GROUPS: usize = 8192;
 
 /// The engine with an inverted index.
 #[derive(Debug)]
@@ -95,8 +106,11 @@ pub struct Inverted {
 }
 
 impl Inverted {
-    /// Indexes training rows. The index takes about six bytes per non-zero, twelve per row, two per row for each term that a fifth of the
-    /// rows contains, and four per term for each block; as much again once a query has a negative weight.
+    /// Indexes training rows.
+    ///
+    /// The index takes about six bytes per non-zero, twelve per row, two per row for each term that
+    /// a fifth of the rows contains, and four per term for each block. It takes twice as much once
+    /// a query has a negative weight.
     ///
     /// # Errors
     /// If a weight is not finite.
@@ -152,7 +166,7 @@ impl Inverted {
         }
         let view = self.training.view();
         if self.signed.get().is_none() {
-            // Not in `get_or_init`: a thread that waits for others must not be in there twice.
+            // Not in `get_or_init`: a thread that waits for others could enter it a second time.
             let index = self.threads.run(|| Index::new(&view, range(&view), &self.cuts));
             // Another search may have been faster.
             let _ = self.signed.set(index);
@@ -175,14 +189,14 @@ impl Inverted {
         let engine = Engine { index, training: self.training.view(), queries };
         if count <= batch {
             // Switching threads and back takes as long as a query.
-            engine.batch(0, batch, found.slots(), &mut scratch.take())?;
+            engine.batch(0, found.slots(), &mut scratch.take())?;
             return Ok(found.report());
         }
         self.threads.run(|| {
             let batches = found.slots().par_chunks(batch).enumerate();
             let work = || scratch.take();
-            batches.try_for_each_init(work, |work, (number, places)| {
-                engine.batch(number * batch, batch, places, work)
+            batches.try_for_each_init(work, |work, (number, slots)| {
+                engine.batch(number * batch, slots, work)
             })
         })?;
         Ok(found.report())
@@ -193,20 +207,20 @@ fn has_negative(weights: &[f32]) -> bool {
     weights.iter().any(|&weight| weight < 0.0)
 }
 
-/// The number of queries that a thread answers at a time: several times [`LANES`] where the threads then still end at about the same
-/// time.
+/// Returns the number of queries that a thread answers at a time: several times [`LANES`], if the
+/// threads then still end at about the same time.
 fn batch_size(queries: usize, threads: usize) -> usize {
     let share = queries.div_ceil(threads);
     if share <= LANES {
         return share.max(1);
     }
     let rounds = |lanes: &usize| queries.div_ceil(lanes * LANES).div_ceil(threads) * lanes;
-    (1..=MOST_BATCHES).rev().min_by_key(rounds).unwrap_or(1) * LANES
+    (1..=MAX_BATCHES).rev().min_by_key(rounds).unwrap_or(1) * LANES
 }
 
-/// The range of all rows. Call it on the thread pool that should do the work.
+/// Returns the range of all rows. Call it on the thread pool that should do the work.
 fn range(training: &CsrView<'_>) -> Range {
-    // Pieces so large that their ranges are small beside them.
+    // Pieces so large that their ranges take little memory compared with them.
     let rows = training.rows();
     let pieces =
         (training.nnz() / (4 * training.cols() + 1)).clamp(1, rayon::current_num_threads());
@@ -228,14 +242,14 @@ impl Search for Inverted {
     ) -> Result<Report, SearchError> {
         let mut sparse = None;
         let outcome = request
-            .queries((self.rows, self.training.cols()), &mut sparse)
+            .queries(self.rows, self.training.cols(), &mut sparse)
             .and_then(|queries| self.find(&queries, found));
         whole_or_none(outcome, found)
     }
 }
 
-/// The first row of each block, and the number of rows. Blocks grow beyond `block_rows` if the
-/// offsets of many small blocks would take more memory than the postings.
+/// Returns the first row of each block, and the number of rows. Blocks grow beyond `block_rows` if
+/// the offsets of many small blocks would take more memory than the postings.
 fn cuts(training: &CsrView<'_>, block_rows: usize) -> Vec<usize> {
     let rows = training.rows();
     let affordable = training.nnz() / (training.cols() + 1);
@@ -268,11 +282,13 @@ struct Work<T> {
     sums: Vec<T>,
     /// The factors of the head terms.
     factors: Vec<[T; LANES]>,
-    /// The factors of a query whose terms have postings only, and of those that have columns.
+    /// The factors of a query's terms that have postings only.
     rare: Vec<(u32, T)>,
+    /// The factors of a query's terms that have a column, by column.
     dense: Vec<(usize, T)>,
-    /// The postings of a query in a block, and of the next.
+    /// The postings of a query in a block.
     lists: Vec<List<T>>,
+    /// The postings of the next query.
     next: Vec<List<T>>,
     maxima: Vec<T>,
     scores: Vec<T>,
@@ -285,7 +301,7 @@ struct Work<T> {
     exact: Exact,
 }
 
-/// A query as it passes through the blocks.
+/// The state of a query while it passes through the blocks.
 struct State<'a, T> {
     /// Its number in the request.
     number: usize,
@@ -304,8 +320,8 @@ impl<'a, T: Fixed> State<'a, T> {
     fn new(index: &Index<T>, queries: &Queries<'a>, number: usize) -> Self {
         let query = row(&queries.rows, number);
         let scaled = Scaled::new(&index.range, query, |term| index.column(term).is_some());
-        let (wanted, threshold) = (queries.k, T::default());
-        Self { number, query, scaled, wanted, candidates: Vec::new(), threshold }
+        let wanted = queries.k;
+        Self { number, query, scaled, wanted, candidates: Vec::new(), threshold: T::default() }
     }
 
     /// The factors of the terms that do not belong to the head.
@@ -313,7 +329,7 @@ impl<'a, T: Fixed> State<'a, T> {
         self.scaled.as_ref().map_or(&[], |scaled| &scaled.factors[..scaled.tail])
     }
 
-    /// Whether no row of the result has been left out for its sum of 0.
+    /// Whether no row of the result has been excluded for its sum of 0.
     fn is_complete(&self, by_postings: bool) -> bool {
         let Some(scaled) = &self.scaled else { return false };
         by_postings && !T::SIGNED
@@ -322,10 +338,10 @@ impl<'a, T: Fixed> State<'a, T> {
     }
 
     /// Collects the rows of a block that may be in the result.
-    fn collect(&mut self, block: &Block<T>, sums: &[T], work: (&mut Vec<T>, &mut Vec<T>)) {
-        let (Some(scaled), (maxima, scores)) = (&self.scaled, work) else { return };
+    fn collect(&mut self, block: &Block<T>, sums: &[T], maxima: &mut Vec<T>, scores: &mut Vec<T>) {
+        let Some(scaled) = &self.scaled else { return };
         if self.threshold == T::default() {
-            let groups = self.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
+            let groups = self.wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS);
             maxima.resize(groups, T::default());
             group_maxima(sums, maxima);
             self.threshold = nth_largest(maxima, self.wanted);
@@ -345,9 +361,10 @@ impl<'a, T: Fixed> State<'a, T> {
     }
 }
 
-/// The `n`-th largest value, counted from 1; 0 if there are fewer above 0.
+/// Returns the `n`-th largest value, counted from 1; 0 if fewer are above 0.
 fn nth_largest<T: Fixed>(values: &[T], n: usize) -> T {
-    let (mut low, mut high) = (0u16, T::nearest(T::MAX).bits());
+    let mut low = 0;
+    let mut high = T::nearest(T::MAX).bits();
     while low < high {
         let middle = high - (high - low) / 2;
         if count_at_least(values, T::of_bits(middle)) >= n {
@@ -368,32 +385,31 @@ struct Engine<'a, T> {
 }
 
 impl<'a, T: Fixed> Engine<'a, T> {
-    /// Answers the queries from `first` on, at most `most`, one per slot.
+    /// Answers the queries from `first` on, one per slot.
     fn batch(
         &self,
         first: usize,
-        most: usize,
-        mut places: Slots<'_>,
+        mut slots: Slots<'_>,
         work: &mut Work<T>,
     ) -> Result<(), SearchError> {
-        let last = (first + most).min(self.queries.rows.rows());
+        let last = first + slots.len();
         let state = |query| State::new(self.index, self.queries, query);
         let mut states: Vec<State<'_, T>> = (first..last).map(state).collect();
         let rows = self.index.blocks.iter().map(|block| block.rows).max().unwrap_or(0);
         let stride = stride(rows);
         let blocks = self.index.blocks.len();
-        let is_batch = states.len() >= FEW;
-        if !is_batch || blocks >= BOUNDED_BLOCKS.max(self.queries.k) {
+        let is_batch = states.len() >= MIN_BATCH;
+        if !is_batch || blocks >= MIN_BOUNDED_BLOCKS.max(self.queries.k) {
             let mut found = self.by_bounds(&states, is_batch, stride, work)?.into_iter();
             states.retain(|state| match found.next().flatten() {
                 Some(neighbors) => {
-                    places.set(state.number - first, &neighbors);
+                    slots.set(state.number - first, &neighbors);
                     false
                 }
                 None => true,
             });
         }
-        let is_batch = states.len() >= FEW;
+        let is_batch = states.len() >= MIN_BATCH;
         if is_batch {
             self.by_head(&mut states, stride, work)?;
         }
@@ -406,10 +422,10 @@ impl<'a, T: Fixed> Engine<'a, T> {
             let neighbors = if is_done || state.is_complete(true) {
                 self.rescore(state, work)
             } else {
-                places.mark_fell_back(state.number - first);
+                slots.mark_fell_back(state.number - first);
                 self.all_rows(state, work)
             };
-            places.set(state.number - first, &neighbors);
+            slots.set(state.number - first, &neighbors);
         }
         Ok(())
     }
@@ -442,14 +458,14 @@ impl<'a, T: Fixed> Engine<'a, T> {
                     let factors = &factors[query / LANES * columns..][..columns];
                     block.set_head(factors, sums, stride);
                 }
-                // While the postings of this query are added, those of the next are on their way.
+                // The postings of the next query are prefetched while those of this one are added.
                 block.lists(states.get(query + 1).map_or(&[], State::tail), next);
                 let sums = &mut sums[query % LANES * stride..][..block.rows];
                 let state = &mut states[query];
                 block.add(lists, sums);
                 std::mem::swap(lists, next);
                 self.queries.allow.clear_denied(state.number, block.first_row, sums);
-                state.collect(block, sums, (maxima, scores));
+                state.collect(block, sums, maxima, scores);
             }
         }
         Ok(())
@@ -476,12 +492,12 @@ impl<'a, T: Fixed> Engine<'a, T> {
             block.add_dense(self.index.dense, dense, sums);
             block.add(lists, sums);
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
-            state.collect(block, sums, (maxima, scores));
+            state.collect(block, sums, maxima, scores);
         }
         Ok(())
     }
 
-    /// The nearest of the candidates by the formula.
+    /// Returns the nearest of the candidates by the formula.
     fn rescore(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
         let candidates = &state.candidates;
         candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
@@ -494,7 +510,7 @@ impl<'a, T: Fixed> Engine<'a, T> {
         self.nearest(state, rows, work)
     }
 
-    /// The nearest of all rows.
+    /// Returns the nearest of all rows.
     fn all_rows(&self, state: &State<'a, T>, work: &mut Work<T>) -> Vec<Neighbor> {
         let allow = &self.queries.allow;
         let rows = (0..).zip(0..self.training.rows()).map(|(row, _)| row);
@@ -533,7 +549,7 @@ mod tests {
         assert_eq!(sizes.map(|(queries, threads)| batch_size(queries, threads)), expected);
     }
 
-    /// A query alone is answered without its frequent terms, and as if by all.
+    /// Bounds answer queries without their frequent terms, with the same results.
     #[test]
     #[expect(
         clippy::cast_possible_truncation,
@@ -548,7 +564,8 @@ mod tests {
         for row in 0..8_000 {
             weights.fill(0.0);
             for word in 0..60 {
-                // Zipf's law, and weights that are smaller where terms are frequent; most words of one of fifty subjects.
+                // Zipf's law, and smaller weights for frequent terms. Most words are of one of
+                // fifty subjects.
                 let rank = match word % 3 {
                     0 | 1 => f64::from(100 + 40 * (row % 50)) + 40.0 * random.unit(),
                     _ => libm::pow(f64::from(TERMS), random.unit()),
@@ -568,7 +585,7 @@ mod tests {
             let index = engine.unsigned.as_ref().unwrap();
             let request = Request::new(&*training, NonZeroUsize::new(10).unwrap());
             let mut none = None;
-            let queries = request.queries((engine.rows, training.cols()), &mut none).unwrap();
+            let queries = request.queries(engine.rows, training.cols(), &mut none).unwrap();
             let engine = Engine { index, training: training.view(), queries: &queries };
             let mut work = Work::default();
             let states: Vec<_> =

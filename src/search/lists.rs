@@ -146,8 +146,8 @@ impl NeighborLists {
             self.memory = Memory::Pinned(Pinned::new(device));
         }
         let Memory::Pinned(memory) = &mut self.memory else { unreachable!("set above") };
-        let places = queries.checked_mul(k).filter(|&places| places <= isize::MAX as usize);
-        match places.map(|places| memory.get(places).map(|_| ())) {
+        let slots = queries.checked_mul(k).filter(|&slots| isize::try_from(slots).is_ok());
+        match slots.map(|slots| memory.get(slots).map(|_| ())) {
             Some(Ok(())) => Ok(()),
             _ => self.reset(queries, k),
         }
@@ -237,10 +237,10 @@ impl<'a> Slots<'a> {
     /// Sets the neighbors of a query to those that `next` returns, in order, until there are no
     /// more or no slot is left.
     pub(super) fn fill_with(&mut self, query: usize, mut next: impl FnMut() -> Option<Neighbor>) {
-        let places = &mut self.neighbors[query * self.stride..][..self.stride];
+        let slots = &mut self.neighbors[query * self.stride..][..self.stride];
         let mut count = 0;
-        for (place, neighbor) in places.iter_mut().zip(std::iter::from_fn(&mut next)) {
-            *place = neighbor;
+        for (slot, neighbor) in slots.iter_mut().zip(std::iter::from_fn(&mut next)) {
+            *slot = neighbor;
             count += 1;
         }
         self.counts[query] = count;
@@ -273,11 +273,12 @@ impl<'a> Slots<'a> {
         self.counts.copy_from_slice(from);
     }
 
-    /// The same for neighbors that are not sorted yet. Call it on the thread pool that should do the work.
+    /// Sets the number of neighbors in slots that were written directly, and sorts them. Call it on
+    /// the thread pool that should do the work.
     pub(super) fn set_counts_and_sort(&mut self, from: &[u32]) {
         self.set_counts(from);
-        let places = self.neighbors.par_chunks_mut(self.stride.max(1));
-        let lists = places.zip(from).map(|(places, &count)| &mut places[..count as usize]);
+        let slots = self.neighbors.par_chunks_mut(self.stride.max(1));
+        let lists = slots.zip(from).map(|(slots, &count)| &mut slots[..count as usize]);
         lists.for_each(<[Neighbor]>::sort_unstable);
     }
 
@@ -287,12 +288,12 @@ impl<'a> Slots<'a> {
         const PIECE: usize = 256;
         let found = found.par_chunks(k).zip(counts).map(|(found, &count)| &found[..count as usize]);
         let stride = self.stride.max(1);
-        let places = self.counts.par_iter_mut().zip(self.neighbors.par_chunks_mut(stride));
-        found.zip(places).with_min_len(PIECE).for_each(|(found, (count, places))| {
+        let slots = self.counts.par_iter_mut().zip(self.neighbors.par_chunks_mut(stride));
+        found.zip(slots).with_min_len(PIECE).for_each(|(found, (count, slots))| {
             *count = u32::try_from(found.len()).expect("row numbers are 32-bit");
-            places[..found.len()].copy_from_slice(found);
+            slots[..found.len()].copy_from_slice(found);
             if !sorted {
-                places[..found.len()].sort_unstable();
+                slots[..found.len()].sort_unstable();
             }
         });
     }
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn each_query_has_its_own_places() {
+    fn each_query_has_its_own_slots() {
         let mut lists = NeighborLists::default();
         // Wider and narrower than before.
         for k in [3, 5, 2] {
@@ -331,8 +332,9 @@ mod tests {
 
     #[test]
     fn all_queries_at_once() {
-        // Two places of three each, of which so many count.
-        let (found, counts) = (near(&[2, 1, 9, 4, 9, 9, 9, 9, 9]), [2, 1, 0]);
+        // Three slots per query, of which the first `counts` are used.
+        let found = near(&[2, 1, 9, 4, 9, 9, 9, 9, 9]);
+        let counts = [2, 1, 0];
         let mut lists = NeighborLists::default();
         for (sorted, first) in [(false, [1, 2]), (true, [2, 1])] {
             for k in [2, 3, 5] {

@@ -34,7 +34,8 @@ impl<'a> Head<'a> {
 
 /// Sets each list to the best neighbors of all parts: similarity descending, then row ascending.
 ///
-/// A query fell back if it fell back in any part. Many queries are merged on `threads`, few on the calling thread. Nothing is allocated per query.
+/// A query fell back if it fell back in any part. Many queries are merged on `threads`, few on the
+/// calling thread. Nothing is allocated per query.
 pub(super) fn merge(parts: &[PartLists<'_>], threads: &Threads, mut slots: Slots<'_>) {
     /// Number of queries that a thread merges at a time.
     const CHUNK: usize = 256;

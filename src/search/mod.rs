@@ -1,18 +1,33 @@
-//! Search: query rows → their most similar training rows. All engines share this interface.
+//! Search: query rows → their most similar training rows.
+//!
+//! **In**: the rows of [`crate::rows`], for training and for queries. **Out**: [`NeighborLists`], a
+//! sorted list of neighbors for each query. Read `request.rs` first, then `exhaustive.rs`, the
+//! simplest engine, then `inverted.rs`, the default on the CPU.
 //!
 //! An engine implements [`Search`]: it takes a [`Request`] (queries, k, which rows are
 //! [allowed](Allow), a [`Stop`]), fills [`NeighborLists`] and returns a [`Report`]. Engines own
 //! their rows, so they can be kept in a struct and shared between threads.
 //!
+//! | engine | rows | what it is | file |
+//! |---|---|---|---|
+//! | [`Exhaustive`] | sparse | computes all similarities; the reference | `exhaustive.rs` |
+//! | [`Inverted`] | sparse | an inverted index with 16-bit sums, on the CPU | `inverted.rs` |
+//! | [`Cuda`], [`SeveralGpus`] | sparse | NVIDIA GPUs; also Bresler et al. 2011 | `cuda.rs` |
+//! | [`Dense`] | dense | an index of `metric-index`, on the CPU or on GPUs | `dense.rs` |
+//! | [`Composite`] | any | engines over parts of the rows, used as one | `composite.rs` |
+//!
+//! [`Engines`] makes engines for a device that the user chose ([`DeviceChoice`]).
+//!
 //! # The similarity
 //!
-//! The similarity of two rows is one `f32`: the products of the weights of their common terms, each
-//! exact in `f64`, are added in `f64` in order of term ids, and the sum is rounded once to `f32`
-//! (and capped at `f32::MAX`). For unit rows it is the cosine, formula (2) of Bresler et al. 2011.
-//! Every engine returns this number, bit for bit.
+//! The similarity of two sparse rows is one `f32`. The products of the weights of their common
+//! terms, each exact in `f64`, are added in `f64` in the order of the term ids, and the sum is
+//! rounded once to `f32` (at most `f32::MAX`). For rows of length 1 it is the cosine, formula (2)
+//! of Bresler et al. 2011. For dense rows it is a function of their distance
+//! ([`Kernel`](crate::rows::dense::Kernel)). Every engine returns this number, bit for bit.
 //!
-//! Only rows with a similarity above 0 are neighbors. Neighbors are sorted by decreasing
-//! similarity, ties by increasing row.
+//! Only rows with a similarity above 0 are neighbors. Neighbors are sorted by similarity,
+//! descending, then by row, ascending.
 
 use std::cmp::Ordering;
 use std::error::Error;
@@ -231,7 +246,8 @@ impl From<ShapeError> for SearchError {
 
 /// Checks training rows and returns their number.
 fn check_training(training: &CsrView<'_>, threads: &Threads) -> Result<u32, SearchError> {
-    let (rows, limit) = (training.rows(), u32::MAX - 1);
+    let rows = training.rows();
+    let limit = u32::MAX - 1;
     let count = u32::try_from(rows).ok().filter(|&count| count <= limit);
     let count = count.ok_or(SearchError::TooManyRows { rows, limit })?;
     if !all_finite(training.data(), threads) {

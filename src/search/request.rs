@@ -119,11 +119,12 @@ impl<'a> Request<'a> {
         Self { stop, ..self }
     }
 
-    /// Checks the request against training rows of `columns` columns; dense rows are put into
-    /// `sparse`.
+    /// Checks the request against an engine with `rows` training rows of `columns` columns. Dense
+    /// queries become sparse rows in `sparse`.
     pub(super) fn queries<'q>(
         &'q self,
-        (rows, columns): (u32, usize),
+        rows: u32,
+        columns: usize,
         sparse: &'q mut Option<Csr>,
     ) -> Result<Queries<'q>, SearchError> {
         let view = match &self.rows {

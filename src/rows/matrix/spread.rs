@@ -1,12 +1,13 @@
-//! A sparse row with a place for each column, to be met by other rows.
+//! A sparse row stored for random access by column, to be compared with other rows.
 
 /// The columns of a row, increasing, and their values.
 type Row<'a> = (&'a [u32], &'a [f32]);
 
-/// Columns that are looked up side by side.
+/// Number of columns that are looked up at a time.
 const LANES: usize = 16;
 
-/// A sparse row as a dense one, with a bit for each column that it has: bits fit into the nearest cache where values do not.
+/// A sparse row as a dense one, with a bit for each column that it has. The bits fit a first-level
+/// cache even if the values do not.
 #[derive(Debug, Default)]
 pub(crate) struct Spread {
     values: Vec<f32>,
@@ -21,14 +22,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// The columns at some places, with their values.
-    pub(crate) fn of(&self, places: std::ops::Range<usize>) -> Row<'_> {
-        (&self.columns[places.clone()], &self.values[places])
+    /// Returns the columns at some positions, with their values.
+    pub(crate) fn of(&self, range: std::ops::Range<usize>) -> Row<'_> {
+        (&self.columns[range.clone()], &self.values[range])
     }
 }
 
 impl Spread {
-    /// Sets the row of a matrix with so many `columns`; [`clear`](Self::clear) it before the next.
+    /// Sets the row of a matrix with `columns` columns. [`clear`](Self::clear) it before the next.
     ///
     /// # Panics
     /// If the row has a column beyond them.
@@ -42,27 +43,30 @@ impl Spread {
     }
 
     /// Forgets the row.
-    pub(crate) fn clear(&mut self, (columns, _): Row<'_>) {
-        for &column in columns {
+    pub(crate) fn clear(&mut self, row: Row<'_>) {
+        for &column in row.0 {
             self.values[column as usize] = 0.0;
             self.present[column as usize / 32] = 0;
         }
     }
 
-    /// The value of a column; 0 if the row does not have it.
+    /// Returns the value of a column; 0 if the row does not have it.
     pub(crate) fn value(&self, column: u32) -> f32 {
         self.values[column as usize]
     }
 
-    /// Writes the columns of another row that this one has, too, with the values of the other, to `common` from place
-    /// `start` on; returns their end. What lies behind it means nothing.
+    /// Writes the columns of another row that this row has too, with the values of the other, to
+    /// `common` from position `start` on. Returns their end. The values behind it are undefined.
     pub(crate) fn common(&self, row: Row<'_>, common: &mut Common, start: usize) -> usize {
-        let room = start + row.0.len() + LANES;
-        if common.columns.len() < room {
-            common.columns.resize(room, 0);
-            common.values.resize(room, 0.0);
+        let end = start + row.0.len() + LANES;
+        if common.columns.len() < end {
+            common.columns.resize(end, 0);
+            common.values.resize(end, 0.0);
         }
-        let target = (&mut common.columns[start..room], &mut common.values[start..room]);
+        let target = CommonMut {
+            columns: &mut common.columns[start..end],
+            values: &mut common.values[start..end],
+        };
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt") {
             #[expect(unsafe_code, reason = "a function for processors with AVX-512")]
@@ -75,7 +79,7 @@ impl Spread {
     }
 }
 
-/// Asks for the value at a place, if there is one, to be brought into the cache.
+/// Prefetches the value at a position, if there is one.
 #[inline]
 pub(crate) fn prefetch<V>(values: &[V], at: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -91,24 +95,30 @@ pub(crate) fn prefetch<V>(values: &[V], at: usize) {
     let _ = (values, at);
 }
 
-/// Asks for a row to be brought into the cache.
-pub(crate) fn prefetch_row((columns, values): Row<'_>) {
+/// Prefetches a row.
+pub(crate) fn prefetch_row(row: Row<'_>) {
+    let (columns, values) = row;
     for line in (0..columns.len()).step_by(16) {
         prefetch(columns, line);
         prefetch(values, line);
     }
 }
 
-/// The number of columns that have a bit; they and their values are written to `target`, which has room for [`LANES`] more than all.
-fn common_portable(
-    present: &[u32],
-    (columns, values): Row<'_>,
-    (found, of_found): (&mut [u32], &mut [f32]),
-) -> usize {
+/// Where common columns are written: room for [`LANES`] more than the row has.
+struct CommonMut<'a> {
+    columns: &'a mut [u32],
+    values: &'a mut [f32],
+}
+
+/// Writes the columns of a row that have a bit, with their values, to `target`, and returns their
+/// number.
+fn common_portable(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
+    let CommonMut { columns: found, values: of_found } = target;
     let mut count = 0;
-    // Without a branch, which could not be foreseen.
-    for (&column, &value) in columns.iter().zip(values) {
-        (found[count], of_found[count]) = (column, value);
+    // Branchless: the branch would be unpredictable.
+    for (&column, &value) in row.0.iter().zip(row.1) {
+        found[count] = column;
+        of_found[count] = value;
         count += (present[column as usize / 32] >> (column % 32) & 1) as usize;
     }
     count
@@ -116,16 +126,13 @@ fn common_portable(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,popcnt")]
-fn common_avx512(
-    present: &[u32],
-    (columns, values): Row<'_>,
-    (found, of_found): (&mut [u32], &mut [f32]),
-) -> usize {
+fn common_avx512(present: &[u32], row: Row<'_>, target: CommonMut<'_>) -> usize {
     use std::arch::x86_64::{
         __m512i, _mm512_and_si512, _mm512_cmplt_epu32_mask, _mm512_mask_i32gather_epi32,
         _mm512_maskz_compress_epi32, _mm512_set1_epi32, _mm512_setzero_si512, _mm512_srli_epi32,
         _mm512_srlv_epi32, _mm512_test_epi32_mask,
     };
+    let CommonMut { columns: found, values: of_found } = target;
     // Columns have 32 bits, so a word's number has 27.
     let words = _mm512_set1_epi32(i32::try_from(present.len()).unwrap_or(i32::MAX));
     let mut count = 0;
@@ -146,14 +153,15 @@ fn common_avx512(
         of_found[count..][..LANES].copy_from_slice(&bytemuck::cast::<_, [f32; LANES]>(values));
         count += mask.count_ones() as usize;
     };
-    let (chunks, last) = columns.as_chunks::<LANES>();
-    let (chunks_of_values, last_values) = values.as_chunks::<LANES>();
+    let (chunks, last) = row.0.as_chunks::<LANES>();
+    let (chunks_of_values, last_values) = row.1.as_chunks::<LANES>();
     for (&columns, &values) in chunks.iter().zip(chunks_of_values) {
         add(columns, values);
     }
     if !last.is_empty() {
         // No word has the number of the largest column.
-        let (mut columns, mut values) = ([u32::MAX; LANES], [0.0; LANES]);
+        let mut columns = [u32::MAX; LANES];
+        let mut values = [0.0; LANES];
         columns[..last.len()].copy_from_slice(last);
         values[..last.len()].copy_from_slice(last_values);
         add(columns, values);
@@ -184,7 +192,8 @@ mod tests {
         assert_eq!(spread.value(199).to_bits(), 0.0f32.to_bits());
     }
 
-    /// Rows of many lengths, with columns of which many, few or none are common, and the last column of the matrix.
+    /// Rows of many lengths, with columns of which many, few or none are common, and the last
+    /// column of the matrix.
     #[test]
     fn the_same_columns_with_and_without_vectors() {
         let mut random = Random::new(1);
@@ -196,7 +205,8 @@ mod tests {
                     let own = all.filter(|&column| random.unit() < share || column + 1 == columns);
                     own.map(|column| (column, column as f32 + 0.5)).unzip()
                 };
-                let (one, other) = (row(share), row(share));
+                let one = row(share);
+                let other = row(share);
                 let mut spread = Spread::default();
                 spread.set((&one.0, &one.1), columns as usize);
                 let mut common = Common::default();
@@ -209,11 +219,12 @@ mod tests {
                     value.to_bits() == (column as f32 + 0.5).to_bits()
                 };
                 assert!(found.iter().zip(values).all(of_column));
-                let room = other.0.len() + LANES;
-                let (mut portable, mut of_found) = (vec![0; room], vec![0.0; room]);
-                let target = (&mut *portable, &mut *of_found);
+                let length = other.0.len() + LANES;
+                let mut portable = vec![0; length];
+                let mut of_portable = vec![0.0; length];
+                let target = CommonMut { columns: &mut portable, values: &mut of_portable };
                 let count = common_portable(&spread.present, (&other.0, &other.1), target);
-                assert_eq!((&portable[..count], &of_found[..count]), (found, values));
+                assert_eq!((&portable[..count], &of_portable[..count]), (found, values));
             }
         }
     }

@@ -363,7 +363,7 @@ impl Cuda {
 
     fn timed(&self, request: &Request<'_>, runs: usize) -> Result<Vec<f64>, Failed> {
         let mut sparse = None;
-        let queries = request.queries((self.count, self.training.cols()), &mut sparse)?;
+        let queries = request.queries(self.count, self.training.cols(), &mut sparse)?;
         let loaded = self.loaded();
         if let Residence::Gone(error) = &loaded.rows {
             return Err(error.clone().into());

@@ -1,4 +1,5 @@
-//! Several GPUs: each has all training rows and takes batches of queries, or, where they do not fit, some of the rows.
+//! Several GPUs: each has all training rows and takes batches of queries. If the rows do not fit,
+//! each GPU has some of them.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -15,8 +16,8 @@ use crate::search::{
 };
 use crate::threads::Threads;
 
-/// GPUs that have all training rows each. The answers are those of one GPU. If a GPU fails, the others do its work; the last
-/// one that is left is mended as [`Cuda`] is.
+/// GPUs that have all training rows each. The answers are those of one GPU. If a GPU fails, the
+/// others do its work. The last one continues as [`Cuda`] does: with less memory, or on the CPU.
 #[derive(Debug)]
 pub struct SeveralGpus {
     engines: Vec<Cuda>,
@@ -25,7 +26,7 @@ pub struct SeveralGpus {
 }
 
 impl SeveralGpus {
-    /// An engine over training rows on several GPUs: all rows on each if they fit, else each has some.
+    /// An engine over training rows on several GPUs. Each has all rows if they fit, otherwise some.
     ///
     /// # Errors
     /// As [`Cuda::new`], or if there is no GPU.
@@ -60,7 +61,7 @@ impl SeveralGpus {
             let failed = engines.iter().map(|_| AtomicBool::new(false)).collect();
             return Ok(Arc::new(Self { engines, failed }));
         }
-        // Room for the rows of each.
+        // Frees the memory for the parts.
         drop(engines);
         let mut parts = Vec::new();
         for (range, device) in ranges(training, devices.len()).into_iter().zip(devices) {
@@ -82,7 +83,7 @@ impl SeveralGpus {
         Ok(Arc::new(Composite::new(parts, waiting)?.concurrently()))
     }
 
-    /// Searches with the GPUs that have not failed. Gives an error and the number of the GPU that failed.
+    /// Searches with the GPUs that have not failed. An error comes with the number of the GPU.
     fn find(
         &self,
         working: &[usize],
@@ -91,7 +92,8 @@ impl SeveralGpus {
     ) -> Result<Report, (usize, Failed)> {
         let first = working[0];
         let lead = &self.engines[first];
-        let (count, k) = (queries.rows.rows(), queries.k.min(lead.training.rows()));
+        let count = queries.rows.rows();
+        let k = queries.k.min(lead.training.rows());
         found.reset_pinned(count, k, &lead.device).map_err(|error| (first, error.into()))?;
         if k == 0 {
             queries.check_finite(&lead.threads).map_err(|error| (first, error.into()))?;
@@ -107,12 +109,12 @@ impl SeveralGpus {
             }
         }
         let Residence::Resident(part) = &loaded[0].1.rows else { unreachable!("checked above") };
-        // Enough batches for all, and none too large for one.
+        // Enough batches for all GPUs, none of them too large for one.
         let budget = loaded.iter().map(|(_, loaded)| loaded.budget).min().unwrap_or(0);
         let mut chunks = lead.chunks(part, budget, queries, k);
-        let least = working.len() * LANES;
-        if chunks.len() < least {
-            let size = count.div_ceil(least).max(SMALLEST);
+        let min_batches = working.len() * LANES;
+        if chunks.len() < min_batches {
+            let size = count.div_ceil(min_batches).max(MIN_BATCH);
             let finer = |chunk: Range<usize>| {
                 let end = chunk.end;
                 chunk.step_by(size).map(move |start| start..end.min(start + size))
@@ -141,10 +143,10 @@ impl SeveralGpus {
     }
 }
 
-/// The fewest queries of a batch that is made smaller so that all GPUs have one.
-const SMALLEST: usize = 256;
+/// Minimum number of queries of a batch that is divided so that every GPU has one.
+const MIN_BATCH: usize = 256;
 
-/// Rows in as many ranges, with about as many entries each.
+/// Divides the rows into ranges with about the same number of entries.
 fn ranges(training: &Csr, parts: usize) -> Vec<Range<usize>> {
     let indptr = training.indptr();
     let ends = indptr.raw_storage();
@@ -177,7 +179,7 @@ impl Search for SeveralGpus {
     ) -> Result<Report, SearchError> {
         let mut sparse = None;
         let lead = &self.engines[0];
-        let queries = request.queries((lead.count, lead.training.cols()), &mut sparse);
+        let queries = request.queries(lead.count, lead.training.cols(), &mut sparse);
         let queries = whole_or_none(queries, found)?;
         let mut tries = 0;
         loop {

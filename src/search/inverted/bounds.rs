@@ -1,15 +1,19 @@
-//! Queries without their frequent terms, whose part of a similarity is bounded.
+//! Queries without their frequent terms, whose contribution to a similarity is bounded.
 //!
-//! Most postings of a query are those of its frequent terms, and these say the least. So the postings of the rare ones are added, and
-//! the part of the frequent ones is at most the product of the query's length in these terms and the row's (Cauchy–Schwarz). A column
-//! has the length of every row in the frequent terms, in fixed point and rounded up, for each of a few [`LEVEL_SHARES`] of rows that make
-//! a term frequent. If the bounds leave too many rows of a block, the terms between one share and the next are added, too.
+//! Most postings of a query belong to its frequent terms, which contribute the least. So the engine
+//! adds the postings of the rare terms only. The contribution of the frequent terms is at most the
+//! length of the query in these terms times the length of the row in them (Cauchy–Schwarz). A
+//! column holds the length of every row in the frequent terms, in fixed point and rounded up, for
+//! each of a few [`LEVEL_SHARES`] of rows that make a term frequent. If the bounds leave too many
+//! rows of a block, the terms between one share and the next are added too.
 //!
-//! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r, and at most A s₁ + Σ (r + 1), for
-//! their part s₁ of the similarity s. Weights are not negative, so s₁ ≤ s ≤ s₁ + |q₂| |x₂|. The first gives a threshold: k rows have
-//! A s ≥ T − Σ (r + 1), if T is at most the k-th largest sum. These rows are scored by the formula, which gives a better one. Then all
-//! rows whose bounds reach it are scored, those with the largest first, until no bound reaches the k-th best similarity found so far.
-//! Exact similarities need no band of their own: only Σ r, and 0.1 for numbers rounded to `f32` and `f64`.
+//! With the notation of [`super`]: the sum of the added products is at least A s₁ − Σ r and at most
+//! A s₁ + Σ (r + 1), where s₁ is their contribution to the similarity s. Weights are not negative,
+//! so s₁ ≤ s ≤ s₁ + |q₂| |x₂|. The first inequality gives a threshold: if T is at most the k-th
+//! largest sum, k rows have A s ≥ T − Σ (r + 1). These rows are scored by the formula, which gives
+//! a better threshold. Then the rows whose bounds reach it are scored, in the order of their
+//! bounds, until no bound reaches the k-th best similarity found so far. Exact similarities need no
+//! band: only Σ r, and 0.1 for the rounding to `f32` and `f64`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,54 +22,60 @@ use super::exact::{AHEAD, Exact, prefetch};
 use super::fixed::Fixed;
 use super::index::{Block, Index, LEVEL_SHARES};
 use super::kernels::{Bounds, at_least, bound, group_maxima};
-use super::{Engine, LEAST_GROUPS, MOST_GROUPS, State, Work, nth_largest};
+use super::{Engine, MAX_GROUPS, MIN_GROUPS, State, Work, nth_largest};
 use crate::search::{Neighbor, SearchError};
 
-/// Scoring a row takes as long as adding so many postings.
+/// Cost of scoring a row, in postings.
 const POSTINGS_PER_ROW: usize = 256;
-/// So many rows of a column are added in the time of a posting.
+/// Number of rows of a column that are added in the time of a posting.
 const ROWS_PER_POSTING: usize = 16;
-/// A stage without postings takes as long as so many.
+/// Cost of a stage without postings, in postings.
 const POSTINGS_PER_STAGE: usize = 2048;
 
-/// Up to this stage, a block costs a query of a batch less than the head does.
+/// The last stage at which a block costs a query of a batch less than the head does.
 const CHEAP_STAGES: usize = 2;
-/// A query of a batch that needs a later stage in more than one of so many blocks is answered by the head.
-const LATE: usize = 8;
+/// The head answers a query of a batch that needs a later stage in more than one in this many
+/// blocks.
+const LATE_BLOCKS: usize = 8;
 
-/// Factors of terms that have postings only, and of the others.
-type Halves<'a, T> = (&'a [(u32, T)], &'a [(u32, T)]);
+/// The factors of some terms of a query.
+struct StageTerms<'a, T> {
+    /// The factors of terms that have postings only.
+    rare: &'a [(u32, T)],
+    /// The factors of terms that have a column of all rows' weights.
+    dense: &'a [(u32, T)],
+}
 
 /// The stages in which a query's terms are added, the rarest first.
 #[derive(Debug)]
 struct Plan<T> {
-    /// The terms by stage, and what their weights are multiplied with.
+    /// The terms and their factors, sorted by stage.
     factors: Vec<(u32, T)>,
-    /// So many have postings only, and no column of all rows' weights.
+    /// Number of terms that have postings only, and no column of all rows' weights.
     rare: usize,
-    /// The last one is that of all terms.
+    /// In the last stage, all terms have been added.
     stages: [Stage<T>; LEVEL_SHARES.len() + 1],
-    /// What the similarity 1 becomes.
+    /// The scaled similarity 1.
     scale: f64,
 }
 
-/// Some of a query's terms have been added.
+/// A stage: the rarest terms of a query have been added.
 #[derive(Debug, Clone, Copy, Default)]
 struct Stage<T> {
-    /// So many.
+    /// Number of terms that have been added.
     terms: usize,
-    /// The sum of their products may be too small by so much.
+    /// Largest amount by which the sum of their products can be too small.
     below: f64,
-    /// And too large.
+    /// Largest amount by which it can be too large.
     above: f64,
-    /// What the rows' lengths in the other terms are multiplied with.
+    /// Factor of the rows' lengths in the other terms.
     length: T,
-    /// What adding the next stage's terms to all rows takes, in postings.
+    /// Cost of adding the terms of the next stage to all rows, in postings.
     next: usize,
 }
 
 impl<T: Fixed> Plan<T> {
-    /// `None` if no term is rare, or if the query does not fit.
+    /// Plans a query. `None` if no term is rare, or if the query does not fit 16 bits.
     fn new(index: &Index<T>, state: &State<'_, T>, exact: &Exact) -> Option<Self> {
         let scaled = state.scaled.as_ref()?;
         if index.levels.is_empty() {
@@ -81,8 +91,9 @@ impl<T: Fixed> Plan<T> {
             [Stage { below: 0.1, above: 0.1, ..Stage::default() }; LEVEL_SHARES.len() + 1];
         let mut squares = [0.0; LEVEL_SHARES.len() + 1];
         for &(term, factor) in &factors {
-            let (first, weight) = (stage_of(term), f64::from(exact.weight(term)));
-            let rounding = scaled.rounding(range, (term, factor), weight);
+            let first = stage_of(term);
+            let weight = f64::from(exact.weight(term));
+            let rounding = scaled.rounding(range.largest[term as usize], factor, weight);
             for stage in &mut stages[first..] {
                 stage.terms += 1;
                 stage.below += rounding;
@@ -107,30 +118,37 @@ impl<T: Fixed> Plan<T> {
         (stages[0].terms > 0).then_some(Self { factors, rare, stages, scale: scaled.scale })
     }
 
-    /// The terms that are added for a stage, beside those of the ones before `from`: those that have postings only, and the others.
-    fn terms(&self, from: Option<usize>, to: usize) -> Halves<'_, T> {
+    /// Returns the terms to add for stage `to`, if those of stage `from` have been added.
+    fn terms(&self, from: Option<usize>, to: usize) -> StageTerms<'_, T> {
         let start = from.map_or(0, |stage| self.stages[stage].terms);
         let end = self.stages[to].terms;
         let rare = self.rare.clamp(start, end);
-        (&self.factors[start..rare], &self.factors[rare..end])
+        StageTerms { rare: &self.factors[start..rare], dense: &self.factors[rare..end] }
     }
 }
 
-/// The best rows so far.
+/// The best rows of a query so far.
 #[derive(Debug)]
 struct Best {
     rows: BinaryHeap<Neighbor>,
     wanted: usize,
-    /// A times the least similarity that a row of the result may have, as far as known.
-    least: f64,
+    /// The scaled similarity 1.
+    scale: f64,
+    /// Lower bound of the scaled similarities of the rows in the result, as far as known.
+    min_scaled: f64,
 }
 
 impl Best {
+    fn new(wanted: usize, scale: f64) -> Self {
+        let rows = BinaryHeap::with_capacity(wanted + 1);
+        Self { rows, wanted, scale, min_scaled: 0.0 }
+    }
+
     fn is_full(&self) -> bool {
         self.rows.len() >= self.wanted
     }
 
-    fn push(&mut self, near: Neighbor, scale: f64) {
+    fn push(&mut self, near: Neighbor) {
         if near.similarity > 0.0 {
             self.rows.push(near);
             if self.rows.len() > self.wanted {
@@ -138,28 +156,43 @@ impl Best {
             }
         }
         if let Some(last) = self.rows.peek().filter(|_| self.is_full()) {
-            self.least = self.least.max(f64::from(last.similarity) * scale);
+            self.min_scaled = self.min_scaled.max(f64::from(last.similarity) * self.scale);
         }
     }
 }
 
-/// A query on its way through the blocks.
+/// The state of a query while it passes through the blocks.
 #[derive(Debug)]
-struct Course<T> {
-    /// Its place among the states.
-    place: usize,
+struct QueryProgress<T> {
+    /// Its position among the states.
+    position: usize,
     plan: Plan<T>,
     best: Best,
-    /// The stage to begin with: all but the first few blocks are like the one before.
-    at: usize,
-    /// In so many blocks it was not cheap.
-    late: usize,
-    /// Bounds do not help.
-    is_lost: bool,
+    /// The stage to begin with: most blocks need about the same stage as the block before.
+    stage: usize,
+    /// Number of blocks that needed an expensive stage.
+    late_blocks: usize,
+    /// Whether the bounds prune nothing.
+    is_hopeless: bool,
+}
+
+/// The sums of a block from a threshold on.
+struct SumsFrom<'a, T> {
+    sums: &'a [T],
+    threshold: T,
+}
+
+/// A query in a block.
+struct Visit<'a, T> {
+    state: &'a State<'a, T>,
+    block: &'a Block<T>,
+    /// The number of the block.
+    number: usize,
 }
 
 impl<T: Fixed> Engine<'_, T> {
-    /// The neighbors of queries; `None` for those that bounds do not help, or less than being in a batch would.
+    /// Finds the neighbors of queries. `None` for queries that bounds do not help, or that a batch
+    /// answers faster.
     pub(super) fn by_bounds(
         &self,
         states: &[State<'_, T>],
@@ -167,60 +200,68 @@ impl<T: Fixed> Engine<'_, T> {
         stride: usize,
         work: &mut Work<T>,
     ) -> Result<Vec<Option<Vec<Neighbor>>>, SearchError> {
-        let (columns, blocks) = (self.training.cols(), &self.index.blocks);
-        let mut courses = Vec::with_capacity(states.len());
-        for (place, state) in states.iter().enumerate() {
+        let columns = self.training.cols();
+        let blocks = &self.index.blocks;
+        let mut queries = Vec::with_capacity(states.len());
+        for (position, state) in states.iter().enumerate() {
             work.exact.set(state.query, columns);
             if let Some(plan) = Plan::new(self.index, state, &work.exact) {
-                let wanted = state.wanted.min(self.training.rows());
-                let rows = BinaryHeap::with_capacity(wanted + 1);
-                let best = Best { rows, wanted, least: 0.0 };
-                courses.push(Course { place, plan, best, at: 0, late: 0, is_lost: false });
+                queries.push(QueryProgress {
+                    position,
+                    best: Best::new(state.wanted.min(self.training.rows()), plan.scale),
+                    plan,
+                    stage: 0,
+                    late_blocks: 0,
+                    is_hopeless: false,
+                });
             }
             work.exact.clear(state.query);
         }
         work.sums.resize(work.sums.len().max(stride), T::default());
-        // The place and the stage whose postings are on their way into the cache.
-        let mut coming = None;
+        // The position and the stage of the query whose postings are being prefetched.
+        let mut prefetched = None;
         for (number, block) in blocks.iter().enumerate() {
-            for this in 0..courses.len() {
+            for this in 0..queries.len() {
                 self.queries.stop.check()?;
-                let Course { place, plan, at, .. } = &courses[this];
-                if coming != Some((*place, *at)) {
-                    block.lists(plan.terms(None, *at).0, &mut work.next);
+                let QueryProgress { position, plan, stage, .. } = &queries[this];
+                if prefetched != Some((*position, *stage)) {
+                    block.lists(plan.terms(None, *stage).rare, &mut work.next);
                 }
                 std::mem::swap(&mut work.lists, &mut work.next);
-                let then = match courses.get(this + 1) {
-                    Some(course) => Some((block, course)),
-                    None => blocks.get(number + 1).zip(courses.first()),
+                let next = match queries.get(this + 1) {
+                    Some(query) => Some((block, query)),
+                    None => blocks.get(number + 1).zip(queries.first()),
                 };
-                coming = then.map(|(block, Course { place, plan, at, .. })| {
-                    block.lists(plan.terms(None, *at).0, &mut work.next);
-                    (*place, *at)
+                prefetched = next.map(|(block, QueryProgress { position, plan, stage, .. })| {
+                    block.lists(plan.terms(None, *stage).rare, &mut work.next);
+                    (*position, *stage)
                 });
-                let state = &states[*place];
+                let state = &states[*position];
                 work.exact.set(state.query, columns);
-                self.add_in_stages((state, block, number), &mut courses[this], work);
+                self.add_in_stages(&Visit { state, block, number }, &mut queries[this], work);
                 work.exact.clear(state.query);
             }
-            courses.retain(|course| {
-                !(course.is_lost || is_batch && course.late > blocks.len() / LATE)
+            queries.retain(|query| {
+                let is_late = is_batch && query.late_blocks > blocks.len() / LATE_BLOCKS;
+                !(query.is_hopeless || is_late)
             });
         }
         let mut found: Vec<_> = states.iter().map(|_| None).collect();
-        for course in courses {
-            found[course.place] = Some(course.best.rows.into_sorted_vec());
+        for query in queries {
+            found[query.position] = Some(query.best.rows.into_sorted_vec());
         }
         Ok(found)
     }
 
-    /// Collects the best rows of a block. The postings of the first stage are on their way.
+    /// Collects the best rows of a block. `work.lists` holds the postings of the first stage.
     fn add_in_stages(
         &self,
-        (state, block, number): (&State<'_, T>, &Block<T>, usize),
-        Course { plan, best, at, late, is_lost, .. }: &mut Course<T>,
+        visit: &Visit<'_, T>,
+        query: &mut QueryProgress<T>,
         work: &mut Work<T>,
     ) {
+        let &Visit { state, block, number } = visit;
+        let QueryProgress { plan, best, stage, late_blocks, is_hopeless, .. } = query;
         let Work { sums, dense, lists, maxima, exact, candidates, seen, marks, .. } = work;
         let blocks = self.index.blocks.len();
         let sums = &mut sums[..block.rows];
@@ -229,36 +270,33 @@ impl<T: Fixed> Engine<'_, T> {
         candidates.clear();
         let mut added = None;
         loop {
-            let (rare, frequent) = plan.terms(added, *at);
+            let terms = plan.terms(added, *stage);
             if added.is_some() {
-                block.lists(rare, lists);
+                block.lists(terms.rare, lists);
             }
+            let column = |&(term, factor)| Some((self.index.dense_column(term)?, factor));
             dense.clear();
-            dense.extend(
-                frequent
-                    .iter()
-                    .filter_map(|&(term, factor)| Some((self.index.dense_column(term)?, factor))),
-            );
+            dense.extend(terms.dense.iter().filter_map(column));
             block.add_dense(self.index.dense, dense, sums);
             block.add(lists, sums);
-            added = Some(*at);
+            added = Some(*stage);
             self.queries.allow.clear_denied(state.number, block.first_row, sums);
-            let reached = &plan.stages[*at];
+            let reached = &plan.stages[*stage];
             if !best.is_full() {
-                let groups = best.wanted.saturating_mul(4).clamp(LEAST_GROUPS, MOST_GROUPS);
+                let groups = best.wanted.saturating_mul(4).clamp(MIN_GROUPS, MAX_GROUPS);
                 maxima.resize(groups, T::default());
                 group_maxima(sums, maxima);
                 let threshold = nth_largest(maxima, best.wanted);
-                best.least = best.least.max(threshold.value() - reached.above);
+                best.min_scaled = best.min_scaled.max(threshold.value() - reached.above);
                 if threshold >= T::ONE {
-                    self.score_first((block, sums, threshold), exact, seen, best, plan.scale);
+                    self.score_first(visit, &SumsFrom { sums, threshold }, exact, seen, best);
                 }
             }
-            let least = (best.least - reached.below).floor();
-            let Some(lengths) = block.lengths(*at) else {
+            let least = (best.min_scaled - reached.below).floor();
+            let Some(lengths) = block.lengths(*stage) else {
                 if least < 1.0 {
                     // Any row may be in the result.
-                    *is_lost = true;
+                    *is_hopeless = true;
                     return;
                 }
                 at_least(sums, T::nearest(least), |local| {
@@ -270,7 +308,8 @@ impl<T: Fixed> Engine<'_, T> {
                 let factor = reached.length;
                 let bounds = Bounds { sums, lengths, factor };
                 let count = bounds.mark_at_least(T::nearest(least), marks);
-                // If blocks are alike, so many of its rows are among the best so far: they have to be scored anyway.
+                // If blocks are alike, this share of the wanted rows lies in the block, and has to
+                // be scored anyway.
                 let more = count.saturating_sub(best.wanted / (number + 1));
                 if more * POSTINGS_PER_ROW <= reached.next / blocks + POSTINGS_PER_STAGE {
                     candidates.extend(marked(marks).map(|local| {
@@ -280,51 +319,51 @@ impl<T: Fixed> Engine<'_, T> {
                     break;
                 }
             }
-            *at += 1;
+            *stage += 1;
         }
-        let reached = &plan.stages[*at];
+        let reached = &plan.stages[*stage];
         candidates.sort_unstable_by(|a, b| b.cmp(a));
         candidates.iter().take(AHEAD).for_each(|&(_, row)| prefetch(&self.training, row));
-        for (place, &(sum, row)) in candidates.iter().enumerate() {
-            if sum.value() < (best.least - reached.below).floor() {
+        for (position, &(sum, row)) in candidates.iter().enumerate() {
+            if sum.value() < (best.min_scaled - reached.below).floor() {
                 break;
             }
-            if let Some(&(_, later)) = candidates.get(place + AHEAD) {
+            if let Some(&(_, later)) = candidates.get(position + AHEAD) {
                 prefetch(&self.training, later);
             }
             if self.queries.allow.allows(state.number, row) && seen.binary_search(&row).is_err() {
-                best.push(exact.score(&self.training, row), plan.scale);
+                best.push(exact.score(&self.training, row));
             }
         }
-        *late += usize::from(*at > CHEAP_STAGES);
-        // To begin with too few terms costs less than with too many.
-        *at = if number == 0 { *at / 2 } else { at.saturating_sub(1) };
+        *late_blocks += usize::from(*stage > CHEAP_STAGES);
+        // Starting with too few terms costs less than starting with too many.
+        *stage = if number == 0 { *stage / 2 } else { stage.saturating_sub(1) };
     }
 
     /// Scores the rows of a block with the largest sums, about as many as are wanted.
     fn score_first(
         &self,
-        (block, sums, threshold): (&Block<T>, &[T], T),
+        visit: &Visit<'_, T>,
+        largest: &SumsFrom<'_, T>,
         exact: &mut Exact,
         seen: &mut Vec<u32>,
         best: &mut Best,
-        scale: f64,
     ) {
         if !seen.is_empty() {
             return;
         }
-        at_least(sums, threshold, |local| {
+        at_least(largest.sums, largest.threshold, |local| {
             if seen.len() < 2 * best.wanted {
-                seen.push(row_number(block, local));
+                seen.push(row_number(visit.block, local));
             }
         });
         for &row in &*seen {
-            best.push(exact.score(&self.training, row), scale);
+            best.push(exact.score(&self.training, row));
         }
     }
 }
 
-/// The places of the bits that are set.
+/// Returns the positions of the bits that are set.
 fn marked(marks: &[u64]) -> impl Iterator<Item = usize> {
     marks.iter().enumerate().filter(|&(_, &mask)| mask != 0).flat_map(|(number, &mask)| {
         (0..64).filter(move |bit| mask >> bit & 1 == 1).map(move |bit| 64 * number + bit)

@@ -1,17 +1,17 @@
-//! Similarities by the formula, of a query and some rows.
+//! Similarities of a query and some rows, by the formula.
 
 use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
 use crate::search::inverted::Row;
 use crate::search::{Neighbor, rounded};
 
-/// Rows that are on their way into the cache while another is read.
+/// Number of rows that are prefetched while another is read.
 pub(super) const AHEAD: usize = 4;
 
 /// Buffers for a query and rows.
 #[derive(Debug, Default)]
 pub(super) struct Exact {
     query: Spread,
-    /// The terms and weights of a row that the query has, too.
+    /// The terms and weights of a row that the query has too.
     common: Common,
 }
 
@@ -21,7 +21,7 @@ impl Exact {
         self.query.set(query, columns);
     }
 
-    /// The query's weight of a term.
+    /// Returns the query's weight of a term.
     pub(super) fn weight(&self, term: u32) -> f32 {
         self.query.value(term)
     }
@@ -31,7 +31,7 @@ impl Exact {
         self.query.clear(query);
     }
 
-    /// A row with its similarity to the query.
+    /// Returns a row with its similarity to the query.
     pub(super) fn score(&mut self, training: &CsrView<'_>, number: u32) -> Neighbor {
         let Self { query, common } = self;
         let count = query.common(row(training, number as usize), common, 0);
@@ -44,7 +44,7 @@ impl Exact {
     }
 }
 
-/// Asks for a row to be brought into the cache.
+/// Prefetches a row.
 pub(super) fn prefetch(training: &CsrView<'_>, number: u32) {
     prefetch_row(row(training, number as usize));
 }

@@ -1,6 +1,7 @@
-//! Sums in fixed point, with 16 bits per row, and how far they can be from the similarity. The proof
-//! is in [`super`].
+//! Sums in fixed point, with 16 bits per row, and how far they can be from the similarity. The
+//! proof is in [`super`].
 
+use super::Row;
 use super::kernels::Number;
 use crate::rows::matrix::{CsrView, row};
 
@@ -28,7 +29,8 @@ macro_rules! fixed {
             #[expect(clippy::cast_possible_truncation, reason = "clamped")]
             #[allow(clippy::allow_attributes, clippy::cast_sign_loss, reason = "clamped")]
             fn nearest(value: f64) -> Self {
-                // Truncating a number above 0 rounds it down, without a call of a rounding function.
+                // Truncating a number above 0 rounds it down, without a call of a rounding
+                // function.
                 let min = f64::from($number::MIN);
                 let above = value.clamp(min, <Self as Fixed>::MAX) - min + 0.5;
                 (above as i32 + i32::from($number::MIN)) as $number
@@ -45,14 +47,14 @@ fixed!(u16, 65_533.0, false);
 // A factor has 15 bits, and so has a weight.
 fixed!(i16, 16_382.0, true);
 
-/// The training weights, as far as sums depend on them.
+/// The properties of the training weights that sums depend on.
 #[derive(Debug)]
 pub(super) struct Range {
     /// The largest Euclidean length of a row.
     pub(super) length: f64,
     /// The largest absolute weight of each term.
     pub(super) largest: Vec<f32>,
-    /// In how many rows each term is.
+    /// The number of rows that contain each term.
     pub(super) frequencies: Vec<u32>,
     pub(super) negative: bool,
     /// The largest number of entries of a row.
@@ -85,7 +87,7 @@ impl Range {
         range
     }
 
-    /// The range of the rows of both.
+    /// Returns the range of the rows of both.
     pub(super) fn join(mut self, other: &Self) -> Self {
         self.length = self.length.max(other.length);
         self.negative |= other.negative;
@@ -103,47 +105,53 @@ impl Range {
 /// A query in fixed point.
 #[derive(Debug)]
 pub(super) struct Scaled<T> {
-    /// The terms that the training rows have, with what their weights are multiplied with; those of the head come last.
+    /// The terms that training rows have, and the factors of their weights. The terms of the head
+    /// come last.
     pub(super) factors: Vec<(u32, T)>,
-    /// The number of those that do not belong to the head.
+    /// Number of terms that do not belong to the head.
     pub(super) tail: usize,
     /// Rows whose sum is less by this much than that of `k` others are not among the nearest `k`.
     pub(super) band: f64,
-    /// What the similarity 1 becomes.
+    /// The scaled similarity 1.
     pub(super) scale: f64,
 }
 
 impl<T: Fixed> Scaled<T> {
-    /// `None` if similarities may be too large, too small or of too many products for 16 bits.
+    /// Scales a query. `None` if 16 bits are not enough: similarities may be too large, too small,
+    /// or sums of too many products.
     pub(super) fn new(
         range: &Range,
-        (terms, weights): (&[u32], &[f32]),
+        query: Row<'_>,
         is_head: impl Fn(u32) -> bool,
     ) -> Option<Self> {
         let common = || {
-            let all = terms.iter().zip(weights);
+            let all = query.0.iter().zip(query.1);
             all.map(|(&term, &weight)| (term, f64::from(weight), range.largest[term as usize]))
                 .filter(|&(_, weight, largest)| weight != 0.0 && largest > 0.0)
         };
-        let (mut squares, mut most, mut count) = (0.0, 0.0, 0);
+        let mut squares = 0.0;
+        let mut max_sum = 0.0;
+        let mut count = 0;
         for (_, weight, largest) in common() {
             squares += weight * weight;
-            most += weight.abs() * f64::from(largest);
+            max_sum += weight.abs() * f64::from(largest);
             count += 1;
         }
         if count == 0 {
             return Some(Self { factors: Vec::new(), tail: 0, band: 0.0, scale: 0.0 });
         }
-        let largest_sum = (squares.sqrt() * range.length).min(most) * (1.0 + 1e-9);
+        let largest_sum = (squares.sqrt() * range.length).min(max_sum) * (1.0 + 1e-9);
         let products = count.min(range.longest_row) as f64;
-        let room = T::LARGEST_SUM - 2.0 * products;
-        if !(1e-30..1e37).contains(&largest_sum) || room < T::LARGEST_SUM / 2.0 {
+        let scaled_sum = T::LARGEST_SUM - 2.0 * products;
+        if !(1e-30..1e37).contains(&largest_sum) || scaled_sum < T::LARGEST_SUM / 2.0 {
             return None;
         }
-        // What the similarity 1 becomes, and how much of that a product loses with its lower half.
-        let scale = room / largest_sum;
+        let scale = scaled_sum / largest_sum;
         let mut factors = vec![(0, T::default()); count];
-        let (mut tail, mut head, mut band, mut widest) = (0, count, 0.0, 0f64);
+        let mut tail = 0;
+        let mut head = count;
+        let mut band = 0.0;
+        let mut widest = 0f64;
         for (term, weight, largest) in common() {
             let exact = exact_factor::<T>(scale, weight, largest);
             let factor = T::nearest(exact);
@@ -158,29 +166,33 @@ impl<T: Fixed> Scaled<T> {
                 tail += 1;
             }
         }
-        // A row has so many of them; in a batch, one row may have terms with 1 more and another terms without.
+        // A row has at most this many products. In a batch, one row may have products that are 1
+        // larger, and another row products that are not.
         let of_products = (widest + 1.0) * products;
-        // Similarities are rounded to f32 twice, and all this to f64.
+        // Two similarities are rounded to f32, and these numbers to f64.
         Some(Self { factors, tail, band: f64::min(band, of_products) + 0.1, scale })
     }
 
-    /// How far the products of a term's factor are off, but for rounding them down.
-    pub(super) fn rounding(&self, range: &Range, (term, factor): (u32, T), weight: f64) -> f64 {
-        rounding(exact_factor::<T>(self.scale, weight, range.largest[term as usize]), factor)
+    /// Returns how far the products of a factor are off, except that they are rounded down.
+    ///
+    /// `largest` is the largest weight of the term in the training rows, `weight` the query's.
+    pub(super) fn rounding(&self, largest: f32, factor: T, weight: f64) -> f64 {
+        rounding(exact_factor::<T>(self.scale, weight, largest), factor)
     }
 
-    /// The least sum of a row that may be among the nearest, if `threshold` is at most the k-th largest sum.
+    /// Returns the smallest sum of a row that may be among the nearest, if `threshold` is at most
+    /// the k-th largest sum.
     pub(super) fn cut(&self, threshold: T) -> T {
         T::nearest((threshold.value() - self.band).floor())
     }
 }
 
-/// What the training weights of a term are multiplied with, before it is rounded.
+/// Returns the factor of a term's training weights before it is rounded.
 fn exact_factor<T: Fixed>(scale: f64, weight: f64, largest: f32) -> f64 {
     weight * f64::from(largest) * (scale * 65_536.0 / T::MAX)
 }
 
-/// How far a product may be off, because its factor and the training weight are rounded.
+/// Returns how far a product may be off because its factor and the training weight are rounded.
 fn rounding<T: Fixed>(exact: f64, factor: T) -> f64 {
     (exact - factor.value()).abs() + (factor.value().abs() + 1.0) / 65_536.0
 }

@@ -8,15 +8,16 @@ use super::fixed::{Fixed, Range};
 use super::kernels::{DenseProducts, Head, HeadProducts, LANES, WINDOW};
 use crate::rows::matrix::{CsrView, prefetch, row};
 
-/// A term belongs to the head if at least this share of the rows contains it: multiplying its weights with the factors of all queries of
-/// a batch, zeros too, is then cheaper than adding its postings for the queries that contain it.
+/// Share of the rows that must contain a term of the head. Multiplying its weights by the factors
+/// of all queries of a batch, zeros included, is then cheaper than adding its postings for the
+/// queries that contain it.
 const HEAD_SHARE: f64 = 0.02;
-/// The most terms of the head: the factors of a batch of queries fit a second-level cache.
-const HEAD_TERMS: usize = 1024;
-/// A term has a column of all rows' weights, too, if at least this share of the rows contains it.
+/// Maximum number of terms of the head: the factors of a batch fit a second-level cache.
+const MAX_HEAD_TERMS: usize = 1024;
+/// Share of the rows that must contain a term that also has a column of all rows' weights.
 const DENSE_SHARE: f64 = 0.2;
-/// The most columns: a strip of them fits a first-level cache.
-const DENSE_TERMS: usize = 192;
+/// Maximum number of these columns: a strip of them fits a first-level cache.
+const MAX_DENSE_TERMS: usize = 192;
 /// The shares of the rows from which on a term is frequent, one per level. Queries can be answered
 /// by the rare terms of a level, and a bound for its frequent ones.
 pub(super) const LEVEL_SHARES: [f64; 6] = [0.01, 0.02, 0.04, 0.08, 0.15, 0.3];
@@ -30,9 +31,10 @@ pub(super) struct Index<T> {
     /// The column of each term in the head, or `NONE`.
     column: Vec<u16>,
     pub(super) columns: usize,
-    /// The first so many columns of the head are stored for all rows, too.
+    /// Number of columns, the first of the head, that are also stored for all rows.
     pub(super) dense: usize,
-    /// From which numbers of rows on the parts of terms may be bounded instead of added; none if weights are negative.
+    /// The number of rows from which on a term is frequent, one per level. There are no levels if
+    /// weights are negative.
     pub(super) levels: Vec<u32>,
     pub(super) blocks: Vec<Block<T>>,
 }
@@ -54,32 +56,32 @@ pub(super) struct Block<T> {
 }
 
 impl<T: Fixed> Index<T> {
-    /// Call it on the thread pool that should do the work.
+    /// Indexes training rows. Call it on the thread pool that should do the work.
     pub(super) fn new(training: &CsrView<'_>, range: Range, cuts: &[usize]) -> Self {
-        let least = (training.rows() as f64 * HEAD_SHARE).max(1.0);
+        let min_rows = (training.rows() as f64 * HEAD_SHARE).max(1.0);
         let frequencies = &range.frequencies;
-        let mut head: Vec<usize> =
-            (0..frequencies.len()).filter(|&term| f64::from(frequencies[term]) >= least).collect();
+        let mut head: Vec<usize> = (0..frequencies.len())
+            .filter(|&term| f64::from(frequencies[term]) >= min_rows)
+            .collect();
         head.sort_by_key(|&term| (std::cmp::Reverse(frequencies[term]), term));
-        head.truncate(HEAD_TERMS);
+        head.truncate(MAX_HEAD_TERMS);
         let mut column = vec![NONE; frequencies.len()];
         for (number, &term) in (0..).zip(&head) {
             column[term] = number;
         }
         let columns = head.len();
-        let least = training.rows() as f64 * DENSE_SHARE;
-        let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= least);
-        let dense = dense.min(DENSE_TERMS);
+        let min_rows = training.rows() as f64 * DENSE_SHARE;
+        let dense = head.partition_point(|&term| f64::from(frequencies[term]) >= min_rows);
+        let dense = dense.min(MAX_DENSE_TERMS);
         let levels = levels::<T>(training.rows());
-        let entries = (0..frequencies.len()).map(|term| Entries {
+        let terms = (0..frequencies.len()).map(|term| TermLayout {
             scale: T::MAX / f64::from(range.largest[term]),
             column: column[term],
             stage: levels.iter().map(|&least| u8::from(least <= frequencies[term])).sum(),
         });
-        let entries: Vec<Entries> = entries.collect();
-        let block = |cut: &[usize]| {
-            Block::new(training, (&entries, dense), (levels.len(), range.length), cut[0]..cut[1])
-        };
+        let layout =
+            Layout { terms: terms.collect(), dense, levels: levels.len(), longest: range.length };
+        let block = |cut: &[usize]| Block::new(training, &layout, cut[0]..cut[1]);
         let blocks: Vec<Block<T>> = cuts.par_windows(2).map(block).collect();
         Self { range, column, columns, dense, levels, blocks }
     }
@@ -89,12 +91,13 @@ impl<T: Fixed> Index<T> {
         self.blocks.iter().map(|block| block.rows).sum()
     }
 
-    /// The column of a term whose weights are stored for all rows.
+    /// Returns the column of a term whose weights are stored for all rows.
     pub(super) fn dense_column(&self, term: u32) -> Option<usize> {
         self.column(term).filter(|&column| column < self.dense)
     }
 
-    /// Splits terms into those of which there are postings alone, and those of which there are columns of all rows' weights, too.
+    /// Splits terms into those that have postings only, and those that also have a column of all
+    /// rows' weights.
     pub(super) fn split(
         &self,
         factors: &[(u32, T)],
@@ -111,7 +114,7 @@ impl<T: Fixed> Index<T> {
         }
     }
 
-    /// The column of a term of the head.
+    /// Returns the column of a term of the head.
     pub(super) fn column(&self, term: u32) -> Option<usize> {
         Some(self.column[term as usize]).filter(|&column| column != NONE).map(usize::from)
     }
@@ -126,10 +129,22 @@ fn levels<T: Fixed>(rows: usize) -> Vec<u32> {
     LEVEL_SHARES.iter().map(|&share| (share * rows as f64).ceil() as u32).collect()
 }
 
-/// What becomes of the entries of a term.
+/// How the blocks store rows.
+#[derive(Debug)]
+struct Layout {
+    terms: Vec<TermLayout>,
+    /// Number of columns that are stored for all rows.
+    dense: usize,
+    /// Number of levels at which terms can be frequent.
+    levels: usize,
+    /// The length of the longest row.
+    longest: f64,
+}
+
+/// How the blocks store the entries of a term.
 #[derive(Debug, Clone, Copy)]
-struct Entries {
-    /// What weights are multiplied with.
+struct TermLayout {
+    /// Factor of the weights.
     scale: f64,
     /// The column in the head, or `NONE`.
     column: u16,
@@ -137,8 +152,8 @@ struct Entries {
     stage: u8,
 }
 
-impl Entries {
-    /// A training weight in fixed point: 0 only if it is 0. It is off by less than 1.
+impl TermLayout {
+    /// Returns a training weight in fixed point: 0 only if it is 0. It is off by less than 1.
     fn weight<T: Fixed>(&self, weight: f32) -> T {
         if weight == 0.0 {
             return T::default();
@@ -157,7 +172,7 @@ struct HeadRows {
 }
 
 impl HeadRows {
-    /// Adds a window of rows, whose entries stand one after the other and end at these places.
+    /// Adds a window of rows, whose entries follow each other and end at `ends`.
     fn push(&mut self, ends: &[usize], entries: &[u32]) {
         let start = |at: u8| at.checked_sub(1).map_or(0, |before| ends[usize::from(before)]);
         let lengths = (0u8..).zip(ends).map(|(at, &end)| (end - start(at), at));
@@ -181,12 +196,9 @@ fn narrow(n: usize) -> u32 {
 }
 
 impl<T: Fixed> Block<T> {
-    fn new(
-        training: &CsrView<'_>,
-        (entries, dense): (&[Entries], usize),
-        (levels, longest): (usize, f64),
-        rows: Span<usize>,
-    ) -> Self {
+    fn new(training: &CsrView<'_>, layout: &Layout, rows: Span<usize>) -> Self {
+        let Layout { terms: layouts, dense, levels, longest } = layout;
+        let dense = *dense;
         let mut offsets = vec![0u32; training.cols() + 1];
         for index in rows.clone() {
             for &term in row(training, index).0 {
@@ -199,27 +211,30 @@ impl<T: Fixed> Block<T> {
         let mut postings = vec![0u32; offsets.last().map_or(0, |&end| end as usize)];
         let mut strips = vec![[T::default(); LANES]; rows.len().div_ceil(LANES) * dense];
         let mut lengths: Vec<Vec<T>> =
-            (0..levels).map(|_| Vec::with_capacity(rows.len())).collect();
+            (0..*levels).map(|_| Vec::with_capacity(rows.len())).collect();
         let mut head = HeadRows { order: Vec::new(), starts: vec![0], entries: Vec::new() };
         let mut next = offsets.clone();
-        // The rows of a window in the head: where each ends, and its entries.
-        let (mut ends, mut in_head, mut count) = (Vec::new(), Vec::new(), 0);
+        // The entries of a window of rows in the head, their number, and where each row ends.
+        let mut in_head = Vec::new();
+        let mut count = 0;
+        let mut ends = Vec::new();
         for (local, index) in (0..=u32::from(u16::MAX)).zip(rows.clone()) {
             let (terms, weights) = row(training, index);
             if in_head.len() < count + terms.len() + 1 {
                 in_head.resize(count + terms.len() + 1, 0);
             }
-            // Of each number of levels; four sums in turn: one would wait for each addition.
+            // A sum for each number of levels. There are four of each, used in turn, because one
+            // would wait for each addition.
             let mut squares = [[0.0; LEVEL_SHARES.len() + 1]; 4];
             for (at, (&term, &weight)) in terms.iter().zip(weights).enumerate() {
-                let of_term = &entries[term as usize];
+                let of_term = &layouts[term as usize];
                 let fixed: T = of_term.weight(weight);
                 squares[at % 4][usize::from(of_term.stage)] +=
                     f64::from(weight) * f64::from(weight);
                 let next = &mut next[term as usize];
                 postings[*next as usize] = local << 16 | u32::from(fixed.bits());
                 *next += 1;
-                // Without a branch, which could not be foreseen.
+                // Branchless: the branch would be unpredictable.
                 in_head[count] = u32::from(of_term.column) << 16 | u32::from(fixed.bits());
                 count += usize::from(of_term.column != NONE);
                 let column = usize::from(of_term.column);
@@ -237,7 +252,7 @@ impl<T: Fixed> Block<T> {
             let mut square = 0.0;
             for (level, lengths) in lengths.iter_mut().enumerate().rev() {
                 square += squares.iter().map(|squares| squares[level + 1]).sum::<f64>();
-                lengths.push(share_of_length(square, longest));
+                lengths.push(share_of_length(square, *longest));
             }
         }
         Self {
@@ -251,8 +266,9 @@ impl<T: Fixed> Block<T> {
         }
     }
 
-    /// The rows' lengths in the terms from a level on, as shares of the longest row's: 1 is a little less than the largest number.
-    /// Above the last level there are no terms.
+    /// Returns the rows' lengths in the terms from a level on, as shares of the longest row's
+    /// length. The share 1 is a little less than the largest number. Above the last level there are
+    /// no terms.
     pub(super) fn lengths(&self, level: usize) -> Option<&[T]> {
         self.lengths.get(level).map(Vec::as_slice)
     }
@@ -262,20 +278,22 @@ impl<T: Fixed> Block<T> {
         HeadProducts { head: self.head.view(), factors, sums, stride }.compute();
     }
 
-    /// Adds the products of some columns to the sums of a query, and 1 for each weight that is not 0.
+    /// Adds the products of some columns to the sums of a query, and 1 for each weight that is not
+    /// 0.
     pub(super) fn add_dense(&self, columns: usize, factors: &[(usize, T)], sums: &mut [T]) {
         if !factors.is_empty() {
             DenseProducts { strips: &self.strips, columns, factors, sums }.add();
         }
     }
 
-    /// Where the postings of some terms are; they are on their way into the cache then.
+    /// Finds the postings of some terms, and prefetches them.
     pub(super) fn lists(&self, factors: &[(u32, T)], lists: &mut Vec<List<T>>) {
         lists.clear();
         lists.extend(factors.iter().map(|&(term, factor)| {
             let term = term as usize;
-            let (start, end) = (self.offsets[term], self.offsets[term + 1]);
-            // A processor fetches the rest of a long list by itself.
+            let start = self.offsets[term];
+            let end = self.offsets[term + 1];
+            // A processor prefetches the rest of a long list by itself.
             for line in (start..end.min(start + 512)).step_by(16) {
                 prefetch(&self.postings, line as usize);
             }
@@ -283,8 +301,8 @@ impl<T: Fixed> Block<T> {
         }));
     }
 
-    /// Adds the products of some lists, and 1 for each, so that a row with one of their terms has a sum above 0 if no weight is
-    /// negative.
+    /// Adds the products of some lists, and 1 for each. A row with one of their terms then has a
+    /// sum above 0, if no weight is negative.
     pub(super) fn add(&self, lists: &[List<T>], sums: &mut [T]) {
         assert!(sums.len() >= self.rows, "a sum for each row");
         for &List { start, end, factor } in lists {
@@ -295,7 +313,7 @@ impl<T: Fixed> Block<T> {
                     unsafe_code,
                     reason = "a check for each posting takes a quarter of the time"
                 )]
-                // SAFETY: `new` made the postings from rows of the block, and there is a sum for each of them.
+                // SAFETY: `new` made the postings from rows of the block, and each has a sum.
                 let sum = unsafe { sums.get_unchecked_mut((posting >> 16) as usize) };
                 *sum = sum.plus(product);
             }
@@ -303,10 +321,10 @@ impl<T: Fixed> Block<T> {
     }
 }
 
-/// A length as a share of the longest row's, by its square: see [`Block::lengths`].
+/// Returns a length, given its square, as a share of the longest row's: see [`Block::lengths`].
 fn share_of_length<T: Fixed>(square: f64, longest: f64) -> T {
     let share = if longest > 0.0 { square.sqrt() / longest } else { 0.0 };
-    // A little more, for what `f64` rounds.
+    // A little more than exact, because `f64` rounds.
     T::nearest((share * (T::MAX - 1.0) * (1.0 + 1e-9)).ceil())
 }
 
@@ -318,8 +336,9 @@ pub(super) struct List<T> {
     factor: T,
 }
 
-/// The distance from the sums of a query to those of the next, for blocks of up to so many rows: whole windows, and a cache line more, so
-/// that the same rows of all queries are not in the same place of a cache.
+/// Returns the distance from the sums of a query to those of the next, for blocks of up to `rows`
+/// rows. It is whole windows plus a cache line, so that the sums of one row for all queries do not
+/// compete for the same cache set.
 pub(super) fn stride(rows: usize) -> usize {
     rows.next_multiple_of(WINDOW) + 32
 }

@@ -83,15 +83,18 @@ macro_rules! number {
 number!(u16, u32);
 number!(i16, i32);
 
-/// The operations of a vector unit on [`LANES`] numbers. Those that a unit does not write itself are
-/// loops, from which the compiler makes vector instructions.
-pub(super) trait Unit {
+/// The operations of a vector unit on [`LANES`] numbers. Those that a unit does not write itself
+/// are loops, from which the compiler makes vector instructions.
+///
+/// A unit is a value: it exists only where the processor has the instructions.
+pub(super) trait Unit: Copy {
     type Number: Number;
     /// The numbers, in registers.
     type Lanes: Pod;
 
     /// Adds the products of one weight with a factor for each lane.
     fn add_products(
+        self,
         lanes: Self::Lanes,
         weight: Self::Number,
         factors: &[Self::Number; LANES],
@@ -100,6 +103,7 @@ pub(super) trait Unit {
     /// Adds the products of one factor with a weight for each lane, and 1 for each weight that is
     /// not 0.
     fn add_products_and_ones(
+        self,
         lanes: Self::Lanes,
         factor: Self::Number,
         weights: &[Self::Number; LANES],
@@ -107,7 +111,7 @@ pub(super) trait Unit {
 
     /// Returns a bit for each number that is at least `least`.
     #[inline(always)]
-    fn at_least(numbers: &[Self::Number; LANES], least: Self::Number) -> u64 {
+    fn at_least(self, numbers: &[Self::Number; LANES], least: Self::Number) -> u64 {
         let mut any = false;
         for &number in numbers {
             any |= number >= least;
@@ -125,6 +129,7 @@ pub(super) trait Unit {
     /// Returns a bit for each row whose [`bound`] is at least `least`.
     #[inline(always)]
     fn bounds_at_least(
+        self,
         sums: &[Self::Number; LANES],
         lengths: &[Self::Number; LANES],
         factor: Self::Number,
@@ -134,11 +139,12 @@ pub(super) trait Unit {
         for ((to, &sum), &length) in bounds.iter_mut().zip(sums).zip(lengths) {
             *to = bound(sum, length, factor);
         }
-        Self::at_least(&bounds, least)
+        self.at_least(&bounds, least)
     }
 }
 
 /// The instructions that every processor of the architecture has.
+#[derive(Debug, Clone, Copy)]
 struct Portable<N>(PhantomData<N>);
 
 impl<N: Number> Unit for Portable<N> {
@@ -146,7 +152,7 @@ impl<N: Number> Unit for Portable<N> {
     type Lanes = [N; LANES];
 
     #[inline(always)]
-    fn add_products(mut lanes: [N; LANES], weight: N, factors: &[N; LANES]) -> [N; LANES] {
+    fn add_products(self, mut lanes: [N; LANES], weight: N, factors: &[N; LANES]) -> [N; LANES] {
         for (lane, &factor) in lanes.iter_mut().zip(factors) {
             *lane = lane.plus(weight.times(factor));
         }
@@ -154,7 +160,12 @@ impl<N: Number> Unit for Portable<N> {
     }
 
     #[inline(always)]
-    fn add_products_and_ones(mut lanes: [N; LANES], factor: N, weights: &[N; LANES]) -> [N; LANES] {
+    fn add_products_and_ones(
+        self,
+        mut lanes: [N; LANES],
+        factor: N,
+        weights: &[N; LANES],
+    ) -> [N; LANES] {
         for (lane, &weight) in lanes.iter_mut().zip(weights) {
             let one = if weight == N::default() { N::default() } else { N::ONE };
             *lane = lane.plus(weight.times(factor)).plus(one);
@@ -168,7 +179,7 @@ pub(super) trait Loop {
     type Number: Number;
     type Output;
 
-    fn run<U: Unit<Number = Self::Number>>(self) -> Self::Output;
+    fn run<U: Unit<Number = Self::Number>>(self, unit: U) -> Self::Output;
 }
 
 /// A vector unit of this processor.
@@ -217,7 +228,7 @@ impl VectorUnit {
     #[inline(always)]
     fn run<L: Loop>(self, work: L) -> L::Output {
         match self.0 {
-            Kind::Portable => work.run::<Portable<L::Number>>(),
+            Kind::Portable => work.run(Portable(PhantomData)),
             #[cfg(target_arch = "x86_64")]
             #[expect(unsafe_code, reason = "a function for processors with AVX2")]
             // SAFETY: there is a unit of this kind only if the processor has it.
@@ -263,7 +274,7 @@ impl<N: Number> Loop for HeadProducts<'_, N> {
     type Output = ();
 
     #[inline(always)]
-    fn run<U: Unit<Number = N>>(self) {
+    fn run<U: Unit<Number = N>>(self, unit: U) {
         let Self { head: Head { order, starts, entries }, factors, sums, stride } = self;
         let sums: &mut [u16] = bytemuck::cast_slice_mut(sums);
         let mut window = [[0; LANES]; WINDOW];
@@ -272,7 +283,7 @@ impl<N: Number> Loop for HeadProducts<'_, N> {
                 let mut lanes = U::Lanes::zeroed();
                 for &entry in &entries[starts[at] as usize..starts[at + 1] as usize] {
                     let weight = N::of_bits(weight_of(entry));
-                    lanes = U::add_products(lanes, weight, &factors[column_of(entry)]);
+                    lanes = unit.add_products(lanes, weight, &factors[column_of(entry)]);
                 }
                 window[usize::from(row) % WINDOW] = bytemuck::cast(lanes);
             }
@@ -313,14 +324,14 @@ impl<N: Number> Loop for DenseProducts<'_, N> {
     type Output = ();
 
     #[inline(always)]
-    fn run<U: Unit<Number = N>>(self) {
+    fn run<U: Unit<Number = N>>(self, unit: U) {
         let Self { strips, columns, factors, sums } = self;
         for (strip, sums) in strips.chunks_exact(columns).zip(sums.chunks_mut(LANES)) {
             let mut buffer = [N::default(); LANES];
             buffer[..sums.len()].copy_from_slice(sums);
             let mut lanes: U::Lanes = bytemuck::cast(buffer);
             for &(column, factor) in factors {
-                lanes = U::add_products_and_ones(lanes, factor, &strip[column]);
+                lanes = unit.add_products_and_ones(lanes, factor, &strip[column]);
             }
             let buffer: [N; LANES] = bytemuck::cast(lanes);
             sums.copy_from_slice(&buffer[..sums.len()]);
@@ -343,7 +354,8 @@ pub(super) struct Bounds<'a, N> {
 }
 
 impl<N: Number> Bounds<'_, N> {
-    /// Sets a bit of `marks` for each row whose bound is at least `least`, and returns their number.
+    /// Sets a bit of `marks` for each row whose bound is at least `least`, and returns their
+    /// number.
     pub(super) fn mark_at_least(self, least: N, marks: &mut Vec<u64>) -> usize {
         VectorUnit::best().run(MarkBounds { bounds: self, least, marks })
     }
@@ -360,13 +372,13 @@ impl<N: Number> Loop for MarkBounds<'_, N> {
     type Output = usize;
 
     #[inline(always)]
-    fn run<U: Unit<Number = N>>(self) -> usize {
+    fn run<U: Unit<Number = N>>(self, unit: U) -> usize {
         let Self { bounds: Bounds { sums, lengths, factor }, least, marks } = self;
         let (sums, last_sums) = sums.as_chunks::<LANES>();
         let (lengths, last_lengths) = lengths.as_chunks::<LANES>();
         marks.clear();
         for (sums, lengths) in sums.iter().zip(lengths) {
-            marks.push(U::bounds_at_least(sums, lengths, factor, least));
+            marks.push(unit.bounds_at_least(sums, lengths, factor, least));
         }
         if !last_sums.is_empty() {
             let mut bounds = [N::default(); LANES];
@@ -374,7 +386,7 @@ impl<N: Number> Loop for MarkBounds<'_, N> {
                 *to = bound(sum, length, factor);
             }
             // A bound is at least 1, so the lanes without a row have none.
-            marks.push(U::at_least(&bounds, least.max(N::ONE)));
+            marks.push(unit.at_least(&bounds, least.max(N::ONE)));
         }
         marks.iter().map(|mask| mask.count_ones() as usize).sum()
     }
@@ -395,7 +407,7 @@ impl<N: Number> Loop for GroupMaxima<'_, N> {
     type Output = ();
 
     #[inline(always)]
-    fn run<U: Unit<Number = N>>(self) {
+    fn run<U: Unit<Number = N>>(self, _: U) {
         let Self { sums, maxima } = self;
         maxima.fill(N::default());
         for chunk in sums.chunks(maxima.len()) {
@@ -422,11 +434,11 @@ impl<N: Number, F: FnMut(usize)> Loop for AtLeast<'_, N, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run<U: Unit<Number = N>>(self) {
+    fn run<U: Unit<Number = N>>(self, unit: U) {
         let Self { sums, least, mut found } = self;
         let (whole, rest) = sums.as_chunks::<LANES>();
         for (number, sums) in whole.iter().enumerate() {
-            let mut mask = U::at_least(sums, least);
+            let mut mask = unit.at_least(sums, least);
             while mask != 0 {
                 found(number * LANES + mask.trailing_zeros() as usize);
                 mask &= mask - 1;
@@ -455,7 +467,7 @@ impl<N: Number> Loop for CountAtLeast<'_, N> {
     type Output = usize;
 
     #[inline(always)]
-    fn run<U: Unit<Number = N>>(self) -> usize {
+    fn run<U: Unit<Number = N>>(self, _: U) -> usize {
         let mut all = 0;
         for chunk in self.values.chunks(1 << 15) {
             // As wide as the values, and no overflow in a chunk.

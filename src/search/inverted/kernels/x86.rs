@@ -17,50 +17,58 @@ use super::{LANES, Loop, Number, TILE, Unit};
 /// Runs a loop with AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) fn run_avx2<L: Loop>(work: L) -> L::Output {
-    work.run::<Avx2<L::Number>>()
+    work.run(Avx2(PhantomData))
 }
 
 /// Runs a loop with AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) fn run_avx512<L: Loop>(work: L) -> L::Output {
-    work.run::<Avx512<L::Number>>()
+    work.run(Avx512(PhantomData))
 }
 
 /// The instructions that differ between signed and unsigned numbers.
 ///
-/// Only the units call them, which [`run_avx2`] and [`run_avx512`] alone choose.
+/// # Safety
+/// The processor must have AVX2, and for the others AVX-512 with `avx512bw`.
+#[expect(unsafe_code, reason = "instructions that not every processor has")]
 pub(in super::super) trait Instructions {
-    fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i;
-    fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i;
-    fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i;
-    fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32;
+    unsafe fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i;
+    unsafe fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i;
+    unsafe fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i;
+    unsafe fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32;
 }
 
 macro_rules! instructions {
-    ($number:ident, $times_avx2:ident, $times_avx512:ident, $plus_avx512:ident, $at_least:ident) => {
+    (
+        $number:ident,
+        $times_avx2:ident,
+        $times_avx512:ident,
+        $plus_avx512:ident,
+        $at_least:ident
+    ) => {
         #[expect(unsafe_code, reason = "instructions that not every processor has")]
         impl Instructions for $number {
             #[inline(always)]
-            fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i {
-                // SAFETY: called where there is AVX2.
+            unsafe fn times_avx2(numbers: __m256i, factors: __m256i) -> __m256i {
+                // SAFETY: the caller's promise.
                 unsafe { $times_avx2(numbers, factors) }
             }
 
             #[inline(always)]
-            fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i {
-                // SAFETY: called where there is AVX-512.
+            unsafe fn times_avx512(numbers: __m512i, factors: __m512i) -> __m512i {
+                // SAFETY: the caller's promise.
                 unsafe { $times_avx512(numbers, factors) }
             }
 
             #[inline(always)]
-            fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i {
-                // SAFETY: called where there is AVX-512.
+            unsafe fn saturating_plus_avx512(numbers: __m512i, others: __m512i) -> __m512i {
+                // SAFETY: the caller's promise.
                 unsafe { $plus_avx512(numbers, others) }
             }
 
             #[inline(always)]
-            fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32 {
-                // SAFETY: called where there is AVX-512.
+            unsafe fn at_least_avx512(numbers: __m512i, least: __m512i) -> u32 {
+                // SAFETY: the caller's promise.
                 unsafe { $at_least(numbers, least) }
             }
         }
@@ -83,16 +91,20 @@ instructions!(
 );
 
 /// AVX2: 16 numbers in a register.
+///
+/// Only [`run_avx2`] makes a value.
+#[derive(Debug, Clone, Copy)]
 struct Avx2<N>(PhantomData<N>);
 
 #[expect(unsafe_code, reason = "instructions that not every processor has")]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "they are unsafe for the same reason")]
 impl<N: Number> Unit for Avx2<N> {
     type Number = N;
     type Lanes = [__m256i; LANES / 16];
 
     #[inline(always)]
-    fn add_products(mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
-        // SAFETY: called from `run_avx2` only.
+    fn add_products(self, mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
+        // SAFETY: there is a value of the unit, so the processor has AVX2.
         unsafe {
             let weight = _mm256_set1_epi16(bytemuck::cast(weight));
             let factors: Self::Lanes = bytemuck::cast(*factors);
@@ -105,11 +117,12 @@ impl<N: Number> Unit for Avx2<N> {
 
     #[inline(always)]
     fn add_products_and_ones(
+        self,
         mut lanes: Self::Lanes,
         factor: N,
         weights: &[N; LANES],
     ) -> Self::Lanes {
-        // SAFETY: called from `run_avx2` only.
+        // SAFETY: there is a value of the unit, so the processor has AVX2.
         unsafe {
             let zero = _mm256_set1_epi16(0);
             let one = _mm256_set1_epi16(1);
@@ -128,16 +141,20 @@ impl<N: Number> Unit for Avx2<N> {
 }
 
 /// AVX-512: 32 numbers in a register.
+///
+/// Only [`run_avx512`] makes a value.
+#[derive(Debug, Clone, Copy)]
 struct Avx512<N>(PhantomData<N>);
 
 #[expect(unsafe_code, reason = "instructions that not every processor has")]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "they are unsafe for the same reason")]
 impl<N: Number> Unit for Avx512<N> {
     type Number = N;
     type Lanes = [__m512i; LANES / 32];
 
     #[inline(always)]
-    fn add_products(mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
-        // SAFETY: called from `run_avx512` only.
+    fn add_products(self, mut lanes: Self::Lanes, weight: N, factors: &[N; LANES]) -> Self::Lanes {
+        // SAFETY: there is a value of the unit, so the processor has AVX-512.
         unsafe {
             let weight = _mm512_set1_epi16(bytemuck::cast(weight));
             let factors: Self::Lanes = bytemuck::cast(*factors);
@@ -150,11 +167,12 @@ impl<N: Number> Unit for Avx512<N> {
 
     #[inline(always)]
     fn add_products_and_ones(
+        self,
         mut lanes: Self::Lanes,
         factor: N,
         weights: &[N; LANES],
     ) -> Self::Lanes {
-        // SAFETY: called from `run_avx512` only.
+        // SAFETY: there is a value of the unit, so the processor has AVX-512.
         unsafe {
             let one = _mm512_set1_epi16(1);
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
@@ -169,8 +187,8 @@ impl<N: Number> Unit for Avx512<N> {
     }
 
     #[inline(always)]
-    fn at_least(numbers: &[N; LANES], least: N) -> u64 {
-        // SAFETY: called from `run_avx512` only.
+    fn at_least(self, numbers: &[N; LANES], least: N) -> u64 {
+        // SAFETY: there is a value of the unit, so the processor has AVX-512.
         unsafe {
             let [low, high]: Self::Lanes = bytemuck::cast(*numbers);
             let least = _mm512_set1_epi16(bytemuck::cast(least));
@@ -180,8 +198,8 @@ impl<N: Number> Unit for Avx512<N> {
     }
 
     #[inline(always)]
-    fn bounds_at_least(sums: &[N; LANES], lengths: &[N; LANES], factor: N, least: N) -> u64 {
-        // SAFETY: called from `run_avx512` only.
+    fn bounds_at_least(self, sums: &[N; LANES], lengths: &[N; LANES], factor: N, least: N) -> u64 {
+        // SAFETY: there is a value of the unit, so the processor has AVX-512.
         unsafe {
             let factor = _mm512_set1_epi16(bytemuck::cast(factor));
             let least = _mm512_set1_epi16(bytemuck::cast(least));

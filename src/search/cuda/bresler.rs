@@ -1,0 +1,29 @@
+//! The algorithms of Bresler et al. 2011, for comparison: `--engine base`, `shared` and `grid`.
+//!
+//! They follow Algorithm 1 (section 5) of the paper: compute the similarity of a query to every
+//! training row, as a product of sparse matrices in CSR form, then select the k largest. They
+//! differ in the product (Algorithm 2 is in section 5.1, Algorithm 3 in section 5.2):
+//!
+//! | engine | paper | kernel | what it does |
+//! |---|---|---|---|
+//! | `base` | section 5 | `kernels/base.cu` | a dense query, a warp per row (Bell and Garland 2008) |
+//! | `shared` | Algorithm 2 | `kernels/shared.cu` | a query in shared memory, a thread per row |
+//! | `grid` | Algorithm 3 | `kernels/grid.cu` | a batch of queries, rows read from textures |
+//!
+//! The sequential algorithm that the paper compares with, `BaseCSR`, is
+//! [`Exhaustive`](crate::search::Exhaustive). The paper measures 32, 64, 128 and 256 threads per
+//! block and queries per grid (section 6.2). Unlike the paper, the engines select the k largest on
+//! the GPU (`kernels/select.cu`), take rows and queries of any length, and add in `f64`, so that
+//! they return the neighbors of every other engine.
+//!
+//! On a current GPU, [`CudaEngine::Fused`](super::CudaEngine::Fused) is much faster. It computes
+//! all similarities of a query in the same way if its own kernels cannot answer the query.
+
+/// Where the engine `grid` reads training rows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GridMemory {
+    /// Texture objects, as in the paper.
+    Texture,
+    /// The read-only cache.
+    ReadOnly,
+}

@@ -1,10 +1,214 @@
-//! The program `classify`; its commands are in `crates/commands`.
+//! The program `classify`: it parses the arguments and runs one command. Only this file reports errors
+//! and chooses the exit code.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum};
+use classify::threads::Threads;
+
+mod commands;
+mod failure;
+mod flags;
+mod output;
+
+#[cfg(feature = "serve")]
+use commands::serve;
+use commands::{
+    bench, cluster, compare, devices, documents, evaluate, explain, generate, info, predict, shell,
+    tokens, train, tune, vectorize,
+};
+use failure::Failure;
+use output::progress::Talk;
+use output::{files, warnings};
 
 #[global_allocator]
 static MEMORY: array_file::command::Memory = array_file::command::Memory;
 
+/// Exact k-nearest-neighbor document classification.
+#[derive(Debug, Parser)]
+#[command(name = "classify", version, propagate_version = true, subcommand_required = true)]
+#[command(after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 missing resource (GPU, memory, threads), 6 worse than the baseline (`compare --fail-if-worse`).";
+
+#[derive(Debug, clap::Args)]
+struct Global {
+    /// Number of threads; results do not depend on it [default: all cores]
+    #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Random seed (`evaluate`'s hold-out and intervals, `compare`, `cluster`, `generate`)
+    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print only errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print more details
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// When to color help and errors
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a model on labeled documents
+    Train(train::Train),
+    /// Predict the labels of documents with a model
+    Predict(predict::Predict),
+    /// Say why documents get their labels: the neighbors, the terms that they share, and what speaks for and
+    /// against each label
+    Explain(explain::Explain),
+    /// Measure how well predictions match known labels
+    Evaluate(evaluate::Evaluate),
+    /// Test whether one evaluation is significantly better than another
+    Compare(compare::Compare),
+    /// Choose a model's k, vote and decision by leave-one-out
+    Tune(tune::Tune),
+    /// Add labeled documents to a model, without training it again
+    Add(documents::Add),
+    /// Remove documents from a model
+    Remove(documents::Remove),
+    /// Give documents of a model other labels
+    Relabel(documents::Relabel),
+    /// Write a model with the documents that were added since in place of the old one
+    Compact(documents::Compact),
+    /// Serve a model by HTTP, with a page to try it
+    #[cfg(feature = "serve")]
+    Serve(serve::Serve),
+    /// Group documents by their similarity, without labels
+    Cluster(cluster::Cluster),
+    /// Analyze and weight documents once, to classify them repeatedly
+    Vectorize(vectorize::Vectorize),
+    /// List GPUs and the engine that `--device auto` chooses
+    Devices(devices::Devices),
+    /// Benchmark the algorithms of the papers against ours
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Generate a synthetic corpus for benchmarks
+    #[command(subcommand)]
+    Generate(generate::Generate),
+    /// Show a model's settings and statistics
+    Info(info::Info),
+    /// Show the terms that the analyzer extracts
+    Tokens(tokens::Tokens),
+    /// Print a completion script for a shell
+    Completions(shell::Completions),
+    /// Write manual pages into a folder
+    Man(shell::Man),
+}
+
+/// Does what the command line says; the exit code of the program.
 fn main() -> ExitCode {
-    commands::main()
+    let arguments = match parse() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    let _ = if arguments.handles_signals() {
+        array_file::command::clean_up_after_aborts()
+    } else {
+        array_file::command::clean_up_at_the_end()
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+impl Arguments {
+    /// Whether the command ends by itself when it gets a signal.
+    fn handles_signals(&self) -> bool {
+        #[cfg(feature = "serve")]
+        let serves = matches!(self.command, Command::Serve(_));
+        #[cfg(not(feature = "serve"))]
+        let serves = false;
+        serves
+    }
+}
+
+/// Parses the arguments. Returns an exit code after a usage error, `--help` or `--version`.
+fn parse() -> Result<Arguments, ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let color = match () {
+        () if arguments.iter().any(|a| a == "--color=never") => ColorChoice::Never,
+        () if arguments.windows(2).any(|a| a[0] == "--color" && a[1] == "never") => {
+            ColorChoice::Never
+        }
+        () if arguments.iter().any(|a| a == "--color=always") => ColorChoice::Always,
+        () if arguments.windows(2).any(|a| a[0] == "--color" && a[1] == "always") => {
+            ColorChoice::Always
+        }
+        () => ColorChoice::Auto,
+    };
+    let command = Arguments::command().color(color);
+    let parsed = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| <Arguments as clap::FromArgMatches>::from_arg_matches(&matches));
+    parsed.map_err(|error| {
+        // Help and version go to stdout. If stderr is closed, the error cannot be shown.
+        let told = if error.use_stderr() { Ok(()) } else { files::standard_is_open() };
+        match told.and_then(|()| error.print().map_err(Failure::stdout)) {
+            Err(failure) if !error.use_stderr() => failure.report(),
+            _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+        }
+    })
+}
+
+/// Runs the command.
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let logs = arguments.handles_signals();
+    let Global { threads, seed, quiet, verbose, color } = arguments.global;
+    match color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
+    let talk = Talk { quiet, verbose };
+    // A server has a log.
+    if !logs {
+        warnings::tell(talk);
+    }
+    let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
+        Some(count) => Threads::new(count),
+        None => Threads::available(),
+    };
+    let threads = threads.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
+    match arguments.command {
+        Command::Train(command) => command.run(&threads, talk),
+        Command::Predict(command) => command.run(&threads, talk),
+        Command::Explain(command) => command.run(&threads, talk),
+        Command::Evaluate(command) => command.run(&threads, seed, talk),
+        Command::Compare(command) => command.run(&threads, seed),
+        Command::Tune(command) => command.run(&threads, talk),
+        #[cfg(feature = "serve")]
+        Command::Serve(command) => command.run(&threads, talk),
+        Command::Cluster(command) => command.run(&threads, seed, talk),
+        Command::Add(command) => command.run(&threads, talk),
+        Command::Remove(command) => command.run(talk),
+        Command::Relabel(command) => command.run(talk),
+        Command::Compact(command) => command.run(&threads, talk),
+        Command::Vectorize(command) => command.run(&threads, talk),
+        Command::Devices(command) => command.run(&threads),
+        Command::Bench(command) => command.run(&threads, seed, talk),
+        Command::Generate(command) => command.run(seed, talk),
+        Command::Info(command) => command.run(),
+        Command::Tokens(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
+    }
 }

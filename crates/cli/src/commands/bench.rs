@@ -3,8 +3,8 @@
 use clap::Subcommand;
 use classify::threads::Threads;
 
-use super::failure::Failure;
-use super::progress::Talk;
+use crate::failure::Failure;
+use crate::output::progress::Talk;
 
 mod paper;
 mod speedup;

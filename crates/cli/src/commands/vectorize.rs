@@ -8,11 +8,11 @@ use classify::classifier::{Classifier, Searchers};
 use classify::text::corpus::{CorpusError, Document, LabelUse, Place, Problem};
 use classify::threads::Threads;
 
-use super::failure::Failure;
-use super::opening::Opening;
-use super::outputs::Files;
-use super::progress::{Progress, Talk};
-use super::reading::{Reading, fit, name, open};
+use crate::failure::Failure;
+use crate::flags::opening::Opening;
+use crate::flags::reading::{Reading, fit, name, open};
+use crate::output::files::Files;
+use crate::output::progress::{Progress, Talk};
 
 /// Documents analyzed together.
 const BATCH: usize = 8_192;

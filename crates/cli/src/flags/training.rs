@@ -19,13 +19,13 @@ use classify::text::select::Selection;
 use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
 
-use super::deciding::Deciding;
-use super::failure::Failure;
-use super::features::Features;
-use super::positive::positive;
-use super::progress::Talk;
-use super::searching::Searching;
-use super::tuning::Tuning;
+use crate::failure::Failure;
+use crate::flags::deciding::Deciding;
+use crate::flags::features::Features;
+use crate::flags::positive::positive;
+use crate::flags::searching::Searching;
+use crate::flags::tuning::Tuning;
+use crate::output::progress::Talk;
 
 /// How texts are split into terms.
 #[derive(Debug, Clone, Args)]

@@ -8,14 +8,14 @@ use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::learn::trainer::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
 
-use super::deciding::{AbstainArgument, Mode};
-use super::documents::lock;
-use super::failure::Failure;
-use super::opening::Opening;
-use super::outputs::{Files, write_json};
-use super::progress::{Progress, Talk};
-use super::searching::Searching;
-use super::tuning::{Told, TuningFlags};
+use crate::commands::documents::lock;
+use crate::failure::Failure;
+use crate::flags::deciding::{AbstainArgument, Mode};
+use crate::flags::opening::Opening;
+use crate::flags::searching::Searching;
+use crate::flags::tuning::{Told, TuningFlags};
+use crate::output::files::{Files, write_json};
+use crate::output::progress::{Progress, Talk};
 
 /// `classify tune`
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct Tune {
     rule: Option<RuleOption>,
     /// Terms and dense vectors together: the share of the neighbors by vectors in the votes [default:
     /// chosen]
-    #[arg(long, value_name = "SHARE", value_parser = super::deciding::share)]
+    #[arg(long, value_name = "SHARE", value_parser = crate::flags::deciding::share)]
     dense_share: Option<f64>,
     #[command(flatten)]
     tuning: TuningFlags,

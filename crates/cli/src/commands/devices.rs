@@ -6,8 +6,8 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use gpu_runtime::{DeviceInfo, devices};
 
-use super::failure::Failure;
-use super::outputs::print;
+use crate::failure::Failure;
+use crate::output::files::print;
 use classify::threads::Threads;
 
 #[derive(Debug, clap::Args)]

@@ -7,10 +7,10 @@ use array_file::output::Output;
 use classify::text::analyze::Analyzer;
 use classify::text::corpus::{Content, Corpus, CorpusError, LabelUse, Problem};
 
-use super::failure::Failure;
-use super::opening::Opening;
-use super::reading::Reading;
-use super::training::Analysis;
+use crate::failure::Failure;
+use crate::flags::opening::Opening;
+use crate::flags::reading::Reading;
+use crate::flags::training::Analysis;
 
 /// Prints the terms of each document on one line, separated by tabs.
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use array_file::output::{Output, Outputs};
 use classify::text::corpus::{Corpus, Format, ReadOptions};
 use serde::Serialize;
 
-use super::failure::Failure;
+use crate::failure::Failure;
 
 /// The inputs of a command; no output may overwrite one of them.
 #[derive(Debug, Default)]

@@ -13,11 +13,11 @@ use classify::model::{
 use classify::text::corpus::{Document, IdUse, LabelUse};
 use classify::threads::Threads;
 
-use super::failure::Failure;
-use super::outputs::Files;
-use super::progress::{Progress, Talk};
-use super::reading::{Reading, fit, open};
-use super::searching::Searching;
+use crate::failure::Failure;
+use crate::flags::reading::{Reading, fit, open};
+use crate::flags::searching::Searching;
+use crate::output::files::Files;
+use crate::output::progress::{Progress, Talk};
 
 /// Documents that are weighted together.
 const BATCH: usize = 1024;

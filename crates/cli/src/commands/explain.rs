@@ -12,12 +12,12 @@ use classify::printable::printable;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
 use classify::threads::Threads;
 
-use super::deciding::Deciding;
-use super::failure::Failure;
-use super::opening::Opening;
-use super::outputs::Files;
-use super::reading::{Reading, fit};
-use super::searching::Searching;
+use crate::failure::Failure;
+use crate::flags::deciding::Deciding;
+use crate::flags::opening::Opening;
+use crate::flags::reading::{Reading, fit};
+use crate::flags::searching::Searching;
+use crate::output::files::Files;
 
 /// Documents that are explained together.
 const BATCH: usize = 64;
@@ -65,7 +65,11 @@ enum Form {
 }
 
 impl Explain {
-    pub(crate) fn run(self, threads: &Threads, talk: super::progress::Talk) -> Result<(), Failure> {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        talk: crate::output::progress::Talk,
+    ) -> Result<(), Failure> {
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let mut out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;

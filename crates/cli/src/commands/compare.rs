@@ -7,8 +7,8 @@ use classify::evaluate::{Comparison, Loaded, compare, compared};
 use classify::threads::Threads;
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::outputs::{Files, write, write_json};
+use crate::failure::Failure;
+use crate::output::files::{Files, write, write_json};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {

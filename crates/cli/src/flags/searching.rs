@@ -9,8 +9,8 @@ use classify::search::{DenseIndex, DeviceChoice, DeviceError, EngineKind, Engine
 use classify::stages::Stage;
 use classify::threads::Threads;
 
-use super::failure::Failure;
-use super::progress::Talk;
+use crate::failure::Failure;
+use crate::output::progress::Talk;
 
 /// Where and how searches run. Results do not depend on it.
 #[derive(Debug, Clone, Copy, Args)]

@@ -9,14 +9,14 @@ use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::decide::vote::Vote;
 use classify::model::Model;
 
-use super::failure::Failure;
+use crate::failure::Failure;
 
 /// How neighbors become labels.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Deciding")]
 pub(crate) struct Deciding {
     /// The number of neighbors that vote [default: chosen by training, or the model's]
-    #[arg(short, value_name = "K", value_parser = super::positive::positive)]
+    #[arg(short, value_name = "K", value_parser = crate::flags::positive::positive)]
     k: Option<NonZeroUsize>,
     /// How votes are weighted: similarity, similarity^P, uniform, rank, exp or exp:BETA, each
     /// optionally with /size^G; with --tune also `learned`: what each training document's vote is

@@ -13,9 +13,9 @@ use classify::rows::dense::{DenseSpec, Metric};
 use classify::text::analyze::AnalyzerSpec;
 use classify::text::counts::Fields;
 
-use super::failure::Failure;
-use super::opening::Opening;
-use super::outputs::print;
+use crate::failure::Failure;
+use crate::flags::opening::Opening;
+use crate::output::files::print;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Info {
@@ -108,7 +108,7 @@ impl Info {
         if let Some(limit) = &settings.foreign {
             line("refuses", limit.text());
         }
-        if let Some(note) = super::documents::note(model) {
+        if let Some(note) = crate::commands::documents::note(model) {
             line("changes", note);
         }
         line("texts", if model.keeps_texts() { "kept" } else { "not kept" }.into());

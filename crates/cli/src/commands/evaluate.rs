@@ -24,14 +24,14 @@ use classify::text::corpus::{
 };
 use classify::threads::Threads;
 
-use super::failure::Failure;
-use super::opening::Opening;
-use super::outputs::{Files, write, write_json};
-use super::progress::{Progress, Talk};
-use super::reading::{Reading, fit, name, open};
-use super::searching::Searching;
-use super::training::Training;
-use super::tuning::Told;
+use crate::failure::Failure;
+use crate::flags::opening::Opening;
+use crate::flags::reading::{Reading, fit, name, open};
+use crate::flags::searching::Searching;
+use crate::flags::training::Training;
+use crate::flags::tuning::Told;
+use crate::output::files::{Files, write, write_json};
+use crate::output::progress::{Progress, Talk};
 
 /// Training may take less than a second, and testing does not need the memory that it freed.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
@@ -64,7 +64,7 @@ pub(crate) struct Evaluate {
     #[arg(long, value_enum, value_name = "NAME")]
     preset: Option<PresetArgument>,
     /// Test only on the first N test documents
-    #[arg(long, value_name = "N", value_parser = super::positive::positive)]
+    #[arg(long, value_name = "N", value_parser = crate::flags::positive::positive)]
     subset: Option<NonZeroUsize>,
     /// Write the result as JSON (schema classify.evaluation/1)
     #[arg(long, value_name = "FILE")]

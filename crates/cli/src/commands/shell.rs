@@ -6,9 +6,9 @@ use array_file::output::{Output, OutputError};
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
-use super::Arguments;
-use super::failure::Failure;
-use super::outputs::{print, write};
+use crate::Arguments;
+use crate::failure::Failure;
+use crate::output::files::{print, write};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Completions {

@@ -6,7 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use super::progress::Talk;
+use crate::output::progress::Talk;
 
 /// Prints warnings from now on.
 pub(crate) fn tell(talk: Talk) {

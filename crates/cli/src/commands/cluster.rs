@@ -18,12 +18,12 @@ use classify::text::tfidf::Weighting;
 use classify::threads::Threads;
 use serde::Serialize;
 
-use super::failure::Failure;
-use super::outputs::Files;
-use super::progress::{Progress, Talk};
-use super::reading::{Reading, name, open};
-use super::searching::Searching;
-use super::training::Analysis;
+use crate::failure::Failure;
+use crate::flags::reading::{Reading, name, open};
+use crate::flags::searching::Searching;
+use crate::flags::training::Analysis;
+use crate::output::files::Files;
+use crate::output::progress::{Progress, Talk};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cluster {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use classify::rows::generate::{DOCUMENTS, Written, rcv1_like};
 
-use super::failure::Failure;
-use super::progress::{Progress, Talk};
+use crate::failure::Failure;
+use crate::output::progress::{Progress, Talk};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {

@@ -18,13 +18,13 @@ use classify::stages::SoFar;
 use classify::text::corpus::{CorpusError, Document, LabelUse};
 use classify::threads::Threads;
 
-use super::deciding::Deciding;
-use super::failure::Failure;
-use super::opening::Opening;
-use super::outputs::Files;
-use super::progress::{Progress, Talk};
-use super::reading::{Reading, fit, open};
-use super::searching::Searching;
+use crate::failure::Failure;
+use crate::flags::deciding::Deciding;
+use crate::flags::opening::Opening;
+use crate::flags::reading::{Reading, fit, open};
+use crate::flags::searching::Searching;
+use crate::output::files::Files;
+use crate::output::progress::{Progress, Talk};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Predict {

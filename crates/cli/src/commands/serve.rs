@@ -10,9 +10,9 @@ use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
-use super::failure::Failure;
-use super::progress::Talk;
-use super::searching::Searching;
+use crate::failure::Failure;
+use crate::flags::searching::Searching;
+use crate::output::progress::Talk;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {

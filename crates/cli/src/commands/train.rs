@@ -10,14 +10,14 @@ use classify::stages::Stage;
 use classify::text::corpus::LabelUse;
 use classify::threads::Threads;
 
-use super::documents::lock;
-use super::failure::Failure;
-use super::outputs::{Files, write_json};
-use super::progress::{Progress, Talk};
-use super::reading::{Reading, name, open};
-use super::searching::Searching;
-use super::training::Training;
-use super::tuning::Told;
+use crate::commands::documents::lock;
+use crate::failure::Failure;
+use crate::flags::reading::{Reading, name, open};
+use crate::flags::searching::Searching;
+use crate::flags::training::Training;
+use crate::flags::tuning::Told;
+use crate::output::files::{Files, write_json};
+use crate::output::progress::{Progress, Talk};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Train {

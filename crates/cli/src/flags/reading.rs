@@ -14,8 +14,8 @@ use classify::text::corpus::{
 };
 use classify::threads::Threads;
 
-use super::failure::Failure;
-use super::progress::{Progress, Talk};
+use crate::failure::Failure;
+use crate::output::progress::{Progress, Talk};
 
 /// How a corpus is read.
 #[derive(Debug, Clone, Args)]

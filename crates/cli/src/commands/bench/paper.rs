@@ -25,8 +25,8 @@ use serde::Serialize;
 
 use super::speedup::{self, Line};
 use crate::failure::Failure;
-use crate::outputs::{Files, write, write_json};
-use crate::progress::Talk;
+use crate::output::files::{Files, write, write_json};
+use crate::output::progress::Talk;
 
 /// The paper's test set sizes, in documents.
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
@@ -51,7 +51,7 @@ pub(crate) struct Paper {
     #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
     only: Vec<EngineKind>,
     /// Neighbors per query
-    #[arg(short, default_value = "30", value_parser = crate::positive::positive)]
+    #[arg(short, default_value = "30", value_parser = crate::flags::positive::positive)]
     k: NonZeroUsize,
     /// The largest number of test documents to measure
     #[arg(long, value_name = "N", default_value_t = 781_265)]

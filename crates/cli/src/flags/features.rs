@@ -9,7 +9,7 @@ use classify::learn::trainer::{DenseOptions, DenseSource};
 use classify::rows::dense::{MOST_DIMENSIONS, Metric};
 use classify::text::corpus::ReadOptions;
 
-use super::failure::Failure;
+use crate::failure::Failure;
 
 /// What documents are made of.
 #[derive(Debug, Clone, Args)]

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use classify::decide::objective::Objective;
 use classify::learn::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
 
-use super::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Talk};
 
 /// How a model is tuned.
 #[derive(Debug, Clone, Args)]
@@ -37,7 +37,7 @@ pub(crate) struct TuningFlags {
     #[arg(long, value_enum, default_value_t = ObjectiveArgument::MicroF1)]
     objective: ObjectiveArgument,
     /// The largest k to try
-    #[arg(long, value_name = "K", default_value = "200", value_parser = super::positive::positive)]
+    #[arg(long, value_name = "K", default_value = "200", value_parser = crate::flags::positive::positive)]
     k_max: NonZeroUsize,
     /// The cosine above which documents are near-duplicates, which are not neighbors of each other
     /// while tuning, or `off` [default: estimated from the data]

@@ -29,7 +29,7 @@
 
 use std::time::Instant;
 
-use crate::decide::decision::{Decision, DecisionError, shares};
+use crate::decide::decision::{Decision, DecisionError, MultiLabelOption, shares};
 use crate::learn::tune::{FeatureError, TuningReport};
 use crate::model::{InputSpec, Model, TrainSettings, VectorSpec};
 use crate::search::{Engines, SearchError};
@@ -324,7 +324,7 @@ impl Trainer {
             }
         };
         if !options.hierarchy.is_empty() {
-            options.decision.refuse_single("--hierarchy")?;
+            options.decision.refuse_single(MultiLabelOption::Hierarchy)?;
         }
         Ok(TrainSettings {
             input,

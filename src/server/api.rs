@@ -362,7 +362,7 @@ impl Asked {
             let explanation = &done.explanations[at];
             if self.marks == Some(true) {
                 let text = text_of(&document.content);
-                let named = explanation.marked(model, (&document.id, &text), TERMS);
+                let named = explanation.marked(model, &document.id, &text, TERMS);
                 serde_json::to_writer(&mut *out, &named)
             } else {
                 let mut named = explanation.named(model, &document.id, TERMS);

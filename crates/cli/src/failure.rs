@@ -1,4 +1,6 @@
-//! Errors as shown to the user: what happened, where, what to do next, and the exit code.
+//! Errors as the user sees them: what happened, where, what to do next, and the exit code.
+//!
+//! The library's errors carry data and name no flags. Here they get the words of the command line.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,9 +12,10 @@ use array_file::output::{OutputError, OutputProblem};
 use classify::classifier::ClassifyError;
 use classify::classifier::stream::StreamError;
 use classify::classifier::vectors::{VectorsError, VectorsProblem};
-use classify::evaluate::EvaluateError;
+use classify::decide::decision::{DecisionError, MultiLabelOption};
+use classify::evaluate::{CompareError, EvaluateError};
 use classify::learn::trainer::{ReweighError, TrainError};
-use classify::model::{ChangeError, ModelError, UpdateError};
+use classify::model::{ChangeError, ModelError, ModelProblem, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;
 use classify::text::corpus::{CorpusError, Problem};
@@ -103,8 +106,8 @@ impl Failure {
         match self {
             Self::Usage(message) => (message.clone(), Some("see `classify --help`")),
             Self::Corpus(error) => (error.to_string(), error.hint()),
-            Self::Model(error) => (error.to_string(), error.hint()),
-            Self::Vectors(error) => (error.to_string(), error.hint()),
+            Self::Model(error) => (error.to_string(), model_hint(error)),
+            Self::Vectors(error) => (error.to_string(), vectors_hint(error)),
             Self::Search(error @ SearchError::Engine(_)) => (error.to_string(), Some(NO_GPU)),
             Self::Search(error) => (error.to_string(), None),
             Self::Gpu(error) => (error.to_string(), Some(NO_GPU)),
@@ -124,7 +127,8 @@ impl Failure {
         }
         let (message, hint) = self.message();
         let bold = |color: AnsiColor| Style::new().bold().fg_color(Some(color.into()));
-        let (red, cyan) = (bold(AnsiColor::Red), bold(AnsiColor::Cyan));
+        let red = bold(AnsiColor::Red);
+        let cyan = bold(AnsiColor::Cyan);
         let mut stderr = anstream::stderr().lock();
         // If stderr is closed, the error cannot be shown.
         let _ = writeln!(stderr, "{red}error:{red:#} {}", printable(message));
@@ -179,7 +183,8 @@ impl From<TrainError> for Failure {
         match error {
             TrainError::Corpus(error) => Self::Corpus(error),
             TrainError::Search(error) => Self::Search(error),
-            options => Self::Usage(options.to_string()),
+            TrainError::Decision(error) => error.into(),
+            error => Self::Usage(train_message(&error)),
         }
     }
 }
@@ -226,7 +231,131 @@ impl From<ReweighError> for Failure {
     fn from(error: ReweighError) -> Self {
         match error {
             ReweighError::Corpus(error) => error.into(),
+            ReweighError::NoText => {
+                let message =
+                    "the model keeps no texts: train it with --keep-text to weigh it anew later";
+                Self::Usage(message.into())
+            }
             error => Self::Usage(error.to_string()),
         }
+    }
+}
+
+impl From<DecisionError> for Failure {
+    fn from(error: DecisionError) -> Self {
+        Self::Usage(decision_message(error))
+    }
+}
+
+fn flag(option: MultiLabelOption) -> &'static str {
+    match option {
+        MultiLabelOption::Rule => "--rule",
+        MultiLabelOption::Threshold => "--threshold",
+        MultiLabelOption::AllowNone => "--allow-none",
+        MultiLabelOption::Hierarchy => "--hierarchy",
+    }
+}
+
+fn decision_message(error: DecisionError) -> String {
+    let message = match error {
+        DecisionError::OneLabel { option } => {
+            let flag = flag(option);
+            return format!("{flag} is for several labels and conflicts with --mode single");
+        }
+        DecisionError::RuleAnd { option } => {
+            return format!("--rule conflicts with {}", flag(option));
+        }
+        DecisionError::ThresholdIsTuned => {
+            "--tune chooses the threshold: omit --tune, or omit --threshold and --allow-none"
+        }
+        DecisionError::NumberIsTuned => "tuning chooses the number of a --rule: omit it",
+        DecisionError::HowMany => {
+            "--rule rcut needs the number of labels, such as rcut:2, or --tune"
+        }
+        DecisionError::NeedsTuning => "this --rule learns thresholds: it needs --tune",
+        DecisionError::NoThreshold => {
+            "--allow-none needs a threshold, which this model's decision lacks: add --threshold"
+        }
+    };
+    message.to_owned()
+}
+
+/// Why options of training conflict.
+pub(crate) fn train_message(error: &TrainError) -> String {
+    let message = match error {
+        TrainError::UnknownLabel(label) => {
+            return format!("--class-weight: no document has the label `{label}`");
+        }
+        TrainError::NotSymmetric { weighting } => {
+            return format!(
+                "{weighting} weights queries differently from documents, and the model keeps no \
+                 texts that queries could be made of: train it with --keep-text and without \
+                 --field, or tune while training, with `classify train --tune=votes`"
+            );
+        }
+        TrainError::NoText => "--keep-text: the model is made of features or vectors, not of text",
+        TrainError::WordVectorsWithoutText => {
+            "--word-vectors: this corpus has features and no text"
+        }
+        TrainError::NoFeatures => {
+            "--features counts: this corpus has texts, whose terms are counted anyway"
+        }
+        TrainError::AbstainNeedsTuning => {
+            "--abstain learns its limits by tuning: it needs --tune or `classify tune MODEL`"
+        }
+        TrainError::NoForeignDocuments => {
+            "--abstain foreign=…: fewer than 20 documents become foreign by leaving labels out: it \
+             needs more documents, and several labels that do not go together"
+        }
+        TrainError::LearnedNeedsTuning => {
+            "learned votes are learned by tuning: they need --tune or `classify tune MODEL`"
+        }
+        TrainError::PrototypesAreTuned => {
+            "the share of prototypes is chosen by --tune: leave /prototypes out of --vote"
+        }
+        TrainError::LearnedByBatch => {
+            "--vote learned conflicts with pcut: votes are learned for single documents"
+        }
+        TrainError::AbstainByBatch => {
+            "--abstain conflicts with pcut: its limits apply to single documents"
+        }
+        error => return error.to_string(),
+    };
+    message.to_owned()
+}
+
+/// Why a file cannot be compared with other evaluations.
+pub(crate) fn compare_message(error: &CompareError) -> String {
+    match error {
+        CompareError::NotAnEvaluation(what) => {
+            format!("not an evaluation by `classify evaluate --json`: {what}")
+        }
+        CompareError::NoDocuments => "it has no decisions on documents: write it with \
+                                      `evaluate --json FILE --per-document`"
+            .to_owned(),
+        error => error.to_string(),
+    }
+}
+
+fn model_hint(error: &ModelError) -> Option<&'static str> {
+    match &error.problem {
+        ModelProblem::Read(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some("`classify train CORPUS -o MODEL` creates a model")
+        }
+        problem if problem.is_of_the_system() => problem.system_hint(),
+        ModelProblem::Version { .. } => {
+            Some("use the version that trained it, or retrain it with `classify train`")
+        }
+        _ => Some("copy the model again from its source, or retrain it with `classify train`"),
+    }
+}
+
+fn vectors_hint(error: &VectorsError) -> Option<&'static str> {
+    match &error.problem {
+        VectorsProblem::File(problem) if problem.is_of_the_system() => problem.system_hint(),
+        VectorsProblem::NoLabels => Some(
+            "vectorize a labeled corpus: `classify vectorize` takes --label-column and --qrels",
+        ),
+        _ => Some("create them again: `classify vectorize MODEL CORPUS -o FILE`"),
     }
 }

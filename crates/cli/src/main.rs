@@ -1,5 +1,5 @@
-//! The program `classify`: it parses the arguments and runs one command. Only this file reports errors
-//! and chooses the exit code.
+//! The program `classify`: it parses the arguments and runs one command. Only this file reports
+//! errors and chooses the exit code.
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -15,11 +15,11 @@ mod output;
 #[cfg(feature = "serve")]
 use commands::serve;
 use commands::{
-    bench, cluster, compare, devices, documents, evaluate, explain, generate, info, predict, shell,
-    tokens, train, tune, vectorize,
+    add, bench, cluster, compact, compare, completions, devices, evaluate, explain, generate, info,
+    man, predict, relabel, remove, tokens, train, tune, vectorize,
 };
 use failure::Failure;
-use output::progress::Talk;
+use output::progress::Verbosity;
 use output::{files, warnings};
 
 #[global_allocator]
@@ -36,14 +36,20 @@ struct Arguments {
     command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, 4 bad model, 5 missing resource (GPU, memory, threads), 6 worse than the baseline (`compare --fail-if-worse`).";
+const EXIT_CODES: &str = "Exit codes: 0 ok, 1 runtime error, 2 usage, 3 bad input data, \
+                          4 bad model, 5 missing resource (GPU, memory, threads), 6 worse than the \
+                          baseline (`compare --fail-if-worse`).";
 
 #[derive(Debug, clap::Args)]
 struct Global {
-    /// Number of threads; results do not depend on it [default: all cores]
-    #[arg(short = 'j', long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Number of threads; does not affect results [default: all cores]
+    #[arg(
+        short = 'j', long, global = true, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     threads: Option<u16>,
-    /// Random seed (`evaluate`'s hold-out and intervals, `compare`, `cluster`, `generate`)
+    /// Random seed, used by `evaluate` (hold-out and intervals), `compare`, `cluster`, `generate`
+    /// and `bench`
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Print only errors
@@ -52,7 +58,7 @@ struct Global {
     /// Print more details
     #[arg(short, long, global = true)]
     verbose: bool,
-    /// When to color help and errors
+    /// When to color help and error messages
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
     color: Color,
 }
@@ -70,33 +76,33 @@ enum Command {
     Train(train::Train),
     /// Predict the labels of documents with a model
     Predict(predict::Predict),
-    /// Say why documents get their labels: the neighbors, the terms that they share, and what speaks for and
-    /// against each label
+    /// Explain predictions: the neighbors, the terms they share with the document, and the evidence
+    /// for and against each label
     Explain(explain::Explain),
     /// Measure how well predictions match known labels
     Evaluate(evaluate::Evaluate),
     /// Test whether one evaluation is significantly better than another
     Compare(compare::Compare),
-    /// Choose a model's k, vote and decision by leave-one-out
+    /// Choose a model's k, vote and decision rule by leave-one-out
     Tune(tune::Tune),
-    /// Add labeled documents to a model, without training it again
-    Add(documents::Add),
+    /// Add labeled documents to a model without retraining it
+    Add(add::Add),
     /// Remove documents from a model
-    Remove(documents::Remove),
-    /// Give documents of a model other labels
-    Relabel(documents::Relabel),
-    /// Write a model with the documents that were added since in place of the old one
-    Compact(documents::Compact),
-    /// Serve a model by HTTP, with a page to try it
+    Remove(remove::Remove),
+    /// Change the labels of documents of a model
+    Relabel(relabel::Relabel),
+    /// Merge the changes of a model into its file
+    Compact(compact::Compact),
+    /// Serve a model over HTTP, with a web page to try it
     #[cfg(feature = "serve")]
     Serve(serve::Serve),
-    /// Group documents by their similarity, without labels
+    /// Group similar documents without using labels
     Cluster(cluster::Cluster),
     /// Analyze and weight documents once, to classify them repeatedly
     Vectorize(vectorize::Vectorize),
     /// List GPUs and the engine that `--device auto` chooses
     Devices(devices::Devices),
-    /// Benchmark the algorithms of the papers against ours
+    /// Benchmark the engines against the algorithms of Bresler et al. 2011
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Generate a synthetic corpus for benchmarks
@@ -107,18 +113,18 @@ enum Command {
     /// Show the terms that the analyzer extracts
     Tokens(tokens::Tokens),
     /// Print a completion script for a shell
-    Completions(shell::Completions),
+    Completions(completions::Completions),
     /// Write manual pages into a folder
-    Man(shell::Man),
+    Man(man::Man),
 }
 
-/// Does what the command line says; the exit code of the program.
+/// Runs the command line and returns the exit code.
 fn main() -> ExitCode {
     let arguments = match parse() {
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
-    // Without the handlers, the worst a signal can do is leave a temporary file behind.
+    // Without the handlers, a signal can leave a temporary file, nothing worse.
     let _ = if arguments.handles_signals() {
         array_file::command::clean_up_after_aborts()
     } else {
@@ -131,7 +137,7 @@ fn main() -> ExitCode {
 }
 
 impl Arguments {
-    /// Whether the command ends by itself when it gets a signal.
+    /// Whether the command handles signals itself.
     fn handles_signals(&self) -> bool {
         #[cfg(feature = "serve")]
         let serves = matches!(self.command, Command::Serve(_));
@@ -161,8 +167,8 @@ fn parse() -> Result<Arguments, ExitCode> {
         .and_then(|matches| <Arguments as clap::FromArgMatches>::from_arg_matches(&matches));
     parsed.map_err(|error| {
         // Help and version go to stdout. If stderr is closed, the error cannot be shown.
-        let told = if error.use_stderr() { Ok(()) } else { files::standard_is_open() };
-        match told.and_then(|()| error.print().map_err(Failure::stdout)) {
+        let is_open = if error.use_stderr() { Ok(()) } else { files::standard_is_open() };
+        match is_open.and_then(|()| error.print().map_err(Failure::stdout)) {
             Err(failure) if !error.use_stderr() => failure.report(),
             _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
         }
@@ -171,17 +177,17 @@ fn parse() -> Result<Arguments, ExitCode> {
 
 /// Runs the command.
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let logs = arguments.handles_signals();
+    let is_server = arguments.handles_signals();
     let Global { threads, seed, quiet, verbose, color } = arguments.global;
     match color {
         Color::Auto => {}
         Color::Always => anstream::ColorChoice::Always.write_global(),
         Color::Never => anstream::ColorChoice::Never.write_global(),
     }
-    let talk = Talk { quiet, verbose };
-    // A server has a log.
-    if !logs {
-        warnings::tell(talk);
+    let verbosity = Verbosity { quiet, verbose };
+    // A server writes warnings to its log.
+    if !is_server {
+        warnings::print_from_now_on(verbosity);
     }
     let threads = match threads.and_then(|count| NonZeroUsize::new(count.into())) {
         Some(count) => Threads::new(count),
@@ -189,23 +195,23 @@ fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let threads = threads.map_err(|error| Failure::Resource(format!("no threads: {error}")))?;
     match arguments.command {
-        Command::Train(command) => command.run(&threads, talk),
-        Command::Predict(command) => command.run(&threads, talk),
-        Command::Explain(command) => command.run(&threads, talk),
-        Command::Evaluate(command) => command.run(&threads, seed, talk),
+        Command::Train(command) => command.run(&threads, verbosity),
+        Command::Predict(command) => command.run(&threads, verbosity),
+        Command::Explain(command) => command.run(&threads, verbosity),
+        Command::Evaluate(command) => command.run(&threads, seed, verbosity),
         Command::Compare(command) => command.run(&threads, seed),
-        Command::Tune(command) => command.run(&threads, talk),
+        Command::Tune(command) => command.run(&threads, verbosity),
         #[cfg(feature = "serve")]
-        Command::Serve(command) => command.run(&threads, talk),
-        Command::Cluster(command) => command.run(&threads, seed, talk),
-        Command::Add(command) => command.run(&threads, talk),
-        Command::Remove(command) => command.run(talk),
-        Command::Relabel(command) => command.run(talk),
-        Command::Compact(command) => command.run(&threads, talk),
-        Command::Vectorize(command) => command.run(&threads, talk),
+        Command::Serve(command) => command.run(&threads, verbosity),
+        Command::Cluster(command) => command.run(&threads, seed, verbosity),
+        Command::Add(command) => command.run(&threads, verbosity),
+        Command::Remove(command) => command.run(verbosity),
+        Command::Relabel(command) => command.run(verbosity),
+        Command::Compact(command) => command.run(&threads, verbosity),
+        Command::Vectorize(command) => command.run(&threads, verbosity),
         Command::Devices(command) => command.run(&threads),
-        Command::Bench(command) => command.run(&threads, seed, talk),
-        Command::Generate(command) => command.run(seed, talk),
+        Command::Bench(command) => command.run(&threads, seed, verbosity),
+        Command::Generate(command) => command.run(seed, verbosity),
         Command::Info(command) => command.run(),
         Command::Tokens(command) => command.run(),
         Command::Completions(command) => command.run(),

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use classify::threads::Threads;
 
 use crate::failure::Failure;
-use crate::output::progress::Talk;
+use crate::output::progress::Verbosity;
 
 mod paper;
 mod speedup;
@@ -16,8 +16,13 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
         let Self::Paper(command) = self;
-        command.run(threads, seed, talk)
+        command.run(threads, seed, verbosity)
     }
 }

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use classify::evaluate::{Comparison, Loaded, compare, compared};
+use classify::evaluate::{Comparison, SavedEvaluation, compare};
 use classify::threads::Threads;
+use classify_report::comparison::terminal;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, compare_message};
 use crate::output::files::{Files, write, write_json};
 
 #[derive(Debug, clap::Args)]
@@ -17,11 +18,11 @@ pub(crate) struct Compare {
     /// Other evaluations of the same documents
     #[arg(required = true, value_name = "OTHER")]
     others: Vec<PathBuf>,
-    /// Exit with code 6 if micro F1, macro F1 or the share of exactly labeled documents of another
-    /// evaluation is lower, with an adjusted p-value below --alpha
+    /// Exit with code 6 if another evaluation is significantly worse than the baseline: lower micro
+    /// F1, macro F1 or share of exactly labeled documents, with an adjusted p-value below --alpha
     #[arg(long)]
     fail_if_worse: bool,
-    /// The significance level: differences with a p-value below it are significant
+    /// The significance level
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = probability)]
     alpha: f64,
     /// Write the result as JSON (schema classify.comparison/1)
@@ -59,16 +60,16 @@ impl Compare {
         let mut loaded = Vec::new();
         for (at, path) in paths.iter().enumerate() {
             let file = File::open(path).map_err(|error| failed(at, error.to_string()))?;
-            let evaluation =
-                Loaded::from_reader(file).map_err(|error| failed(at, error.to_string()))?;
+            let evaluation = SavedEvaluation::from_reader(file)
+                .map_err(|error| failed(at, error.to_string()))?;
             loaded.push(evaluation);
         }
         let baseline = loaded.remove(0);
-        let comparisons = compare(&baseline, &loaded, (seed, self.alpha), threads)
-            .map_err(|(at, error)| failed(at, error.to_string()))?;
+        let comparisons = compare(&baseline, &loaded, seed, self.alpha, threads)
+            .map_err(|(at, error)| failed(at, compare_message(&error)))?;
         let names: Vec<String> =
             paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-        let text = compared(&names, &comparisons);
+        let text = terminal(&names, &comparisons);
         if let Some(printed) = printed {
             write(printed, text.as_bytes())?;
         }

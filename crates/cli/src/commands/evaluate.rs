@@ -13,7 +13,7 @@ use clap::builder::PossibleValue;
 use classify::classifier::stream::Source;
 use classify::classifier::vectors::{StoredVectors, VectorsError, VectorsProblem};
 use classify::classifier::{Classifier, Searchers};
-use classify::evaluate::{EvaluateOptions, html, markdown, tally, terminal};
+use classify::evaluate::{EvaluateOptions, Evaluation, tally};
 use classify::learn::trainer::{Event, TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
@@ -23,17 +23,19 @@ use classify::text::corpus::{
     CorpusError, Document, LabelUse, ReadOptions, Side, VectorsBeside, hold_out,
 };
 use classify::threads::Threads;
+use classify_report::evaluation::{html, markdown, terminal};
 
 use crate::failure::Failure;
 use crate::flags::opening::Opening;
 use crate::flags::reading::{Reading, fit, name, open};
 use crate::flags::searching::Searching;
 use crate::flags::training::Training;
-use crate::flags::tuning::Told;
+use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write, write_json};
-use crate::output::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Verbosity};
 
-/// Training may take less than a second, and testing does not need the memory that it freed.
+/// The delay after which freed memory returns to the system. Testing does not need the memory that
+/// training freed; a short training ends before the delay.
 const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +44,7 @@ const RETURN_MEMORY_AFTER: Duration = Duration::from_millis(300);
        classify evaluate [OPTIONS] --train CORPUS --holdout 20%
        classify evaluate [OPTIONS] --preset NAME FOLDER")]
 pub(crate) struct Evaluate {
-    /// A model and test corpora or a file written by `classify vectorize`; with --preset a folder
+    /// A model, and test corpora or a file written by `classify vectorize`; with --preset a folder
     #[arg(value_name = "MODEL CORPUS")]
     paths: Vec<PathBuf>,
     /// Train on these corpora instead of loading a model
@@ -51,16 +53,19 @@ pub(crate) struct Evaluate {
     /// Test on these corpora
     #[arg(long, value_name = "CORPUS", num_args = 1.., requires = "train")]
     test: Vec<PathBuf>,
-    /// The dense vectors of the training corpora; --vectors holds those of the test corpora
+    /// A file of the dense vectors of the training corpora; --vectors is for the test corpora
     #[arg(long, value_name = "FILE", requires = "train", conflicts_with = "vector_field")]
     train_vectors: Option<PathBuf>,
-    /// The identifiers of the documents of --train-vectors, one per line
+    /// The document identifiers of the rows of --train-vectors, one per line
     #[arg(long, value_name = "FILE", requires = "train_vectors")]
     train_vector_ids: Option<PathBuf>,
     /// Test on this share of the training corpora, drawn with --seed and excluded from training
-    #[arg(long, value_name = "SHARE", requires = "train", conflicts_with = "test", value_parser = percent)]
+    #[arg(
+        long, value_name = "SHARE", requires = "train", conflicts_with = "test",
+        value_parser = percent
+    )]
     holdout: Option<f64>,
-    /// A benchmark with known files, split and labels
+    /// Evaluate on a benchmark with known files, split and labels, in a folder
     #[arg(long, value_enum, value_name = "NAME")]
     preset: Option<PresetArgument>,
     /// Test only on the first N test documents
@@ -69,7 +74,7 @@ pub(crate) struct Evaluate {
     /// Write the result as JSON (schema classify.evaluation/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Include the decision on each document in the JSON, for `classify compare`
+    /// Include the prediction for each document in the JSON, for `classify compare`
     #[arg(long, requires = "json")]
     per_document: bool,
     /// Write the result as an HTML page with charts
@@ -118,7 +123,12 @@ impl ValueEnum for PresetArgument {
 }
 
 impl Evaluate {
-    pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
         self.training.keep_memory();
         if !self.training.tunes() {
             return_freed_memory_after(RETURN_MEMORY_AFTER);
@@ -127,50 +137,26 @@ impl Evaluate {
         let json = files.optional(self.json.as_ref())?;
         let page = files.optional(self.html.as_ref())?;
         let document = files.optional(self.markdown.as_ref())?;
-        let mut table = files.optional(self.training.tune_table())?;
+        let mut run = Run::new(verbosity, seed);
+        run.tune_table = files.optional(self.training.tune_table())?;
         let printed = files.report()?;
-        let mut stages = Stages::default();
-        let (engines, start, first) =
-            self.searching.beside(threads, || self.first(threads, talk))?;
-        Searching::say(&engines, talk);
-        stages.0.push(start);
-        let (model, test) =
-            self.model_and_test(&engines, first, seed, talk, &mut stages, &mut table)?;
-        let set = match self.subset {
-            Some(most) => test.set.first(most),
-            None => test.set,
+        let prepare = || self.prepare(threads, verbosity, seed);
+        let (engines, start, prepared) = self.searching.engines_while(threads, prepare)?;
+        Searching::report(&engines, verbosity);
+        run.stages.0.push(start);
+        let (model, test) = match prepared {
+            Prepared::Preset(preset) => self.preset_and_test(*preset, &engines, &mut run)?,
+            Prepared::Model(model, opened) => {
+                run.stages.0.push(opened);
+                let test = self.test_of_model(&model, threads, &mut run)?;
+                (*model, test)
+            }
+            Prepared::Nothing => self.train_and_test(&engines, &mut run)?,
         };
-        let trained = self.preset.is_some() || !self.train.is_empty();
-        let options = if trained {
-            self.training.deciding.change_trained(&model)
-        } else {
-            self.training.deciding.change(&model)?
-        };
-        let searchers = stages.time("index", model.rows().rows() as u64, || {
-            Searchers::of(&model, options.dense_share, &engines)
-        })?;
-        let classifier = Classifier::with_searchers(Arc::new(model), searchers, threads);
-        let how = EvaluateOptions {
-            name: test.name,
-            batch: engines.batch(),
-            per_document: self.per_document,
-            seed,
-            stages: stages.0,
-        };
-        let progress = Progress::new(talk, "testing", &test.paths);
-        let tick = |so_far: &SoFar<'_>| progress.side_by_side(so_far);
-        let tallied = tally(&classifier, &options, set, how, &tick)?;
-        drop(progress);
-        let evaluation = thread::scope(|scope| {
-            // Closing a GPU takes a while.
-            let close = move || drop((classifier, engines));
-            let closing = thread::Builder::new().name("close".to_owned());
-            let _ = closing.spawn_scoped(scope, close);
-            tallied.measure(threads)
-        });
-        talk.stages(&evaluation.stages);
+        let evaluation = self.evaluate(model, test, engines, run)?;
+        verbosity.stages(&evaluation.stages);
         if let Some(printed) = printed {
-            write(printed, terminal(&evaluation, talk.verbose).as_bytes())?;
+            write(printed, terminal(&evaluation, verbosity.verbose).as_bytes())?;
         }
         if let Some(json) = json {
             write_json(json, &evaluation)?;
@@ -183,6 +169,49 @@ impl Evaluate {
             write(page, html.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// Classifies the test corpus and computes the metrics.
+    fn evaluate(
+        &self,
+        model: Model,
+        test: TestCorpus,
+        engines: Engines,
+        mut run: Run,
+    ) -> Result<Evaluation, Failure> {
+        let threads = engines.threads().clone();
+        let source = match self.subset {
+            Some(count) => test.source.first(count),
+            None => test.source,
+        };
+        let is_trained_now = self.preset.is_some() || !self.train.is_empty();
+        let options = if is_trained_now {
+            self.training.deciding.change_trained(&model)
+        } else {
+            self.training.deciding.change(&model)?
+        };
+        let searchers = run.stages.time("index", model.rows().rows() as u64, || {
+            Searchers::of(&model, options.dense_share, &engines)
+        })?;
+        let classifier = Classifier::with_searchers(Arc::new(model), searchers, &threads);
+        let setup = EvaluateOptions {
+            name: test.name,
+            batch: engines.batch(),
+            per_document: self.per_document,
+            seed: run.seed,
+            stages: run.stages.0,
+        };
+        let progress = Progress::new(run.verbosity, "testing", &test.paths);
+        let tick = |so_far: &SoFar<'_>| progress.tick_stages(so_far);
+        let tally = tally(&classifier, &options, source, setup, &tick)?;
+        drop(progress);
+        Ok(thread::scope(|scope| {
+            // Closing a GPU takes a while.
+            let close = move || drop((classifier, engines));
+            let closing = thread::Builder::new().name("close".to_owned());
+            let _ = closing.spawn_scoped(scope, close);
+            tally.measure(&threads)
+        }))
     }
 
     /// All input files.
@@ -203,20 +232,27 @@ impl Evaluate {
         }
     }
 
-    /// The options of reading on these threads.
+    /// The reading options set by the flags.
     fn read_options(&self, threads: &Threads) -> Result<ReadOptions, Failure> {
         let mut options = self.reading.options(LabelUse::Required, Some(threads))?;
         self.training.analysis.fields().read_apart(&mut options);
         Ok(options)
     }
 
-    /// What can be made while a GPU starts: the corpora of a preset and its model, or the model that is given.
-    fn first(&self, threads: &Threads, talk: Talk) -> Result<First, Failure> {
+    /// Does what can be done while a GPU starts: opens a preset and trains on it, or opens the
+    /// model.
+    fn prepare(
+        &self,
+        threads: &Threads,
+        verbosity: Verbosity,
+        seed: u64,
+    ) -> Result<Prepared, Failure> {
         if let Some(PresetArgument(preset)) = self.preset {
-            return Ok(First::Preset(Box::new(self.open_preset(preset, threads, talk)?)));
+            let opened = self.open_preset(preset, threads, Run::new(verbosity, seed))?;
+            return Ok(Prepared::Preset(Box::new(opened)));
         }
         if !self.train.is_empty() {
-            return Ok(First::Nothing);
+            return Ok(Prepared::Nothing);
         }
         let [path, corpora @ ..] = self.paths.as_slice() else {
             let message = "give a MODEL and a CORPUS, or --train and --test, or --preset";
@@ -225,91 +261,101 @@ impl Evaluate {
         if corpora.is_empty() {
             return Err(Failure::Usage("no test corpus after the model".into()));
         }
-        self.training.refuse_beside_a_model()?;
+        self.training.refuse_with_model()?;
         let start = Instant::now();
         let model = self.opening.model_on(path, threads)?;
         let stage = Stage::since("open the model", model.rows().rows() as u64, start);
-        Ok(First::Model(Box::new(model), stage))
+        Ok(Prepared::Model(Box::new(model), stage))
     }
 
-    /// Opens the corpora of a preset. Unless `--tune` needs the engines, trains too: the engine of the CPU searches the
-    /// few documents that are left out.
+    /// Opens the corpora of a preset. Without `--tune`, also trains: the CPU searches the few
+    /// held-out documents, so no other engine is needed.
     fn open_preset(
         &self,
         preset: Preset,
         threads: &Threads,
-        talk: Talk,
+        mut run: Run,
     ) -> Result<OpenedPreset, Failure> {
         let [folder] = self.paths.as_slice() else {
             return Err(Failure::Usage("--preset NAME takes one folder".into()));
         };
-        let mut stages = Stages::default();
         let options = self.read_options(threads)?;
-        let sides = stages.time("open the corpus", 0, || preset.open(folder, &options))?;
-        talk.say(&format!("{}: {}", preset.name(), sides.note));
-        let (mut train, mut model) = (sides.train, None);
+        let opened = run.stages.time("open the corpus", 0, || preset.open(folder, &options))?;
+        run.verbosity.print(&format!("{}: {}", preset.name(), opened.note));
+        let mut train = opened.train;
+        let mut model = None;
         if !self.training.tunes() {
             let engines = self.searching.on_cpu(threads);
-            let options = self.preset_options(threads)?;
-            let train = &mut *train;
-            model = Some(trained(train, (&[], options), &engines, talk, &mut stages, &mut None)?);
+            model = Some(run.train(&mut *train, &[], self.preset_options(threads)?, &engines)?);
         }
-        Ok(OpenedPreset { train, test: sides.test, model, stages })
+        Ok(OpenedPreset { train, test: opened.test, model, stages: run.stages })
     }
 
-    /// The options to train on a preset.
+    /// The training options for a preset.
     fn preset_options(&self, threads: &Threads) -> Result<TrainOptions, Failure> {
         // LYRL2004 columns are identifiers: any number is valid.
         let read = ReadOptions { first_column: Some(0), ..self.read_options(threads)? };
         self.training.options(&read, false)
     }
 
-    fn model_and_test(
+    /// The model and the test corpus of a preset.
+    fn preset_and_test(
+        &self,
+        preset: OpenedPreset,
+        engines: &Engines,
+        run: &mut Run,
+    ) -> Result<(Model, TestCorpus), Failure> {
+        let OpenedPreset { mut train, test, model, stages } = preset;
+        run.stages.0.extend(stages.0);
+        let model = match model {
+            Some(model) => model,
+            None => {
+                let options = self.preset_options(engines.threads())?;
+                run.train(&mut *train, &[], options, engines)?
+            }
+        };
+        let source = Source::Documents(test);
+        Ok((model, TestCorpus { source, paths: Vec::new(), name: name(&self.paths) }))
+    }
+
+    /// The test corpus for a model that was opened.
+    fn test_of_model(
+        &self,
+        model: &Model,
+        threads: &Threads,
+        run: &mut Run,
+    ) -> Result<TestCorpus, Failure> {
+        let mut options = self.read_options(threads)?;
+        let corpora = &self.paths[1..];
+        if let [vectors] = corpora
+            && StoredVectors::is_at(vectors)
+        {
+            self.reading.refuse_with_vectors()?;
+            let start = Instant::now();
+            let stored = self.opening.vectors(vectors, model)?;
+            if !stored.has_labels() {
+                let path = vectors.clone();
+                return Err(VectorsError { path, problem: VectorsProblem::NoLabels }.into());
+            }
+            run.stages.push("open the vectors", stored.len() as u64, start);
+            let source = Source::from(stored);
+            return Ok(TestCorpus { source, paths: Vec::new(), name: name(corpora) });
+        }
+        let share = self.training.deciding.dense_share();
+        fit(model, share.unwrap_or(model.settings().dense_share), &mut options)?;
+        let progress = Progress::new(run.verbosity, "testing", &[]);
+        let documents = open(corpora, options, run.verbosity, &progress)?;
+        let source = Source::Documents(Box::new(documents));
+        Ok(TestCorpus { source, paths: corpora.to_vec(), name: name(corpora) })
+    }
+
+    /// Trains on the corpora of `--train`, and opens the test corpus.
+    fn train_and_test(
         &self,
         engines: &Engines,
-        first: First,
-        seed: u64,
-        talk: Talk,
-        stages: &mut Stages,
-        table: &mut Option<Output>,
-    ) -> Result<(Model, Test), Failure> {
-        if let First::Preset(preset) = first {
-            let OpenedPreset { mut train, test, model, stages: opened } = *preset;
-            stages.0.extend(opened.0);
-            let model = if let Some(model) = model {
-                model
-            } else {
-                let options = self.preset_options(engines.threads())?;
-                trained(&mut *train, (&[], options), engines, talk, stages, table)?
-            };
-            let (set, name) = (Source::Documents(test), name(&self.paths));
-            return Ok((model, Test { set, paths: Vec::new(), name }));
-        }
+        run: &mut Run,
+    ) -> Result<(Model, TestCorpus), Failure> {
         let mut options = self.read_options(engines.threads())?;
-        if let First::Model(model, opened) = first {
-            let (model, corpora) = (*model, &self.paths[1..]);
-            stages.0.push(opened);
-            if let [vectors] = corpora
-                && StoredVectors::is_at(vectors)
-            {
-                self.reading.refuse_beside_vectors()?;
-                let start = Instant::now();
-                let stored = self.opening.vectors(vectors, &model)?;
-                if !stored.has_labels() {
-                    let (path, problem) = (vectors.clone(), VectorsProblem::NoLabels);
-                    return Err(VectorsError { path, problem }.into());
-                }
-                stages.push("open the vectors", stored.len() as u64, start);
-                let set = Source::from(stored);
-                return Ok((model, Test { set, paths: Vec::new(), name: name(corpora) }));
-            }
-            let share = self.training.deciding.dense_share();
-            fit(&model, share.unwrap_or(model.settings().dense_share), &mut options)?;
-            let progress = Progress::new(talk, "testing", &[]);
-            let documents = Box::new(open(corpora, options, talk, &progress)?);
-            let set = Source::Documents(documents);
-            return Ok((model, Test { set, paths: corpora.to_vec(), name: name(corpora) }));
-        }
         let is_stdin = |path: &PathBuf| path.as_os_str() == "-";
         if self.train.iter().any(is_stdin)
             && (self.holdout.is_some() || self.test.iter().any(is_stdin))
@@ -319,73 +365,59 @@ impl Evaluate {
         if !self.paths.is_empty() {
             return Err(Failure::Usage("--train replaces MODEL and CORPUS".into()));
         }
-        let progress = Progress::new(talk, "training", &self.train);
+        let verbosity = run.verbosity;
+        let progress = Progress::new(verbosity, "training", &self.train);
+        let mut read = self.read_options_of_training(&options)?;
+        let train_options = self.training.options(&read, false)?;
+        read.text_optional = train_options.has_no_terms();
+        options.text_optional = read.text_optional;
+        let mut train: Documents = Box::new(open(&self.train, read, verbosity, &progress)?);
+        let test: Documents = match self.holdout {
+            Some(share) => {
+                let quiet = Verbosity { quiet: true, ..verbosity };
+                let test = open(&self.train, options, quiet, &progress)?;
+                train = Box::new(hold_out(train, share, run.seed, Side::Training));
+                Box::new(hold_out(test, share, run.seed, Side::HeldOut))
+            }
+            None if self.test.is_empty() => {
+                return Err(Failure::Usage("--train needs --test or --holdout".into()));
+            }
+            None => Box::new(open(&self.test, options, verbosity, &progress)?),
+        };
+        drop(progress);
+        let model = run.train(&mut *train, &self.train, train_options, engines)?;
+        let paths = if self.test.is_empty() { &self.train } else { &self.test };
+        let source = Source::Documents(test);
+        Ok((model, TestCorpus { source, paths: paths.clone(), name: name(paths) }))
+    }
+
+    /// The reading options of the training corpora, which can have a vectors file of their own.
+    fn read_options_of_training(&self, options: &ReadOptions) -> Result<ReadOptions, Failure> {
         let mut read = options.clone();
         if let Some(path) = &self.train_vectors {
             if self.holdout.is_some() {
                 let message = "with --holdout, --vectors names the vectors of the training corpora";
                 return Err(Failure::Usage(message.into()));
             }
-            let beside = VectorsBeside::read(path, self.train_vector_ids.as_deref())?;
-            read.vectors_beside = Some(Arc::new(beside));
+            let vectors = VectorsBeside::read(path, self.train_vector_ids.as_deref())?;
+            read.vectors_beside = Some(Arc::new(vectors));
         } else if self.holdout.is_none() && options.vectors_beside.is_some() {
-            let message = "--vectors holds those of the test corpora; --train-vectors names those of \
-                           the training corpora";
+            let message = "--vectors holds those of the test corpora; --train-vectors names those \
+                           of the training corpora";
             return Err(Failure::Usage(message.into()));
         }
-        let how = self.training.options(&read, false)?;
-        read.text_optional = how.has_no_terms();
-        options.text_optional = read.text_optional;
-        let mut train: Documents = Box::new(open(&self.train, read, talk, &progress)?);
-        let test: Documents = match self.holdout {
-            Some(share) => {
-                let test = open(&self.train, options, Talk { quiet: true, ..talk }, &progress)?;
-                train = Box::new(hold_out(train, share, seed, Side::Training));
-                Box::new(hold_out(test, share, seed, Side::HeldOut))
-            }
-            None if self.test.is_empty() => {
-                return Err(Failure::Usage("--train needs --test or --holdout".into()));
-            }
-            None => Box::new(open(&self.test, options, talk, &progress)?),
-        };
-        drop(progress);
-        let model = trained(&mut *train, (&self.train, how), engines, talk, stages, table)?;
-        let paths = if self.test.is_empty() { &self.train } else { &self.test };
-        let set = Source::Documents(test);
-        Ok((model, Test { set, paths: paths.clone(), name: name(paths) }))
+        Ok(read)
     }
 }
 
-fn trained(
-    documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
-    (paths, options): (&[PathBuf], TrainOptions),
-    engines: &Engines,
-    talk: Talk,
-    stages: &mut Stages,
-    table: &mut Option<Output>,
-) -> Result<Model, Failure> {
-    let told = Told::new(talk, Progress::new(talk, "training", paths));
-    let start = Instant::now();
-    let on_event = |event: Event<'_>| told.on_event(event);
-    let trained =
-        Trainer::new(options, engines.clone()).train(documents, &name(paths), &on_event)?;
-    drop(told);
-    if let (Some(table), Some(report)) = (table.take(), &trained.tuning) {
-        write_json(table, report)?;
-    }
-    stages.0.extend(trained.stages);
-    stages.push("train: all of it", trained.model.settings().counts.documents, start);
-    Ok(trained.model)
-}
-
-/// What was made while a GPU started.
-enum First {
+/// What was prepared while a GPU started.
+enum Prepared {
     Preset(Box<OpenedPreset>),
     Model(Box<Model>, Stage),
     Nothing,
 }
 
-/// The corpora of a preset, and the model if it is trained already.
+/// The corpora of a preset, and the model if it is already trained.
 struct OpenedPreset {
     train: Documents,
     test: Documents,
@@ -393,10 +425,51 @@ struct OpenedPreset {
     stages: Stages,
 }
 
-struct Test {
-    set: Source,
+struct TestCorpus {
+    source: Source,
     paths: Vec<PathBuf>,
     name: String,
+}
+
+/// The state of a run of the command.
+struct Run {
+    verbosity: Verbosity,
+    seed: u64,
+    stages: Stages,
+    /// The output for the results of tuning.
+    tune_table: Option<Output>,
+}
+
+impl Run {
+    fn new(verbosity: Verbosity, seed: u64) -> Self {
+        Self { verbosity, seed, stages: Stages::default(), tune_table: None }
+    }
+
+    /// Trains a model on documents that are read from `paths`.
+    fn train(
+        &mut self,
+        documents: &mut (dyn Iterator<Item = Result<Document, CorpusError>> + Send),
+        paths: &[PathBuf],
+        options: TrainOptions,
+        engines: &Engines,
+    ) -> Result<Model, Failure> {
+        let reading = Progress::new(self.verbosity, "training", paths);
+        let progress = TrainingProgress::new(self.verbosity, reading);
+        let start = Instant::now();
+        let on_event = |event: Event<'_>| progress.on_event(event);
+        let trained =
+            Trainer::new(options, engines.clone()).train(documents, &name(paths), &on_event)?;
+        drop(progress);
+        if let Some(report) = &trained.tuning
+            && let Some(table) = self.tune_table.take()
+        {
+            write_json(table, report)?;
+        }
+        self.stages.0.extend(trained.stages);
+        let documents = trained.model.settings().counts.documents;
+        self.stages.push("train: all of it", documents, start);
+        Ok(trained.model)
+    }
 }
 
 /// The duration of each stage.

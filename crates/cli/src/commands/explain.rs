@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use classify::classifier::explain::explain;
-use classify::classifier::explain::html::{TAIL, head};
 use classify::classifier::{Classifier, Searchers};
-use classify::printable::printable;
 use classify::text::corpus::{Content, Corpus, CorpusError, Document, LabelUse, Place};
 use classify::threads::Threads;
+use classify_report::explanation::{PAGE_TAIL, page_head, page_section, terminal};
 
 use crate::failure::Failure;
 use crate::flags::deciding::Deciding;
@@ -19,7 +18,7 @@ use crate::flags::reading::{Reading, fit};
 use crate::flags::searching::Searching;
 use crate::output::files::Files;
 
-/// Documents that are explained together.
+/// Number of documents explained together.
 const BATCH: usize = 64;
 
 #[derive(Debug, clap::Args)]
@@ -29,7 +28,7 @@ pub(crate) struct Explain {
     /// Documents: files, folders, or - for standard input (plain lines or JSONL)
     #[arg(value_name = "CORPUS", default_value = "-", conflicts_with = "text")]
     corpora: Vec<PathBuf>,
-    /// Explain this text
+    /// Explain the prediction for this text
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Where to write the explanations [default: standard output]
@@ -38,10 +37,10 @@ pub(crate) struct Explain {
     /// The format of the explanations
     #[arg(long, value_enum, default_value_t = Form::Text)]
     to: Form,
-    /// How many neighbors to show as text or HTML
+    /// The number of neighbors to show (text and HTML)
     #[arg(long, value_name = "N", default_value_t = 5)]
     neighbors: usize,
-    /// How many terms for and against a label to include as JSON
+    /// The number of terms for and against each label (JSONL)
     #[arg(long, value_name = "N", default_value_t = 20)]
     terms: usize,
     #[command(flatten)]
@@ -56,11 +55,11 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// Lines to read
+    /// Text for reading
     Text,
     /// One JSON object per document (schema classify.explanation/1)
     Jsonl,
-    /// A page with the texts, in which shared terms are marked
+    /// A page with the texts, in which shared terms are highlighted
     Html,
 }
 
@@ -68,13 +67,13 @@ impl Explain {
     pub(crate) fn run(
         self,
         threads: &Threads,
-        talk: crate::output::progress::Talk,
+        verbosity: crate::output::progress::Verbosity,
     ) -> Result<(), Failure> {
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let mut out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let model = Arc::new(self.opening.model_on(&self.model, threads)?);
-        let engines = self.searching.engines(threads, talk)?;
+        let engines = self.searching.engines(threads, verbosity)?;
         self.deciding.refuse_learning()?;
         let options = self.deciding.change(&model)?;
         if options.decision.needs_batch() {
@@ -111,28 +110,25 @@ impl Explain {
                             Content::Fields(fields) => fields.join("\n"),
                             Content::Features(_) => String::new(),
                         };
-                        let head = if is_first { head(&model) } else { String::new() };
+                        let head = if is_first { page_head(&model) } else { String::new() };
                         is_first = false;
                         let section =
-                            explanation.html(&model, (&document.id, &text), self.neighbors);
+                            page_section(&explanation, &model, &document.id, &text, self.neighbors);
                         write!(out, "{head}{section}")
                     }
                     Form::Text => {
-                        let text = explanation.text(&model, &document.id, self.neighbors);
+                        let text = terminal(&explanation, &model, &document.id, self.neighbors);
                         let gap = if is_first { "" } else { "\n" };
                         is_first = false;
-                        write!(out, "{gap}").and_then(|()| {
-                            let mut lines = text.lines();
-                            lines.try_for_each(|line| writeln!(out, "{}", printable(line)))
-                        })
+                        write!(out, "{gap}{text}")
                     }
                 };
                 written.map_err(|error| out.error(error))?;
             }
         }
         if self.to == Form::Html {
-            let head = if is_first { head(&model) } else { String::new() };
-            write!(out, "{head}{TAIL}").map_err(|error| out.error(error))?;
+            let head = if is_first { page_head(&model) } else { String::new() };
+            write!(out, "{head}{PAGE_TAIL}").map_err(|error| out.error(error))?;
         }
         Ok(out.commit()?)
     }

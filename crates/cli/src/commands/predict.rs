@@ -24,7 +24,7 @@ use crate::flags::opening::Opening;
 use crate::flags::reading::{Reading, fit, open};
 use crate::flags::searching::Searching;
 use crate::output::files::Files;
-use crate::output::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Predict {
@@ -40,10 +40,10 @@ pub(crate) struct Predict {
     /// The format of the predictions
     #[arg(long, value_enum, default_value_t = Form::Jsonl)]
     to: Form,
-    /// Include the N best labels with their scores, assigned or not
+    /// Include the scores of the N best labels, predicted or not
     #[arg(long, value_name = "N")]
     top: Option<usize>,
-    /// What else to include for each document
+    /// What to include for each document
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
     with: Vec<Extra>,
     #[command(flatten)]
@@ -64,22 +64,22 @@ enum Form {
     Csv,
     /// Tab-separated values with a header; labels are separated by semicolons
     Tsv,
-    /// One line `__label__x __label__y` per document; white space in labels becomes _
+    /// One line `__label__x __label__y` per document, with _ for white space in labels
     Fasttext,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Extra {
-    /// The training documents that voted, with similarities and labels
+    /// The training documents that voted, with their similarities and labels
     Neighbors,
     /// Each label's share of the vote
     Scores,
-    /// Why the document gets its labels, as `classify explain --to jsonl` says (JSONL only)
+    /// The explanation of the prediction, as in `classify explain --to jsonl` (JSONL only)
     Explanation,
 }
 
 impl Predict {
-    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         if self.to == Form::Fasttext && (self.top.is_some() || !self.with.is_empty()) {
             let message = "fastText lines have no place for --top and --with";
             return Err(Failure::Usage(message.into()));
@@ -93,8 +93,8 @@ impl Predict {
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let out = files.text(self.output.as_deref().unwrap_or(Path::new("-")))?;
         let open_model = || Ok(self.opening.model_on(&self.model, threads)?);
-        let (engines, _, model) = self.searching.beside(threads, open_model)?;
-        Searching::say(&engines, talk);
+        let (engines, _, model) = self.searching.engines_while(threads, open_model)?;
+        Searching::report(&engines, verbosity);
         let model = Arc::new(model);
         self.deciding.refuse_learning()?;
         let mut options = self.deciding.change(&model)?;
@@ -103,66 +103,66 @@ impl Predict {
         }
         let searchers = Searchers::of(&model, options.dense_share, &engines)?;
         let classifier = Classifier::with_searchers(Arc::clone(&model), searchers, threads);
-        let progress = Progress::new(talk, "predicting", &self.corpora);
+        let progress = Progress::new(verbosity, "predicting", &self.corpora);
         let source = match self.corpora.as_slice() {
             [vectors] if StoredVectors::is_at(vectors) => {
-                self.reading.refuse_beside_vectors()?;
+                self.reading.refuse_with_vectors()?;
                 Source::from(self.opening.vectors(vectors, &model)?)
             }
             corpora => {
                 let mut read = self.reading.options(LabelUse::Optional, Some(threads))?;
                 fit(&model, options.dense_share, &mut read)?;
-                Source::Documents(Box::new(open(corpora, read, talk, &progress)?))
+                Source::Documents(Box::new(open(corpora, read, verbosity, &progress)?))
             }
         };
         let learned = model.learned_votes().filter(|_| options.vote.learned);
-        let lines = Lines { model: &model, learned, command: &self };
-        let mut written = Written { progress: &progress, out, count: 0 };
+        let formatter = Formatter { model: &model, learned, command: &self };
+        let mut writer = LineWriter { progress: &progress, out, count: 0 };
         if explains {
             let Source::Documents(documents) = source else {
                 let message = "--with explanation needs the documents, not a vectors file";
                 return Err(Failure::Usage(message.into()));
             };
-            written.explained(&lines, &classifier, &options, documents)?;
-            return Ok(written.out.commit()?);
+            writer.explained(&formatter, &classifier, &options, documents)?;
+            return Ok(writer.out.commit()?);
         }
-        let line = |id: &str, prediction: &Prediction| lines.line(id, prediction);
-        let header = lines.header().and_then(|header| written.out.write_all(&header));
+        let line = |id: &str, prediction: &Prediction| formatter.line(id, prediction);
+        let header = formatter.header().and_then(|header| writer.out.write_all(&header));
         let given = header
             .map_err(StreamError::Answer)
-            .and_then(|()| classify_stream(&classifier, &options, source, line, &mut written));
+            .and_then(|()| classify_stream(&classifier, &options, source, line, &mut writer));
         match given {
             Ok(stages) => {
-                talk.stages(&stages);
-                Ok(written.out.commit()?)
+                verbosity.stages(&stages);
+                Ok(writer.out.commit()?)
             }
-            Err(StreamError::Answer(error)) => Err(written.out.error(error).into()),
+            Err(StreamError::Answer(error)) => Err(writer.out.error(error).into()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether scores of labels that are not given are shown, too.
+    /// Whether the scores of labels that are not predicted are shown.
     fn shows_scores(&self) -> bool {
         self.with.contains(&Extra::Scores) || self.top.is_some()
     }
 }
 
-/// Makes a line of each prediction.
-struct Lines<'a> {
+/// Formats predictions as lines.
+struct Formatter<'a> {
     model: &'a Model,
-    /// What votes are worth, if learned votes are counted.
+    /// The vote weights, if learned votes count.
     learned: Option<&'a LearnedVotes>,
     command: &'a Predict,
 }
 
-/// Writes the lines.
-struct Written<'a> {
+/// Writes the lines of predictions.
+struct LineWriter<'a> {
     progress: &'a Progress,
     out: Output,
     count: u64,
 }
 
-impl Answers for Written<'_> {
+impl Answers for LineWriter<'_> {
     type Error = std::io::Error;
     type Made = std::io::Result<Vec<u8>>;
 
@@ -176,20 +176,20 @@ impl Answers for Written<'_> {
     }
 
     fn progress(&mut self, so_far: &SoFar<'_>) {
-        self.progress.side_by_side(so_far);
+        self.progress.tick_stages(so_far);
     }
 }
 
-/// Documents that are explained together.
-const EXPLAINED: usize = 64;
-/// The number of terms for and against a label.
+/// Maximum number of documents explained together.
+const MAX_EXPLAINED: usize = 64;
+/// Number of terms for and against a label.
 const TERMS: usize = 20;
 
-impl Written<'_> {
+impl LineWriter<'_> {
     /// Writes predictions with explanations.
     fn explained(
         &mut self,
-        lines: &Lines<'_>,
+        formatter: &Formatter<'_>,
         classifier: &Classifier,
         options: &ClassifyOptions,
         documents: impl Iterator<Item = Result<Document, CorpusError>> + Send,
@@ -198,9 +198,9 @@ impl Written<'_> {
             let message = "pcut decides on whole batches: it has no explanation of one document";
             return Err(Failure::Usage(message.into()));
         }
-        // A document is answered when it comes; those that came meanwhile are answered together.
+        // A document is answered as soon as it was read. Documents read meanwhile form a batch.
         std::thread::scope(|scope| {
-            let (read, waiting) = sync_channel::<Result<Document, CorpusError>>(EXPLAINED);
+            let (read, waiting) = sync_channel::<Result<Document, CorpusError>>(MAX_EXPLAINED);
             let reader = std::thread::Builder::new().name("reader".to_owned());
             let reader = reader.spawn_scoped(scope, move || {
                 for document in documents {
@@ -213,7 +213,8 @@ impl Written<'_> {
             while let Ok(first) = waiting.recv() {
                 let mut batch = Vec::new();
                 let mut failed = None;
-                for document in std::iter::once(first).chain(waiting.try_iter().take(EXPLAINED)) {
+                for document in std::iter::once(first).chain(waiting.try_iter().take(MAX_EXPLAINED))
+                {
                     match document {
                         Ok(document) => batch.push(document),
                         Err(error) => failed = Some(error),
@@ -222,7 +223,7 @@ impl Written<'_> {
                 for (document, explanation) in
                     batch.iter().zip(explain(classifier, &batch, options)?)
                 {
-                    let line = lines.explained(&document.id, &explanation);
+                    let line = formatter.explained(&document.id, &explanation);
                     self.answer(line).map_err(|error| self.out.error(error))?;
                 }
                 self.progress.tick(self.count);
@@ -236,9 +237,9 @@ impl Written<'_> {
     }
 }
 
-impl Lines<'_> {
+impl Formatter<'_> {
     fn explained(&self, id: &str, explanation: &Explanation) -> std::io::Result<Vec<u8>> {
-        let mut answer = self.in_words(id, &explanation.prediction);
+        let mut answer = self.answer(id, &explanation.prediction);
         answer.explanation = Some(explanation.named(self.model, id, TERMS));
         json(&answer)
     }
@@ -279,7 +280,7 @@ impl Lines<'_> {
     }
 
     fn line(&self, id: &str, prediction: &Prediction) -> std::io::Result<Vec<u8>> {
-        let answer = self.in_words(id, prediction);
+        let answer = self.answer(id, prediction);
         match self.command.to {
             Form::Jsonl => json(&answer),
             Form::Fasttext => {
@@ -319,7 +320,7 @@ impl Lines<'_> {
         }
     }
 
-    fn in_words<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
+    fn answer<'a>(&'a self, id: &'a str, prediction: &'a Prediction) -> Answer<'a> {
         let extras = Extras {
             scores: self.command.shows_scores().then(|| self.command.top.unwrap_or(usize::MAX)),
             neighbors: self.has(Extra::Neighbors),

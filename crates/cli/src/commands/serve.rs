@@ -12,42 +12,57 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::failure::Failure;
 use crate::flags::searching::Searching;
-use crate::output::progress::Talk;
+use crate::output::progress::Verbosity;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// The model
     model: PathBuf,
-    /// Where to listen; with port 0, a free port is taken
+    /// The address to listen on; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// A file with the token that requests need to change documents: at least 16 characters. Without it no
-    /// request changes documents
+    /// A file with the token, at least 16 characters, that requests need to change documents.
+    /// Without it, documents cannot be changed
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Reading needs the token, too
+    /// Require the token for reading too
     #[arg(long, requires = "token_file")]
     protect_reads: bool,
-    /// The longest body of a request, in MiB; of a stream, the longest line
-    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    /// The maximum size of a request body, or of a line of a stream, in MiB
+    #[arg(
+        long, value_name = "MIB", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     max_body: u16,
-    /// The most documents of a request that is not a stream
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    /// The maximum number of documents of a request that is not a stream
+    #[arg(
+        long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     max_documents: u32,
-    /// The most documents that wait for an answer: requests beyond are answered with 429
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    /// The maximum number of documents that wait for an answer; further requests get status 429
+    #[arg(
+        long, value_name = "N", default_value_t = 4096,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     queue: u32,
-    /// The most connections at a time; others wait
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    /// The maximum number of connections; others wait
+    #[arg(
+        long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     max_connections: u32,
-    /// The most seconds that a request may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    /// The maximum duration of a request, in seconds
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 10,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     deadline: u16,
-    /// The most seconds that open requests go on after SIGTERM
+    /// The maximum time for open requests after SIGTERM, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     drain: u16,
-    /// A name that clients may call the server by, such as that of a proxy; repeat for each. On a loopback address
-    /// they are localhost and the address if none is given, elsewhere all
+    /// A host name that clients may use for the server, such as the name of a proxy; repeat for
+    /// each [default: localhost and the address on a loopback address, any name otherwise]
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
     /// What to log on stderr, as lines of JSON
@@ -59,16 +74,16 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Log {
-    /// Errors and what happens to the model
+    /// Errors, and changes of the model
     Events,
-    /// Also a line per request, without its text
+    /// Also one line per request, without its text
     Requests,
-    /// Also the texts
+    /// Also the texts of requests
     Texts,
 }
 
 impl Serve {
-    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         self.log.start();
         let token = match &self.token_file {
             None => None,
@@ -84,7 +99,7 @@ impl Serve {
             protect_reads: self.protect_reads,
             most_bytes: usize::from(self.max_body) << 20,
             most_documents: self.max_documents as usize,
-            // A request that may be sent has a place in an empty queue.
+            // The largest request fits into an empty queue.
             queue: self.queue.max(self.max_documents) as usize,
             connections: self.max_connections as usize,
             deadline: Duration::from_secs(self.deadline.into()),
@@ -94,10 +109,10 @@ impl Serve {
             ..ServeOptions::new(self.model.clone())
         };
         if !self.listen.ip().is_loopback() && options.token.is_none() {
-            talk.say("note: anyone who reaches this address can read from the model");
+            verbosity.print("note: anyone who reaches this address can read from the model");
         }
-        let engines = self.searching.engines(threads, talk)?;
-        let ready = |address| talk.say(&format!("listening on http://{address}"));
+        let engines = self.searching.engines(threads, verbosity)?;
+        let ready = |address| verbosity.print(&format!("listening on http://{address}"));
         serve(options, engines, ready).map_err(|error| match error {
             ServeError::Model(error) => Failure::Model(error),
             ServeError::Update(error) => error.into(),
@@ -120,7 +135,7 @@ impl Log {
             .flatten_event(true)
             .with_writer(std::io::stderr);
         let subscriber = tracing_subscriber::registry().with(lines).with(targets);
-        // In a second call in one process, the first one stays.
+        // If a subscriber is already set, it stays.
         let _ = tracing::subscriber::set_global_default(subscriber);
     }
 }

@@ -12,13 +12,13 @@ use crate::flags::opening::Opening;
 use crate::flags::reading::Reading;
 use crate::flags::training::Analysis;
 
-/// Prints the terms of each document on one line, separated by tabs.
+/// Prints one line per document: its terms, separated by tabs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Tokens {
     /// Documents: files, folders, or - for standard input (plain lines or JSONL)
     #[arg(value_name = "CORPUS", default_value = "-")]
     corpora: Vec<PathBuf>,
-    /// Analyze as this model does; terms unknown to it are marked with ?
+    /// Use the analyzer of this model; terms that are not in its vocabulary are marked with ?
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) struct Tokens {
 impl Tokens {
     pub(crate) fn run(self) -> Result<(), Failure> {
         if self.model.is_some() {
-            self.analysis.refuse_beside_a_model()?;
+            self.analysis.refuse_with_model()?;
         }
         let model = self.model.as_deref().map(|path| self.opening.model(path)).transpose()?;
         let analyzer = match &model {

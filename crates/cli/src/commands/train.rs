@@ -1,7 +1,7 @@
 //! `classify train`
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use classify::learn::trainer::{Event, Trainer};
@@ -10,14 +10,14 @@ use classify::stages::Stage;
 use classify::text::corpus::LabelUse;
 use classify::threads::Threads;
 
-use crate::commands::documents::lock;
+use crate::commands::updating::lock;
 use crate::failure::Failure;
 use crate::flags::reading::{Reading, name, open};
 use crate::flags::searching::Searching;
 use crate::flags::training::Training;
-use crate::flags::tuning::Told;
+use crate::flags::tuning::TrainingProgress;
 use crate::output::files::{Files, write_json};
-use crate::output::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Verbosity};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Train {
@@ -39,26 +39,26 @@ pub(crate) struct Train {
 }
 
 impl Train {
-    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let start = Instant::now();
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads(self.reading.files()).reads(self.training.files());
         let output = files.file(&self.output, "a model")?;
         let table = files.optional(self.training.tune_table())?;
         let held = lock(&self.output)?;
-        let reading = Progress::new(talk, "reading", &self.corpora);
+        let reading = Progress::new(verbosity, "reading", &self.corpora);
         let mut read = self.reading.options(LabelUse::Required, Some(threads))?;
         let options = self.training.options(&read, self.keep_text)?;
         options.fields.read_apart(&mut read);
         read.text_optional = options.has_no_terms();
-        let mut corpus = open(&self.corpora, read, talk, &reading)?;
-        let engines = self.training.engines(self.searching, threads, talk)?;
+        let mut corpus = open(&self.corpora, read, verbosity, &reading)?;
+        let engines = self.training.engines(self.searching, threads, verbosity)?;
         self.training.keep_memory();
-        let told = Told::new(talk, reading);
-        let on_event = |event: Event<'_>| told.on_event(event);
+        let training_progress = TrainingProgress::new(verbosity, reading);
+        let on_event = |event: Event<'_>| training_progress.on_event(event);
         let trained =
             Trainer::new(options, engines).train(&mut corpus, &name(&self.corpora), &on_event)?;
-        drop(told);
+        drop(training_progress);
         let saving = Instant::now();
         threads.run(|| match &held {
             Some(held) => trained.model.save_held(output, held),
@@ -66,16 +66,17 @@ impl Train {
         })?;
         let documents = trained.model.settings().counts.documents;
         let saved = Stage::since("train: write the model", documents, saving);
-        talk.stages(trained.stages.iter().chain([&saved]));
+        verbosity.stages(trained.stages.iter().chain([&saved]));
         if let (Some(table), Some(report)) = (table, &trained.tuning) {
             write_json(table, report)?;
         }
-        talk.say(&said(&trained.model, &self.output, start));
+        verbosity.print(&summary(&trained.model, &self.output, start));
         Ok(())
     }
 }
 
-fn said(model: &Model, output: &std::path::Path, start: Instant) -> String {
+/// The size of the model, the time since `start`, and notes on documents that are never neighbors.
+fn summary(model: &Model, output: &Path, start: Instant) -> String {
     let settings = model.settings();
     let counts = settings.counts;
     let mut text = format!(
@@ -93,7 +94,7 @@ fn said(model: &Model, output: &std::path::Path, start: Instant) -> String {
         (counts.unlabeled, "documents without a label"),
         (counts.empty, "documents without a weighted term, which are never neighbors"),
     ] {
-        // Given vectors need no terms.
+        // A model of given vectors needs no terms.
         let matters = model.has_terms() || count == counts.unlabeled;
         if count > 0 && matters {
             let _ = write!(text, "\nnote: {what}: {count}");

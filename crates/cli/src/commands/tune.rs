@@ -8,37 +8,37 @@ use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::learn::trainer::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
 
-use crate::commands::documents::lock;
-use crate::failure::Failure;
-use crate::flags::deciding::{AbstainArgument, Mode};
+use crate::commands::updating::lock;
+use crate::failure::{Failure, train_message};
+use crate::flags::deciding::{AbstainArgument, AbstentionTargets, Mode};
 use crate::flags::opening::Opening;
 use crate::flags::searching::Searching;
-use crate::flags::tuning::{Told, TuningFlags};
+use crate::flags::tuning::{TrainingProgress, TuningFlags};
 use crate::output::files::{Files, write_json};
-use crate::output::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Verbosity};
 
-/// `classify tune`
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
     /// The model
     model: PathBuf,
-    /// Where to write the tuned model [default: replaces the model]
+    /// Where to write the tuned model [default: replace the model]
     #[arg(short, long, value_name = "MODEL")]
     output: Option<PathBuf>,
-    /// One label per document, or several [default: as in the model]
+    /// Whether a document has a single label or multiple labels [default: as in the model]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Abstain: target-error=5% learns a limit that leaves at most this share of wrong labels, foreign=5%
-    /// refuses documents that have none of the labels and by mistake this share of the others, both with
-    /// a comma between them; off never abstains [default: the model's targets]
+    /// When to abstain. `target-error=5%` learns a confidence limit that leaves at most 5 % wrong
+    /// labels, and `foreign=5%` learns to refuse documents that have none of the labels, at the
+    /// cost of refusing 5 % of the others; separate both with a comma. `off` never abstains
+    /// [default: the targets of the model]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
     /// Multi-label: try only this rule: threshold, scut, scut-fbr, scut-smoothed, rtcut,
-    /// micromacro, rcut, mcut, pcut
+    /// micromacro, rcut, mcut or pcut
     #[arg(long, value_name = "RULE")]
     rule: Option<RuleOption>,
-    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes [default:
-    /// chosen]
+    /// With terms and dense vectors: the share of the vector neighbors in the votes [default:
+    /// chosen by tuning]
     #[arg(long, value_name = "SHARE", value_parser = crate::flags::deciding::share)]
     dense_share: Option<f64>,
     #[command(flatten)]
@@ -50,24 +50,24 @@ pub(crate) struct Tune {
 }
 
 impl Tune {
-    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let mut files = Files::default();
         let output = files.file(self.output.as_ref().unwrap_or(&self.model), "a model")?;
-        // The output may replace the model, which has been read by then.
+        // The output may replace the model, which is read before.
         let mut files = files.reads([&self.model]);
         let table = files.optional(self.tuning.tune_table.as_ref())?;
-        // What others change meanwhile would be lost.
+        // Without the lock, concurrent changes would be lost.
         let held = lock(output.path())?;
         let model = self.opening.model_on(&self.model, threads)?;
         keep_freed_memory();
         let settings = model.settings();
-        let (target_error, foreign) = self.abstain.map_or_else(
-            || {
-                let error = settings.abstention.map(|limits| limits.target_error());
-                (error, settings.foreign.map(|limit| limit.target))
+        let targets = match self.abstain {
+            Some(abstain) => abstain.targets(),
+            None => AbstentionTargets {
+                error: settings.abstention.map(|limits| limits.target_error()),
+                foreign: settings.foreign.map(|limit| limit.target),
             },
-            AbstainArgument::targets,
-        );
+        };
         let several = self.mode.map(Mode::is_multi);
         if self.dense_share.is_some() && !model.searches_both() {
             let message = "--dense-share: this model does not search both terms and dense vectors";
@@ -76,23 +76,25 @@ impl Tune {
         let options = TrainOptions {
             dense_share: self.dense_share,
             decision: DecisionOptions { several, rule: self.rule, ..DecisionOptions::default() },
-            target_error,
-            foreign,
+            target_error: targets.error,
+            foreign: targets.foreign,
             tuning: Some(self.tuning.options()),
             ..TrainOptions::default()
         };
-        let engines = self.searching.engines(threads, talk)?;
-        let told = Told::new(talk, Progress::new(talk, "tuning", &[]));
-        let on_event = |event: Event<'_>| told.on_event(event);
+        let engines = self.searching.engines(threads, verbosity)?;
+        let training_progress =
+            TrainingProgress::new(verbosity, Progress::new(verbosity, "tuning", &[]));
+        let on_event = |event: Event<'_>| training_progress.on_event(event);
         let trained = Trainer::new(options, engines).retune(model, &on_event);
         let trained = trained.map_err(|error| match error {
             TrainError::NotSymmetric { .. } => {
-                Failure::Usage(format!("{}: {error}", self.model.display()))
+                let message = train_message(&error);
+                Failure::Usage(format!("{}: {message}", self.model.display()))
             }
             error => error.into(),
         })?;
-        drop(told);
-        talk.stages(&trained.stages);
+        drop(training_progress);
+        verbosity.stages(&trained.stages);
         let path = output.path().to_owned();
         threads.run(|| match &held {
             Some(held) => trained.model.save_held(output, held),
@@ -103,9 +105,8 @@ impl Tune {
                 write_json(table, report)?;
             }
             let best = report.best;
-            let said =
-                format!("{}: k = {}, {}, {}", path.display(), best.k, best.vote, best.decision);
-            talk.say(&said);
+            let path = path.display();
+            verbosity.print(&format!("{path}: k = {}, {}, {}", best.k, best.vote, best.decision));
         }
         Ok(())
     }

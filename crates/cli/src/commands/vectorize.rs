@@ -12,12 +12,11 @@ use crate::failure::Failure;
 use crate::flags::opening::Opening;
 use crate::flags::reading::{Reading, fit, name, open};
 use crate::output::files::Files;
-use crate::output::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Verbosity};
 
-/// Documents analyzed together.
+/// Number of documents analyzed together.
 const BATCH: usize = 8_192;
 
-/// Analyzes and weights documents once, so that `predict` and `evaluate` can reuse them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Vectorize {
     /// The model
@@ -35,16 +34,16 @@ pub(crate) struct Vectorize {
 }
 
 impl Vectorize {
-    pub(crate) fn run(self, threads: &Threads, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(self, threads: &Threads, verbosity: Verbosity) -> Result<(), Failure> {
         let files = Files::default().reads_corpora(&self.corpora, self.reading.format());
         let mut files = files.reads([&self.model]).reads(self.reading.files());
         let output = files.file(&self.output, "a vectors file")?;
         let model = Arc::new(self.opening.model_on(&self.model, threads)?);
-        let progress = Progress::new(talk, "vectorizing", &self.corpora);
+        let progress = Progress::new(verbosity, "vectorizing", &self.corpora);
         let mut options = self.reading.options(LabelUse::Optional, Some(threads))?;
         fit(&model, model.settings().dense_share, &mut options)?;
-        let mut corpus = open(&self.corpora, options, talk, &progress)?;
-        // Nothing is searched.
+        let mut corpus = open(&self.corpora, options, verbosity, &progress)?;
+        // Weighting needs no engine.
         let classifier =
             Classifier::with_searchers(Arc::clone(&model), Searchers::default(), threads);
         let mut writer = VectorsWriter::new(&model);
@@ -64,7 +63,7 @@ impl Vectorize {
         }
         let count = writer.len();
         writer.save_to(output)?;
-        talk.say(&format!("{}: vectors of {count} documents", self.output.display()));
+        verbosity.print(&format!("{}: vectors of {count} documents", self.output.display()));
         Ok(())
     }
 }

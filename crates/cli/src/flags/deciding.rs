@@ -1,4 +1,4 @@
-//! Flags that control how neighbors become labels.
+//! Decision flags: from neighbors to labels.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use classify::classifier::ClassifyOptions;
 use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::decide::vote::Vote;
+use classify::learn::trainer::TrainError;
 use classify::model::Model;
 
 use crate::failure::Failure;
@@ -15,37 +16,39 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Deciding")]
 pub(crate) struct Deciding {
-    /// The number of neighbors that vote [default: chosen by training, or the model's]
+    /// The number of neighbors that vote [default: chosen in training, or from the model]
     #[arg(short, value_name = "K", value_parser = crate::flags::positive::positive)]
     k: Option<NonZeroUsize>,
-    /// How votes are weighted: similarity, similarity^P, uniform, rank, exp or exp:BETA, each
-    /// optionally with /size^G; with --tune also `learned`: what each training document's vote is
-    /// worth [default: chosen by training, or the model's]
+    /// The weight of a vote: similarity, similarity^P, uniform, rank, exp or exp:BETA, each
+    /// optionally followed by /size^G. With --tune also `learned`: a learned weight for each
+    /// training document [default: chosen in training, or from the model]
     #[arg(long, value_name = "VOTE")]
     vote: Option<Vote>,
-    /// One label per document, or several [default: as in the training corpus]
+    /// Whether a document has a single label or multiple labels [default: as in the training
+    /// corpus]
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// Multi-label: the share of the vote that a label needs [default: chosen by training, or the model's]
+    /// Multi-label: the share of the vote that a label needs [default: chosen in training, or from
+    /// the model]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     threshold: Option<f64>,
-    /// Multi-label: assign no label if none reaches its threshold
+    /// Multi-label: allow documents without labels, if no label reaches its threshold
     #[arg(long)]
     allow_none: bool,
-    /// Multi-label: the rule that selects labels: threshold, rcut:N (the best N), mcut (those
-    /// before the largest gap), pcut or pcut:FACTOR (each label by its share of the training
-    /// documents; holds all documents in memory); with --tune also scut, scut-fbr, scut-smoothed,
-    /// rtcut, micromacro
+    /// Multi-label: the rule that selects labels: threshold, rcut:N (the N best labels), mcut (the
+    /// labels before the largest gap), pcut or pcut:FACTOR (as many documents per label as its
+    /// share of the training documents; keeps all documents in memory). With --tune also scut,
+    /// scut-fbr, scut-smoothed, rtcut, micromacro
     #[arg(long, value_name = "RULE", conflicts_with_all = ["threshold", "allow_none"])]
     rule: Option<RuleOption>,
-    /// Abstain if the confidence is too low or the document strange. With --tune: `target-error=5%`
-    /// learns a limit that leaves at most this share of wrong labels; `foreign=5%` refuses documents that
-    /// have none of the labels, and by mistake this share of the others; both with a comma between
-    /// them. `off` always answers [default: as in the model]
+    /// When to abstain. With --tune, `target-error=5%` learns a confidence limit that leaves at
+    /// most 5 % wrong labels, and `foreign=5%` learns to refuse documents that have none of the
+    /// labels, at the cost of refusing 5 % of the others; separate both with a comma. `off` never
+    /// abstains [default: as in the model]
     #[arg(long, value_name = "WHAT")]
     abstain: Option<AbstainArgument>,
-    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0 to 1
-    /// [default: 0.5, chosen by --tune, or the model's]
+    /// With terms and dense vectors: the share of the vector neighbors in the votes, from 0 to 1
+    /// [default: 0.5, chosen by --tune, or from the model]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     dense_share: Option<f64>,
 }
@@ -71,19 +74,23 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum AbstainArgument {
     Off,
-    /// The target share of wrong labels, and of known documents refused as foreign.
-    Targets {
-        error: Option<f64>,
-        foreign: Option<f64>,
-    },
+    Targets(AbstentionTargets),
+}
+
+/// The shares that limits for abstaining are learned for.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct AbstentionTargets {
+    /// The target share of wrong labels.
+    pub(crate) error: Option<f64>,
+    /// The target share of known documents refused as out-of-distribution.
+    pub(crate) foreign: Option<f64>,
 }
 
 impl AbstainArgument {
-    /// The targets of the error and of foreign documents.
-    pub(crate) fn targets(self) -> (Option<f64>, Option<f64>) {
+    pub(crate) fn targets(self) -> AbstentionTargets {
         match self {
-            Self::Off => (None, None),
-            Self::Targets { error, foreign } => (error, foreign),
+            Self::Off => AbstentionTargets::default(),
+            Self::Targets(targets) => targets,
         }
     }
 }
@@ -99,7 +106,8 @@ impl FromStr for AbstainArgument {
             "expected `off`, target-error=5%, foreign=5%, or both with a comma between them"
                 .to_owned()
         };
-        let (mut error, mut foreign) = (None, None);
+        let mut error = None;
+        let mut foreign = None;
         for part in text.split(',') {
             let (name, share) = part.split_once('=').ok_or_else(wrong)?;
             let number = match share.strip_suffix('%') {
@@ -107,16 +115,16 @@ impl FromStr for AbstainArgument {
                 None => share.parse().ok(),
             };
             let target = number.filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)?;
-            let place = match name {
+            let target_of_name = match name {
                 "target-error" => &mut error,
                 "foreign" => &mut foreign,
                 _ => return Err(wrong()),
             };
-            if place.replace(target).is_some() {
+            if target_of_name.replace(target).is_some() {
                 return Err(format!("{name} is given twice"));
             }
         }
-        Ok(Self::Targets { error, foreign })
+        Ok(Self::Targets(AbstentionTargets { error, foreign }))
     }
 }
 
@@ -133,9 +141,8 @@ impl Deciding {
         self.dense_share
     }
 
-    /// The targets of the error and of foreign documents.
-    pub(crate) fn abstention_targets(&self) -> (Option<f64>, Option<f64>) {
-        self.abstain.map_or((None, None), AbstainArgument::targets)
+    pub(crate) fn abstention_targets(&self) -> AbstentionTargets {
+        self.abstain.map(AbstainArgument::targets).unwrap_or_default()
     }
 
     /// The parts of a decision that the flags set.
@@ -150,13 +157,13 @@ impl Deciding {
 
     /// Rejects flags that take effect only while tuning.
     pub(crate) fn refuse_learning(&self) -> Result<(), Failure> {
-        match self.abstention_targets() {
-            (None, None) => Ok(()),
-            _ => Err(classify::learn::trainer::TrainError::AbstainNeedsTuning.into()),
+        if self.abstention_targets() == AbstentionTargets::default() {
+            return Ok(());
         }
+        Err(TrainError::AbstainNeedsTuning.into())
     }
 
-    /// The model's options, overridden by the flags that were given.
+    /// The options of the model, overridden by the flags that are set.
     pub(crate) fn change(&self, model: &Model) -> Result<ClassifyOptions, Failure> {
         let mut options = ClassifyOptions::of(model);
         if let Some(share) = self.dense_share {
@@ -167,14 +174,13 @@ impl Deciding {
             }
             options.dense_share = share;
         }
-        let decision = self.options().change(&options.decision, || model.label_shares());
-        options.decision = decision.map_err(|error| Failure::Usage(error.to_string()))?;
+        options.decision = self.options().change(&options.decision, || model.label_shares())?;
         options.k = self.k.unwrap_or(options.k);
         options.vote = match self.vote {
             Some(Vote::LEARNED) if options.vote.learned => options.vote,
             Some(vote) if vote.learned && model.learned_votes().is_none() => {
-                let message = "--vote learned: this model has no learned votes; they are learned by \
-                               --tune or `classify tune MODEL`";
+                let message = "--vote learned: this model has no learned votes; they are learned \
+                               by --tune or `classify tune MODEL`";
                 return Err(Failure::Usage(message.into()));
             }
             Some(vote) if vote.prototypes > 0.0 && model.prototypes().is_none() => {
@@ -193,8 +199,7 @@ impl Deciding {
         Ok(options)
     }
 
-    /// The options of a model that was just trained with these flags. Only abstention can still
-    /// differ.
+    /// The options of a model that was just trained with these flags. Only abstention can differ.
     pub(crate) fn change_trained(&self, model: &Model) -> ClassifyOptions {
         self.without_abstaining(ClassifyOptions::of(model))
     }

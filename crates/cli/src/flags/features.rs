@@ -1,4 +1,4 @@
-//! `--features` and what goes with it: what documents are made of.
+//! Features flags: weighted terms, dense vectors, or both.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,17 +11,19 @@ use classify::text::corpus::ReadOptions;
 
 use crate::failure::Failure;
 
-/// What documents are made of.
+/// The features that documents are compared by.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Features")]
 pub(crate) struct Features {
-    /// What documents are compared by: tfidf (weighted terms; given features are weights), counts (given features
-    /// are counts), dense (given vectors), lsa:N (N dimensions of the weighted terms), words (--word-vectors), or terms and
-    /// vectors together, such as tfidf+lsa:300 [default: tfidf; dense or words if their flags are given]
+    /// The features that documents are compared by: tfidf (weighted terms; values in svmlight files
+    /// are weights), counts (values in svmlight files are counts), dense (dense vectors of the
+    /// corpus), lsa:N (N dimensions computed from the weighted terms), words (the mean of
+    /// --word-vectors), or terms and vectors, such as tfidf+lsa:300 [default: tfidf; dense or words
+    /// if their flags are set]
     #[arg(long = "features", value_name = "FEATURES")]
     kinds: Option<FeaturesArgument>,
-    /// A file of word vectors (of word2vec, text or .bin, `GloVe` or fastText, .vec): a document is the mean of its words' vectors,
-    /// weighted as terms are
+    /// A file of word vectors: word2vec (text or .bin), `GloVe`, or fastText (.vec). A document is
+    /// represented by the mean of the vectors of its words, with the weights of the terms
     #[arg(long, value_name = "FILE")]
     word_vectors: Option<PathBuf>,
     /// The distance between dense vectors: angular, euclidean or manhattan [default: angular]
@@ -97,7 +99,8 @@ impl Features {
         self.kinds.is_some_and(|features| features.counts)
     }
 
-    /// The dense vectors that the flags ask for; `share` is that of their neighbors in the votes.
+    /// The dense vectors that the flags request. `share` is the share of their neighbors in the
+    /// votes.
     pub(crate) fn dense(
         &self,
         read: &ReadOptions,
@@ -132,7 +135,8 @@ impl Features {
         };
         if share.is_some() && !terms {
             return usage(format!(
-                "--dense-share divides the votes between terms and vectors: --features tfidf+{dense}"
+                "--dense-share divides the votes between terms and vectors: --features \
+                 tfidf+{dense}"
             ));
         }
         let source = match dense {

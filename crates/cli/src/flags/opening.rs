@@ -9,8 +9,8 @@ use classify::threads::Threads;
 /// How models and vectors files are opened.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Opening {
-    /// Memory-map the model (and a vectors file) instead of reading it, so that processes share it;
-    /// then replace it only by renaming, never by overwriting it in place
+    /// Memory-map the model (and a vectors file), so that processes share the memory. While it is
+    /// mapped, replace the file only by renaming; never overwrite it
     #[arg(long)]
     map: bool,
 }
@@ -20,7 +20,7 @@ impl Opening {
         if self.map { Model::map(path) } else { Model::open(path) }
     }
 
-    /// The same, checked on these threads.
+    /// Like [`model`](Self::model), but checks the model on these threads.
     pub(crate) fn model_on(self, path: &Path, threads: &Threads) -> Result<Model, ModelError> {
         threads.run(|| self.model(path))
     }

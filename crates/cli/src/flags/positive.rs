@@ -1,4 +1,4 @@
-//! Parses positive counts in flags.
+//! Parsing of positive counts.
 
 use std::num::NonZeroUsize;
 

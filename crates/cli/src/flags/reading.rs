@@ -1,9 +1,9 @@
-//! How corpora are read: flags, and opening the corpora.
+//! Reading flags, and opening of corpora.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::builder::PossibleValue;
+use clap::builder::{NonEmptyStringValueParser, PossibleValue};
 use clap::{Args, ValueEnum};
 use classify::classifier::vectors::StoredVectors;
 use classify::model::Model;
@@ -15,16 +15,16 @@ use classify::text::corpus::{
 use classify::threads::Threads;
 
 use crate::failure::Failure;
-use crate::output::progress::{Progress, Talk};
+use crate::output::progress::{Progress, Verbosity};
 
-/// How a corpus is read.
+/// Flags for reading a corpus.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Reading")]
 pub(crate) struct Reading {
     /// The corpus format [default: detected per file]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
-    /// The text field (JSONL, CSV, TSV); several are joined [default: text]
+    /// The text field (JSONL, CSV, TSV); repeat to join several fields [default: text]
     #[arg(long, value_name = "FIELD")]
     text_column: Vec<String>,
     /// The label field (JSONL, CSV, TSV) [default: labels, label, category or class]
@@ -33,32 +33,32 @@ pub(crate) struct Reading {
     /// The identifier field (JSONL, CSV, TSV) [default: id]
     #[arg(long, value_name = "FIELD")]
     id_column: Option<String>,
-    /// The field of a document's weight in the vote (JSONL, CSV, TSV) [default: weight]
+    /// The field of the weight of a document's vote (JSONL, CSV, TSV) [default: weight]
     #[arg(long, value_name = "FIELD")]
     weight_column: Option<String>,
-    /// The group field (JSONL, CSV, TSV): documents of one group, such as those of one author, are
-    /// not neighbors of each other while tuning
+    /// The group field (JSONL, CSV, TSV). Documents of one group, such as one author, are not
+    /// neighbors of each other during tuning
     #[arg(long, value_name = "FIELD")]
     group_column: Option<String>,
-    /// The separator of labels within a field [default: the field is one label]
-    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    /// The separator of labels within a field [default: none; the field is one label]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     label_separator: Option<String>,
-    /// A file of labels by document id: lines `label id 1` (such as rcv1-v2.topics.qrels)
+    /// A file of labels by document id, with lines `label id 1`, such as rcv1-v2.topics.qrels
     #[arg(long, value_name = "FILE")]
     qrels: Option<PathBuf>,
     /// The number of the first column in svmlight files, 0 or 1 [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1))]
     first_column: Option<u32>,
-    /// The side of the ModApte split to read (Reuters-21578)
+    /// The part of the ModApte split to read (Reuters-21578)
     #[arg(long, value_enum, default_value_t = SplitArgument::All)]
     split: SplitArgument,
-    /// The field of a dense vector, a list of numbers (JSONL, CSV, TSV) [default: the model's]
+    /// The field of a dense vector, a list of numbers (JSONL, CSV, TSV) [default: from the model]
     #[arg(long, value_name = "FIELD")]
     vector_field: Option<String>,
-    /// A file of dense vectors beside the corpus (.npy, .fvecs, .bvecs, IDX): row i is that of the i-th document
+    /// A file of dense vectors (.npy, .fvecs, .bvecs, IDX); row i belongs to the i-th document
     #[arg(long, value_name = "FILE", conflicts_with = "vector_field")]
     vectors: Option<PathBuf>,
-    /// The identifiers of the documents of --vectors, one per line, in the order of the rows
+    /// The document identifiers of the rows of --vectors, one per line
     #[arg(long, value_name = "FILE", requires = "vectors")]
     vector_ids: Option<PathBuf>,
     /// The text encoding, such as latin-1 or windows-1252 [default: utf-8]
@@ -124,8 +124,8 @@ impl Reading {
         self.format.map(|format| format.0)
     }
 
-    /// Rejects flags that do not apply to a vectors file, whose documents have already been read.
-    pub(crate) fn refuse_beside_vectors(&self) -> Result<(), Failure> {
+    /// Rejects flags that do not apply to a vectors file.
+    pub(crate) fn refuse_with_vectors(&self) -> Result<(), Failure> {
         let given = [
             ("--format", self.format.is_some()),
             ("--text-column", !self.text_column.is_empty()),
@@ -150,7 +150,7 @@ impl Reading {
         }
     }
 
-    /// The options set by the flags; what is read is read on these threads, if any.
+    /// The options set by the flags. The files of the flags are read on these threads, if any.
     pub(crate) fn options(
         &self,
         labels: LabelUse,
@@ -201,7 +201,8 @@ impl Reading {
     }
 }
 
-/// Adjusts reading options to a model whose neighbors by dense vectors have this share in the votes.
+/// Sets the reading options that a model fixes. `share` is the share of the vector neighbors in the
+/// votes.
 pub(crate) fn fit(model: &Model, share: f64, read: &mut ReadOptions) -> Result<(), Failure> {
     let takes = matches!(
         &model.settings().dense,
@@ -214,7 +215,7 @@ pub(crate) fn fit(model: &Model, share: f64, read: &mut ReadOptions) -> Result<(
     }
     model.fit_read_options(read);
     if !given && share <= 0.0 {
-        // They would not vote.
+        // The vector neighbors would have no vote.
         read.vector_field = None;
     }
     Ok(())
@@ -224,7 +225,7 @@ pub(crate) fn fit(model: &Model, share: f64, read: &mut ReadOptions) -> Result<(
 pub(crate) fn open(
     paths: &[PathBuf],
     mut options: ReadOptions,
-    talk: Talk,
+    verbosity: Verbosity,
     progress: &Progress,
 ) -> Result<Corpus, Failure> {
     if let Some(vectors) = paths.iter().find(|path| StoredVectors::is_at(path)) {
@@ -232,7 +233,7 @@ pub(crate) fn open(
         return Err(Failure::Usage(format!("{}: {what}", vectors.display())));
     }
     options.bytes_read = Some(progress.bytes());
-    Ok(Corpus::open(paths, options)?.on_open(progress.formats(talk)))
+    Ok(Corpus::open(paths, options)?.on_open(progress.formats(verbosity)))
 }
 
 /// The paths joined into one name for messages.

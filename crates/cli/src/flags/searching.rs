@@ -10,14 +10,14 @@ use classify::stages::Stage;
 use classify::threads::Threads;
 
 use crate::failure::Failure;
-use crate::output::progress::Talk;
+use crate::output::progress::Verbosity;
 
-/// Where and how searches run. Results do not depend on it.
+/// Where and how searches run. These flags do not affect results.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Searching")]
 pub(crate) struct Searching {
     /// Where to search: auto (a GPU if one works), cpu, cuda (the GPU with the most free memory),
-    /// cuda:N or cuda:all (every GPU); results do not depend on it
+    /// cuda:N or cuda:all (all GPUs); does not affect results
     #[arg(long, value_name = "WHERE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// The search engine: inverted or exhaustive on the CPU; fused on a GPU, or the algorithms of
@@ -25,27 +25,31 @@ pub(crate) struct Searching {
     /// grid-ldg[:…] without textures [default: inverted or fused]
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineKind>,
-    /// The index over dense vectors on the CPU (a GPU needs none): auto, brute-force, kd-tree, vp-tree, lc, sss-index, sss-tree, egnat or m-tree, with
-    /// parameters as `metric-index` has them
+    /// The index for dense vectors on the CPU: auto, brute-force, kd-tree, vp-tree, lc, sss-index,
+    /// sss-tree, egnat or m-tree, with the parameters of `metric-index`
     #[arg(long, value_name = "INDEX", default_value_t = DenseIndex::Auto)]
     index: DenseIndex,
 }
 
 impl Searching {
     /// Whether the user requested a device or an engine, which must then be available.
-    pub(crate) fn is_asked_for(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.device != DeviceChoice::Auto || self.engine.is_some()
     }
 
-    /// Builds the engine factory and logs the choice.
-    pub(crate) fn engines(self, threads: &Threads, talk: Talk) -> Result<Engines, Failure> {
-        let engines = self.silently(threads)?;
-        Self::say(&engines, talk);
+    /// Builds the engine factory and reports the choice.
+    pub(crate) fn engines(
+        self,
+        threads: &Threads,
+        verbosity: Verbosity,
+    ) -> Result<Engines, Failure> {
+        let engines = self.build(threads)?;
+        Self::report(&engines, verbosity);
         Ok(engines)
     }
 
     /// Builds the engine factory.
-    pub(crate) fn silently(self, threads: &Threads) -> Result<Engines, Failure> {
+    pub(crate) fn build(self, threads: &Threads) -> Result<Engines, Failure> {
         let engines = self.device.open(self.engine, threads).map_err(|error| match error {
             DeviceError::Conflict { engine, place, device } => Failure::Usage(format!(
                 "--engine {engine} runs on {place}, not with --device {device}"
@@ -55,16 +59,17 @@ impl Searching {
         Ok(engines.with_index(self.index))
     }
 
-    /// The engines, how long they took to start, and what was opened meanwhile, as a GPU takes a while. If there is
-    /// none, that is the error returned, whatever else failed.
-    pub(crate) fn beside<T>(
+    /// Builds the engine factory while `open` runs, because a GPU takes a while to start. Returns
+    /// the factory, the time that it took, and the result of `open`. If both fail, the error is
+    /// that of the engines.
+    pub(crate) fn engines_while<T>(
         self,
         threads: &Threads,
         open: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<(Engines, Stage, T), Failure> {
         let start = || {
             let start = Instant::now();
-            let engines = self.silently(threads);
+            let engines = self.build(threads);
             (engines, Stage::since("start the search device", 0, start))
         };
         let (started, opened) = thread::scope(|scope| {
@@ -73,7 +78,7 @@ impl Searching {
             let opened = open();
             let started = match starting.map(ScopedJoinHandle::join) {
                 Ok(started) => started.unwrap_or_else(|panic| resume_unwind(panic)),
-                // Without another thread it is done now.
+                // If no thread can be started, the engines are built now.
                 Err(_) => start(),
             };
             (started, opened)
@@ -82,17 +87,17 @@ impl Searching {
         Ok((engines?, stage, opened?))
     }
 
-    /// Those of the CPU, which need no start.
+    /// The engines of the CPU, which need no time to start.
     pub(crate) fn on_cpu(self, threads: &Threads) -> Engines {
         Engines::cpu(threads).with_index(self.index)
     }
 
-    /// Logs the choice.
-    pub(crate) fn say(engines: &Engines, talk: Talk) {
+    /// Prints the chosen engine.
+    pub(crate) fn report(engines: &Engines, verbosity: Verbosity) {
         let line = format!("search: {}", engines.describe());
-        // The CPU engine is the default and not worth a message.
-        if talk.verbose || engines.is_gpu() {
-            talk.say(&line);
+        // The CPU is the default, so it is printed only on request.
+        if verbosity.verbose || engines.is_gpu() {
+            verbosity.print(&line);
         }
     }
 }

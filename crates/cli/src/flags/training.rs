@@ -25,32 +25,32 @@ use crate::flags::features::Features;
 use crate::flags::positive::positive;
 use crate::flags::searching::Searching;
 use crate::flags::tuning::Tuning;
-use crate::output::progress::Talk;
+use crate::output::progress::Verbosity;
 
-/// How texts are split into terms.
+/// Flags for splitting texts into terms.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Analysis")]
 pub(crate) struct Analysis {
-    /// What a word is: a Unicode word (UAX #29), a run of letters, digits and _, or text between
-    /// white space
+    /// What counts as a word: a Unicode word (UAX #29), a run of letters, digits and _, or text
+    /// between white space [default: unicode]
     #[arg(long, value_enum)]
     words: Option<WordsArgument>,
-    /// How to treat upper case
+    /// How to treat upper case [default: fold]
     #[arg(long, value_enum)]
     case: Option<CaseArgument>,
-    /// The Unicode normalization form
+    /// The Unicode normalization form [default: nfkc]
     #[arg(long, value_enum)]
     normalization: Option<NormalizationArgument>,
-    /// Fold accents, such as é to e (Latin and Greek letters)
+    /// Remove accents, such as é to e (Latin and Greek letters)
     #[arg(long)]
     fold_accents: bool,
-    /// Drop a language's stop words (ISO 639-1 code, such as en)
+    /// Drop the stop words of a language (ISO 639-1 code, such as en)
     #[arg(long, value_name = "LANGUAGE", value_parser = stop_word_list)]
     stop_words: Option<StopWords>,
-    /// Stem words: english, spanish, … (18 Snowball stemmers)
+    /// Stem words with one of the 18 Snowball stemmers: english, spanish, …
     #[arg(long, value_name = "LANGUAGE")]
     stem: Option<Stemmer>,
-    /// Drop words with fewer characters
+    /// Drop words with fewer than N characters
     #[arg(long, value_name = "N")]
     min_length: Option<usize>,
     /// Lengths of word n-grams, such as 2 or 1-2 [default: 1, or none with --char-ngrams]
@@ -62,11 +62,11 @@ pub(crate) struct Analysis {
     /// Whether character n-grams stay inside words
     #[arg(long, value_enum, default_value_t = CharScopeArgument::Word)]
     char_scope: CharScopeArgument,
-    /// Count the first line of each text (its title) this many times
+    /// Count the first line of each text, its title, this many times
     #[arg(long, value_name = "TIMES", value_parser = boost, conflicts_with = "field")]
     title_boost: Option<f32>,
-    /// A text field and how many times to count it, such as title:2 (JSONL, CSV, TSV: columns;
-    /// Reuters-21578: title, body); repeat for each field
+    /// A text field and how many times to count it, such as title:2. Fields are columns (JSONL,
+    /// CSV, TSV) or title and body (Reuters-21578); repeat for each field
     #[arg(long, value_name = "NAME:TIMES", value_parser = field)]
     field: Vec<(String, f32)>,
 }
@@ -123,13 +123,13 @@ enum CharScopeArgument {
 
 impl Analysis {
     /// Rejects flags that do not apply to a trained model.
-    pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
-        let default = nothing_said().analysis;
-        if format!("{self:?}") == format!("{default:?}") { Ok(()) } else { Err(models_own()) }
+    pub(crate) fn refuse_with_model(&self) -> Result<(), Failure> {
+        let default = default_flags().analysis;
+        if format!("{self:?}") == format!("{default:?}") { Ok(()) } else { Err(fixed_by_model()) }
     }
 
-    /// Whether no flag sets stems or n-grams, so that tuning may choose them.
-    fn says_no_terms(&self) -> bool {
+    /// Whether tuning may choose stems and n-grams, because no flag sets them.
+    fn leaves_terms_open(&self) -> bool {
         self.stem.is_none() && self.word_ngrams.is_none() && self.char_ngrams.is_none()
     }
 
@@ -142,7 +142,7 @@ impl Analysis {
         }
     }
 
-    /// The analyzer set by the flags. `sklearn`: defaults are those of scikit-learn's
+    /// The analyzer set by the flags. With `sklearn`, the defaults are those of scikit-learn's
     /// `TfidfVectorizer`.
     pub(crate) fn spec(&self, sklearn: bool) -> AnalyzerSpec {
         let default = if sklearn { AnalyzerSpec::sklearn() } else { AnalyzerSpec::default() };
@@ -179,31 +179,33 @@ impl Analysis {
     }
 }
 
-/// How counts become weights.
+/// Flags for weighting and selecting terms.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Weighting")]
 pub(crate) struct Weights {
-    /// A SMART code (tf n l a b L k, idf n t p s k, norm n c; `document.query` for different
-    /// codes), `sklearn`, or `bm25` (the code kkn.nnn)
+    /// The weighting of terms: a SMART code such as ltc, `sklearn`, or `bm25`. A SMART code has a
+    /// letter for the term frequency (n l a b L k), for the idf (n t p s k), and for the
+    /// normalization (n c). DOCUMENT.QUERY sets different codes for documents and queries, such as
+    /// kkn.nnn for BM25
     #[arg(long, value_name = "CODE", default_value = "ltc")]
     weighting: String,
-    /// The exponent of idf
+    /// The exponent of the idf
     #[arg(long, value_name = "P", default_value_t = 1.0, allow_negative_numbers = true)]
     idf_power: f64,
-    /// The exponent of the factor chi2 / N, with the highest chi2 over the labels: terms that
-    /// indicate labels count more [default: 0, or chosen by --tune]
+    /// The exponent of a factor that raises the weight of terms that indicate labels: chi2 / N,
+    /// with the highest chi2 over all labels [default: 0, or chosen by --tune]
     #[arg(long, value_name = "Q", allow_negative_numbers = true)]
     chi2_power: Option<f64>,
-    /// BM25's k1
+    /// The parameter k1 of BM25
     #[arg(long, value_name = "K1", default_value_t = 1.2)]
     bm25_k1: f64,
-    /// BM25's b
+    /// The parameter b of BM25
     #[arg(long, value_name = "B", default_value_t = 0.75)]
     bm25_b: f64,
-    /// Drop terms that are in fewer documents: a count such as 5 or a share such as 0.1%
+    /// Drop terms that occur in fewer documents: a count such as 5, or a share such as 0.1%
     #[arg(long, value_name = "LIMIT", default_value = "1")]
     min_df: DfLimit,
-    /// Drop terms that are in more documents: a count or a share such as 50%
+    /// Drop terms that occur in more documents: a count, or a share such as 50%
     #[arg(long, value_name = "LIMIT", default_value = "100%")]
     max_df: DfLimit,
     /// Keep only the N terms with the highest document frequency
@@ -213,12 +215,13 @@ pub(crate) struct Weights {
     /// information-gain:N
     #[arg(long, value_name = "CRITERION:N")]
     select: Option<Selection>,
-    /// The label hierarchy: lines `child<TAB>parent`, or rcv1.topics.hier.orig; ancestors of labels
-    /// are added to documents and predictions
+    /// The label hierarchy: a file with lines `child<TAB>parent`, or rcv1.topics.hier.orig. The
+    /// ancestors of labels are added to documents and predictions
     #[arg(long, value_name = "FILE")]
     hierarchy: Option<PathBuf>,
-    /// The weight of each label's documents in a vote: `balanced` (the same total weight for every
-    /// label) or LABEL:WEIGHT, comma-separated; a document with several labels gets their mean
+    /// The weight of the votes of each label's documents: `balanced` (the same total weight for
+    /// every label), or a comma-separated list of LABEL:WEIGHT. A document with several labels gets
+    /// the mean
     #[arg(long, value_name = "WEIGHTS")]
     class_weight: Option<ClassWeights>,
 }
@@ -238,14 +241,14 @@ impl Weights {
         })
     }
 
-    /// Whether no flag sets the weighting, so that tuning may choose it.
-    fn says_no_weighting(&self) -> bool {
-        let said = nothing_said().weights;
+    /// Whether tuning may choose the weighting, because no flag sets it.
+    fn leaves_weighting_open(&self) -> bool {
+        let said = default_flags().weights;
         self.weighting == said.weighting && self.idf_power.to_bits() == said.idf_power.to_bits()
     }
 
-    /// Whether no flag sets the power of χ², so that tuning may choose it.
-    fn says_no_chi2_power(&self) -> bool {
+    /// Whether tuning may choose the power of χ², because no flag sets it.
+    fn leaves_chi2_power_open(&self) -> bool {
         self.chi2_power.is_none()
     }
 
@@ -255,14 +258,14 @@ impl Weights {
     }
 }
 
-fn models_own() -> Failure {
+fn fixed_by_model() -> Failure {
     let message =
         "a model fixes its analysis and weighting: these flags go with --train or --preset";
     Failure::Usage(message.into())
 }
 
-/// The flags' defaults.
-fn nothing_said() -> Training {
+/// The flags with their default values.
+fn default_flags() -> Training {
     <TrainingOnly as clap::Parser>::parse_from(["classify"]).training
 }
 
@@ -294,26 +297,26 @@ impl Training {
     }
 
     /// Rejects flags that do not apply to a trained model.
-    pub(crate) fn refuse_beside_a_model(&self) -> Result<(), Failure> {
-        self.analysis.refuse_beside_a_model()?;
-        let default = nothing_said();
+    pub(crate) fn refuse_with_model(&self) -> Result<(), Failure> {
+        self.analysis.refuse_with_model()?;
+        let default = default_flags();
         if format!("{:?}", self.weights) != format!("{:?}", default.weights)
             || format!("{:?}", self.features) != format!("{:?}", default.features)
         {
-            return Err(models_own());
+            return Err(fixed_by_model());
         }
         if self.tuning.tune.is_some() || self.tuning.no_tune {
-            let message = "--tune and --no-tune go with --train or --preset; `classify tune MODEL` tunes an \
-                           existing model";
+            let message = "--tune and --no-tune go with --train or --preset; `classify tune MODEL` \
+                           tunes an existing model";
             return Err(Failure::Usage(message.into()));
         }
         self.deciding.refuse_learning()?;
-        self.refuse_tuning_flags_alone()
+        self.refuse_tuning_flags_without_tune()
     }
 
     /// Rejects flags that take effect only while tuning, unless `--tune` is given.
-    fn refuse_tuning_flags_alone(&self) -> Result<(), Failure> {
-        let default = nothing_said().tuning;
+    fn refuse_tuning_flags_without_tune(&self) -> Result<(), Failure> {
+        let default = default_flags().tuning;
         let mut tuning = self.tuning.clone();
         tuning.no_tune = default.no_tune;
         if tuning.tune.is_some() || format!("{tuning:?}") == format!("{default:?}") {
@@ -324,22 +327,23 @@ impl Training {
         Err(Failure::Usage(message.into()))
     }
 
-    /// The engine factory. A GPU is opened only for `--tune` or if requested: without it few documents are searched.
+    /// The engine factory. A GPU is opened only with `--tune` or on request, because training
+    /// searches few documents otherwise.
     pub(crate) fn engines(
         &self,
         searching: Searching,
         threads: &Threads,
-        talk: Talk,
+        verbosity: Verbosity,
     ) -> Result<Engines, Failure> {
-        if self.tuning.tune.is_some() || searching.is_asked_for() {
-            return searching.engines(threads, talk);
+        if self.tuning.tune.is_some() || searching.is_requested() {
+            return searching.engines(threads, verbosity);
         }
         Ok(Engines::cpu(threads))
     }
 
-    /// Rejects flags for terms, of which a model of given vectors has none.
+    /// Rejects flags for terms, which do not apply to a model of given vectors.
     fn refuse_terms(&self) -> Result<(), Failure> {
-        let default = nothing_said();
+        let default = default_flags();
         let mut weights = self.weights.clone();
         weights.hierarchy.clone_from(&default.weights.hierarchy);
         weights.class_weight.clone_from(&default.weights.class_weight);
@@ -353,7 +357,7 @@ impl Training {
         Err(Failure::Usage(message.into()))
     }
 
-    /// For `--tune`, keeps freed memory: each trial allocates and frees as much as the one before.
+    /// Keeps freed memory during `--tune`, because all trials allocate and free the same amount.
     pub(crate) fn keep_memory(&self) {
         if self.tunes() {
             keep_freed_memory();
@@ -376,24 +380,24 @@ impl Training {
         self.weights.hierarchy.as_ref().map_or_else(|| Ok(Hierarchy::default()), read)
     }
 
-    /// The training options set by the flags, for a corpus that is read with these options.
+    /// The training options set by the flags, for a corpus that is read with the options `read`.
     pub(crate) fn options(
         &self,
         read: &ReadOptions,
         keep_text: bool,
     ) -> Result<TrainOptions, Failure> {
-        self.refuse_tuning_flags_alone()?;
+        self.refuse_tuning_flags_without_tune()?;
         let dense = self.features.dense(read, self.deciding.dense_share())?;
         if dense.as_ref().is_some_and(DenseOptions::is_alone) {
             self.refuse_terms()?;
         }
         let free = FreeFeatures {
-            analyzer: self.analysis.says_no_terms(),
-            weighting: self.weights.says_no_weighting(),
-            chi2_power: self.weights.says_no_chi2_power(),
+            analyzer: self.analysis.leaves_terms_open(),
+            weighting: self.weights.leaves_weighting_open(),
+            chi2_power: self.weights.leaves_chi2_power_open(),
             selection: self.weights.select.is_none(),
         };
-        let (target_error, foreign) = self.deciding.abstention_targets();
+        let targets = self.deciding.abstention_targets();
         Ok(TrainOptions {
             analyzer: self.analysis.spec(self.weights.weighting == "sklearn"),
             fields: self.analysis.fields(),
@@ -411,8 +415,8 @@ impl Training {
             k: self.deciding.k(),
             vote: self.deciding.vote(),
             decision: self.deciding.options(),
-            target_error,
-            foreign,
+            target_error: targets.error,
+            foreign: targets.foreign,
             tuning: self.tuning.options(free),
             keep_text,
             part_of: None,

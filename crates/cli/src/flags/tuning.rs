@@ -1,4 +1,4 @@
-//! Tuning flags, and messages during training.
+//! Tuning flags.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -8,28 +8,33 @@ use clap::{Args, ValueEnum};
 use classify::decide::objective::Objective;
 use classify::learn::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
 
-use crate::output::progress::{Progress, Talk};
+use crate::flags::positive::positive;
+use crate::output::progress::{Progress, Verbosity};
 
 /// How a model is tuned.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
 pub(crate) struct Tuning {
-    /// Choose features, k, vote and decision (`all`), or only k, vote and decision (`votes`) by
-    /// leave-one-out on all training documents; values set by other flags are kept
-    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    /// Choose the features, k, vote and decision rule (`all`), or all but the features (`votes`),
+    /// by leave-one-out on the training documents; values set by other flags are kept
+    #[arg(
+        long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true,
+        default_missing_value = "all"
+    )]
     pub(crate) tune: Option<Scope>,
-    /// Choose nothing: without other flags k = 30, votes by similarity and a threshold of 0.4. Without this flag and
-    /// --tune, these three are chosen out of a few by leaving out 2,000 documents, if there are at least 100
+    /// Choose nothing: use k = 30, similarity votes and a threshold of 0.4, unless other flags set
+    /// them. Without --no-tune and --tune, a few values of these are compared on 2,000 held-out
+    /// documents, if there are at least 100 documents
     #[arg(long, conflicts_with = "tune")]
     pub(crate) no_tune: bool,
-    /// The number of documents left out to compare features
+    /// The number of held-out documents for comparing features
     #[arg(long, value_name = "N", default_value_t = 4_000)]
     tune_sample: usize,
     #[command(flatten)]
     pub(crate) flags: TuningFlags,
 }
 
-/// The flags shared with `classify tune`.
+/// The flags that `classify tune` has too.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Tuning")]
 pub(crate) struct TuningFlags {
@@ -37,17 +42,17 @@ pub(crate) struct TuningFlags {
     #[arg(long, value_enum, default_value_t = ObjectiveArgument::MicroF1)]
     objective: ObjectiveArgument,
     /// The largest k to try
-    #[arg(long, value_name = "K", default_value = "200", value_parser = crate::flags::positive::positive)]
+    #[arg(long, value_name = "K", default_value = "200", value_parser = positive)]
     k_max: NonZeroUsize,
-    /// The cosine above which documents are near-duplicates, which are not neighbors of each other
-    /// while tuning, or `off` [default: estimated from the data]
+    /// The cosine similarity above which documents are near-duplicates, or `off`. Near-duplicates
+    /// are not neighbors of each other during tuning [default: estimated from the data]
     #[arg(long, value_name = "COSINE", value_parser = cosine_or_off)]
     near_duplicates: Option<NearDuplicateLimit>,
-    /// Whether the training documents are in the order of time: settings are then compared without the documents
-    /// just before and after each [default: estimated from the data]
+    /// Whether the training documents are in chronological order. If so, the documents just before
+    /// and after a held-out document are not its neighbors [default: estimated from the data]
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     time_order: Option<bool>,
-    /// Write all results as JSON (schema classify.tuning/1)
+    /// Write all tuning results as JSON (schema classify.tuning/1)
     #[arg(long, value_name = "FILE")]
     pub(crate) tune_table: Option<PathBuf>,
 }
@@ -128,18 +133,18 @@ impl TuningFlags {
     }
 }
 
-/// Prints events while a model is trained.
-pub(crate) struct Told {
-    talk: Talk,
+/// Shows the progress of training and prints its events.
+pub(crate) struct TrainingProgress {
+    verbosity: Verbosity,
     reading: Progress,
-    /// The bar of left-out documents, created at the first one.
+    /// The progress of held-out documents, created at the first one.
     tuning: OnceLock<Progress>,
 }
 
-impl Told {
+impl TrainingProgress {
     /// `reading` shows how much of the corpus has been read.
-    pub(crate) fn new(talk: Talk, reading: Progress) -> Self {
-        Self { talk, reading, tuning: OnceLock::new() }
+    pub(crate) fn new(verbosity: Verbosity, reading: Progress) -> Self {
+        Self { verbosity, reading, tuning: OnceLock::new() }
     }
 
     pub(crate) fn on_event(&self, event: Event<'_>) {
@@ -147,22 +152,24 @@ impl Told {
             Event::Read(documents) => self.reading.tick(documents),
             Event::LeftOut(documents) => {
                 self.reading.finish();
-                self.tuning.get_or_init(|| Progress::new(self.talk, "tuning", &[])).tick(documents);
+                self.tuning
+                    .get_or_init(|| Progress::new(self.verbosity, "tuning", &[]))
+                    .tick(documents);
             }
             event => {
-                let shown = if self.talk.verbose { usize::MAX } else { 10 };
+                let shown = if self.verbosity.verbose { usize::MAX } else { 10 };
                 if let Some(text) = event.text(shown) {
-                    self.say(&text);
+                    self.print(&text);
                 }
             }
         }
     }
 
-    fn say(&self, line: &str) {
+    fn print(&self, line: &str) {
         self.reading.finish();
         if let Some(bar) = self.tuning.get() {
             bar.finish();
         }
-        self.talk.say(line);
+        self.verbosity.print(line);
     }
 }

@@ -1,4 +1,4 @@
-//! A command's outputs: opened before the work starts, written at its end.
+//! The files of a command. Outputs are opened before the work starts and written at its end.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// The inputs of a command; no output may overwrite one of them.
+/// The inputs and outputs of a command. No output may overwrite an input.
 #[derive(Debug, Default)]
 pub(crate) struct Files(Outputs);
 
@@ -21,7 +21,7 @@ impl Files {
     }
 
     /// Adds corpora. For a folder, only the files that are read as a corpus are added, so that
-    /// outputs may be written beside them.
+    /// outputs may be in the same folder.
     pub(crate) fn reads_corpora(mut self, paths: &[PathBuf], format: Option<Format>) -> Self {
         for path in paths {
             if path.as_os_str() == "-" || !path.is_dir() {
@@ -70,8 +70,7 @@ impl Files {
         self.text(path)
     }
 
-    /// Opens standard output for the command's printed text. `None` if another output already goes
-    /// there.
+    /// Opens standard output for the report of the command. `None` if another output goes there.
     pub(crate) fn report(&mut self) -> Result<Option<Output>, Failure> {
         if self.0.take_standard_output() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Messages on stderr and the progress of long stages.
+//! Messages on standard error, and the progress of long stages.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use classify::printable::{printable, printable_lines};
 use classify::stages::{SoFar, Stage};
 use classify::text::corpus::{Format, OnOpen};
 
-/// How much to print.
+/// How much a command prints on standard error.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Talk {
+pub(crate) struct Verbosity {
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
 }
 
-impl Talk {
+impl Verbosity {
     /// Prints a line on stderr for each stage if `--verbose` is set.
     pub(crate) fn stages<'a>(self, stages: impl IntoIterator<Item = &'a Stage>) {
         if self.verbose {
-            stages.into_iter().for_each(|stage| self.say(&stage.to_string()));
+            stages.into_iter().for_each(|stage| self.print(&stage.to_string()));
         }
     }
 
     /// Prints a line on stderr, unless `--quiet` is set.
-    pub(crate) fn say(self, line: &str) {
+    pub(crate) fn print(self, line: &str) {
         if !self.quiet {
             let _ = writeln!(anstream::stderr(), "{}", printable_lines(line));
         }
@@ -41,31 +41,33 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The progress of the named stage, which reads `paths`.
-    pub(crate) fn new(talk: Talk, stage: &'static str, paths: &[PathBuf]) -> Self {
+    /// Shows the progress of a stage that reads `paths`.
+    pub(crate) fn new(verbosity: Verbosity, stage: &'static str, paths: &[PathBuf]) -> Self {
         let total = paths.iter().map(|path| size(path)).sum();
-        let shown = Arc::new(progress::Progress::new(stage, total, talk.quiet));
+        let shown = Arc::new(progress::Progress::new(stage, total, verbosity.quiet));
         Self { shown, start: Instant::now(), bytes: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Removes the bar.
+    /// Removes the progress bar.
     pub(crate) fn finish(&self) {
         self.shown.finish();
     }
 
     /// A callback that reports each file's format: once for consecutive files of the same format.
-    pub(crate) fn formats(&self, talk: Talk) -> OnOpen {
+    pub(crate) fn formats(&self, verbosity: Verbosity) -> OnOpen {
         let mut last = None;
         let shown = Arc::clone(&self.shown);
         Box::new(move |name: &str, format: Format| {
-            if talk.verbose || last != Some(format) {
-                shown.suspend(|| talk.say(&format!("reading {} as {format}", printable(name))));
+            if verbosity.verbose || last != Some(format) {
+                shown.suspend(|| {
+                    verbosity.print(&format!("reading {} as {format}", printable(name)))
+                });
             }
             last = Some(format);
         })
     }
 
-    /// The counter that the corpus adds the bytes it has read to.
+    /// The counter to which the corpus adds the bytes that it reads.
     pub(crate) fn bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.bytes)
     }
@@ -75,8 +77,9 @@ impl Progress {
         self.show(documents, "");
     }
 
-    /// The same where stages run side by side, with the busiest one.
-    pub(crate) fn side_by_side(&self, SoFar { documents, busiest, busy }: &SoFar<'_>) {
+    /// Like [`tick`](Self::tick), with the busiest of the stages that run in parallel.
+    pub(crate) fn tick_stages(&self, so_far: &SoFar<'_>) {
+        let SoFar { documents, busiest, busy } = so_far;
         self.show(*documents, &format!("; busiest: {busiest} ({:.0} %)", busy * 100.0));
     }
 

@@ -1,4 +1,4 @@
-//! Prints the library's warnings, which are `tracing` events, on stderr.
+//! Prints the warnings of the library, which are `tracing` events, on standard error.
 
 use std::fmt::{self, Write as _};
 
@@ -6,15 +6,15 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::output::progress::Talk;
+use crate::output::progress::Verbosity;
 
 /// Prints warnings from now on.
-pub(crate) fn tell(talk: Talk) {
-    // In a second call in one process, the first subscriber stays; it prints the same.
-    let _ = tracing::subscriber::set_global_default(Warnings(talk));
+pub(crate) fn print_from_now_on(verbosity: Verbosity) {
+    // If a subscriber is already set, it stays; it prints the same.
+    let _ = tracing::subscriber::set_global_default(Warnings(verbosity));
 }
 
-struct Warnings(Talk);
+struct Warnings(Verbosity);
 
 impl Subscriber for Warnings {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -32,7 +32,7 @@ impl Subscriber for Warnings {
     fn event(&self, event: &Event<'_>) {
         let mut line = Message("warning: ".to_owned());
         event.record(&mut line);
-        self.0.say(&line.0);
+        self.0.print(&line.0);
     }
 
     fn enter(&self, _: &Id) {}

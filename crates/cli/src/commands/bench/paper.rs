@@ -1,8 +1,9 @@
 //! `classify bench paper`: the experiments of Bresler et al. 2011, on this machine.
 //!
-//! Seconds to find the neighbors of the first 10, 100, … test documents among the training
-//! documents. Copying queries to the GPU and neighbors back is included, as in the paper; reading
-//! is not. The index is built before the clock starts, like the paper's training matrix.
+//! Measures the seconds to find the neighbors of the first 10, 100, … test documents among the
+//! training documents. As in the paper, the time includes copying queries to the GPU and neighbors
+//! back, but not reading. The index is built before the clock starts, like the paper's training
+//! matrix.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -26,7 +27,7 @@ use serde::Serialize;
 use super::speedup::{self, Line};
 use crate::failure::Failure;
 use crate::output::files::{Files, write, write_json};
-use crate::output::progress::Talk;
+use crate::output::progress::Verbosity;
 
 /// The paper's test set sizes, in documents.
 const SIZES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 781_265];
@@ -41,16 +42,16 @@ const PAPER: [(&str, [f64; 6]); 4] = [
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Paper {
-    /// The folder of RCV1-v2's LYRL2004 files, original or written by `classify generate rcv1-like`
-    /// [default: similar rows, generated in memory with --seed]
+    /// The folder of the LYRL2004 files of RCV1-v2, or of files written by `classify generate
+    /// rcv1-like` [default: similar rows, generated in memory with --seed]
     folder: Option<PathBuf>,
     /// Which GPU to use
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-    /// Measure only these engines, written as for `--engine`: grid:256x128,fused
+    /// Measure only these engines, with the names of --engine, such as grid:256x128,fused
     #[arg(long, value_name = "ENGINE", value_delimiter = ',')]
     only: Vec<EngineKind>,
-    /// Neighbors per query
+    /// The number of neighbors per query
     #[arg(short, default_value = "30", value_parser = crate::flags::positive::positive)]
     k: NonZeroUsize,
     /// The largest number of test documents to measure
@@ -59,15 +60,23 @@ pub(crate) struct Paper {
     /// Skip measurements that would take more seconds than this
     #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
     limit: f64,
-    /// Runs of each measurement, of which the median is shown (one run if it takes over a second)
+    /// The number of runs of each measurement, whose median is reported (one if it takes over a
+    /// second)
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: usize,
     /// Write the measurements as JSON (schema classify.bench-paper/1)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the speed-ups, like the paper's Figures 5 to 7
+    /// Write a chart of the speed-ups as SVG, like the paper's Figures 5 to 7
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+/// The rows to search, and the numbers of queries to measure.
+#[derive(Clone, Copy)]
+struct Sample<'a> {
+    rows: &'a Rows,
+    sizes: &'a [usize],
 }
 
 /// The results.
@@ -91,7 +100,12 @@ struct Report {
 }
 
 impl Paper {
-    pub(crate) fn run(self, threads: &Threads, seed: u64, talk: Talk) -> Result<(), Failure> {
+    pub(crate) fn run(
+        self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(), Failure> {
         let mut files =
             self.folder.iter().fold(Files::default(), |f, folder| f.reads_preset(folder));
         let json = files.optional(self.json.as_ref())?;
@@ -105,12 +119,12 @@ impl Paper {
             None => match Device::open_best() {
                 Ok(device) => Some(device),
                 Err(error) => {
-                    talk.say(&format!("{error}; measuring only the CPU engines"));
+                    verbosity.print(&format!("{error}; measuring only the CPU engines"));
                     None
                 }
             },
         };
-        let (rows, corpus) = self.rows(threads, seed, talk)?;
+        let (rows, corpus) = self.rows(threads, seed, verbosity)?;
         let sizes: Vec<usize> = SIZES
             .into_iter()
             .filter(|&size| size <= self.most && size <= rows.test.rows())
@@ -122,8 +136,8 @@ impl Paper {
             "BaseCSR",
             EngineKind::Exhaustive,
             &sequential,
-            (&rows, &sizes),
-            talk,
+            Sample { rows: &rows, sizes: &sizes },
+            verbosity,
         )?];
         for (name, kind) in settings() {
             if !self.only.is_empty() && !self.only.contains(&kind) && kind != EngineKind::FUSED {
@@ -136,8 +150,14 @@ impl Paper {
                 }
                 _ => Engines::cpu(threads),
             };
-            talk.say(&format!("measuring {name}"));
-            lines.push(self.line(&name, kind, &engines, (&rows, &sizes), talk)?);
+            verbosity.print(&format!("measuring {name}"));
+            lines.push(self.line(
+                &name,
+                kind,
+                &engines,
+                Sample { rows: &rows, sizes: &sizes },
+                verbosity,
+            )?);
         }
         let report = Report {
             schema: "classify.bench-paper/1",
@@ -165,14 +185,19 @@ impl Paper {
         Ok(())
     }
 
-    fn rows(&self, threads: &Threads, seed: u64, talk: Talk) -> Result<(Rows, String), Failure> {
+    fn rows(
+        &self,
+        threads: &Threads,
+        seed: u64,
+        verbosity: Verbosity,
+    ) -> Result<(Rows, String), Failure> {
         let Some(folder) = &self.folder else {
-            talk.say("generating rows like those of RCV1-v2");
+            verbosity.print("generating rows like those of RCV1-v2");
             let test = (DOCUMENTS - TRAINING).min(self.most as u64);
             let corpus = format!("rcv1-like, seed {seed}");
             return Ok((rcv1_like_rows(TRAINING, test, seed), corpus));
         };
-        talk.say(&format!("reading {}", folder.display()));
+        verbosity.print(&format!("reading {}", folder.display()));
         let mut sides = Preset::Lyrl2004.open(folder, &ReadOptions::default())?;
         let input = InputSpec::Features(FeatureSpec { counts: false, first_column: 0 });
         let decision = Decision::Multi { threshold: Decision::THRESHOLD, allow_none: false };
@@ -205,12 +230,12 @@ impl Paper {
         name: &str,
         kind: EngineKind,
         engines: &Engines,
-        (rows, sizes): (&Rows, &[usize]),
-        talk: Talk,
+        sample: Sample<'_>,
+        verbosity: Verbosity,
     ) -> Result<Line, Failure> {
-        let mut seconds = vec![None; sizes.len()];
-        match self.measure(engines, rows, sizes, &mut seconds) {
-            Err(SearchError::Engine(error)) => talk.say(&format!("{name}: {error}")),
+        let mut seconds = vec![None; sample.sizes.len()];
+        match self.measure(engines, sample, &mut seconds) {
+            Err(SearchError::Engine(error)) => verbosity.print(&format!("{name}: {error}")),
             outcome => outcome?,
         }
         Ok(Line { name: name.to_owned(), engine: kind.to_string(), seconds })
@@ -219,12 +244,13 @@ impl Paper {
     fn measure(
         &self,
         engines: &Engines,
-        rows: &Rows,
-        sizes: &[usize],
+        sample: Sample<'_>,
         seconds: &mut [Option<f64>],
     ) -> Result<(), SearchError> {
+        let Sample { rows, sizes } = sample;
         let engine = engines.engine(&rows.training)?;
-        let (mut last, mut last_size) = (0.0, 0);
+        let mut last = 0.0;
+        let mut last_size = 0;
         for (&size, seconds) in sizes.iter().zip(seconds) {
             let expected = if last_size == 0 { 0.0 } else { last * size as f64 / last_size as f64 };
             if expected > self.limit {
@@ -234,7 +260,7 @@ impl Paper {
             let view = queries.view();
             let mut times = Vec::new();
             let mut found = NeighborLists::default();
-            // A short first run is not counted, because memory is allocated during it.
+            // A short first run does not count, because it allocates memory.
             while times.len() <= self.runs {
                 let start = Instant::now();
                 let _ = engine.search(&Request::new(view, self.k), &mut found)?;
@@ -247,7 +273,8 @@ impl Paper {
                 times.remove(0);
             }
             times.sort_by(f64::total_cmp);
-            (last, last_size) = (times[times.len() / 2], size);
+            last = times[times.len() / 2];
+            last_size = size;
             *seconds = Some(last);
         }
         Ok(())
@@ -286,7 +313,8 @@ impl Report {
             _ => "no GPU".to_owned(),
         };
         let mut text = format!(
-            "{gpu}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds per query\n\n",
+            "{gpu}; {}: {} training rows of {} terms, {} entries; k = {}; {:.0} multiply-adds per \
+             query\n\n",
             self.corpus,
             self.training_rows,
             self.terms,

@@ -1,7 +1,7 @@
 //! The chart of `classify bench paper`: speed-up over the sequential algorithm.
 
-use classify::chart::{Axis, Chart, Colors, Dot, Mark, Scale};
 use serde::Serialize;
+use svg_chart::{Axis, Chart, Colors, Dot, Mark, Scale};
 
 /// An engine's seconds at each size; `None` if that size was not measured.
 #[derive(Debug, Clone, Serialize)]
@@ -33,7 +33,8 @@ pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
         marks.push(Mark::Dots { class, points: dots });
     }
     let end = |size: Option<&usize>| size.map_or(1.0, |&size| size as f64);
-    let (from, to) = (end(sizes.first()), end(sizes.last()));
+    let from = end(sizes.first());
+    let to = end(sizes.last());
     let x = Axis {
         marked: Some(sizes.iter().map(|&size| size as f64).collect()),
         ..Axis::new("documents", from, to, Scale::Logarithmic)
@@ -52,10 +53,12 @@ pub(super) fn chart(sizes: &[usize], lines: &[Line]) -> String {
 /// measured.
 fn extended(sizes: &[usize], lines: &[Line]) -> Vec<f64> {
     let mut extended = Vec::new();
-    let (mut last, mut last_size) = (0.0, 1);
+    let mut last = 0.0;
+    let mut last_size = 1;
     for (at, &size) in sizes.iter().enumerate() {
         if let Some(seconds) = lines.first().and_then(|line| line.seconds[at]) {
-            (last, last_size) = (seconds, size);
+            last = seconds;
+            last_size = size;
         }
         extended.push(last * size as f64 / last_size as f64);
     }

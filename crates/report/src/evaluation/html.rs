@@ -1,16 +1,16 @@
 //! An evaluation as one HTML page: no network, no script, light and dark.
 
-use std::collections::{BTreeSet, HashMap};
-
 use askama::Template;
+use classify::decide::objective::Figures;
+use classify::evaluate::{Confusion, Evaluation, LabelResult, Prf, WorstError};
+use classify::printable::printable_lines;
+use svg_chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
 
-use super::{Confusion, Evaluation, LabelResult, Prf, WorstError};
-use crate::chart::{Axis, Bar, Chart, Colors, Dot, Mark, Scale};
-use crate::printable::printable_lines;
+use super::{ConfusionMatrix, by_support};
 
-/// How many labels are shown before the fold.
+/// Number of labels shown before the fold.
 const SHOWN: usize = 30;
-/// The largest confusion matrix that is shown.
+/// Maximum number of labels in a confusion matrix.
 const MATRIX_LABELS: usize = 25;
 
 #[derive(Template)]
@@ -26,7 +26,7 @@ struct Page<'a> {
     errors: &'a [WorstError],
 }
 
-/// A headline figure.
+/// A metric of the headline.
 struct Tile {
     id: &'static str,
     name: &'static str,
@@ -41,12 +41,12 @@ struct Figure {
     svg: String,
 }
 
-/// The SVG of a chart: what it shows, its axes, its marks.
-fn plot(shows: &str, x: Axis, y: Axis, marks: Vec<Mark>) -> String {
-    Chart::new(shows, x, y, marks).svg(Colors::Page)
+/// The SVG of a chart.
+fn plot(title: &str, x: Axis, y: Axis, marks: Vec<Mark>) -> String {
+    Chart::new(title, x, y, marks).svg(Colors::Page)
 }
 
-/// A confusion matrix: a row a label, a cell a prediction.
+/// A confusion matrix: one row per label, one cell per predicted label.
 struct Matrix<'a> {
     names: Vec<&'a str>,
     rows: Vec<(&'a str, Vec<Cell>)>,
@@ -54,19 +54,18 @@ struct Matrix<'a> {
 
 struct Cell {
     count: u64,
-    /// From 0 to 100: how much of the row.
+    /// The percentage of the row.
     share: u64,
     right: bool,
 }
 
-/// The result as an HTML page. The figures in it are those of the JSON, in `data` elements whose
-/// `value` has all digits.
+/// The result as an HTML page. Metrics are in `data` elements, whose `value` has all digits, as in
+/// the JSON.
 ///
 /// # Errors
 /// If the template cannot be rendered; no case is known.
 pub fn html(evaluation: &Evaluation) -> std::io::Result<String> {
-    let mut labels: Vec<&LabelResult> = evaluation.per_label.iter().collect();
-    labels.sort_by(|a, b| b.support.cmp(&a.support).then(a.label.cmp(&b.label)));
+    let mut labels = by_support(evaluation);
     let other_labels = labels.split_off(labels.len().min(SHOWN));
     let page = Page {
         evaluation,
@@ -125,10 +124,13 @@ fn tiles(evaluation: &Evaluation) -> Vec<Tile> {
 }
 
 fn charts(evaluation: &Evaluation) -> Vec<Figure> {
-    let mut charts = vec![by_frequency(evaluation), precision_recall(evaluation)];
-    charts.push(by_threshold(evaluation));
-    charts.push(reliability(evaluation));
-    charts.push(coverage(evaluation));
+    let mut charts = vec![
+        by_frequency(evaluation),
+        precision_recall(evaluation),
+        by_threshold(evaluation),
+        reliability(evaluation),
+        coverage(evaluation),
+    ];
     charts.extend(by_k(evaluation));
     charts
 }
@@ -159,7 +161,7 @@ fn by_frequency(evaluation: &Evaluation) -> Figure {
 }
 
 fn curve(evaluation: &Evaluation, of: fn(&Prf) -> f64) -> Vec<(f64, f64)> {
-    // Above the highest score nothing is given: there is no precision.
+    // Above the highest score no label is assigned, so there is no precision.
     let points = evaluation.curve.iter().filter(|point| point.prf.recall > 0.0);
     points.map(|point| (point.threshold, of(&point.prf))).collect()
 }
@@ -253,7 +255,7 @@ fn coverage(evaluation: &Evaluation) -> Figure {
 fn by_k(evaluation: &Evaluation) -> Option<Figure> {
     let by_k = &evaluation.tuning.as_ref()?.by_k;
     let most = by_k.iter().map(|&(k, _)| k).max().filter(|_| by_k.len() > 1)?;
-    let line = |class, name: &str, of: fn(&crate::decide::objective::Figures) -> f64| {
+    let line = |class, name: &str, of: fn(&Figures) -> f64| {
         let points = by_k.iter().map(|(k, figures)| (*k as f64, of(figures))).collect();
         Mark::Line { class, points, name: name.into() }
     };
@@ -276,37 +278,27 @@ fn by_k(evaluation: &Evaluation) -> Option<Figure> {
 }
 
 fn matrix(evaluation: &Evaluation) -> Option<Matrix<'_>> {
-    let pairs = evaluation.confusion.as_ref()?;
-    let names: BTreeSet<&str> =
-        pairs.iter().flat_map(|pair| [pair.label.as_str(), pair.predicted.as_str()]).collect();
-    if names.len() > MATRIX_LABELS {
-        return None;
-    }
-    let names: Vec<&str> = names.into_iter().collect();
-    let counts: HashMap<(&str, &str), u64> = pairs
-        .iter()
-        .map(|pair| ((pair.label.as_str(), pair.predicted.as_str()), pair.count))
-        .collect();
-    let rows = names.iter().map(|&label| {
-        let count = |predicted| counts.get(&(label, predicted)).copied().unwrap_or(0);
-        let sum: u64 = names.iter().map(|&predicted| count(predicted)).sum();
-        let cells = names.iter().map(|&predicted| Cell {
-            count: count(predicted),
-            share: (count(predicted) * 100).checked_div(sum).unwrap_or(0),
+    let matrix = ConfusionMatrix::new(evaluation, MATRIX_LABELS)?;
+    let rows = matrix.labels.iter().map(|&label| {
+        let counts = matrix.labels.iter().map(|predicted| matrix.count(label, predicted));
+        let sum: u64 = counts.clone().sum();
+        let cells = matrix.labels.iter().zip(counts).map(|(&predicted, count)| Cell {
+            count,
+            share: (count * 100).checked_div(sum).unwrap_or(0),
             right: label == predicted,
         });
         (label, cells.collect())
     });
-    Some(Matrix { rows: rows.collect(), names })
+    Some(Matrix { rows: rows.collect(), names: matrix.labels })
 }
 
-/// Four digits. Templates pass references.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "called by the template")]
+/// A metric with four decimal places.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the template passes references")]
 fn figure(value: &f64) -> String {
     format!("{value:.4}")
 }
 
-/// A label, or that there is none.
+/// The label; `(none)` if it is empty.
 fn named(label: impl AsRef<str>) -> String {
     let label = label.as_ref();
     if label.is_empty() { "(none)".to_owned() } else { label.to_owned() }

@@ -1,33 +1,25 @@
-//! `classify completions` and `classify man`
+//! `classify man`
 
 use std::path::PathBuf;
 
 use array_file::output::{Output, OutputError};
 use clap::{Command, CommandFactory};
-use clap_complete::Shell;
 
 use crate::Arguments;
 use crate::failure::Failure;
-use crate::output::files::{print, write};
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Completions {
-    /// The shell
-    shell: Shell,
-}
-
-impl Completions {
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "classify", &mut script);
-        print(&script)
-    }
-}
+use crate::output::files::write;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Man {
     /// The folder; created if it does not exist
     folder: PathBuf,
+}
+
+/// A manual page.
+struct Page {
+    /// The name of its file.
+    name: String,
+    text: Vec<u8>,
 }
 
 impl Man {
@@ -38,20 +30,21 @@ impl Man {
         command.build();
         let mut pages = Vec::new();
         render(&command, &mut pages).map_err(&failed)?;
-        let open = |(name, page)| Ok((Output::open(&self.folder.join(name))?, page));
-        let pages = pages.into_iter().map(open).collect::<Result<Vec<_>, OutputError>>()?;
-        pages.into_iter().try_for_each(|(output, page)| write(output, &page))
+        // All files are opened before the first is written.
+        let open = |page: &Page| Output::open(&self.folder.join(&page.name));
+        let outputs = pages.iter().map(open).collect::<Result<Vec<_>, OutputError>>()?;
+        outputs.into_iter().zip(&pages).try_for_each(|(output, page)| write(output, &page.text))
     }
 }
 
-/// The file names and contents of the pages of a command and its subcommands.
-fn render(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
+/// Adds the pages of a command and its subcommands.
+fn render(command: &Command, pages: &mut Vec<Page>) -> std::io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         render(below, pages)?;
     }
     let page = clap_mangen::Man::new(command.clone());
     let mut text = Vec::new();
     page.render(&mut text)?;
-    pages.push((page.get_filename(), text));
+    pages.push(Page { name: page.get_filename(), text });
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use classify::classifier::{Classifier, Searchers, UpdatableEngines};
-use classify::learn::trainer::{TrainOptions, Trainer};
+use classify::learn::{TrainOptions, Trainer};
 use classify::model::{Change, Model, UpdatedModel};
 use classify::search::{Engines, NeighborLists, Request, Search};
 use classify::text::corpus::{Corpus, Document, ReadOptions};

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::num::NonZeroUsize;
 
 use classify::classifier::Classifier;
-use classify::learn::trainer::{TrainOptions, Trainer};
+use classify::learn::{TrainOptions, Trainer};
 use classify::search::{Allow, Engines, NeighborLists, Request, RowSet};
 use classify::text::corpus::{Content, Corpus, Document, Place, ReadOptions};
 use classify::threads::Threads;

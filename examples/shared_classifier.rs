@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 
 use classify::classifier::Classifier;
-use classify::learn::trainer::{TrainOptions, Trainer};
+use classify::learn::{TrainOptions, Trainer};
 use classify::search::Engines;
 use classify::text::corpus::{Corpus, ReadOptions};
 use classify::threads::Threads;

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use classify::classifier::stream::{Answers, Source, StreamError, classify_stream};
 use classify::classifier::{Classifier, ClassifyError, Prediction};
 use classify::decide::decision::Decision;
-use classify::learn::trainer::{TrainOptions, Trainer};
+use classify::learn::{TrainOptions, Trainer};
 use classify::model::{InputSpec, Model, TrainSettings};
 use classify::search::Engines;
 use classify::stages::SoFar;

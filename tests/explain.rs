@@ -7,9 +7,7 @@ use std::num::NonZeroUsize;
 
 use classify::classifier::explain::{ExplainedPrototype, Explanation, explain, marks};
 use classify::classifier::{Classifier, Reason};
-use classify::learn::trainer::{
-    DenseOptions, DenseSource, TrainOptions, Trainer, TuneOptions, TuneScope,
-};
+use classify::learn::{DenseOptions, DenseSource, TrainOptions, Trainer, TuneOptions, TuneScope};
 use classify::random::Random;
 use classify::search::Engines;
 use classify::text::analyze::AnalyzerSpec;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use classify::learn::trainer::{TrainError, TrainOptions, Trainer, TuneOptions};
+use classify::learn::{TrainError, TrainOptions, Trainer, TuneOptions};
 use classify::model::{InputSpec, Model};
 use classify::search::Engines;
 use classify::text::corpus::{Corpus, Document, ReadOptions};

@@ -4,15 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use classify::learn::tune::Weighted;
-use classify::model::InputSpec;
+use classify::classifier::train;
+use classify::decide::decision::Decision;
+use classify::model::{InputSpec, TrainSettings};
 use classify::text::analyze::AnalyzerSpec;
 use classify::text::corpus::preset::Preset;
 use classify::text::corpus::{
     Content, Corpus, CorpusError, Document, Format, LabelUse, OnBadUtf8, Qrels, ReadOptions, Split,
     encoding_for_label,
 };
-use classify::text::counts::{Counts, Fields, Input, TermLimits};
+use classify::text::counts::TermLimits;
 use classify::threads::Threads;
 
 fn read(bytes: &[u8], options: &ReadOptions) -> Result<Vec<Document>, CorpusError> {
@@ -437,13 +438,10 @@ fn a_long_document_among_short_ones() {
     let rows = |threads: usize| {
         let threads = Threads::new(threads.try_into().unwrap()).unwrap();
         let mut corpus = Corpus::from_bytes("lines", text.clone().into_bytes(), default()).unwrap();
-        let input = Input::new(&InputSpec::Text(AnalyzerSpec::default()), &Fields::Whole);
-        let limits = TermLimits::default();
-        let counts = Counts::read(&mut corpus, &input, limits, false, &threads, &|_| ()).unwrap();
-        let ltc = "ltc".parse().unwrap();
-        let weighted = Weighted::new(&counts, &Fields::Whole, ltc, &threads);
-        let rows = weighted.documents();
-        (rows.indices().to_vec(), rows.data().to_vec())
+        let input = InputSpec::Text(AnalyzerSpec::default());
+        let settings = TrainSettings::new(input, Decision::Single);
+        let model = train(&mut corpus, settings, TermLimits::default(), &threads).unwrap();
+        (model.rows().indices().to_vec(), model.rows().data().to_vec())
     };
     let one = rows(1);
     for threads in [2, 4, 64] {

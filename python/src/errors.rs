@@ -7,7 +7,7 @@ use classify::decide::decision::DecisionError;
 use classify::text::corpus::{CorpusError, Problem};
 use classify::model::ModelError as LibraryModelError;
 use classify::search::{DeviceError, SearchError};
-use classify::learn::trainer::TrainError;
+use classify::learn::TrainError;
 use pyo3::create_exception;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyMemoryError, PyOSError, PyPermissionError, PyRuntimeError, PyValueError,

@@ -14,7 +14,7 @@ use classify::classifier::explain::explain;
 use classify::model::{InputSpec, Model as Trained};
 use classify::search::{DeviceChoice, Engines, Stop};
 use classify::text::tfidf::Side;
-use classify::learn::trainer::{Event, TrainOptions, Trainer};
+use classify::learn::{Event, TrainOptions, Trainer};
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -99,7 +99,7 @@ impl Reports {
         let (what, done, text) = match event {
             Event::Read(done) => ("fit: read", Some(done), None),
             Event::LeftOut(done) => ("fit: left out", Some(done), None),
-            event => ("fit", None, event.text(10)),
+            event => ("fit", None, classify_report::training::event(&event, 10)),
         };
         let Some(call) = &self.call else { return };
         if text.is_none() && !self.is_due() {

@@ -11,7 +11,7 @@ use classify::rows::dense::MOST_DIMENSIONS;
 use classify::text::hierarchy::Hierarchy;
 use classify::model::FeatureSpec;
 use classify::text::tfidf::Weighting;
-use classify::learn::trainer::{
+use classify::learn::{
     DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
     TuneScope,
 };

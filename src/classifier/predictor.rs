@@ -294,7 +294,9 @@ mod tests {
             scores: vec![0.0, 1.0].into(),
             probabilities: vec![0.1, 0.7].into(),
         };
-        let model = Arc::new(model.calibrated(Calibration::Curves(curves)));
+        let mut model = model;
+        model.arrays.calibration = Some(Calibration::Curves(curves));
+        let model = Arc::new(model);
         let classifier = Classifier::new(Arc::clone(&model), &threads).expect("it is a model");
         let all = classifier.options();
         let given = ClassifyOptions { probabilities: Probabilities::Given, ..all.clone() };

@@ -1,12 +1,60 @@
-//! From a corpus to a model: training and tuning.
+//! From a corpus to a model: training, and tuning by cross-validation.
 //!
-//! Comes in: a stream of documents and [`TrainOptions`](trainer::TrainOptions). Goes out: a
-//! [`Model`](crate::model::Model) and a report of what tuning chose. Read [`trainer`] first.
+//! ```text
+//! documents ─▶ count ─▶ choose features ─▶ hold out each document ─▶ learners ─▶ Model
+//!                       features           held_out
+//! ```
 //!
-//! | module | what it does |
+//! Comes in: a stream of documents and [`TrainOptions`]. Goes out: a
+//! [`Model`](crate::model::Model) and a report of what tuning chose. Read [`Trainer`] first, then
+//! `pipeline.rs`: it runs the learners one after another.
+//!
+//! | module | what it learns |
 //! |---|---|
-//! | [`tune`] | leave-one-out search, folds, and the learners that use them |
-//! | [`trainer`] | the pipeline: count, tune, weight |
+//! | `votes` | the number of neighbors, their vote, learned vote weights |
+//! | `prototypes` | a weight vector per label |
+//! | `thresholds` | the score from which a label is given |
+//! | `term_weights` | factors of the weights of terms |
+//! | `novelty` | when a document has none of the known labels |
+//! | `probabilities` | what a score says about the probability of a label, and when to abstain |
+//!
+//! Every learner learns from held-out documents (`held_out`): a document is never scored by what it
+//! was learned from. `features` chooses how text becomes terms, `dense` makes dense vectors.
 
-pub mod tune;
-pub mod trainer;
+mod dense;
+mod error;
+mod event;
+mod features;
+mod given_vectors;
+mod held_out;
+mod held_out_scores;
+mod novelty;
+mod options;
+mod pipeline;
+mod probabilities;
+mod prototypes;
+mod report;
+mod retune;
+mod reweight;
+mod run;
+mod term_weights;
+#[cfg(test)]
+mod tests;
+mod thresholds;
+mod trainer;
+mod training_rows;
+mod tuned;
+mod votes;
+
+pub use error::TrainError;
+pub use event::Event;
+pub use features::Step;
+pub use options::{
+    DenseOptions, DenseSource, FreeFeatures, NearDuplicateLimit, TrainOptions, TuneOptions,
+    TuneScope,
+};
+pub use report::TuningReport;
+pub use reweight::{ReweighError, reweigh};
+pub use run::{Documents, OnEvent};
+pub use trainer::{Trained, Trainer};
+pub use votes::{Candidate, Trial, VoteLearning};

@@ -278,21 +278,29 @@ pub(crate) struct Arrays {
     pub(crate) dense: Option<DensePart>,
 }
 
-/// Settings that tuning chooses.
+/// What the learners of [`learn`](crate::learn) found, for a model to keep.
 #[derive(Debug, Clone)]
-pub struct TunedSettings {
+pub(crate) struct Learned {
     /// The number of neighbors that vote.
-    pub k: NonZeroUsize,
+    pub(crate) k: NonZeroUsize,
     /// How neighbors vote.
-    pub vote: Vote,
+    pub(crate) vote: Vote,
     /// How scores become labels.
-    pub decision: Decision,
-    /// When no answer is given.
-    pub abstention: Option<Abstention>,
+    pub(crate) decision: Decision,
     /// The share of the neighbors by dense vectors in the votes, from 0 to 1.
-    pub dense_share: f64,
-    /// What tuning found.
-    pub summary: TuningSummary,
+    pub(crate) dense_share: f64,
+    /// The part of the report that the model keeps.
+    pub(crate) summary: TuningSummary,
+    /// From scores to probabilities.
+    pub(crate) calibration: Calibration,
+    /// When no answer is given.
+    pub(crate) abstention: Option<Abstention>,
+    /// When a document is refused because it has none of the known labels.
+    pub(crate) novelty: Option<(ForeignLimit, Strangeness)>,
+    /// Learned vote weights, if the vote uses them.
+    pub(crate) votes: Option<LearnedVotes>,
+    /// How label prototypes are learned, if they have a share in the scores.
+    pub(crate) prototypes: Option<PrototypeLearning>,
 }
 
 impl Model {
@@ -413,20 +421,29 @@ impl Model {
         self
     }
 
-    /// Replaces k, vote, decision and abstention by tuned ones.
+    /// Replaces everything that is learned by what was learned now.
+    ///
+    /// # Panics
+    /// If the calibration is for another number of labels.
     #[must_use]
-    pub fn retuned(mut self, tuned: TunedSettings) -> Self {
-        let TunedSettings { k, vote, decision, abstention, dense_share, summary } = tuned;
-        self.settings.dense_share = dense_share;
-        self.settings.k = k;
-        self.settings.vote = vote;
-        self.settings.decision = decision;
-        self.settings.tuning = Some(summary);
-        self.settings.abstention = abstention;
+    pub(crate) fn with_learned(mut self, learned: Learned, threads: &Threads) -> Self {
+        let labels = self.labels().len();
+        assert_eq!(learned.calibration.check(labels), Ok(()), "one value per label");
+        let (limit, strangeness) = learned.novelty.unzip();
+        self.settings.dense_share = learned.dense_share;
+        self.settings.k = learned.k;
+        self.settings.vote = learned.vote;
+        self.settings.decision = learned.decision;
+        self.settings.tuning = Some(learned.summary);
+        self.settings.abstention = learned.abstention;
+        self.settings.foreign = limit;
         // Everything was learned from the present documents.
         let weighed = self.settings.updates.map(|updates| updates.weighed);
         self.settings.updates = weighed.map(|weighed| Updates { weighed, ..Updates::default() });
-        self
+        self.arrays.calibration = Some(learned.calibration);
+        self.arrays.strangeness = strangeness;
+        self.arrays.learned_votes = learned.votes;
+        self.with_prototypes(learned.prototypes, threads)
     }
 
     /// The model with the terms and rows of another one of the same documents; all that was learned stays.
@@ -453,24 +470,6 @@ impl Model {
             ..self.settings.clone()
         };
         Self { settings, arrays, label_sizes: self.label_sizes.clone() }
-    }
-
-    /// Adds a calibration from scores to probabilities.
-    ///
-    /// # Panics
-    /// If it is for another number of labels.
-    #[must_use]
-    pub fn calibrated(mut self, calibration: Calibration) -> Self {
-        assert_eq!(calibration.check(self.labels().len()), Ok(()), "one value per label");
-        self.arrays.calibration = Some(calibration);
-        self
-    }
-
-    /// Replaces what votes are worth.
-    #[must_use]
-    pub(crate) fn with_learned_votes(mut self, votes: Option<LearnedVotes>) -> Self {
-        self.arrays.learned_votes = votes;
-        self
     }
 
     /// Learns the prototypes of labels from the rows, if the vote counts them; otherwise there are none.
@@ -508,15 +507,6 @@ impl Model {
     /// Whether the weights of terms have learned factors.
     pub fn learned_terms(&self) -> bool {
         self.arrays.term_factors.is_some()
-    }
-
-    /// Adds, or takes away, what foreign documents are refused by.
-    #[must_use]
-    pub(crate) fn refusing(mut self, foreign: Option<(ForeignLimit, Strangeness)>) -> Self {
-        let (limit, strangeness) = foreign.unzip();
-        self.settings.foreign = limit;
-        self.arrays.strangeness = strangeness;
-        self
     }
 
     /// How strange a document is, if the model refuses foreign documents.

@@ -14,7 +14,7 @@ use classify::classifier::stream::StreamError;
 use classify::classifier::vectors::{VectorsError, VectorsProblem};
 use classify::decide::decision::{DecisionError, MultiLabelOption};
 use classify::evaluate::{CompareError, EvaluateError};
-use classify::learn::trainer::{ReweighError, TrainError};
+use classify::learn::{ReweighError, TrainError};
 use classify::model::{ChangeError, ModelError, ModelProblem, UpdateError};
 use classify::printable::printable;
 use classify::search::SearchError;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use classify::classifier::{Classifier, Prediction, UpdatableEngines};
 use classify::decide::decision::DecisionOptions;
-use classify::learn::trainer::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
+use classify::learn::{TrainOptions, Trainer, TuneOptions, TuneScope, reweigh};
 use classify::model::{
     Change, ChangeError, Collection, Model, NewDocument, UpdateError, UpdatedModel, journal_path,
 };

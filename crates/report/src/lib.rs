@@ -11,3 +11,4 @@ pub mod evaluation;
 pub mod explanation;
 pub mod model;
 mod table;
+pub mod training;

@@ -12,6 +12,8 @@ use classify::text::analyze::AnalyzerSpec;
 use classify::text::counts::Fields;
 use serde_json::Value;
 
+use crate::training::novelty_limit;
+
 /// Lines of a name and a value.
 struct Lines(String);
 
@@ -98,7 +100,7 @@ fn push_decisions(lines: &mut Lines, model: &Model) {
         lines.push("abstains", abstains(abstention));
     }
     if let Some(limit) = &settings.foreign {
-        lines.push("refuses", limit.text());
+        lines.push("refuses", novelty_limit(limit));
     }
     if let Some(updates) = settings.updates.filter(Updates::are_any) {
         lines.push("changes", changes(updates));

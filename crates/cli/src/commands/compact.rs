@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use classify::learn::trainer::reweigh;
+use classify::learn::reweigh;
 use classify::model::UpdatedModel;
 use classify::threads::Threads;
 

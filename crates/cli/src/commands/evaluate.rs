@@ -14,7 +14,7 @@ use classify::classifier::stream::Source;
 use classify::classifier::vectors::{StoredVectors, VectorsError, VectorsProblem};
 use classify::classifier::{Classifier, Searchers};
 use classify::evaluate::{EvaluateOptions, Evaluation, tally};
-use classify::learn::trainer::{Event, TrainOptions, Trainer};
+use classify::learn::{Event, TrainOptions, Trainer};
 use classify::model::Model;
 use classify::search::Engines;
 use classify::stages::{SoFar, Stage};

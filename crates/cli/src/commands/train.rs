@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use classify::learn::trainer::{Event, Trainer};
+use classify::learn::{Event, Trainer};
 use classify::model::Model;
 use classify::stages::Stage;
 use classify::text::corpus::LabelUse;

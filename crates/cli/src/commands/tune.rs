@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use array_file::command::keep_freed_memory;
 use clap::Args;
 use classify::decide::decision::{DecisionOptions, RuleOption};
-use classify::learn::trainer::{Event, TrainError, TrainOptions, Trainer};
+use classify::learn::{Event, TrainError, TrainOptions, Trainer};
 use classify::threads::Threads;
 
 use crate::commands::updating::lock;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use classify::classifier::ClassifyOptions;
 use classify::decide::decision::{DecisionOptions, RuleOption};
 use classify::decide::vote::Vote;
-use classify::learn::trainer::TrainError;
+use classify::learn::TrainError;
 use classify::model::Model;
 
 use crate::failure::Failure;

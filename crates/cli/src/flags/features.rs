@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use classify::learn::trainer::{DenseOptions, DenseSource};
+use classify::learn::{DenseOptions, DenseSource};
 use classify::rows::dense::{MOST_DIMENSIONS, Metric};
 use classify::text::corpus::ReadOptions;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use array_file::command::keep_freed_memory;
 use clap::{Args, ValueEnum};
-use classify::learn::trainer::{DenseOptions, FreeFeatures, TrainOptions};
+use classify::learn::{DenseOptions, FreeFeatures, TrainOptions};
 use classify::model::FeatureSpec;
 use classify::search::Engines;
 use classify::text::analyze::{

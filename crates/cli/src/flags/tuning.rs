@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use clap::{Args, ValueEnum};
 use classify::decide::objective::Objective;
-use classify::learn::trainer::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
+use classify::learn::{Event, FreeFeatures, NearDuplicateLimit, TuneOptions, TuneScope};
 
 use crate::flags::positive::positive;
 use crate::output::progress::{Progress, Verbosity};
@@ -158,7 +158,7 @@ impl TrainingProgress {
             }
             event => {
                 let shown = if self.verbosity.verbose { usize::MAX } else { 10 };
-                if let Some(text) = event.text(shown) {
+                if let Some(text) = classify_report::training::event(&event, shown) {
                     self.print(&text);
                 }
             }

@@ -1,0 +1,63 @@
+//! The dense part of a model: vectors that documents bring along, or a projection of their terms.
+
+use super::given_vectors::GivenVectors;
+use super::options::{DenseOptions, DenseSource};
+use super::run::Run;
+use super::{Event, TrainError};
+use crate::model::InputSpec;
+use crate::rows::dense::{DenseFeatures, DensePart, Projection, lsa};
+use crate::rows::matrix::CsrView;
+use crate::search::{SearchError, learn_scale};
+use crate::text::analyze::Analyzer;
+use crate::text::corpus::Problem;
+use crate::text::vocabulary::Vocabulary;
+use crate::text::word_vectors::WordVectors;
+
+/// What projections are made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'a> {
+    /// The weighted training rows.
+    pub(super) rows: CsrView<'a>,
+    pub(super) vocabulary: &'a Vocabulary,
+    pub(super) input: &'a InputSpec,
+}
+
+/// Makes the dense part of a model.
+pub(super) fn dense_part(
+    run: &Run<'_>,
+    options: &DenseOptions,
+    given: GivenVectors,
+    terms: Terms<'_>,
+) -> Result<DensePart, TrainError> {
+    let threads = run.threads();
+    let no_term = || run.corpus_error(Problem::NoTerm);
+    let mut known = None;
+    let (features, projection): (_, Option<Projection>) = match &options.source {
+        DenseSource::Given { field } => (DenseFeatures::Given { field: field.clone() }, None),
+        &DenseSource::Lsa { dimensions, seed } => {
+            let projection = lsa(&terms.rows, dimensions, seed, threads).ok_or_else(no_term)?;
+            (DenseFeatures::Lsa { seed }, Some(projection))
+        }
+        DenseSource::WordVectors(path) => {
+            let InputSpec::Text(spec) = terms.input else {
+                return Err(TrainError::WordVectorsWithoutText);
+            };
+            let analyzer = Analyzer::new(spec.clone());
+            let found = WordVectors::read(path, terms.vocabulary, &analyzer)?;
+            known = Some(found.known);
+            (DenseFeatures::WordVectors, Some(found.projection))
+        }
+    };
+    let (values, dimension) = match &projection {
+        None => given.finish(),
+        Some(projection) => (projection.project_all(&terms.rows, threads), projection.dimension()),
+    };
+    let how = (options.metric, !options.with_terms);
+    let part = DensePart::new(features, how, values, dimension, projection);
+    let part = part.map_err(SearchError::from)?;
+    let scale = learn_scale(part.vectors(), options.metric, threads)?;
+    let part = part.with_scale(scale);
+    let terms = terms.vocabulary.len();
+    run.report(Event::Dense { part: &part, known: known.map(|known| (known, terms)) });
+    Ok(part)
+}

@@ -1,0 +1,46 @@
+//! Events that are reported while a model is trained.
+
+use super::features::Step;
+use super::report::TuningReport;
+use crate::decide::calibrate::{ConfidenceLimit, ForeignLimit};
+use crate::decide::objective::Objective;
+use crate::rows::dense::DensePart;
+
+/// An event during training.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// The number of documents read so far.
+    Read(u64),
+    /// Settings are compared without this many documents before and after each.
+    Window(u32),
+    /// Near-duplicates were found.
+    NearDuplicates {
+        /// The number of documents that have one.
+        documents: usize,
+        /// The cosine above which documents are near-duplicates.
+        above: f32,
+    },
+    /// A feature was tried.
+    Step {
+        /// The feature and its figures.
+        step: &'a Step,
+        /// The objective to maximize.
+        objective: Objective,
+    },
+    /// The dense vectors of the training documents were made.
+    Dense {
+        /// The dense part of the model.
+        part: &'a DensePart,
+        /// How many of how many terms have a word vector, if the vectors are made of these.
+        known: Option<(usize, usize)>,
+    },
+    /// The number of documents left out so far.
+    LeftOut(u64),
+    /// The limit for abstaining was learned.
+    Abstention(&'a ConfidenceLimit),
+    /// The limit for foreign documents was learned.
+    Foreign(&'a ForeignLimit),
+    /// Tuning is done.
+    Tuned(&'a TuningReport),
+}

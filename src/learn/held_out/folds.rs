@@ -1,0 +1,204 @@
+//! Folds of the training documents: what is learned from labels is evaluated on documents that it
+//! was not learned from.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use rayon::prelude::*;
+
+use super::near_duplicates::{Exclusion, NearDuplicates};
+use crate::decide::vote::TrainingLabels;
+use crate::rows::matrix;
+use crate::search::QueryRows;
+use crate::threads::Threads;
+
+/// The fold of each training document, of `count` folds.
+///
+/// Documents of the same cluster are in the same fold (`cluster_of` has one number per document;
+/// empty: every document is a cluster of its own). Clusters are dealt to the folds in turn, ordered by their
+/// rarest label and by their number, so that every label is spread evenly. If the numbers are hashes
+/// of the documents, the order of the documents does not matter.
+///
+/// # Panics
+/// If there are no folds, or more than 256.
+pub(crate) fn folds(among: &TrainingLabels<'_>, cluster_of: &[u64], count: usize) -> Vec<u8> {
+    assert!((1..=256).contains(&count), "a number of folds");
+    let rows = u32::try_from(among.weights.len()).unwrap_or(u32::MAX);
+    let of_row =
+        |row: u32| cluster_of.get(row as usize).copied().unwrap_or_else(|| mixed(row.into()));
+    // The rarest label of a document with its size; none comes last.
+    let rarest = |row: u32| {
+        let sized = |&label: &u32| (among.sizes[label as usize], label);
+        among.labels(row).iter().map(sized).min().unwrap_or((u32::MAX, u32::MAX))
+    };
+    let mut by_cluster: HashMap<u64, (u32, u32), RandomState> = HashMap::default();
+    for row in 0..rows {
+        let found = rarest(row);
+        by_cluster
+            .entry(of_row(row))
+            .and_modify(|least| *least = found.min(*least))
+            .or_insert(found);
+    }
+    let mut units: Vec<(u32, u64)> =
+        by_cluster.into_iter().map(|(cluster, (_, label))| (label, cluster)).collect();
+    units.sort_unstable();
+    let fold = |at: usize| u8::try_from(at % count).expect("at most 256 folds");
+    let units: HashMap<u64, u8, RandomState> =
+        units.into_iter().enumerate().map(|(at, (_, cluster))| (cluster, fold(at))).collect();
+    (0..rows).map(|row| units[&of_row(row)]).collect()
+}
+
+/// A hash of each document by its terms, or vector, and its labels. What is based on these hashes
+/// does not depend on the order of documents. Equal documents get different hashes.
+///
+/// # Panics
+/// If there are 2³² rows.
+pub(crate) fn hashes(
+    rows: QueryRows<'_>,
+    among: &TrainingLabels<'_>,
+    threads: &Threads,
+) -> Vec<u64> {
+    let of_row = |row: usize| {
+        let mut hash = 0;
+        let mut add = |number: u64| hash = mixed(hash ^ number);
+        match &rows {
+            QueryRows::Sparse(rows) => {
+                let (terms, weights) = matrix::row(rows, row);
+                for (&term, weight) in terms.iter().zip(weights) {
+                    add(u64::from(term) << 32 | u64::from(weight.to_bits()));
+                }
+            }
+            QueryRows::Dense(rows) => {
+                let dimension = rows.dimension();
+                let at = row * dimension;
+                rows.values()[at..at + dimension]
+                    .iter()
+                    .for_each(|value| add(value.to_bits().into()));
+            }
+        }
+        let row = u32::try_from(row).expect("row numbers are 32-bit");
+        among.labels(row).iter().for_each(|&label| add(u64::from(label) | 1 << 63));
+        hash
+    };
+    let hashes: Vec<u64> = threads.run(|| (0..rows.rows()).into_par_iter().map(of_row).collect());
+    let mut sorted = hashes.clone();
+    threads.run(|| sorted.par_sort_unstable());
+    if sorted.is_sorted_by(|a, b| a < b) {
+        return hashes;
+    }
+    let mut copies: HashMap<u64, u64, RandomState> = HashMap::default();
+    let differing = |hash: u64| {
+        let copy = copies.entry(hash).and_modify(|copy| *copy += 1).or_default();
+        if *copy == 0 { hash } else { mixed(hash ^ mixed(*copy)) }
+    };
+    hashes.into_iter().map(differing).collect()
+}
+
+/// At most `count` documents, drawn by their hashes, in increasing order.
+pub(crate) fn drawn(hashes: &[u64], count: usize) -> Vec<u32> {
+    // Folds are dealt by hashes too, so these are mixed once more.
+    let mut order: Vec<(u64, u32)> = hashes.iter().map(|&hash| mixed(hash)).zip(0..).collect();
+    if count < order.len() {
+        order.select_nth_unstable(count);
+        order.truncate(count);
+    }
+    let mut rows: Vec<u32> = order.into_iter().map(|(_, row)| row).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// A hash of a number (the finalizer of `SplitMix64`, Steele, Lea and Flood 2014).
+fn mixed(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
+/// Number of stretches into which chronological documents are cut.
+const STRETCHES: usize = 40;
+
+/// The cluster of each document: its group; in chronological order, its stretch of a fortieth of the
+/// corpus; otherwise its near-duplicates. The number of a cluster is the least hash of its documents.
+pub(crate) fn clusters(exclusion: Exclusion<'_>, rows: usize) -> Vec<u64> {
+    if exclusion.is_chronological && exclusion.groups.is_empty() {
+        return (0..rows).map(|row| mixed((row * STRETCHES / rows) as u64)).collect();
+    }
+    let alone = |near: &NearDuplicates| near.documents() == 0;
+    if exclusion.groups.is_empty() && exclusion.near.is_none_or(alone) {
+        let hashes = exclusion.hashes;
+        return (0..rows)
+            .map(|row| hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64)))
+            .collect();
+    }
+    let hash = |row: usize| exclusion.hashes.get(row).copied().unwrap_or_else(|| mixed(row as u64));
+    let sets = if exclusion.groups.is_empty() {
+        near_duplicates(exclusion, rows)
+    } else {
+        exclusion.groups.to_vec()
+    };
+    let mut least: HashMap<u32, u64, RandomState> = HashMap::default();
+    for (row, &set) in sets.iter().enumerate() {
+        let hash = hash(row);
+        least.entry(set).and_modify(|least| *least = hash.min(*least)).or_insert(hash);
+    }
+    sets.iter().map(|set| least[set]).collect()
+}
+
+/// The first document of each one's set of near-duplicates of near-duplicates.
+fn near_duplicates(exclusion: Exclusion<'_>, rows: usize) -> Vec<u32> {
+    let mut above: Vec<u32> = (0u32..).take(rows).collect();
+    let root = |above: &mut Vec<u32>, mut row: u32| {
+        while above[row as usize] != row {
+            above[row as usize] = above[above[row as usize] as usize];
+            row = above[row as usize];
+        }
+        row
+    };
+    for row in (0u32..).take(rows) {
+        for &other in exclusion.near.map_or(&[][..], |near| near.of(row)) {
+            let one = root(&mut above, row);
+            let other = root(&mut above, other);
+            above[one.max(other) as usize] = one.min(other);
+        }
+    }
+    (0u32..).take(rows).map(|row| root(&mut above, row)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_spread_whatever_the_order() {
+        // 150 labels of 20 documents each, sorted by label.
+        let indptr: Vec<u64> = (0..=3_000).collect();
+        let indices: Vec<u32> = (0..3_000).map(|row| row / 20).collect();
+        let weights = vec![1.0; 3_000];
+        let sizes = vec![20; 150];
+        let among =
+            TrainingLabels { indptr: &indptr, indices: &indices, weights: &weights, sizes: &sizes };
+        let found = folds(&among, &[], 5);
+        for label in 0..150 {
+            let mut counts = [0; 5];
+            found[label * 20..][..20].iter().for_each(|&fold| counts[usize::from(fold)] += 1);
+            assert_eq!(counts, [4; 5]);
+        }
+        let clusters: Vec<u64> = (0..3_000).map(|row| mixed(row % 700)).collect();
+        let together = folds(&among, &clusters, 4);
+        assert!((0..2_300).all(|row| together[row] == together[row + 700]));
+        let mut counts = [0; 4];
+        for fold in together {
+            counts[usize::from(fold)] += 1;
+        }
+        assert!(counts.iter().all(|&count| count > 600), "{counts:?}");
+    }
+
+    #[test]
+    fn samples_are_drawn_in_increasing_order() {
+        let sample = drawn(&[7, 5, 3, 8], 2);
+        assert_eq!(sample.len(), 2);
+        assert!(sample[0] < sample[1]);
+        assert_eq!(drawn(&[7, 5, 3, 8], 4), [0, 1, 2, 3]);
+    }
+}

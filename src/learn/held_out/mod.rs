@@ -1,0 +1,33 @@
+//! Documents held out of training, one at a time, and what is excluded while they are.
+//!
+//! * [`LeaveOneOut`]: the nearest other documents of each training document.
+//! * [`Exclusion`], [`Excluded`]: which documents are not neighbors of each other.
+//! * [`folds`]: documents dealt to folds.
+
+mod exclusion;
+mod folds;
+mod leave_one_out;
+mod near_duplicates;
+
+use crate::search::{QueryRows, Search};
+
+pub(super) use exclusion::{Excluded, Inspected, held_out_rows};
+#[cfg(test)]
+pub(super) use folds::hashes;
+pub(crate) use folds::{clusters, drawn, folds};
+pub(crate) use leave_one_out::LeaveOneOut;
+#[cfg(test)]
+pub(super) use leave_one_out::{chronological_window, near_duplicates, nearest_of_sample};
+pub(crate) use near_duplicates::Exclusion;
+
+/// The number of folds of the held-out documents. When settings are compared, each fold is decided
+/// with what was learned from the other folds, because everything looks too good on the documents
+/// that it was learned from.
+pub(crate) const FOLDS: usize = 5;
+
+/// An engine over training rows, and the rows as queries.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) engine: &'a dyn Search,
+    pub(super) queries: QueryRows<'a>,
+}

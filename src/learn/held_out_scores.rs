@@ -1,0 +1,136 @@
+//! Held-out documents with the scores of their labels under the chosen vote. Decisions, probabilities
+//! and limits are learned from them.
+
+use std::collections::BTreeMap;
+
+use super::held_out::{FOLDS, LeaveOneOut};
+use super::prototypes::HeldOutPrototypes;
+use super::votes::{RuleSearch, Trial, VoteLearning, VoteTable, held_out_scores};
+use crate::decide::decision::{Decision, decide};
+use crate::decide::objective::{Expected, Figures, Objective};
+use crate::decide::outcomes::Outcomes;
+use crate::decide::vote::{LabelScore, TrainingLabels, Voters};
+use crate::threads::Threads;
+
+/// The vote that was chosen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChosenVote<'a> {
+    pub(super) trial: Trial,
+    /// How vote weights are learned, if they are.
+    pub(super) learning: Option<VoteLearning>,
+    /// The prototypes that may have a share in the scores.
+    pub(super) prototypes: Option<&'a HeldOutPrototypes>,
+}
+
+/// Held-out documents with the scores of their labels. If vote weights are learned, those of each
+/// fold are learned from the other folds.
+#[derive(Debug)]
+pub(super) struct HeldOutScores<'a> {
+    table: VoteTable<'a>,
+    trial: Trial,
+    /// The score of each slot, before the label-size compensation.
+    scores: Vec<f64>,
+    factors: Vec<f64>,
+}
+
+/// A held-out document.
+#[derive(Debug)]
+pub(super) struct HeldOutDocument<'a> {
+    /// Its number among the training documents.
+    pub(super) row: u32,
+    /// Its fold, of [`FOLDS`].
+    pub(super) fold: usize,
+    /// Whether it is held out for the second time, with its near-duplicates as neighbors.
+    pub(super) again: bool,
+    /// Its cluster: documents of one group, near-duplicates of each other, or documents of one
+    /// stretch of a chronological corpus.
+    pub(super) cluster: u64,
+    /// The neighbors that vote.
+    pub(super) voters: Voters<'a>,
+    /// The labels with a vote, by decreasing score.
+    pub(super) scores: Vec<LabelScore>,
+}
+
+impl<'a> HeldOutScores<'a> {
+    /// The scores by the chosen vote; prototypes count if they have a share in it.
+    pub(super) fn new(
+        found: &'a LeaveOneOut,
+        training: TrainingLabels<'a>,
+        chosen: ChosenVote<'_>,
+        threads: &Threads,
+    ) -> Self {
+        let ChosenVote { trial, learning, prototypes } = chosen;
+        let table = VoteTable::new(found, training, threads);
+        let mut scores = held_out_scores(&table, &trial, learning, threads);
+        let mut factors = training.factors(trial.vote);
+        let share = trial.vote.prototypes;
+        if let Some(prototypes) = prototypes.filter(|_| share > 0.0) {
+            prototypes.add_to(&table, share, &factors, &mut scores);
+            factors.clear();
+        }
+        Self { table, trial, scores, factors }
+    }
+
+    /// The decision of the trial, and its figures. Each fold is decided with what is learned from the
+    /// others.
+    pub(super) fn decision(&self) -> (Decision, Figures) {
+        RuleSearch::new(&self.table).learn(&self.trial, &self.scores)
+    }
+
+    /// For each fold, the decision that is learned from the other folds.
+    pub(super) fn decisions_by_fold(&self) -> [Decision; FOLDS] {
+        RuleSearch::new(&self.table).learn_by_fold(&self.trial, &self.scores)
+    }
+
+    /// What to expect of new documents: the figures of decisions that each fold's documents get by
+    /// what is learned from the other folds. Of a document that was held out twice, the second time
+    /// counts: new documents have near-duplicates where those of the corpus have them. Not for a
+    /// decision that needs the batch.
+    pub(super) fn expected(
+        &self,
+        decisions: &[Decision; FOLDS],
+        among: &TrainingLabels<'_>,
+        objective: Objective,
+        threads: &Threads,
+    ) -> Expected {
+        let mut last: BTreeMap<u32, HeldOutDocument<'_>> = BTreeMap::new();
+        for document in self.documents() {
+            last.insert(document.row, document);
+        }
+        let mut outcomes = Outcomes::default();
+        let mut by_ranks = 0.0;
+        let first = objective.best_labels();
+        for HeldOutDocument { row, fold, scores, .. } in last.values() {
+            let gold = among.labels(*row);
+            outcomes.push(gold, &decide(scores, &decisions[*fold]));
+            let best = scores.iter().take(first.unwrap_or(0));
+            let right = best.filter(|best| gold.binary_search(&best.label).is_ok()).count();
+            by_ranks += objective.of_ranking(right);
+        }
+        let of_all = outcomes.figures(0..outcomes.len(), among.sizes.len());
+        let figures = Figures {
+            micro_f1: of_all.micro_f1,
+            macro_f1: of_all.macro_f1,
+            accuracy: of_all.accuracy,
+            by_ranks: first.map(|_| by_ranks / outcomes.len().max(1) as f64),
+        };
+        let intervals = threads.run(|| outcomes.intervals(among.sizes.len(), 0));
+        Expected { figures, intervals }
+    }
+
+    /// The documents. If there are very many labels, these are evenly spaced held-out documents, not
+    /// all.
+    pub(super) fn documents(&self) -> impl ExactSizeIterator<Item = HeldOutDocument<'_>> + Clone {
+        (0..self.table.documents()).map(|document| {
+            let (row, voters) = self.table.get(document);
+            HeldOutDocument {
+                row,
+                fold: self.table.fold(document),
+                again: self.table.is_again(document),
+                cluster: self.table.cluster(row),
+                voters: voters.first(self.trial.k),
+                scores: self.table.label_scores(document, &self.scores, &self.factors),
+            }
+        })
+    }
+}

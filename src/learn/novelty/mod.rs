@@ -1,0 +1,287 @@
+//! Learns when a document has none of the known labels (out-of-distribution detection).
+//!
+//! Labels are held out, fold by fold. Documents that have only these labels are novel to the rest,
+//! and show what novel documents look like.
+//!
+//! * Learns from: leave-one-out neighbors of known documents, and neighbors of novel ones.
+//! * Estimates by: folds of labels and of documents; the limit of a fold is learned from the others.
+//! * Yields: a novelty score ([`Strangeness`]) and its limit ([`ForeignLimit`]).
+
+use std::num::NonZeroUsize;
+
+use super::held_out::{Exclusion, FOLDS, LeaveOneOut};
+use super::prototypes::FoldRows;
+use crate::decide::calibrate::{ForeignLimit, Shown, Strangeness};
+use crate::decide::vote::{HighestMargins, PrototypeLearning, Prototypes, TrainingLabels};
+use crate::rows::matrix::row;
+use crate::search::RowSet;
+use crate::threads::Threads;
+
+/// Maximum number of novel documents that are searched for each fold.
+const MAX_NOVEL: usize = 1_000;
+/// Minimum number of novel documents from which something can be learned.
+const MIN_NOVEL: usize = 20;
+/// Maximum number of known documents from which the score is learned.
+const MAX_KNOWN: usize = 20_000;
+/// Number of folds of known documents from which the score is learned; the others set the limit.
+const SCORE_FOLDS: usize = 2;
+
+/// The training documents without the labels of a fold, and documents that have no other labels.
+#[derive(Debug)]
+pub(super) struct WithoutLabels {
+    /// The documents that have none of the labels.
+    pub(super) rows: RowSet,
+    /// Documents that have only these labels, evenly spaced; none if nothing else would be left.
+    pub(super) novel: Vec<u32>,
+}
+
+impl WithoutLabels {
+    /// Deals the labels to folds, by decreasing size, each to the fold with the fewest documents so
+    /// far, and holds out one fold after the other.
+    pub(super) fn by_fold(labels: &TrainingLabels<'_>) -> Vec<Self> {
+        let mut by_size: Vec<u32> = (0u32..).take(labels.sizes.len()).collect();
+        by_size.sort_by_key(|&label| (std::cmp::Reverse(labels.sizes[label as usize]), label));
+        let mut fold_of = vec![0; by_size.len()];
+        let mut documents = [0u64; FOLDS];
+        for label in by_size {
+            let fold = (0..FOLDS).min_by_key(|&fold| documents[fold]).unwrap_or(0);
+            fold_of[label as usize] = fold;
+            documents[fold] += u64::from(labels.sizes[label as usize]);
+        }
+        (0..FOLDS).map(|fold| Self::new(labels, &|label| fold_of[label as usize] == fold)).collect()
+    }
+
+    /// The highest margins of the novel documents by prototypes of the other labels.
+    pub(super) fn margins(
+        &self,
+        rows: &FoldRows,
+        labels: &TrainingLabels<'_>,
+        learning: PrototypeLearning,
+        threads: &Threads,
+    ) -> Vec<Option<HighestMargins>> {
+        let takes = |row| self.rows.contains(row);
+        let documents = rows.documents.view();
+        let prototypes = Prototypes::learn(&documents, labels, takes, learning, threads);
+        let queries = rows.queries.view();
+        let highest = |&index: &u32| prototypes.highest(row(&queries, index as usize));
+        self.novel.iter().map(highest).collect()
+    }
+
+    fn new(labels: &TrainingLabels<'_>, is_held_out: &dyn Fn(u32) -> bool) -> Self {
+        let count = u32::try_from(labels.weights.len()).unwrap_or(u32::MAX);
+        let is_novel = |row: u32| {
+            let labels = labels.labels(row);
+            !labels.is_empty() && labels.iter().all(|&label| is_held_out(label))
+        };
+        let is_kept = |row| !labels.labels(row).iter().any(|&label| is_held_out(label));
+        let rows = RowSet::from_fn(count, is_kept);
+        let all: Vec<u32> = (0..count).filter(|&row| is_novel(row)).collect();
+        let has_known = (0..count).any(|row| rows.contains(row) && !labels.labels(row).is_empty());
+        let step = all.len().div_ceil(MAX_NOVEL).max(1);
+        let novel = all.into_iter().step_by(step).filter(|_| has_known).collect();
+        Self { rows, novel }
+    }
+}
+
+/// How the neighbors of novel documents are searched.
+#[derive(Clone, Copy)]
+pub(super) struct NoveltySearch<'a> {
+    /// The number of neighbors.
+    pub(super) k: NonZeroUsize,
+    pub(super) exclusion: Exclusion<'a>,
+    /// The share of the neighbors by vectors in the votes.
+    pub(super) dense_share: f64,
+    /// Returns the share of a document's terms that would be unknown if it were held out. If rows
+    /// depend on the fold, the share is counted again.
+    pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
+    /// How label prototypes are learned, if they have a share in the scores.
+    pub(super) prototypes: Option<PrototypeLearning>,
+}
+
+/// Novel documents, as the documents of other labels see them.
+#[derive(Debug, Default)]
+pub(super) struct NovelDocuments {
+    /// The documents of other labels.
+    pub(super) rows: RowSet,
+    /// Their neighbors.
+    pub(super) found: LeaveOneOut,
+    /// The share of the terms of each that are unknown.
+    pub(super) unknown: Vec<f64>,
+    /// The highest margins of each by prototypes of the other labels; empty: there are none.
+    pub(super) margins: Vec<Option<HighestMargins>>,
+}
+
+/// What is known of each held-out document besides its neighbors.
+pub(super) struct DocumentEvidence<'a> {
+    /// The share of its terms that are unknown.
+    pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
+    /// Its highest margins by prototypes.
+    pub(super) margins: &'a dyn Fn(u32) -> Option<HighestMargins>,
+    /// The number of neighbors that vote.
+    pub(super) k: NonZeroUsize,
+}
+
+/// A document and its fold.
+#[derive(Clone, Copy)]
+struct InFold<'a> {
+    fold: usize,
+    shown: Shown<'a>,
+}
+
+/// The documents in some folds.
+fn shown_in<'a>(documents: &[InFold<'a>], is_in: &dyn Fn(usize) -> bool) -> Vec<Shown<'a>> {
+    let documents = documents.iter().filter(|document| is_in(document.fold));
+    documents.map(|document| document.shown).collect()
+}
+
+/// Known and novel documents from which a score and its limit are learned.
+struct NoveltyLearner<'a> {
+    known: Vec<InFold<'a>>,
+    novel: Vec<InFold<'a>>,
+    labels: &'a TrainingLabels<'a>,
+    nearest: &'a dyn Fn(u32, Option<&Shown<'_>>) -> f32,
+    target: f64,
+}
+
+impl NoveltyLearner<'_> {
+    /// Learns the score from known documents and the novel ones outside a fold.
+    fn learn(&self, without: Option<usize>) -> Strangeness {
+        let known = shown_in(&self.known, &|fold| fold < SCORE_FOLDS);
+        let novel = shown_in(&self.novel, &|fold| Some(fold) != without);
+        Strangeness::fit(&known, &novel, &self.nearest, self.labels)
+    }
+
+    /// The scores of the documents in some folds.
+    fn scores(
+        &self,
+        score: &Strangeness,
+        documents: &[InFold<'_>],
+        is_in: &dyn Fn(usize) -> bool,
+    ) -> Vec<f64> {
+        let of = |shown| score.of_left_out(shown, &self.nearest, self.labels);
+        shown_in(documents, is_in).into_iter().map(of).collect()
+    }
+
+    /// The limit that the known documents of some folds set, and the share of `evaluated` above it.
+    fn limit(
+        &self,
+        score: &Strangeness,
+        is_in: &dyn Fn(usize) -> bool,
+        evaluated: &[f64],
+    ) -> ForeignLimit {
+        ForeignLimit::learn(self.target, self.scores(score, &self.known, is_in), evaluated)
+    }
+}
+
+/// Learns when a document is refused as novel: the score, and its limit. `None` if there are too few
+/// novel documents to learn from.
+///
+/// `found` are the neighbors of all training documents, held out one at a time; `novel` are the
+/// documents of each fold of labels. Some folds of the known documents serve to learn the score, the
+/// others set the limit. Novel documents of each fold are evaluated by what is learned from those of
+/// the other folds.
+pub(super) fn learn_novelty(
+    found: &LeaveOneOut,
+    novel: &[NovelDocuments],
+    labels: &TrainingLabels<'_>,
+    target: f64,
+    evidence: &DocumentEvidence<'_>,
+) -> Option<(ForeignLimit, Strangeness)> {
+    let k = evidence.k.get();
+    let mut index_of = vec![None; labels.weights.len()];
+    for index in 0..found.len() {
+        index_of[found.get(index).0 as usize] = Some(index);
+    }
+    let nearest = |row: u32, asking: Option<&Shown<'_>>| {
+        let index = index_of.get(row as usize).copied().flatten();
+        let takes = |row: u32| asking.is_none_or(|asking| asking.may_know(row));
+        index.map_or(0.0, |index| found.get(index).1.best_similarity_among(&takes))
+    };
+    let folds = found.folds(labels);
+    let step = found.len().div_ceil(MAX_KNOWN).max(1);
+    let known = (0..found.len()).step_by(step).map(|index| found.get(index));
+    // A document without labels may be novel or not.
+    let known = known.filter(|&(row, _)| !labels.labels(row).is_empty()).map(|(row, voters)| {
+        let unknown = (evidence.unknown_share)(row);
+        let margins = (evidence.margins)(row);
+        let voters = voters.first(k);
+        let shown = Shown { voters, unknown, margins, row: Some(row), among: None };
+        InFold { fold: usize::from(folds[row as usize]), shown }
+    });
+    let mut shown_novel = Vec::new();
+    for (fold, NovelDocuments { rows, found, unknown, margins }) in novel.iter().enumerate() {
+        for index in 0..found.len() {
+            let (row, voters) = found.get(index);
+            let voters = voters.first(k);
+            let unknown = unknown[index];
+            let margins = margins.get(index).copied().flatten();
+            let shown = Shown { voters, unknown, margins, row: Some(row), among: Some(rows) };
+            shown_novel.push(InFold { fold, shown });
+        }
+    }
+    let learner = NoveltyLearner {
+        known: known.collect(),
+        novel: shown_novel,
+        labels,
+        nearest: &nearest,
+        target,
+    };
+    if learner.novel.len() < MIN_NOVEL {
+        return None;
+    }
+    let sets_limit = |fold: usize| fold >= SCORE_FOLDS;
+    let learned = learner.learn(None);
+    // The share of known documents that are refused is estimated on a fold that did not set the
+    // limit.
+    let last = learner.scores(&learned, &learner.known, &|fold| fold == FOLDS - 1);
+    let without_last = |fold| sets_limit(fold) && fold != FOLDS - 1;
+    let of_known = learner.limit(&learned, &without_last, &last);
+    let mut refused = 0.0;
+    for fold in 0..FOLDS {
+        let without = learner.learn(Some(fold));
+        let scores = learner.scores(&without, &learner.novel, &|of| of == fold);
+        let limit = learner.limit(&without, &sets_limit, &scores);
+        refused += limit.foreign_refused * scores.len() as f64;
+    }
+    let limit = ForeignLimit {
+        known_refused: of_known.foreign_refused,
+        foreign_refused: refused / learner.novel.len() as f64,
+        foreign_documents: learner.novel.len() as u64,
+        ..learner.limit(&learned, &sets_limit, &[])
+    };
+    Some((limit, learned))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_held_out_in_folds() {
+        // Seven documents of one label each, the last of two.
+        let indptr: Vec<u64> = (0..7).chain([8]).collect();
+        let indices = [0u32, 1, 2, 3, 4, 5, 0, 5];
+        let among = TrainingLabels {
+            indptr: &indptr,
+            indices: &indices,
+            weights: &[1.0; 7],
+            sizes: &[2, 1, 1, 1, 1, 2],
+        };
+        let folds = WithoutLabels::by_fold(&among);
+        assert_eq!(folds.len(), FOLDS);
+        let all: Vec<u32> = folds.iter().flat_map(|fold| fold.novel.iter().copied()).collect();
+        let mut sorted = all.clone();
+        sorted.sort_unstable();
+        assert_eq!(
+            sorted,
+            [0, 1, 2, 3, 4, 5],
+            "the document with labels of two folds is not novel"
+        );
+        for WithoutLabels { rows, novel } in &folds {
+            assert!(novel.iter().all(|&row| !rows.contains(row)));
+        }
+        // Without its only label, nothing is left.
+        let one = TrainingLabels { indptr: &[0, 1], indices: &[0], weights: &[1.0], sizes: &[1] };
+        assert!(WithoutLabels::by_fold(&one).iter().all(|fold| fold.novel.is_empty()));
+    }
+}

@@ -1,0 +1,214 @@
+//! What determines the trained model.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::decide::decision::DecisionOptions;
+use crate::decide::objective::Objective;
+use crate::decide::vote::Vote;
+use crate::model::FeatureSpec;
+use crate::rows::dense::Metric;
+use crate::text::analyze::AnalyzerSpec;
+use crate::text::counts::{ClassWeights, CorpusStatistics, Fields, TermLimits};
+use crate::text::hierarchy::Hierarchy;
+use crate::text::select::Selection;
+use crate::text::tfidf::Weighting;
+
+/// Everything that determines the trained model.
+#[derive(Debug, Clone)]
+pub struct TrainOptions {
+    /// How text becomes terms.
+    pub analyzer: AnalyzerSpec,
+    /// The fields of a text and their boosts.
+    pub fields: Fields,
+    /// How features are read, for a corpus of features.
+    pub features: FeatureSpec,
+    /// Dense vectors, if the model is to have them.
+    pub dense: Option<DenseOptions>,
+    /// Terms and dense vectors together: the share of the neighbors by vectors in the votes, from 0 to 1; `None`: a half, or
+    /// chosen by tuning.
+    pub dense_share: Option<f64>,
+    /// How counts become weights.
+    pub weighting: Weighting,
+    /// Which terms enter the vocabulary.
+    pub limits: TermLimits,
+    /// Which of these terms are kept, by how informative they are about the labels.
+    pub selection: Option<Selection>,
+    /// The weight of each label's documents in a vote.
+    pub class_weights: Option<ClassWeights>,
+    /// The label hierarchy.
+    pub hierarchy: Hierarchy,
+    /// The number of neighbors that vote; `None`: 30, or chosen by tuning.
+    pub k: Option<NonZeroUsize>,
+    /// How votes are weighted; `None`: by similarity, or chosen by tuning.
+    pub vote: Option<Vote>,
+    /// How labels are chosen.
+    pub decision: DecisionOptions,
+    /// The target share of wrong labels, reached by abstaining; needs tuning.
+    pub target_error: Option<f64>,
+    /// The share of documents with known labels that may be refused as foreign: as having no label of
+    /// the training documents. `None`: nothing is refused. Needs tuning.
+    pub foreign: Option<f64>,
+    /// What to choose by leave-one-out; `None`: nothing. By default [`TuneOptions::quick`].
+    pub tuning: Option<TuneOptions>,
+    /// Whether the model keeps the texts of the documents.
+    pub keep_text: bool,
+    /// The terms of a whole corpus, of which the documents are a part: they then get the weights that they have there. The
+    /// limits of terms are not applied.
+    pub part_of: Option<Arc<CorpusStatistics>>,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            analyzer: AnalyzerSpec::default(),
+            fields: Fields::Whole,
+            features: FeatureSpec { counts: false, first_column: 1 },
+            dense: None,
+            dense_share: None,
+            weighting: Weighting::default(),
+            limits: TermLimits::default(),
+            selection: None,
+            class_weights: None,
+            hierarchy: Hierarchy::default(),
+            k: None,
+            vote: None,
+            decision: DecisionOptions::default(),
+            target_error: None,
+            foreign: None,
+            tuning: Some(TuneOptions::quick()),
+            keep_text: false,
+            part_of: None,
+        }
+    }
+}
+
+impl TrainOptions {
+    /// Whether documents are dense vectors and nothing else, so that they need no text.
+    pub fn has_no_terms(&self) -> bool {
+        self.dense.as_ref().is_some_and(DenseOptions::is_alone)
+    }
+}
+
+/// Dense vectors for a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DenseOptions {
+    /// Where the vectors come from.
+    pub source: DenseSource,
+    /// The distance between them.
+    pub metric: Metric,
+    /// Whether terms are searched, too, and their neighbors vote.
+    pub with_terms: bool,
+}
+
+/// Where dense vectors come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DenseSource {
+    /// Documents bring them along: [`Document::vector`], or features as vectors.
+    Given {
+        /// The field that a corpus of JSONL, CSV or TSV has them in, for the model to remember.
+        field: Option<String>,
+    },
+    /// Latent semantic analysis of the weighted terms.
+    Lsa {
+        /// The number of dimensions.
+        dimensions: usize,
+        /// The seed of the random start.
+        seed: u64,
+    },
+    /// A file of word vectors.
+    WordVectors(PathBuf),
+}
+
+impl DenseOptions {
+    /// Whether the model has no terms at all.
+    pub fn is_alone(&self) -> bool {
+        !self.with_terms && matches!(self.source, DenseSource::Given { .. })
+    }
+}
+
+/// What tuning chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TuneScope {
+    /// k, vote and, with several labels, one threshold, out of a few, on a sample of the documents. The fixed
+    /// defaults stay if nothing is clearly better, and if there are fewer than 100 documents or very many.
+    Quick,
+    /// k, vote, learned votes and decision, on all documents.
+    Votes,
+    /// The features too.
+    All,
+}
+
+/// What tuning may choose, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct TuneOptions {
+    /// What to choose.
+    pub scope: TuneScope,
+    /// Which features may be changed.
+    pub free: FreeFeatures,
+    /// The number of documents left out to compare features, or to choose everything quickly.
+    pub sample: usize,
+    /// The objective to maximize.
+    pub objective: Objective,
+    /// The largest k to try; capped at the number of other documents.
+    pub k_max: NonZeroUsize,
+    /// Which documents are not neighbors of each other while tuning.
+    pub near_duplicates: NearDuplicateLimit,
+    /// Whether the documents are in the order of time; `None`: estimated from the data.
+    pub time_order: Option<bool>,
+}
+
+impl Default for TuneOptions {
+    fn default() -> Self {
+        Self {
+            scope: TuneScope::All,
+            free: FreeFeatures::default(),
+            sample: 4_000,
+            objective: Objective::default(),
+            k_max: NonZeroUsize::new(200).expect("200 is not 0"),
+            near_duplicates: NearDuplicateLimit::default(),
+            time_order: None,
+        }
+    }
+}
+
+impl TuneOptions {
+    /// What training does by default: [`TuneScope::Quick`] on 2,000 documents.
+    pub fn quick() -> Self {
+        Self { scope: TuneScope::Quick, sample: 2_000, ..Self::default() }
+    }
+}
+
+/// Which features tuning may change. By default all.
+#[expect(clippy::struct_excessive_bools, reason = "four features, each free or not")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeFeatures {
+    /// Stems and n-grams.
+    pub analyzer: bool,
+    /// The weighting and the exponent of the idf.
+    pub weighting: bool,
+    /// The exponent of χ².
+    pub chi2_power: bool,
+    /// The selection of terms.
+    pub selection: bool,
+}
+
+impl Default for FreeFeatures {
+    fn default() -> Self {
+        Self { analyzer: true, weighting: true, chi2_power: true, selection: true }
+    }
+}
+
+/// The cosine above which documents are near-duplicates.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum NearDuplicateLimit {
+    /// Estimated from the data.
+    #[default]
+    Found,
+    /// No documents are near-duplicates.
+    Off,
+    /// This cosine, from 0 to 1.
+    Above(f32),
+}

@@ -1,0 +1,396 @@
+//! The learners, one after another: k, vote, prototypes, decision, probabilities, abstention and
+//! novelty, all learned from one leave-one-out search.
+
+use std::num::NonZeroUsize;
+
+use super::held_out::{Excluded, Exclusion, LeaveOneOut, held_out_rows};
+use super::held_out_scores::{ChosenVote, HeldOutScores};
+use super::novelty::{DocumentEvidence, NoveltySearch, learn_novelty};
+use super::options::{TuneOptions, TuneScope};
+use super::probabilities::{learn_abstention, learn_probabilities};
+use super::prototypes::{HeldOutPrototypes, PrototypeTrials};
+use super::run::Run;
+use super::training_rows::TrainingRows;
+use super::votes::{
+    Candidate, Grid, Rules, Trial, Tuned, VoteLearning, evaluate_grid, learn_vote_weights,
+    search_grid, try_vote_weights,
+};
+use super::{Event, Step, TrainError, TuningReport};
+use crate::decide::calibrate::{Abstention, ForeignLimit, Strangeness};
+use crate::decide::decision::Rule;
+use crate::decide::objective::Expected;
+use crate::decide::vote::Vote;
+use crate::model::{Learned, TrainSettings};
+use crate::threads::Threads;
+
+/// The shares of the neighbors by vectors that tuning tries.
+const SHARES: [f64; 11] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0];
+
+/// A learned vote is chosen if it improves the objective by at least this much; a smaller gain may
+/// be noise.
+const MIN_GAIN: f64 = 0.001;
+
+/// Training documents to be held out, and everything that the learners need to know of them.
+pub(super) struct Pipeline<'a> {
+    pub(super) run: &'a Run<'a>,
+    pub(super) rows: &'a TrainingRows<'a>,
+    pub(super) tuning: &'a TuneOptions,
+    pub(super) multi_label: bool,
+    pub(super) excluded: &'a Excluded,
+    /// Returns the share of a document's terms that would be unknown if it were held out.
+    pub(super) unknown_share: &'a (dyn Fn(u32) -> f64 + Sync),
+}
+
+/// The vote that was chosen, and the prototypes that may have a share in it.
+struct Voting {
+    tuned: Tuned,
+    learning: Option<VoteLearning>,
+    prototypes: Option<HeldOutPrototypes>,
+}
+
+impl Voting {
+    fn chosen(&self) -> ChosenVote<'_> {
+        ChosenVote {
+            trial: self.tuned.best,
+            learning: self.learning,
+            prototypes: self.prototypes.as_ref(),
+        }
+    }
+}
+
+impl Pipeline<'_> {
+    fn threads(&self) -> &Threads {
+        self.run.threads()
+    }
+
+    /// Runs all learners. `features` are the steps by which the features were chosen.
+    pub(super) fn learn(
+        &self,
+        mut features: Vec<Step>,
+    ) -> Result<(Learned, TuningReport), TrainError> {
+        let options = self.run.options;
+        let rule = options.decision.tuned_rule()?;
+        self.check_options(rule)?;
+        let rows = held_out_rows(self.tuning, &self.excluded.hashes);
+        let max_k = cap_k(self.tuning.k_max, self.rows.labels.weights.len());
+        // The novelty learner needs one neighbor more: a neighbor's own neighbor is looked up
+        // without the held-out document.
+        let extra = usize::from(options.foreign.is_some());
+        let longest = options.k.unwrap_or(max_k).saturating_add(extra);
+        let share = self.rows.share.unwrap_or(0.5);
+        let mut found = self.hold_out(&rows, longest, self.excluded.exclusion(), share)?;
+        if self.rows.share.is_none() && self.rows.searches_both() {
+            found = self.choose_dense_share(found, &mut features);
+        }
+        let mut voting = self.choose_vote(&found, max_k, rule)?;
+        let k = NonZeroUsize::new(voting.tuned.best.k).unwrap_or(max_k);
+        if self.excluded.window > 0 {
+            // Thresholds are learned from all neighbors of a document.
+            let exclusion = self.excluded.without_window();
+            found = self.hold_out(&rows, k, exclusion, found.dense_share)?;
+        }
+        let by_batch = is_by_batch(&voting.tuned.best);
+        let again = if by_batch {
+            None
+        } else {
+            self.rows.with_near_duplicates(&found, k, self.excluded)?
+        };
+        let uses_prototypes = voting.tuned.best.vote.prototypes > 0.0;
+        if let (Some(prototypes), Some(again)) = (&mut voting.prototypes, &again)
+            && uses_prototypes
+        {
+            let exclusion = self.excluded.exclusion();
+            let learner = self.rows.prototype_learner(self.multi_label, exclusion, self.threads());
+            self.rows.prototypes_again(prototypes, &found, again, &learner, exclusion)?;
+        }
+        let labels = self.rows.labels;
+        let threads = self.threads();
+        let held_out = HeldOutScores::new(&found, labels, voting.chosen(), threads);
+        let (decision, figures) = held_out.decision();
+        let again = again.map(|again| found.clone().and_again(&again));
+        let again =
+            again.as_ref().map(|all| HeldOutScores::new(all, labels, voting.chosen(), threads));
+        let scores = again.as_ref().unwrap_or(&held_out);
+        let calibration =
+            learn_probabilities(scores, labels, self.unknown_share).learned_from(rows.len() as u64);
+        let decisions = held_out.decisions_by_fold();
+        let expected = |scores: &HeldOutScores<'_>| {
+            scores.expected(&decisions, &labels, self.tuning.objective, threads)
+        };
+        let of_batch = by_batch.then_some(Expected { figures, intervals: None });
+        let Expected { figures, intervals } = of_batch.unwrap_or_else(|| expected(&held_out));
+        let limit = options
+            .target_error
+            .map(|target| learn_abstention(scores, &decisions, labels, target, self.unknown_share));
+        if let Some(limit) = &limit {
+            self.run.report(Event::Abstention(limit));
+        }
+        let prototypes = voting.prototypes.as_ref().filter(|_| uses_prototypes);
+        let novelty = self.learn_novelty(&found, k, prototypes)?;
+        if let Some((limit, _)) = &novelty {
+            self.run.report(Event::Foreign(limit));
+        }
+        let best = voting.tuned.best;
+        let votes = voting
+            .learning
+            .and_then(|learning| learn_vote_weights(&found, labels, &best, learning, threads));
+        let report = TuningReport {
+            schema: TuningReport::SCHEMA,
+            scope: self.tuning.scope,
+            objective: self.tuning.objective,
+            documents: rows.len() as u64,
+            near_duplicates_above: self.excluded.above,
+            window: self.excluded.window,
+            documents_with_near_duplicates: self.excluded.near.documents(),
+            features,
+            dense_share: self.rows.vectors.map(|_| found.dense_share),
+            best,
+            learning: voting.learning,
+            figures,
+            intervals,
+            with_near_duplicates: again.as_ref().map(expected),
+            nested: self.rows.nested,
+            trials: voting.tuned.trials,
+        };
+        self.run.report(Event::Tuned(&report));
+        let learned = Learned {
+            k: NonZeroUsize::new(best.k).unwrap_or(TrainSettings::K),
+            vote: best.vote,
+            decision,
+            dense_share: report.dense_share.unwrap_or(0.0),
+            summary: report.summary(),
+            calibration,
+            abstention: limit.map(Abstention::Confidence),
+            novelty,
+            votes,
+            prototypes: prototypes.map(HeldOutPrototypes::learning),
+        };
+        Ok((learned, report))
+    }
+
+    /// Holds out some rows, one at a time, and reports the progress.
+    fn hold_out(
+        &self,
+        rows: &[u32],
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        dense_share: f64,
+    ) -> Result<LeaveOneOut, TrainError> {
+        let progress = |documents| self.run.report(Event::LeftOut(documents));
+        Ok(self.rows.leave_one_out(rows, k, exclusion, dense_share, &progress)?)
+    }
+
+    /// Chooses k, vote, learned vote weights, and the share of prototypes.
+    fn choose_vote(
+        &self,
+        found: &LeaveOneOut,
+        max_k: NonZeroUsize,
+        rule: Option<Rule>,
+    ) -> Result<Voting, TrainError> {
+        let options = self.run.options;
+        let quick = self.tuning.scope == TuneScope::Quick;
+        let objective = self.tuning.objective;
+        let grid = if quick {
+            let grid = Grid::coarse(max_k, self.multi_label, objective);
+            self.restricted(grid, Some(Rule::Threshold))
+        } else {
+            self.restricted(Grid::full(max_k, self.multi_label, objective), rule)
+        };
+        let tries_prototypes = !(quick || options.vote.is_some() || rule == Some(Rule::Pcut));
+        // Neither needs the other, so both are done concurrently.
+        let ((mut tuned, mut learning), prototypes) = self.threads().join(
+            || self.best_of_grid(found, &grid),
+            || {
+                let exclusion = self.excluded.exclusion();
+                let threads = self.threads();
+                let learn = || self.rows.prototypes(found, self.multi_label, exclusion, threads);
+                tries_prototypes.then(learn).transpose()
+            },
+        );
+        let prototypes = prototypes?.flatten();
+        if let Some(prototypes) = &prototypes {
+            let trials = PrototypeTrials {
+                found,
+                labels: self.rows.labels,
+                grid: &grid,
+                prototypes,
+                threads: self.threads(),
+            };
+            let trials = trials.run(&tuned, learning);
+            let value = |trial: &Trial| grid.objective.of(trial.figures);
+            let min_value = value(&tuned.best) + MIN_GAIN;
+            if let Some(&(best, how)) =
+                trials.first().filter(|(trial, _)| value(trial) >= min_value)
+            {
+                tuned.best = best;
+                learning = how;
+            }
+            tuned.trials.extend(trials.into_iter().map(|(trial, _)| trial));
+        }
+        Ok(Voting { tuned, learning, prototypes })
+    }
+
+    /// The best settings of a grid, and how vote weights are learned with them, if they are.
+    fn best_of_grid(&self, found: &LeaveOneOut, grid: &Grid) -> (Tuned, Option<VoteLearning>) {
+        let labels = self.rows.labels;
+        if self.tuning.scope == TuneScope::Quick {
+            let mut tuned = evaluate_grid(found, labels, grid, self.threads());
+            self.prefer_defaults(grid, &mut tuned, found.len());
+            return (tuned, None);
+        }
+        let mut tuned = search_grid(found, labels, grid, self.threads());
+        let learning = self.try_vote_weights(found, grid, &mut tuned);
+        (tuned, learning)
+    }
+
+    /// Chooses the best settings that give every document a label. The defaults stay unless the best
+    /// is better by more than half a standard error of the objective, as a share of `documents`:
+    /// that is about the noise between settings that agree on most documents.
+    fn prefer_defaults(&self, grid: &Grid, tuned: &mut Tuned, documents: usize) {
+        let options = self.run.options;
+        tuned
+            .trials
+            .retain(|trial| !matches!(trial.decision, Candidate::Global { allow_none: true, .. }));
+        let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let order = |a: &&Trial, b: &&Trial| {
+            let second = |trial: &Trial| trial.figures.micro_f1;
+            let by_value = value(a).total_cmp(&value(b)).then(second(a).total_cmp(&second(b)));
+            by_value.then(b.k.cmp(&a.k))
+        };
+        if let Some(best) = tuned.trials.iter().max_by(order) {
+            tuned.best = *best;
+        }
+        // The default k, or the largest below it that was tried.
+        let k = options.k.unwrap_or(TrainSettings::K).get();
+        let vote = options.vote.unwrap_or_default();
+        let is_near = |trial: &&Trial| trial.vote == vote && trial.k <= k;
+        let k = tuned.trials.iter().filter(is_near).map(|trial| trial.k).max();
+        let default = tuned.trials.iter().filter(is_near).filter(|trial| Some(trial.k) == k);
+        let Some(default) = default.max_by(order) else { return };
+        let share = value(&tuned.best);
+        let error = libm::sqrt(share * (1.0 - share) / documents.max(1) as f64);
+        if share - value(default) <= error / 2.0 {
+            tuned.best = *default;
+        }
+    }
+
+    /// Tries learned vote weights. They become the best settings if they are better, or asked for.
+    fn try_vote_weights(
+        &self,
+        found: &LeaveOneOut,
+        grid: &Grid,
+        tuned: &mut Tuned,
+    ) -> Option<VoteLearning> {
+        let vote = self.run.options.vote;
+        if vote.is_some_and(|vote| !vote.learned) || is_by_batch(&tuned.best) {
+            return None;
+        }
+        let trials = try_vote_weights(found, self.rows.labels, grid, tuned, self.threads());
+        let &(best, learning) = trials.first()?;
+        let min_value = grid.objective.of(tuned.best.figures) + MIN_GAIN;
+        let is_better = grid.objective.of(best.figures) >= min_value;
+        tuned.trials.extend(trials.iter().map(|&(trial, _)| trial));
+        if is_better || vote.is_some_and(|vote| vote.learned) {
+            tuned.best = best;
+            return Some(learning);
+        }
+        None
+    }
+
+    /// Learns when documents are refused because they have none of the known labels, if the options
+    /// ask for that.
+    fn learn_novelty(
+        &self,
+        found: &LeaveOneOut,
+        k: NonZeroUsize,
+        prototypes: Option<&HeldOutPrototypes>,
+    ) -> Result<Option<(ForeignLimit, Strangeness)>, TrainError> {
+        let Some(target) = self.run.options.foreign else { return Ok(None) };
+        // New documents have no neighbors of their own time.
+        let exclusion = self.excluded.exclusion();
+        let search = NoveltySearch {
+            k,
+            exclusion,
+            dense_share: found.dense_share,
+            unknown_share: self.unknown_share,
+            prototypes: prototypes.map(HeldOutPrototypes::learning),
+        };
+        let novel = self.rows.without_labels(&search, self.threads())?;
+        let longest = k.saturating_add(1);
+        let as_new = (self.excluded.window > 0)
+            .then(|| self.hold_out(found.rows(), longest, exclusion, found.dense_share))
+            .transpose()?;
+        let margins = |row| prototypes.and_then(|found| found.highest(row));
+        let evidence = DocumentEvidence { unknown_share: self.unknown_share, margins: &margins, k };
+        let known = as_new.as_ref().unwrap_or(found);
+        let learned = learn_novelty(known, &novel, &self.rows.labels, target, &evidence);
+        learned.map(Some).ok_or(TrainError::NoForeignDocuments)
+    }
+
+    /// A grid restricted to the k and the vote of the options, if they are set.
+    fn restricted(&self, mut grid: Grid, rule: Option<Rule>) -> Grid {
+        let options = self.run.options;
+        if let Some(k) = options.k {
+            grid.ks = vec![k.get()];
+        }
+        if let Some(vote) = options.vote.filter(|&vote| vote != Vote::LEARNED) {
+            grid = grid.with_vote(vote);
+        }
+        Grid { rules: Rules(rule), ..grid }
+    }
+
+    /// Refuses options that cannot be tuned together.
+    fn check_options(&self, rule: Option<Rule>) -> Result<(), TrainError> {
+        let options = self.run.options;
+        if options.vote.is_some_and(|vote| vote.prototypes > 0.0) {
+            return Err(TrainError::PrototypesAreTuned);
+        }
+        let abstains = options.target_error.is_some() || options.foreign.is_some();
+        if rule == Some(Rule::Pcut) && abstains {
+            return Err(TrainError::AbstainByBatch);
+        }
+        if rule == Some(Rule::Pcut) && options.vote.is_some_and(|vote| vote.learned) {
+            return Err(TrainError::LearnedByBatch);
+        }
+        if self.multi_label && options.vote.is_some_and(|vote| vote.compensation > 0.0) {
+            return Err(TrainError::CompensationForSeveral);
+        }
+        Ok(())
+    }
+
+    /// Chooses the share of the neighbors by vectors that is best for a few k and votes. Ties go to
+    /// the share nearest to a half.
+    fn choose_dense_share(&self, mut found: LeaveOneOut, steps: &mut Vec<Step>) -> LeaveOneOut {
+        let objective = self.tuning.objective;
+        let grid = Grid::coarse(self.tuning.k_max, self.multi_label, objective);
+        let grid = self.restricted(grid, None);
+        let mut best_value = f64::NEG_INFINITY;
+        let mut best_share = 0.5;
+        for share in SHARES {
+            found = found.with_dense_share(share);
+            let trial = search_grid(&found, self.rows.labels, &grid, self.threads()).best;
+            let value = objective.of(trial.figures);
+            let kept = value > best_value;
+            let documents = found.len();
+            let step = Step { change: format!("dense share {share}"), trial, documents, kept };
+            self.run.report(Event::Step { step: &step, objective });
+            steps.push(step);
+            if kept {
+                best_value = value;
+                best_share = share;
+            }
+        }
+        found.with_dense_share(best_share)
+    }
+}
+
+/// Whether a trial decides on all documents of a batch together.
+fn is_by_batch(trial: &Trial) -> bool {
+    matches!(trial.decision, Candidate::Proportional { .. })
+}
+
+/// `k`, or the number of other documents if that is smaller.
+pub(super) fn cap_k(k: NonZeroUsize, documents: usize) -> NonZeroUsize {
+    let others = NonZeroUsize::new(documents.saturating_sub(1)).unwrap_or(NonZeroUsize::MIN);
+    k.min(others)
+}

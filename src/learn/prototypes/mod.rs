@@ -1,0 +1,559 @@
+//! Learns label prototypes: a weight vector per label, as in a linear classifier.
+//!
+//! * Learns from: the unit rows of the documents outside each fold.
+//! * Estimates by: the margins of the documents in the fold.
+//! * Yields: how prototypes are learned from all documents ([`PrototypeLearning`]), and the share that
+//!   their scores have next to those of neighbors.
+
+use std::sync::Arc;
+
+use super::held_out::{FOLDS, LeaveOneOut};
+use super::votes::{
+    Grid, MAX_SLOTS, ROUND_ONE_KS, RuleSearch, Trial, Tuned, VoteLearning, VoteTable, distinct,
+    held_out_scores, thinned,
+};
+use crate::decide::calibrate::line;
+use crate::decide::vote::{
+    HighestMargins, PrototypeLearning, Prototypes, Taught, TrainingLabels, Vote, joined,
+    link_prototypes,
+};
+use crate::rows::matrix::{Csr, row};
+use crate::threads::Threads;
+
+/// The rows of a fold: all as documents, and those of the fold as queries.
+#[derive(Debug)]
+pub(super) struct FoldRows {
+    /// The training rows.
+    pub(super) documents: Arc<Csr>,
+    /// The rows as queries.
+    pub(super) queries: Arc<Csr>,
+}
+
+/// What kind of corpus prototypes are learned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DocumentKind {
+    /// Whether documents can have several labels.
+    pub(super) multi_label: bool,
+    /// Whether documents are in chronological order.
+    pub(super) is_chronological: bool,
+}
+
+/// The scores of all labels for held-out documents, by prototypes that were learned without them.
+#[derive(Debug)]
+pub(super) struct HeldOutPrototypes {
+    /// The index of each training document in `scores`; the largest number for others.
+    index_of: Vec<u32>,
+    /// The index of those held out again, with their near-duplicates among the training documents;
+    /// empty if there are none.
+    index_again: Vec<u32>,
+    labels: usize,
+    scores: Vec<f32>,
+    highest: Vec<Option<HighestMargins>>,
+    learning: PrototypeLearning,
+    /// Number of prototypes of all labels that are learned concurrently.
+    concurrent: usize,
+}
+
+/// Single-label folds are split into this many parts. Each part is evaluated with prototypes trained
+/// on the other folds and the other parts, so that they see almost as much data as the final model.
+/// This is not done in chronological order, where nearby documents must not be learned from; nor for
+/// several labels, where the estimates were not too low.
+const PARTS: usize = 4;
+/// Maximum number of pairs of a label and a document for that: more take too long.
+const MAX_PAIRS_IN_PARTS: usize = 1 << 20;
+/// Number of parts for documents that are held out again: enough that most of their near-duplicates
+/// are in other parts.
+const PARTS_AGAIN: usize = 8;
+/// Minimum share of the held-out documents with near-duplicates for that; fewer make no difference.
+const MIN_SHARE_AGAIN: f64 = 0.1;
+/// The costs that are tried on the first fold.
+const COSTS: [f32; 3] = [0.25, 1.0, 4.0];
+/// Maximum number of entries of all rows from which prototypes are learned concurrently; they take
+/// about half a GiB.
+const MAX_ENTRIES: usize = 1 << 25;
+/// The folds after the first.
+const OTHER_FOLDS: [usize; FOLDS - 1] = [1, 2, 3, 4];
+/// Maximum number of pairs of a label and a term, or of a label and a document, for prototypes.
+const MAX_WEIGHTS: usize = 1 << 28;
+/// The factors of margins before the softmax that are tried.
+const SCALES: [f32; 12] = [0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0];
+/// The shares of prototypes in the scores that are tried.
+const SHARES: [f64; 7] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9];
+/// Maximum number of pairs of a document and a label from which the link of several labels is
+/// learned.
+const MAX_PAIRS: usize = 1 << 21;
+/// Number of neighbors from which on they count as many: they propose more labels.
+const MANY_NEIGHBORS: usize = 50;
+
+/// Documents dealt to the parts of folds: part p of fold f has the number f + p · [`FOLDS`].
+struct FoldParts<'a> {
+    part_of: &'a [u8],
+    parts: usize,
+}
+
+impl<'a> FoldParts<'a> {
+    /// The parts of a fold, each with its rows out of `rows`.
+    fn of_fold(&self, fold: usize, rows: &[u32]) -> OneFold<'a> {
+        let of_part = |part: usize| {
+            let is_in = |row: u32| usize::from(self.part_of[row as usize]) == fold + part * FOLDS;
+            rows.iter().copied().filter(|&row| is_in(row)).collect()
+        };
+        OneFold { fold, rows: (0..self.parts).map(of_part).collect(), part_of: self.part_of }
+    }
+}
+
+/// A fold whose documents are scored.
+struct OneFold<'a> {
+    fold: usize,
+    /// The rows of each part that are scored.
+    rows: Vec<Vec<u32>>,
+    /// The part of each training document, as in [`FoldParts`].
+    part_of: &'a [u8],
+}
+
+impl OneFold<'_> {
+    /// The rows in the order of the margins.
+    fn all_rows(&self) -> Vec<u32> {
+        self.rows.concat()
+    }
+}
+
+/// Learns prototypes without each fold.
+pub(super) struct PrototypeLearner<'a> {
+    pub(super) labels: &'a TrainingLabels<'a>,
+    pub(super) kind: DocumentKind,
+    pub(super) threads: &'a Threads,
+}
+
+impl PrototypeLearner<'_> {
+    /// Learns prototypes without each fold. `rows_of` returns the rows of a fold, which have the same
+    /// terms in all folds. `None` if there are too many labels.
+    ///
+    /// # Errors
+    /// Those of `rows_of`.
+    ///
+    /// # Panics
+    /// Never: there are costs to try.
+    pub(super) fn learn<E: Send>(
+        &self,
+        held_out: &LeaveOneOut,
+        rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
+    ) -> Result<Option<HeldOutPrototypes>, E> {
+        let Self { labels: among, kind, threads } = *self;
+        let multi_label = kind.multi_label;
+        let labels = among.sizes.len();
+        let pairs = labels.saturating_mul(among.weights.len());
+        let whole = multi_label || kind.is_chronological || pairs > MAX_PAIRS_IN_PARTS;
+        let parts = if whole { 1 } else { PARTS };
+        let part_of = held_out.parts_of_folds(among, parts);
+        let folds = FoldParts { part_of: &part_of, parts };
+        let mut index_of = vec![u32::MAX; part_of.len()];
+        for (index, &row) in (0u32..).zip(held_out.rows()) {
+            index_of[row as usize] = index;
+        }
+        let scores = labels.saturating_mul(held_out.len().max(1));
+        if labels < 2 || scores > MAX_WEIGHTS {
+            return Ok(None);
+        }
+        let link = [1.0, if multi_label { 0.0 } else { f32::NAN }];
+        // The cost is chosen on the first fold.
+        let rows = rows_of(0)?;
+        if labels.saturating_mul(rows.documents.cols()) > MAX_WEIGHTS {
+            return Ok(None);
+        }
+        let concurrent = MAX_ENTRIES / rows.documents.nnz().max(1);
+        let first = folds.of_fold(0, held_out.rows());
+        let of_cost = |&cost: &f32| {
+            let margins = self.by_other_folds(&rows, &first, PrototypeLearning { cost, link });
+            let (_, loss) = learn_link(&margins.margins, &first.all_rows(), among, multi_label);
+            (loss, margins)
+        };
+        let of_costs = threads.map_few(&COSTS, concurrent, of_cost);
+        let best = of_costs.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        let mut margins = best.expect("there are costs").1;
+        self.by_other_parts(&mut margins, &rows, &first);
+        drop(rows);
+        let learning = margins.learning;
+        let mut learned = HeldOutPrototypes {
+            index_of,
+            index_again: Vec::new(),
+            labels,
+            scores: vec![0.0; labels * held_out.len()],
+            highest: Vec::new(),
+            learning,
+            concurrent,
+        };
+        learned.set(&first.all_rows(), &margins.margins);
+        let score = |&fold: &usize| {
+            let rows = rows_of(fold)?;
+            let of_fold = folds.of_fold(fold, held_out.rows());
+            let mut margins = self.by_other_folds(&rows, &of_fold, learning);
+            self.by_other_parts(&mut margins, &rows, &of_fold);
+            Ok((of_fold.all_rows(), margins.margins))
+        };
+        for scored in threads.map_few(&OTHER_FOLDS, concurrent / parts, score) {
+            let (rows, margins) = scored?;
+            learned.set(&rows, &margins);
+        }
+        let (link, _) = learn_link(&learned.scores, held_out.rows(), among, multi_label);
+        learned.learning.link = link;
+        let link = if multi_label { &link[..] } else { &link[..1] };
+        let highest = |margins: &[f32]| HighestMargins::among(margins.to_vec(), link);
+        learned.highest = learned.scores.chunks(labels).map(highest).collect();
+        learned.scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+        // With a negative slope, scores would fall where margins rise: there is nothing to learn.
+        Ok((link[0] > 0.0).then_some(learned))
+    }
+
+    /// Scores the documents of `again`, which are held out again with their near-duplicates: most of
+    /// these are now learned from, as near-duplicates of new documents are.
+    ///
+    /// Nothing changes in chronological order, with too many pairs of a label and a document, or if
+    /// few documents have near-duplicates. `held_out` are the documents from which the prototypes
+    /// were learned, and `rows_of` returns the rows of one of their folds.
+    ///
+    /// # Errors
+    /// Those of `rows_of`.
+    pub(super) fn learn_again<E: Send>(
+        &self,
+        prototypes: &mut HeldOutPrototypes,
+        held_out: &LeaveOneOut,
+        again: &LeaveOneOut,
+        rows_of: impl Fn(usize) -> Result<FoldRows, E> + Sync,
+    ) -> Result<(), E> {
+        let labels = prototypes.labels;
+        let learning = prototypes.learning;
+        let pairs = labels.saturating_mul(self.labels.weights.len());
+        let are_few = (again.len() as f64) < MIN_SHARE_AGAIN * held_out.len() as f64;
+        if self.kind.is_chronological || are_few || pairs > MAX_PAIRS_IN_PARTS {
+            return Ok(());
+        }
+        let part_of = again.parts_within(&held_out.folds(self.labels), PARTS_AGAIN);
+        let folds = FoldParts { part_of: &part_of, parts: PARTS_AGAIN };
+        let mut index_again = vec![u32::MAX; part_of.len()];
+        let link = if self.kind.multi_label { &learning.link[..] } else { &learning.link[..1] };
+        let score = |&fold: &usize| {
+            let rows = rows_of(fold)?;
+            let of_fold = folds.of_fold(fold, again.rows());
+            let mut margins = self.by_other_folds(&rows, &of_fold, learning);
+            self.by_other_parts(&mut margins, &rows, &of_fold);
+            let mut scores = margins.margins;
+            scores.chunks_mut(labels).for_each(|margins| link_prototypes(margins, link));
+            Ok((of_fold.all_rows(), scores))
+        };
+        let all: [usize; FOLDS] = std::array::from_fn(|fold| fold);
+        let mut new_scores = Vec::new();
+        for scored in self.threads.map_few(&all, prototypes.concurrent / PARTS_AGAIN, score) {
+            let (rows, scores) = scored?;
+            let first = (prototypes.scores.len() + new_scores.len()) / labels;
+            for (index, row) in (first..).zip(rows) {
+                index_again[row as usize] = u32::try_from(index).unwrap_or(u32::MAX);
+            }
+            new_scores.extend(scores);
+        }
+        prototypes.scores.extend(new_scores);
+        prototypes.index_again = index_again;
+        Ok(())
+    }
+
+    /// The margins of a fold's documents by prototypes that are learned from the other folds.
+    fn by_other_folds(
+        &self,
+        rows: &FoldRows,
+        of_fold: &OneFold<'_>,
+        learning: PrototypeLearning,
+    ) -> FoldMargins {
+        let Self { labels, threads, .. } = *self;
+        let documents = rows.documents.view();
+        let queries = rows.queries.view();
+        let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) % FOLDS != of_fold.fold;
+        let (prototypes, start) = if of_fold.rows.len() > 1 {
+            let (prototypes, start) =
+                Prototypes::learn_and_keep(&documents, labels, takes, learning, threads);
+            (prototypes, Some(start))
+        } else {
+            (Prototypes::learn(&documents, labels, takes, learning, threads), None)
+        };
+        let margins = |&index: &u32| prototypes.margins(row(&queries, index as usize));
+        let margins = of_fold.rows.iter().flatten().flat_map(margins).collect();
+        FoldMargins { margins, learning, start }
+    }
+
+    /// Replaces margins by those of prototypes that are also learned from the other parts of the
+    /// fold, if there are any.
+    fn by_other_parts(&self, margins: &mut FoldMargins, rows: &FoldRows, of_fold: &OneFold<'_>) {
+        let Some(start) = &margins.start else { return };
+        let Self { labels, threads, .. } = *self;
+        let learning = margins.learning;
+        let documents = rows.documents.view();
+        let queries = rows.queries.view();
+        let of_part = |&(part, rows): &(usize, &Vec<u32>)| {
+            if rows.is_empty() {
+                return Vec::new();
+            }
+            let number = of_fold.fold + part * FOLDS;
+            let takes = |row: u32| usize::from(of_fold.part_of[row as usize]) != number;
+            let prototypes =
+                Prototypes::learn_from(start, &documents, labels, takes, learning, threads);
+            let margins = |&index: &u32| prototypes.margins(row(&queries, index as usize));
+            rows.iter().flat_map(margins).collect()
+        };
+        let parts: Vec<(usize, &Vec<u32>)> = of_fold.rows.iter().enumerate().collect();
+        let concurrent = MAX_ENTRIES / rows.documents.nnz().max(1);
+        margins.margins = threads.map_few(&parts, concurrent, of_part).concat();
+    }
+}
+
+impl HeldOutPrototypes {
+    /// Writes the margins of some held-out documents.
+    fn set(&mut self, rows: &[u32], margins: &[f32]) {
+        for (&row, margins) in rows.iter().zip(margins.chunks(self.labels)) {
+            let start = self.index_of[row as usize] as usize * self.labels;
+            self.scores[start..start + self.labels].copy_from_slice(margins);
+        }
+    }
+
+    /// The score of a label for a held-out document, for the first time or `again`. `None` if the
+    /// label had no prototype.
+    pub(super) fn score(&self, row: u32, again: bool, label: u32) -> Option<f32> {
+        let second = self.index_again.get(row as usize).copied();
+        let second = second.filter(|&index| again && index < u32::MAX);
+        let index = second.unwrap_or(self.index_of[row as usize]) as usize;
+        let score = self.scores.get(index * self.labels + label as usize).copied();
+        score.filter(|score| score.is_finite())
+    }
+
+    /// Multiplies the scores of votes by the factors of labels, and gives those of prototypes a
+    /// `share` in them.
+    pub(super) fn add_to(
+        &self,
+        table: &VoteTable<'_>,
+        share: f64,
+        factors: &[f64],
+        scores: &mut [f64],
+    ) {
+        for document in 0..table.documents() {
+            let (row, _) = table.get(document);
+            let again = table.is_again(document);
+            for slot in table.slots_of(document) {
+                if scores[slot] > 0.0 {
+                    let votes = scores[slot] * table.factor(factors, slot);
+                    let prototype = self.score(row, again, table.label(slot));
+                    scores[slot] = joined(votes, prototype, share);
+                }
+            }
+        }
+    }
+
+    /// The highest margins of a held-out document.
+    pub(super) fn highest(&self, row: u32) -> Option<HighestMargins> {
+        self.highest.get(self.index_of[row as usize] as usize).copied().flatten()
+    }
+
+    /// How to learn from all documents.
+    pub(super) fn learning(&self) -> PrototypeLearning {
+        self.learning
+    }
+}
+
+/// The margins of the rows of a fold, part by part.
+struct FoldMargins {
+    margins: Vec<f32>,
+    learning: PrototypeLearning,
+    /// What was learned from the other folds, as a start for learning from more documents.
+    start: Option<Taught>,
+}
+
+/// The link from margins to scores with the least logarithmic loss, and this loss.
+#[expect(clippy::cast_possible_truncation, reason = "parameters need no more")]
+fn learn_link(
+    margins: &[f32],
+    rows: &[u32],
+    among: &TrainingLabels<'_>,
+    multi_label: bool,
+) -> ([f32; 2], f64) {
+    let labels = among.sizes.len();
+    let each = || rows.iter().zip(margins.chunks(labels));
+    if multi_label {
+        let every = margins.len().div_ceil(MAX_PAIRS).max(1);
+        let mut pairs: Vec<(f64, bool)> = Vec::new();
+        for (&row, margins) in each().step_by(every) {
+            let gold = among.labels(row);
+            let pair =
+                |(label, &margin): (u32, &f32)| (margin.into(), gold.binary_search(&label).is_ok());
+            let known = (0u32..).zip(margins).filter(|(_, margin)| margin.is_finite());
+            pairs.extend(known.map(pair));
+        }
+        let ([constant, slope], loss) = line(&pairs);
+        return ([slope as f32, constant as f32], loss);
+    }
+    let loss = |scale: f32| {
+        let mut sum = 0.0;
+        let mut scores = Vec::with_capacity(labels);
+        for (&row, margins) in each().filter(|&(&row, _)| !among.labels(row).is_empty()) {
+            scores.clear();
+            scores.extend_from_slice(margins);
+            link_prototypes(&mut scores, &[scale]);
+            let right =
+                |&label: &u32| Some(scores[label as usize]).filter(|score| score.is_finite());
+            let right: f32 = among.labels(row).iter().filter_map(right).sum();
+            sum -= f64::from(libm::logf(right.max(1e-6)));
+        }
+        sum
+    };
+    let losses = SCALES.map(|scale| (loss(scale), scale));
+    let best = losses.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are scales");
+    ([best.1, f32::NAN], best.0)
+}
+
+/// Trials with prototypes next to neighbors.
+pub(super) struct PrototypeTrials<'a> {
+    pub(super) found: &'a LeaveOneOut,
+    pub(super) labels: TrainingLabels<'a>,
+    pub(super) grid: &'a Grid,
+    pub(super) prototypes: &'a HeldOutPrototypes,
+    pub(super) threads: &'a Threads,
+}
+
+impl PrototypeTrials<'_> {
+    /// Tries prototypes next to the best settings so far, to the best without learned vote weights,
+    /// without label-size compensation, and with many neighbors; then the best of these with other
+    /// numbers of neighbors. Returns the trials, best first, each with how its votes are learned.
+    pub(super) fn run(
+        &self,
+        tuned: &Tuned,
+        learning: Option<VoteLearning>,
+    ) -> Vec<(Trial, Option<VoteLearning>)> {
+        let Self { found, labels, grid, threads, .. } = *self;
+        let value = |trial: &Trial| grid.objective.of(trial.figures);
+        let best_of = |fits: &dyn Fn(&Trial) -> bool| {
+            let plain = tuned.trials.iter().filter(|trial| !trial.vote.learned && fits(trial));
+            plain.max_by(|a, b| value(a).total_cmp(&value(b)).then(b.k.cmp(&a.k))).copied()
+        };
+        let mut starts = vec![(tuned.best, learning)];
+        let fits: [&dyn Fn(&Trial) -> bool; 3] =
+            [&|_| true, &|trial| trial.vote.compensation <= 0.0, &|trial| {
+                trial.vote.compensation <= 0.0 && trial.k >= MANY_NEIGHBORS
+            }];
+        for fits in fits {
+            let new = best_of(fits).filter(|new| {
+                !starts.iter().any(|(old, _)| old.vote == new.vote && old.k == new.k)
+            });
+            starts.extend(new.map(|trial| (trial, None)));
+        }
+        let table = VoteTable::new(found, labels, threads);
+        let mut trials = self.try_shares(&table, &starts, &SHARES);
+        let best = trials.iter().copied().max_by(|(a, _), (b, _)| value(a).total_cmp(&value(b)));
+        // Learned vote weights are for one number of neighbors.
+        if let Some((best, None)) = best {
+            let vote = Vote { prototypes: 0.0, ..best.vote };
+            let ks = thinned(distinct(&grid.ks, found.longest()), ROUND_ONE_KS);
+            let others = ks.into_iter().filter(|&k| k != best.k);
+            let starts: Vec<_> = others.map(|k| (Trial { k, vote, ..best }, None)).collect();
+            trials.extend(self.try_shares(&table, &starts, &[best.vote.prototypes]));
+        }
+        trials.sort_by(|(a, _), (b, _)| value(b).total_cmp(&value(a)));
+        trials
+    }
+
+    /// Tries shares of prototypes next to some settings.
+    fn try_shares(
+        &self,
+        table: &VoteTable<'_>,
+        starts: &[(Trial, Option<VoteLearning>)],
+        shares: &[f64],
+    ) -> Vec<(Trial, Option<VoteLearning>)> {
+        let Self { grid, prototypes, threads, .. } = *self;
+        let concurrent = MAX_SLOTS / table.slots().max(1);
+        let scores = threads.map_few(starts, concurrent, |(start, learning)| {
+            let scores = held_out_scores(table, start, *learning, threads);
+            (scores, table.factors(start.vote))
+        });
+        let with_share = |start| shares.iter().map(move |&share| (start, share));
+        let tasks: Vec<_> = starts.iter().zip(&scores).flat_map(with_share).collect();
+        threads.map_few(&tasks, concurrent, |&((&(start, learning), (scores, factors)), share)| {
+            let vote = Vote { prototypes: share, ..start.vote };
+            let mut scores = scores.clone();
+            prototypes.add_to(table, share, factors, &mut scores);
+            (RuleSearch::new(table).best(vote, start.k, &scores, grid), learning)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::learn::held_out::{Exclusion, View, near_duplicates};
+    use crate::random::Random;
+    use crate::rows::matrix::CsrBuilder;
+    use crate::search::Exhaustive;
+
+    /// Labels are random, but near-duplicates have the same: only they tell it.
+    #[test]
+    fn near_duplicates_teach_those_left_out_again() {
+        const PAIRS: u32 = 150;
+        let mut random = Random::new(5);
+        let mut rows = CsrBuilder::default();
+        let mut labels: Vec<u32> = Vec::new();
+        for pair in 0..PAIRS {
+            let mut terms: Vec<u32> =
+                (0..8).map(|_| 2 + u32::try_from(random.below(3_000)).unwrap()).collect();
+            terms.sort_unstable();
+            terms.dedup();
+            for copy in 0..2 {
+                let weight = 1.0 / (1.0 + terms.len() as f32).sqrt();
+                rows.push_row([copy].iter().chain(&terms).map(|&term| (term, weight)));
+                labels.push(u32::try_from(random.below(1 << 20)).unwrap() % 2);
+                labels[(2 * pair + copy) as usize] = labels[2 * pair as usize];
+            }
+        }
+        let rows = Arc::new(rows.build(3_002));
+        let count = 2 * PAIRS;
+        let indptr: Vec<u64> = (0..=u64::from(count)).collect();
+        let weights = vec![1.0; count as usize];
+        let sizes = [0, 1].map(|label| labels.iter().filter(|&&of| of == label).count());
+        let sizes = sizes.map(|size| u32::try_from(size).unwrap());
+        let among =
+            TrainingLabels { indptr: &indptr, indices: &labels, weights: &weights, sizes: &sizes };
+        let threads = Threads::new(NonZeroUsize::MIN).unwrap();
+        let engine = Exhaustive::new(Arc::clone(&rows), threads.clone()).unwrap();
+        let all: Vec<u32> = (0..count).collect();
+        let view = View { engine: &engine, queries: rows.view().into() };
+        let near = near_duplicates(view, &all, 0.5).unwrap();
+        let search = |of: &[u32], near| {
+            let exclusion = Exclusion { near, ..Exclusion::default() };
+            let k = NonZeroUsize::new(5).unwrap();
+            LeaveOneOut::search(view, of, k, exclusion, &|_| ()).unwrap()
+        };
+        let first = search(&all, Some(&near));
+        let rows_of =
+            |_| Ok::<_, ()>(FoldRows { documents: Arc::clone(&rows), queries: Arc::clone(&rows) });
+        let kind = DocumentKind { multi_label: false, is_chronological: false };
+        let learner = PrototypeLearner { labels: &among, kind, threads: &threads };
+        let right = |prototypes: &HeldOutPrototypes, again: bool| {
+            let is_right = |&&row: &&u32| {
+                let [own, other] = [0, 1].map(|flip| labels[row as usize] ^ flip);
+                prototypes.score(row, again, own) > prototypes.score(row, again, other)
+            };
+            all.iter().filter(is_right).count() as f64 / f64::from(count)
+        };
+        for (held_out_again, told) in [(count, true), (count / 20, false)] {
+            let mut prototypes = learner.learn(&first, rows_of).unwrap().unwrap();
+            let again = search(&all[..held_out_again as usize], None);
+            learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();
+            let one = right(&prototypes, false);
+            let other = right(&prototypes, true);
+            assert!(one < 0.65, "{one}");
+            // An eighth has its near-duplicate in its own part.
+            assert!(if told { other > 0.8 } else { other.to_bits() == one.to_bits() }, "{other}");
+        }
+        let mut prototypes = learner.learn(&first, rows_of).unwrap().unwrap();
+        let again = search(&all, None);
+        let kind = DocumentKind { is_chronological: true, ..kind };
+        let learner = PrototypeLearner { kind, ..learner };
+        learner.learn_again(&mut prototypes, &first, &again, rows_of).unwrap();
+        assert!(prototypes.index_again.is_empty(), "nearby documents must not be learned from");
+    }
+}

@@ -1,0 +1,89 @@
+//! The results of tuning.
+
+use serde::Serialize;
+
+use crate::decide::outcomes::Intervals;
+use crate::model::TuningSummary;
+
+use super::features::Step;
+use super::options::TuneScope;
+use super::votes::{Trial, VoteLearning};
+use crate::decide::objective::{Expected, Figures, Objective};
+
+/// The results of tuning; serialized as JSON schema `classify.tuning/1`.
+#[derive(Debug, Clone, Serialize)]
+pub struct TuningReport {
+    /// The schema's name.
+    pub schema: &'static str,
+    /// What was chosen.
+    pub scope: TuneScope,
+    /// The objective that was maximized.
+    pub objective: Objective,
+    /// The number of documents that were left out, one at a time.
+    pub documents: u64,
+    /// Documents with a higher cosine were not neighbors of each other.
+    pub near_duplicates_above: Option<f32>,
+    /// The number of documents left out before and after each document when settings were compared.
+    pub window: u32,
+    /// The number of documents that have a near-duplicate.
+    pub documents_with_near_duplicates: usize,
+    /// The features that were tried.
+    pub features: Vec<Step>,
+    /// The share of the neighbors by dense vectors in the votes, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dense_share: Option<f64>,
+    /// The best of `trials`.
+    pub best: Trial,
+    /// How its votes were learned, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning: Option<VoteLearning>,
+    /// What to expect of new documents without near-duplicates: its figures without a window.
+    pub figures: Figures,
+    /// Their 95 % intervals, by resampling the left-out documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<Intervals>,
+    /// What to expect of documents that have near-duplicates as often as these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_near_duplicates: Option<Expected>,
+    /// Whether terms that are selected or weighted by labels were told without the labels of the
+    /// documents that were judged. If not, figures are too good.
+    pub nested: bool,
+    /// All settings that were tried.
+    pub trials: Vec<Trial>,
+}
+
+impl TuningReport {
+    /// The schema's name.
+    pub(crate) const SCHEMA: &'static str = "classify.tuning/1";
+
+    /// The part that the model keeps.
+    pub fn summary(&self) -> TuningSummary {
+        TuningSummary {
+            objective: self.objective,
+            figures: self.figures,
+            intervals: self.intervals,
+            with_near_duplicates: self.with_near_duplicates,
+            nested: self.nested,
+            documents: self.documents,
+            near_duplicates_above: self.near_duplicates_above,
+            by_k: self.by_k(),
+        }
+    }
+
+    /// The figures for each k with the chosen vote and kind of decision.
+    fn by_k(&self) -> Vec<(usize, Figures)> {
+        let alike = self.trials.iter().filter(|trial| {
+            trial.vote == self.best.vote && trial.decision.is_like(self.best.decision)
+        });
+        let mut by_k: Vec<(usize, Figures)> = Vec::new();
+        for trial in alike {
+            let value = |figures| self.objective.of(figures);
+            match by_k.iter_mut().find(|(k, _)| *k == trial.k) {
+                Some((_, best)) if value(trial.figures) > value(*best) => *best = trial.figures,
+                Some(_) => {}
+                None => by_k.push((trial.k, trial.figures)),
+            }
+        }
+        by_k
+    }
+}

@@ -1,0 +1,151 @@
+//! The terms of a model, counted and weighed anew from the texts that it keeps.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::classifier::train_counts;
+use crate::decide::vote::Prototypes;
+use crate::model::{InputSpec, Model, TrainSettings};
+use crate::text::corpus::{Content, CorpusError, Document, Place};
+use crate::text::counts::{DfLimit, TermLimits};
+use crate::threads::Threads;
+
+/// Why a model cannot be weighed anew.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReweighError {
+    /// It keeps no texts.
+    #[error("the model keeps no texts: keep them in training")]
+    NoText,
+    /// Texts had fields in columns, which are not kept apart.
+    #[error("the texts had several fields, which a model does not keep apart: train it again")]
+    Fields,
+    /// Its dense vectors are made of its terms.
+    #[error("the dense vectors are made of the terms: train it again")]
+    Vectors,
+    /// The texts have no term.
+    #[error(transparent)]
+    Corpus(#[from] CorpusError),
+}
+
+/// The documents of a model that keeps their texts.
+pub(super) fn kept_documents(model: &Model) -> impl Iterator<Item = Document> {
+    let source: Arc<str> = "the model's texts".into();
+    let label = |&label: &u32| model.labels().get(label as usize).unwrap_or_default().to_owned();
+    let count = u32::try_from(model.ids().len()).unwrap_or(u32::MAX);
+    (0..count).map(move |row| Document {
+        id: model.ids().get(row as usize).unwrap_or_default().to_owned(),
+        content: Content::Text(model.text(row).unwrap_or_default().to_owned()),
+        labels: model.document_labels(row).iter().map(label).collect(),
+        weight: model.document_weights()[row as usize],
+        vector: None,
+        group: None,
+        place: Place { source: Arc::clone(&source), line: None },
+    })
+}
+
+/// Counts and weighs the kept texts of a model anew: the vocabulary, the weights of the terms and the rows are then those of
+/// a model that was trained on the documents that are there. Terms of fewer documents than the rarest term of the model
+/// are left out, as before; a selection of terms is made again. k, vote, decision and all that was learned stay, also
+/// learned factors of terms, of which new terms have none.
+///
+/// # Errors
+/// If the model keeps no texts, or not all that the terms are made of.
+pub fn reweigh(model: &Model, threads: &Threads) -> Result<Model, ReweighError> {
+    let settings = model.settings();
+    if !model.keeps_texts() || !matches!(settings.input, InputSpec::Text(_)) {
+        return Err(ReweighError::NoText);
+    }
+    if !settings.fields.columns().is_empty() {
+        return Err(ReweighError::Fields);
+    }
+    if model.dense().is_some_and(|dense| dense.projection().is_some()) {
+        return Err(ReweighError::Vectors);
+    }
+    let mut documents = kept_documents(model).map(Ok);
+    let rarest = model.vocabulary().document_frequencies().iter().min().copied();
+    let rarest = rarest.and_then(NonZeroU32::new).map_or(1, NonZeroU32::get);
+    let limits = TermLimits { min_df: DfLimit::Count(rarest), ..TermLimits::default() };
+    let again = TrainSettings {
+        fields: settings.fields.clone(),
+        weighting: settings.weighting,
+        selection: settings.selection,
+        ..TrainSettings::new(settings.input.clone(), crate::decide::decision::Decision::Single)
+    };
+    let anew = train_counts(&mut documents, again, limits, model, threads)?;
+    let learning = model.prototypes().map(Prototypes::learning);
+    Ok(model.with_terms_of(anew).with_prototypes(learning, threads))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::decision::Decision;
+    use crate::model::{Change, Collection};
+    use crate::text::counts::{Counts, Fields, Input};
+
+    fn documents() -> Vec<Document> {
+        let texts = [("oven bread", "food"), ("bread butter", "food"), ("guitar song", "music")];
+        let document = |(number, &(text, label)): (usize, &(&str, &str))| Document {
+            id: number.to_string(),
+            content: Content::Text(text.into()),
+            labels: vec![label.into()],
+            weight: 1.0,
+            vector: None,
+            group: None,
+            place: Place { source: "made".into(), line: None },
+        };
+        texts.iter().enumerate().map(document).collect()
+    }
+
+    /// A model whose factors are 1.5, 2.5, … in order of its terms.
+    fn made() -> Model {
+        let threads = Threads::available().unwrap();
+        let input = Input::new(&InputSpec::default(), &Fields::Whole);
+        let mut documents = documents().into_iter().map(Ok);
+        let limits = TermLimits::default();
+        let counts = Counts::read(&mut documents, &input, limits, true, &threads, &|_| ()).unwrap();
+        let factors = (0..counts.vocabulary.len()).map(|term| term as f32 + 1.5).collect();
+        let settings = TrainSettings::new(InputSpec::default(), Decision::Single);
+        Model::with_term_factors(counts, settings, Some(factors), &threads)
+    }
+
+    #[test]
+    fn learned_factors_of_terms_stay() {
+        let model = made();
+        let threads = Threads::available().unwrap();
+        let weight = |model: &Model, term: &str| {
+            model.arrays.idf[model.vocabulary().id(term).unwrap() as usize]
+        };
+        // Of three documents two have bread, the first term, one has butter, the second.
+        assert!((weight(&model, "bread") - 1.5 * libm::log(1.5)).abs() < 1e-12);
+        assert!((weight(&model, "butter") - 2.5 * libm::log(3.0)).abs() < 1e-12);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.model");
+        model.save(&path).unwrap();
+        assert!(std::fs::read(&path).unwrap().windows(11).any(|bytes| bytes == b"version\\\":7"));
+        let read = Model::open(&path).unwrap();
+        assert!(read.learned_terms());
+        assert_eq!(read.settings().formula, model.settings().formula);
+        // A document less: bread is in one of two documents, butter in none.
+        let mut collection = Collection::new(read.into());
+        collection.apply(vec![Change::Remove { id: "1".into() }]).unwrap();
+        let again = reweigh(&collection.model(), &threads).unwrap();
+        assert!((weight(&again, "bread") - 1.5 * libm::log(2.0)).abs() < 1e-12);
+        assert!(again.learned_terms() && again.vocabulary().id("butter").is_none());
+        again.save(&path).unwrap();
+        assert!(Model::open(&path).unwrap().learned_terms());
+    }
+
+    #[test]
+    fn damaged_factors_are_refused() {
+        for factors in [vec![1.0], vec![0.0; 5], vec![f32::NAN; 5]] {
+            let mut model = made();
+            model.arrays.term_factors = Some(factors.into());
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a.model");
+            let refused = model.save(&path).unwrap_err().to_string();
+            assert!(refused.contains("vocabulary.factors"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Documents from which term weights are learned.
+
+use std::num::NonZeroUsize;
+
+use crate::decide::vote::TrainingLabels;
+use crate::learn::held_out::LeaveOneOut;
+
+/// Number of neighbors of each document.
+pub(super) const NEIGHBORS: NonZeroUsize = NonZeroUsize::new(100).expect("100 is not 0");
+
+/// A document to learn from.
+pub(super) struct Lesson {
+    pub(super) row: u32,
+    pub(super) neighbors: Vec<LabeledNeighbor>,
+}
+
+/// A neighbor of a document to learn from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LabeledNeighbor {
+    pub(super) row: u32,
+    /// The Jaccard similarity of its labels and those of the document, from 0 to 1.
+    pub(super) agreement: f32,
+}
+
+/// A document with its neighbors. `None` if no neighbor shares a label with it, or if all have
+/// exactly its labels.
+pub(super) fn lesson(
+    found: &LeaveOneOut,
+    index: usize,
+    among: &TrainingLabels<'_>,
+) -> Option<Lesson> {
+    let (row, voters) = found.get(index);
+    let own = among.labels(row);
+    let agreement = |other: u32| {
+        let others = among.labels(other);
+        let both = own.iter().filter(|label| others.binary_search(label).is_ok()).count();
+        let all = own.len() + others.len() - both;
+        if all == 0 { 0.0 } else { both as f32 / all as f32 }
+    };
+    let neighbors = voters.ranked().map(|(_, _, neighbor)| neighbor.row);
+    let neighbors: Vec<LabeledNeighbor> =
+        neighbors.map(|row| LabeledNeighbor { row, agreement: agreement(row) }).collect();
+    let agreements = || neighbors.iter().map(|neighbor| neighbor.agreement);
+    let min = agreements().fold(1.0, f32::min);
+    let max = agreements().fold(0.0, f32::max);
+    (min < max).then_some(Lesson { row, neighbors })
+}

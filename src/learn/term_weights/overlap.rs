@@ -1,0 +1,260 @@
+//! The terms that documents have in common with their neighbors. They stay the same while factors of terms are learned.
+
+use rayon::prelude::*;
+
+use super::lesson::{LabeledNeighbor, Lesson, NEIGHBORS};
+use crate::rows::matrix::{Common, CsrView, Spread, prefetch_row, row};
+
+/// Overlaps are kept up to about this many bytes.
+const MOST_KEPT: usize = 320 << 20;
+/// Overlaps are made at a time, before their bytes are counted, as long as they cannot have more entries in total; but one at least.
+const AT_A_TIME: usize = 1 << 24;
+/// Neighbors that are on their way into the cache while another is read.
+const AHEAD: usize = 4;
+
+/// A place of a neighbor.
+type Place = u8;
+const _: () = assert!(NEIGHBORS.get() <= 1 << Place::BITS, "a place for each neighbor");
+
+/// The terms that a document has in common with its neighbors: like postings of its terms, among its neighbors alone.
+#[derive(Debug, Default)]
+pub(super) struct Overlap {
+    terms: Vec<Term>,
+    /// The places of the neighbors with a term, and its weights there.
+    places: Vec<Place>,
+    weights: Vec<f32>,
+}
+
+/// A term of a document that at least one of its neighbors has.
+#[derive(Debug)]
+struct Term {
+    number: u32,
+    /// Its weight in the document.
+    weight: f32,
+    /// Where its entries end; they begin at the end of the term before.
+    end: usize,
+}
+
+impl Overlap {
+    /// Writes the product of the document and each of its `neighbors` to `products`: the sum over their common terms of both
+    /// weights, times the term's factor.
+    pub(super) fn products(
+        &self,
+        factor: impl Fn(u32) -> f32,
+        neighbors: usize,
+        products: &mut Vec<f32>,
+    ) {
+        // A place for every possible number, which need not be checked.
+        let mut sums = [0.0f32; 1 << Place::BITS];
+        for (term, places, weights) in self.terms() {
+            let own = term.weight * factor(term.number);
+            for (&place, weight) in places.iter().zip(weights) {
+                sums[usize::from(place)] += own * weight;
+            }
+        }
+        products.clear();
+        products.extend_from_slice(&sums[..neighbors]);
+    }
+
+    /// Calls `at` with each term and the sum over the neighbors that have it of both weights, times the neighbor's factor.
+    pub(super) fn sums(&self, factors: &[f32], mut at: impl FnMut(u32, f32)) {
+        let mut of_places = [0.0f32; 1 << Place::BITS];
+        of_places[..factors.len()].copy_from_slice(factors);
+        for (term, places, weights) in self.terms() {
+            let product = |(&place, weight): (&Place, &f32)| of_places[usize::from(place)] * weight;
+            // Two sums in turn: one would wait for each addition.
+            let (pairs_of_places, last_place) = places.as_chunks::<2>();
+            let (pairs_of_weights, last_weight) = weights.as_chunks::<2>();
+            let (mut even, mut odd) = (0.0, 0.0);
+            for (places, weights) in pairs_of_places.iter().zip(pairs_of_weights) {
+                even += product((&places[0], &weights[0]));
+                odd += product((&places[1], &weights[1]));
+            }
+            even += last_place.iter().zip(last_weight).map(product).sum::<f32>();
+            at(term.number, term.weight * (even + odd));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.terms) + size_of_val(&*self.places) + size_of_val(&*self.weights)
+    }
+
+    fn terms(&self) -> impl Iterator<Item = (&Term, &[Place], &[f32])> {
+        let mut start = 0;
+        self.terms.iter().map(move |term| {
+            let entries = start..term.end;
+            start = term.end;
+            (term, &self.places[entries.clone()], &self.weights[entries])
+        })
+    }
+}
+
+/// Lessons with the overlaps of their documents and neighbors.
+pub(super) struct Overlaps<'l> {
+    rows: &'l CsrView<'l>,
+    lessons: &'l [Lesson],
+    /// Those of the first lessons; the others are made when they are needed.
+    kept: Vec<Overlap>,
+}
+
+impl<'l> Overlaps<'l> {
+    pub(super) fn new(rows: &'l CsrView<'l>, lessons: &'l [Lesson]) -> Self {
+        Self::keeping([MOST_KEPT, AT_A_TIME], rows, lessons)
+    }
+
+    fn keeping(
+        [most, at_a_time]: [usize; 2],
+        rows: &'l CsrView<'l>,
+        lessons: &'l [Lesson],
+    ) -> Self {
+        let made = |builder: &mut Builder, lesson| {
+            let mut overlap = Overlap::default();
+            builder.build(rows, lesson, &mut overlap);
+            overlap
+        };
+        let (mut kept, mut bytes) = (Vec::new(), 0);
+        while bytes < most && kept.len() < lessons.len() {
+            let (start, mut entries) = (kept.len(), 0);
+            let fits = |lesson: &&Lesson| {
+                let terms = row(rows, lesson.row as usize).0.len();
+                entries += terms * lesson.neighbors.len();
+                entries <= at_a_time
+            };
+            let count = lessons[start..].iter().take_while(fits).count().max(1);
+            let next = lessons[start..start + count].par_iter();
+            kept.par_extend(next.map_init(Builder::default, made));
+            bytes += kept[start..].iter().map(Overlap::bytes).sum::<usize>();
+        }
+        Self { rows, lessons, kept }
+    }
+
+    /// A lesson and its overlap, which is made by `builder` if it is not kept.
+    pub(super) fn get<'a>(
+        &'a self,
+        at: usize,
+        builder: &'a mut Builder,
+    ) -> (&'a Lesson, &'a Overlap) {
+        let lesson = &self.lessons[at];
+        let overlap = self.kept.get(at).unwrap_or_else(|| builder.remade(self.rows, lesson));
+        (lesson, overlap)
+    }
+}
+
+/// Makes overlaps one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    document: Spread,
+    /// The position of each term among those of the document.
+    positions: Vec<u32>,
+    common: Common,
+    /// Where the terms that each neighbor has in common with the document end in `common`.
+    ends: Vec<usize>,
+    /// For each term of the document, the place of its next entry.
+    next: Vec<usize>,
+    overlap: Overlap,
+}
+
+impl Builder {
+    /// The overlap of a lesson, which the next call overwrites.
+    fn remade(&mut self, rows: &CsrView<'_>, lesson: &Lesson) -> &Overlap {
+        let mut overlap = std::mem::take(&mut self.overlap);
+        self.build(rows, lesson, &mut overlap);
+        self.overlap = overlap;
+        &self.overlap
+    }
+
+    fn build(&mut self, rows: &CsrView<'_>, lesson: &Lesson, overlap: &mut Overlap) {
+        let Self { document, positions, common, ends, next, .. } = self;
+        let Lesson { row: number, neighbors } = lesson;
+        let own = row(rows, *number as usize);
+        document.set(own, rows.cols());
+        positions.resize(rows.cols(), 0);
+        for (position, &term) in (0u32..).zip(own.0) {
+            positions[term as usize] = position;
+        }
+        ends.clear();
+        let mut end = 0;
+        for (at, &LabeledNeighbor { row: other, .. }) in neighbors.iter().enumerate() {
+            if let Some(&LabeledNeighbor { row: later, .. }) = neighbors.get(at + AHEAD) {
+                prefetch_row(row(rows, later as usize));
+            }
+            end = document.common(row(rows, other as usize), common, end);
+            ends.push(end);
+        }
+        document.clear(own);
+        let (terms, weights) = common.of(0..end);
+        next.clear();
+        next.resize(own.0.len(), 0);
+        for &term in terms {
+            next[positions[term as usize] as usize] += 1;
+        }
+        overlap.terms.clear();
+        let mut start = 0;
+        for ((next, &term), &weight) in next.iter_mut().zip(own.0).zip(own.1) {
+            let entries = std::mem::replace(next, start);
+            start += entries;
+            if entries > 0 {
+                overlap.terms.push(Term { number: term, weight, end: start });
+            }
+        }
+        overlap.places.resize(end, 0);
+        overlap.weights.resize(end, 0.0);
+        let mut start = 0;
+        for (place, &end) in (0..=Place::MAX).zip(&*ends) {
+            for (&term, &weight) in terms[start..end].iter().zip(&weights[start..end]) {
+                let next = &mut next[positions[term as usize] as usize];
+                (overlap.places[*next], overlap.weights[*next]) = (place, weight);
+                *next += 1;
+            }
+            start = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::made;
+    use super::*;
+
+    #[test]
+    fn products_and_sums_of_kept_and_remade_overlaps() {
+        let (rows, lessons) = made();
+        let view = rows.view();
+        let weight = |number: u32, term: u32| {
+            let (terms, weights) = row(&view, number as usize);
+            terms.binary_search(&term).map_or(0.0, |at| weights[at])
+        };
+        let factor = |term: u32| 1.0 + term as f32 / 4.0;
+        let all = lessons.len();
+        for (limits, kept) in
+            [([0, 1], 0), ([1, 1], 1), ([usize::MAX, 1], all), ([1, 1 << 20], all)]
+        {
+            let overlaps = Overlaps::keeping(limits, &view, &lessons);
+            assert_eq!(overlaps.kept.len(), kept, "{limits:?}");
+            let mut builder = Builder::default();
+            for at in 0..lessons.len() {
+                let (Lesson { row, neighbors }, overlap) = overlaps.get(at, &mut builder);
+                let mut products = vec![7.0];
+                overlap.products(factor, neighbors.len(), &mut products);
+                assert_eq!(products.len(), neighbors.len());
+                for (product, &LabeledNeighbor { row: other, .. }) in products.iter().zip(neighbors)
+                {
+                    let of_term = |term| weight(*row, term) * weight(other, term) * factor(term);
+                    let expected: f32 = (0..20).map(of_term).sum();
+                    assert!((product - expected).abs() < 1e-4, "{product} and {expected}");
+                }
+                let factors: Vec<f32> = (0..neighbors.len()).map(|at| at as f32 - 3.0).collect();
+                let mut sums = [0.0; 20];
+                overlap.sums(&factors, |term, sum| sums[term as usize] = sum);
+                for (term, sum) in (0u32..).zip(sums) {
+                    let of_neighbor = |(neighbor, factor): (&LabeledNeighbor, &f32)| {
+                        let other = neighbor.row;
+                        weight(*row, term) * weight(other, term) * factor
+                    };
+                    let expected: f32 = neighbors.iter().zip(&factors).map(of_neighbor).sum();
+                    assert!((sum - expected).abs() < 1e-3, "{term}: {sum} and {expected}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Whole training runs, with tuning.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+use super::{corpus, document};
+use crate::decide::decision::DecisionOptions;
+use crate::decide::vote::VoteWeight;
+use crate::learn::{
+    Event, FreeFeatures, NearDuplicateLimit, Step, TrainOptions, Trained, Trainer, TuneOptions,
+    TuneScope,
+};
+use crate::random::Random;
+use crate::search::Engines;
+use crate::text::corpus::{Content, Document};
+use crate::text::tfidf::Weighting;
+use crate::threads::Threads;
+
+/// What is expected if new documents have near-duplicates, too, is told beside what is expected without.
+#[test]
+fn expected_figures_count_near_duplicates() {
+    let mut random = Random::new(12);
+    let mut documents = Vec::new();
+    for pair in 0..200 {
+        let words: Vec<String> = (0..15).map(|_| format!("word{}", random.below(900))).collect();
+        let label = format!("label{}", random.below(2));
+        for copy in 0..2 {
+            // The copies differ in one word.
+            let text = format!("{} copy{copy}", words.join(" "));
+            let number = 2 * pair + copy;
+            documents.push(document(number, Content::Text(text), vec![label.clone()]));
+        }
+    }
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let k = Some(NonZeroUsize::MIN);
+    // The limit is one of cosines, also if the model has other similarities.
+    let found = NearDuplicateLimit::Found;
+    let given = NearDuplicateLimit::Above(0.5);
+    for (weighting, near_duplicates) in [("ltc", given), ("bm25", given), ("bm25", found)] {
+        let scope = TuneScope::Votes;
+        let tuning = TuneOptions { scope, near_duplicates, ..TuneOptions::default() };
+        let weighting = weighting.parse().unwrap();
+        let options =
+            TrainOptions { k, weighting, tuning: Some(tuning), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let mut documents = documents.iter().cloned().map(Ok);
+        let found = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+        let report = found.tuning.unwrap();
+        assert_eq!(report.documents_with_near_duplicates, 400);
+        assert!(report.figures.accuracy < 0.65, "{:?}", report.figures);
+        let with = report.summary().with_near_duplicates.unwrap();
+        assert!(with.figures.accuracy > 0.99, "{with:?}");
+        let [low, high] = with.intervals.unwrap().accuracy;
+        assert!((low..=high).contains(&with.figures.accuracy));
+    }
+}
+
+/// Whatever is done concurrently, the model, the trials and their order are the same.
+#[test]
+fn threads_do_not_matter() {
+    for multi_label in [false, true] {
+        let documents = corpus(250, multi_label);
+        let tuned = |count: usize| {
+            let threads = Threads::new(NonZeroUsize::new(count).unwrap()).unwrap();
+            let tuning = Some(TuneOptions::default());
+            let options =
+                TrainOptions { tuning, target_error: Some(0.2), ..TrainOptions::default() };
+            let trainer = Trainer::new(options, Engines::cpu(&threads));
+            let mut documents = documents.iter().cloned().map(Ok);
+            let made = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+            let report = made.tuning.unwrap();
+            assert!(report.trials.iter().any(|trial| trial.vote.prototypes > 0.0));
+            assert!(report.features.iter().any(|step| step.change.starts_with("learned weights")));
+            (made.model.to_bytes().unwrap(), serde_json::to_string(&report).unwrap())
+        };
+        let one = tuned(1);
+        assert!(one == tuned(2) && one == tuned(5), "multi_label: {multi_label}");
+    }
+}
+
+/// Documents of a group are right or wrong together: the bound of the error counts groups, not documents.
+#[test]
+fn groups_widen_the_bound_of_the_error() {
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let bound = |grouped: bool| {
+        let mut random = Random::new(3);
+        // 60 groups of 10. The labels of 3 groups are wrong.
+        let one = |number: usize| {
+            let group = number / 10;
+            let label = group % 2;
+            let text = format!("of{label} word{} term{}", random.below(50), random.below(50));
+            let given = if group % 20 == 0 { 1 - label } else { label };
+            let made = document(number, Content::Text(text), vec![format!("label{given}")]);
+            Document { group: grouped.then(|| group.to_string()), weight: 1.0, ..made }
+        };
+        let documents: Vec<Document> = (0..600).map(one).collect();
+        let tuning = TuneOptions {
+            scope: TuneScope::Votes,
+            near_duplicates: NearDuplicateLimit::Off,
+            time_order: Some(false),
+            ..TuneOptions::default()
+        };
+        let k = NonZeroUsize::new(30);
+        let target_error = Some(0.4);
+        let options =
+            TrainOptions { k, target_error, tuning: Some(tuning), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let found = Mutex::new(None);
+        let on_event = |event: Event<'_>| {
+            if let Event::Abstention(limit) = event {
+                *found.lock().unwrap() = Some(*limit);
+            }
+        };
+        trainer.train(&mut documents.into_iter().map(Ok), "made", &on_event).unwrap();
+        found.into_inner().unwrap().unwrap()
+    };
+    let alone = bound(false);
+    let together = bound(true);
+    for limit in [alone, together] {
+        assert!(limit.coverage > 0.99 && (limit.error - 0.05).abs() < 0.01, "{limit:?}");
+    }
+    assert!(alone.error_bound < 0.09, "{alone:?}");
+    assert!(together.error_bound > 0.11, "{together:?}");
+}
+
+/// Features are tried on a part of the sample first; the steps do not depend on the threads.
+#[test]
+fn features_by_halves() {
+    let documents = corpus(2_200, true);
+    let k_max = NonZeroUsize::new(15).unwrap();
+    let free = FreeFeatures { selection: false, ..FreeFeatures::default() };
+    let tuned = |threads: usize| {
+        let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+        let options = TrainOptions {
+            tuning: Some(TuneOptions { sample: 2_100, k_max, free, ..TuneOptions::default() }),
+            ..TrainOptions::default()
+        };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let mut documents = documents.iter().cloned().map(Ok);
+        trainer.train(&mut documents, "documents", &|_| ()).unwrap().tuning.unwrap()
+    };
+    let report = tuned(1);
+    let whole = |step: &&Step| step.documents == 2_100;
+    let all = report.features.len();
+    let part = report.features.iter().filter(|step| !whole(step)).count();
+    assert!(part > 5 && all - part > 5, "{part} of {all}");
+    for step in report.features.iter().filter(|step| !whole(step)) {
+        assert!(step.documents.abs_diff(420) < 20 && !step.kept, "{step:?}");
+    }
+    // An exponent of 1.5 only where 1 is better than 0.5.
+    let tried = |what: &str| {
+        let of_kind = |step: &&Step| step.change.ends_with(what);
+        report.features.iter().filter(of_kind).collect::<Vec<_>>()
+    };
+    let exponents = ["idf power 0.5", "idf power 1", "idf power 1.5"].map(|what| tried(what).len());
+    assert!(exponents[2] < exponents[0], "{exponents:?}");
+    assert_eq!(tuned(3).features, report.features);
+}
+
+/// Where learned weights of terms gain most with all steps, fewer steps are tried until they are worse.
+#[test]
+fn fewer_steps_only_as_long_as_they_are_better() {
+    let mut random = Random::new(11);
+    // A sixth of the words tell the subject, most of the time.
+    let texts = (0..2_000).map(|number| {
+        let subject = random.below(6);
+        let mut text = String::new();
+        for word in 0..12 {
+            if word % 6 == 0 {
+                let told = if random.below(3) > 0 { subject } else { random.below(6) };
+                write!(text, "subject{told}word{} ", random.below(8)).unwrap();
+            } else {
+                write!(text, "common{} ", random.below(60)).unwrap();
+            }
+        }
+        document(number, Content::Text(text), vec![format!("subject{subject}")])
+    });
+    let free = FreeFeatures {
+        analyzer: false,
+        chi2_power: false,
+        selection: false,
+        ..FreeFeatures::default()
+    };
+    let k_max = NonZeroUsize::new(30).unwrap();
+    let tuning = TuneOptions { k_max, free, ..TuneOptions::default() };
+    let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let trainer = Trainer::new(options, Engines::cpu(&threads));
+    let result = trainer.train(&mut texts.map(Ok), "documents", &|_| ()).unwrap();
+    let steps = result.tuning.unwrap().features;
+    let learned = steps.iter().filter(|step| step.change.starts_with("learned weights of terms"));
+    let kept: Vec<(&str, bool)> = learned.map(|step| (&*step.change, step.kept)).collect();
+    let of_steps = |steps: u32| format!("learned weights of terms, {steps} steps");
+    assert_eq!(kept, [(&*of_steps(20), true), (&*of_steps(10), false)]);
+}
+
+/// The same documents in another order: the same documents are left out, in the same folds, so the same features
+/// are chosen. Only neighbors of equal similarity come in another order.
+#[test]
+fn the_order_of_documents_does_not_matter() {
+    let mut documents = corpus(1_500, false);
+    let tuned = |documents: &[Document], tuning: TuneOptions| {
+        let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&Threads::available().unwrap()));
+        let mut documents = documents.iter().cloned().map(Ok);
+        trainer.train(&mut documents, "documents", &|_| ()).unwrap()
+    };
+    let k_max = NonZeroUsize::new(15).unwrap();
+    let all = TuneOptions { sample: 600, k_max, ..TuneOptions::default() };
+    let quick = TuneOptions { sample: 300, ..TuneOptions::quick() };
+    let before = [all, quick].map(|tuning| tuned(&documents, tuning));
+    documents.sort_by(|a, b| a.labels.cmp(&b.labels).then(b.id.cmp(&a.id)));
+    let after = [all, quick].map(|tuning| tuned(&documents, tuning));
+    for (before, after) in before.iter().zip(&after) {
+        let a = before.model.settings();
+        let b = after.model.settings();
+        assert_eq!((a.weighting, a.selection, &a.input), (b.weighting, b.selection, &b.input));
+        let accuracy = |trained: &Trained| trained.tuning.as_ref().unwrap().figures.accuracy;
+        let more = (accuracy(before) - accuracy(after)).abs();
+        assert!(more < 0.02, "{} and {}", accuracy(before), accuracy(after));
+    }
+    let steps = |trained: &Trained| {
+        let steps = &trained.tuning.as_ref().unwrap().features;
+        steps.iter().map(|step| step.documents).collect::<Vec<_>>()
+    };
+    assert_eq!(steps(&before[0])[0], 600);
+    assert_eq!(before[1].tuning.as_ref().unwrap().documents, 300);
+}
+
+/// By default k and vote are chosen by leaving out some documents, unless flags set them or there are few.
+#[test]
+fn quick_choices() {
+    let threads = Threads::available().unwrap();
+    let trained = |documents: &[Document], options: TrainOptions| {
+        let mut documents = documents.iter().cloned().map(Ok);
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        trainer.train(&mut documents, "documents", &|_| ()).unwrap()
+    };
+    // Pairs of documents of a topic, of 300 topics: 30 neighbors know nothing.
+    let mut random = Random::new(8);
+    let pairs: Vec<Document> = (0..600)
+        .map(|number| {
+            let topic = number / 2;
+            let words = (0..6)
+                .map(|_| format!("topic{topic}word{} common{} ", random.below(3), random.below(9)));
+            document(number, Content::Text(words.collect()), vec![format!("label{topic}")])
+        })
+        .collect();
+    let quick = TuneOptions { near_duplicates: NearDuplicateLimit::Off, ..TuneOptions::quick() };
+    let chosen = trained(&pairs, TrainOptions { tuning: Some(quick), ..TrainOptions::default() });
+    let report = chosen.tuning.unwrap();
+    assert!(report.figures.accuracy > 0.9 && report.scope == TuneScope::Quick, "{report:?}");
+    assert_eq!((report.scope, report.documents), (TuneScope::Quick, 600));
+    let fixed = |options: TrainOptions| trained(&pairs, options).tuning.is_none();
+    let k = NonZeroUsize::new(3);
+    let vote = Some(VoteWeight::Uniform.into());
+    assert!(fixed(TrainOptions { tuning: None, ..TrainOptions::default() }));
+    assert!(fixed(TrainOptions { k, vote, ..TrainOptions::default() }));
+    let threshold = DecisionOptions { threshold: Some(0.2), ..DecisionOptions::default() };
+    assert!(fixed(TrainOptions { decision: threshold, ..TrainOptions::default() }));
+    let half = trained(&pairs, TrainOptions { k, ..TrainOptions::default() });
+    assert_eq!(half.model.settings().k.get(), 3);
+    assert!(half.tuning.is_some());
+    assert!(trained(&pairs[..99], TrainOptions::default()).tuning.is_none());
+}
+
+/// Concurrent trials give the steps of one thread.
+#[test]
+fn concurrent_trials() {
+    let mut documents = corpus(1_300, false);
+    // So many terms that their values are computed by several threads.
+    for (number, document) in documents.iter_mut().enumerate() {
+        if let Content::Text(text) = &mut document.content {
+            write!(text, "own{} of{}", number / 2, number % 650).unwrap();
+        }
+    }
+    let tuned = |threads: usize| {
+        let threads = Threads::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+        let k_max = NonZeroUsize::new(15).unwrap();
+        let tuning = TuneOptions { k_max, ..TuneOptions::default() };
+        let options = TrainOptions { tuning: Some(tuning), ..TrainOptions::default() };
+        let trainer = Trainer::new(options, Engines::cpu(&threads));
+        let mut documents = documents.iter().cloned().map(Ok);
+        let result = trainer.train(&mut documents, "documents", &|_| ()).unwrap();
+        assert!(result.model.settings().counts.terms > 500);
+        result.tuning.unwrap().features
+    };
+    assert_eq!(tuned(8), tuned(1));
+}
+
+/// Labels that have nothing to do with the texts: terms weighted by them must not make left-out documents
+/// look easy. Where the labels of left-out documents tell too, they do.
+#[test]
+fn terms_do_not_know_the_labels_that_they_are_judged_by() {
+    let mut random = Random::new(11);
+    let documents: Vec<Document> = (0..800)
+        .map(|number| {
+            let words = (0..15).map(|_| format!("word{} ", random.below(1_500)));
+            let text: String = words.collect::<Vec<_>>().concat();
+            document(number, Content::Text(text), vec![format!("label{}", random.below(2))])
+        })
+        .collect();
+    let threads = Threads::new(NonZeroUsize::new(2).unwrap()).unwrap();
+    let weighting = "ltc".parse::<Weighting>().unwrap().with_chi2_power(0.5).unwrap();
+    let tuning = TuneOptions { scope: TuneScope::Votes, ..TuneOptions::default() };
+    let options = TrainOptions { weighting, tuning: Some(tuning), ..TrainOptions::default() };
+    let trainer = Trainer::new(options, Engines::cpu(&threads));
+    let mut documents = documents.into_iter().map(Ok);
+    let found = trainer.train(&mut documents, "made", &|_| ()).unwrap();
+    let report = found.tuning.unwrap();
+    assert!(report.nested);
+    // The best of many settings owes a little to chance, too.
+    assert!(report.figures.accuracy < 0.6, "{:?}", report.figures);
+}

@@ -1,0 +1,223 @@
+//! Thresholds that maximize micro F1 plus macro F1.
+
+use super::{REACH, RankedScores, Reached, STEPS, Tally, Without, count_outside, threshold};
+
+/// For each weight, the thresholds of all labels: by [`smoothed`] if it is above 0, otherwise by
+/// [`greedy`].
+pub(in crate::learn) fn thresholds(
+    labels: &mut [RankedScores],
+    weights: &[f64],
+    without: Without,
+) -> Vec<Vec<Option<f64>>> {
+    let mut curves = None;
+    let of_weight = |&weight: &f64| {
+        if weight > 0.0 {
+            let curves = curves.get_or_insert_with(|| Curves::new(labels, without));
+            smoothed(curves, weight)
+        } else {
+            greedy(labels, without)
+        }
+    };
+    weights.iter().map(of_weight).collect()
+}
+
+/// Lin and Lin 2023, section 4.3, on given scores: labels by decreasing frequency, then by number.
+fn greedy(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&label| {
+        (std::cmp::Reverse(count_outside(&labels[label].gold, without)), label)
+    });
+    let mut thresholds = vec![None; labels.len()];
+    let mut so_far = Tally::default();
+    for (seen, &label) in (1u32..).zip(&order) {
+        let value = |tally: Tally| tally.f1() / f64::from(seen) + so_far.plus(tally).f1();
+        let best = labels[label].best(without, |_| 0.0, value);
+        thresholds[label] = best.threshold;
+        so_far = so_far.plus(best.tally);
+    }
+    thresholds
+}
+
+/// Maximum number of times that every label is given its best threshold.
+const SWEEPS: usize = 4;
+
+/// The thresholds that maximize micro F1 plus macro F1, both estimated with the tallies of labels of
+/// similar frequency: the best threshold of a label with few documents is largely a matter of chance.
+///
+/// For a label with n documents, its own F1, true positives and false positives at a threshold have
+/// weight n. Their mean over surrounding labels has weight `weight`, as in [`super::scut_smoothed`].
+/// Counts are averaged per document of their label.
+///
+/// Every label starts with the threshold of its best F1. Then one label after another, by decreasing
+/// frequency, takes the threshold that is best while the others keep theirs (the cyclic optimization
+/// of Fan and Lin 2007).
+fn smoothed(curves: &Curves, weight: f64) -> Vec<Option<f64>> {
+    let labels: Vec<Smoothed> = curves.smoothed(weight);
+    let mut steps: Vec<usize> = labels.iter().map(|label| highest(&label.f1, 0.0)).collect();
+    let mut total = labels.iter().zip(&steps).fold([0.0; 2], |sum, (label, &step)| {
+        let counts = label.counts(step);
+        [sum[0] + counts[0], sum[1] + counts[1]]
+    });
+    let gold: f64 = curves.gold.iter().sum();
+    let share = 1.0 / labels.len().max(1) as f64;
+    for _ in 0..SWEEPS {
+        let mut changed = false;
+        for (label, step) in labels.iter().zip(&mut steps).rev() {
+            let now = label.counts(*step);
+            let others = [total[0] - now[0], total[1] - now[1]];
+            let values = std::array::from_fn(|step| {
+                let [tp, fp] = label.counts(step);
+                share * label.f1[step] + f1([others[0] + tp, others[1] + fp], gold)
+            });
+            let best = highest(&values, f1(others, gold));
+            changed |= best != *step;
+            *step = best;
+            let counts = label.counts(best);
+            total = [others[0] + counts[0], others[1] + counts[1]];
+        }
+        if !changed {
+            break;
+        }
+    }
+    let mut thresholds = vec![None; labels.len()];
+    for (&label, &step) in curves.order.iter().zip(&steps) {
+        thresholds[label] = (step > 0).then(|| threshold(step));
+    }
+    thresholds
+}
+
+/// The step of the first maximum above `min`. If there is none, 0: the label is never given.
+fn highest(values: &[f64; STEPS], min: f64) -> usize {
+    let mut best = (0, min);
+    for (step, &value) in values.iter().enumerate().skip(1) {
+        if value > best.1 {
+            best = (step, value);
+        }
+    }
+    best.0
+}
+
+/// F1 of numbers of true and false positives.
+fn f1([tp, fp]: [f64; 2], gold: f64) -> f64 {
+    let whole = tp + fp + gold;
+    if whole > 0.0 { 2.0 * tp / whole } else { 0.0 }
+}
+
+/// The number of scores of each label that reach each step.
+struct Curves {
+    /// The labels by increasing frequency, then by number.
+    order: Vec<usize>,
+    /// Of each label of `order`.
+    reached: Vec<Reached>,
+    /// The number of documents in which each label of `order` is gold.
+    gold: Vec<f64>,
+    /// The first label of `order` with at least two such documents.
+    first_usable: usize,
+}
+
+impl Curves {
+    fn new(labels: &[RankedScores], without: Without) -> Self {
+        let documents: Vec<u32> =
+            labels.iter().map(|label| count_outside(&label.gold, without)).collect();
+        let mut order: Vec<usize> = (0..labels.len()).collect();
+        order.sort_by_key(|&label| (documents[label], label));
+        Self {
+            reached: order.iter().map(|&label| *labels[label].reached(without)).collect(),
+            gold: order.iter().map(|&label| documents[label].into()).collect(),
+            first_usable: order.partition_point(|&label| documents[label] < 2),
+            order,
+        }
+    }
+
+    /// F1 and counts at each step of each label of `order`.
+    fn smoothed(&self, weight: f64) -> Vec<Smoothed> {
+        let mut around = Around::new(self);
+        let smoothed = |(at, reached): (usize, &Reached)| {
+            around.move_to(at);
+            let own = Smoothed::own(reached, self.gold[at], 1.0);
+            around.mixed(&own, self.gold[at], weight)
+        };
+        self.reached.iter().enumerate().map(smoothed).collect()
+    }
+}
+
+/// F1, true positives and false positives of a label at each step.
+struct Smoothed {
+    f1: Box<[f64; STEPS]>,
+    counts: Box<[[f64; 2]; STEPS]>,
+}
+
+impl Smoothed {
+    /// F1, and the counts times `scale`.
+    fn own(reached: &Reached, gold: f64, scale: f64) -> Self {
+        let counts = reached.map(|(right, wrong)| [f64::from(right), f64::from(wrong)]);
+        Self {
+            f1: Box::new(counts.map(|counts| f1(counts, gold))),
+            counts: Box::new(counts.map(|[tp, fp]| [tp * scale, fp * scale])),
+        }
+    }
+
+    /// The counts at a step; none at step 0.
+    fn counts(&self, step: usize) -> [f64; 2] {
+        if step > 0 { self.counts[step] } else { [0.0; 2] }
+    }
+}
+
+/// The mean of up to 21 labels of similar frequency that have at least two documents.
+struct Around<'c> {
+    curves: &'c Curves,
+    /// The labels of `curves.order` in the mean.
+    labels: std::ops::Range<usize>,
+    /// The sums of F1 and of counts per document.
+    sum: Smoothed,
+}
+
+impl<'c> Around<'c> {
+    fn new(curves: &'c Curves) -> Self {
+        let labels = curves.first_usable..curves.first_usable;
+        let sum = Smoothed { f1: Box::new([0.0; STEPS]), counts: Box::new([[0.0; 2]; STEPS]) };
+        Self { curves, labels, sum }
+    }
+
+    /// Moves on to the labels around a position in `curves.order`.
+    fn move_to(&mut self, position: usize) {
+        let first_usable = self.curves.first_usable;
+        let end = self.curves.order.len();
+        let last = end.saturating_sub(2 * REACH + 1).max(first_usable);
+        let first = position.saturating_sub(REACH).clamp(first_usable, last);
+        while self.labels.end < (first + 2 * REACH + 1).min(end) {
+            self.add(self.labels.end, 1.0);
+            self.labels.end += 1;
+        }
+        while self.labels.start < first {
+            self.add(self.labels.start, -1.0);
+            self.labels.start += 1;
+        }
+    }
+
+    fn add(&mut self, label: usize, sign: f64) {
+        let gold = self.curves.gold[label];
+        let added = Smoothed::own(&self.curves.reached[label], gold, 1.0 / gold);
+        self.sum.f1.iter_mut().zip(added.f1.iter()).for_each(|(sum, f1)| *sum += sign * f1);
+        for (sum, counts) in self.sum.counts.iter_mut().zip(added.counts.iter()) {
+            *sum = [sum[0] + sign * counts[0], sum[1] + sign * counts[1]];
+        }
+    }
+
+    /// A label of `gold` documents with this mean.
+    fn mixed(&self, own: &Smoothed, gold: f64, weight: f64) -> Smoothed {
+        let share = gold / (gold + weight);
+        let other = (1.0 - share) / self.labels.len().max(1) as f64;
+        let f1 = |step| share * own.f1[step] + other * self.sum.f1[step];
+        let counts = |step: usize| {
+            let count = |which: usize| {
+                share * own.counts[step][which] + other * gold * self.sum.counts[step][which]
+            };
+            [count(0), count(1)]
+        };
+        Smoothed {
+            f1: Box::new(std::array::from_fn(f1)),
+            counts: Box::new(std::array::from_fn(counts)),
+        }
+    }
+}

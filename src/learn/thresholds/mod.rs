@@ -1,0 +1,540 @@
+//! Learns the threshold of each label: the score from which the label is given.
+//!
+//! * Learns from: the leave-one-out scores of held-out documents.
+//! * Estimates by: five folds; the thresholds of a fold are learned from the others.
+//! * Yields: a threshold per label, by SCut, SCutFBR, smoothed SCut, RTCut, or by maximizing micro plus
+//!   macro F1.
+
+use std::collections::VecDeque;
+
+use super::held_out::FOLDS;
+#[cfg(test)]
+use crate::decide::decision::ThresholdRule;
+
+pub(super) mod micromacro;
+
+/// The scores of one label, by decreasing score, and whether the label is gold in each document;
+/// and the number of documents in which it is gold, including those without a score.
+#[cfg(test)]
+#[derive(Debug, Clone, Default)]
+pub(super) struct LabelScores {
+    /// Scores above 0 and whether the label is gold there, by decreasing score.
+    pub(super) scores: Vec<(f64, bool)>,
+    /// The number of documents in which the label is gold.
+    pub(super) gold: u32,
+}
+
+/// True positives, false positives and false negatives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Tally {
+    pub(crate) tp: u64,
+    pub(crate) fp: u64,
+    pub(crate) gold: u64,
+}
+
+impl Tally {
+    pub(crate) fn f1(self) -> f64 {
+        // 2 tp + fp + fn, where fn = gold − tp.
+        let whole = self.tp + self.fp + self.gold;
+        if whole == 0 { 0.0 } else { 2.0 * self.tp as f64 / whole as f64 }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { tp: self.tp + other.tp, fp: self.fp + other.fp, gold: self.gold + other.gold }
+    }
+
+    /// The best tally possible if the label is given to `given` documents: as many gold ones as
+    /// possible.
+    fn ideal(self, given: u64) -> Self {
+        Self { tp: self.gold, fp: given.saturating_sub(self.gold), gold: self.gold }
+    }
+}
+
+/// The score of a label in a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) score: f64,
+    /// The slot that the score belongs to.
+    pub(super) slot: u32,
+    /// The document's fold.
+    pub(super) fold: u8,
+    /// Whether the label is gold there.
+    pub(super) gold: bool,
+}
+
+/// Which documents to learn from: all, or all except one fold.
+pub(super) type Without = Option<usize>;
+
+/// The number of documents of each fold in which a label is gold.
+pub(super) type FoldCounts = [u32; FOLDS];
+
+/// The number of documents to learn from in which a label is gold.
+pub(super) fn count_outside(counts: &FoldCounts, without: Without) -> u32 {
+    let held_out = without.map_or(0, |fold| counts[fold]);
+    counts.iter().sum::<u32>() - held_out
+}
+
+/// The scores of one label, sorted only as far as needed.
+///
+/// A rule cuts the decreasing scores at some point. Few labels are cut deep: after n scores F1 is
+/// at most 2 gold / (n + gold), so most of a long list need not be sorted.
+#[derive(Debug, Default)]
+pub(super) struct RankedScores {
+    /// The first `sorted` entries are the highest, in decreasing order.
+    entries: Vec<Entry>,
+    sorted: usize,
+    gold: FoldCounts,
+}
+
+/// The best cut of a list.
+#[derive(Debug, Clone, Copy)]
+struct Best {
+    /// Halfway between the scores before and after the cut; `None`: nothing is taken.
+    threshold: Option<f64>,
+    tally: Tally,
+    value: f64,
+}
+
+impl Best {
+    /// Takes the cut between the scores `last` and `next` if its value is higher.
+    fn consider(&mut self, tally: Tally, value: f64, last: f64, next: f64) {
+        if value > self.value {
+            let middle = f64::midpoint(last, next);
+            let threshold = if middle > next { middle } else { last };
+            *self = Self { threshold: Some(threshold), tally, value };
+        }
+    }
+}
+
+impl RankedScores {
+    /// Empties the list, for a label that is gold in the given numbers of documents.
+    pub(super) fn reset(&mut self, gold: FoldCounts) {
+        self.entries.clear();
+        self.sorted = 0;
+        self.gold = gold;
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// Sorts at least `min_sorted` entries; the first time, about as many as a rule inspects.
+    fn sort(&mut self, min_sorted: usize) {
+        let rest = &mut self.entries[self.sorted..];
+        let by_score = |a: &Entry, b: &Entry| b.score.total_cmp(&a.score);
+        let gold = count_outside(&self.gold, None) as usize;
+        let usual = if self.sorted == 0 { 16 + gold * 3 / 2 } else { self.sorted / 2 };
+        let more = min_sorted.saturating_sub(self.sorted).max(usual);
+        let rest = if more < rest.len() {
+            // Also moves the next entry into place, and all lower ones behind it.
+            rest.select_nth_unstable_by(more, by_score);
+            &mut rest[..=more]
+        } else {
+            rest
+        };
+        rest.sort_unstable_by(by_score);
+        self.sorted += rest.len();
+    }
+
+    /// The entry at a rank, counted from 0.
+    fn entry(&mut self, rank: usize) -> Option<Entry> {
+        while self.sorted <= rank && self.sorted < self.entries.len() {
+            self.sort(rank + 1);
+        }
+        self.entries.get(rank).copied()
+    }
+
+    /// The entries whose scores reach a threshold.
+    pub(super) fn reaching(&mut self, threshold: f64) -> &[Entry] {
+        while self.sorted < self.entries.len()
+            && self.entries[..self.sorted].last().is_none_or(|last| last.score >= threshold)
+        {
+            self.sort(self.sorted + 1);
+        }
+        let sorted = &self.entries[..self.sorted];
+        &sorted[..sorted.partition_point(|entry| entry.score >= threshold)]
+    }
+
+    /// The cut with the highest value; ties go to the shortest. Equal scores are not separated;
+    /// `floor` gives the value after the last score.
+    ///
+    /// `value` must not decrease with true positives, nor increase with false positives.
+    fn best(&mut self, without: Without, floor: Floor, value: impl Fn(Tally) -> f64) -> Best {
+        let gold = count_outside(&self.gold, without);
+        let mut tally = Tally { gold: u64::from(gold), ..Tally::default() };
+        let mut best = Best { threshold: None, tally, value: value(tally) };
+        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+        let mut last: Option<f64> = None;
+        let mut at = 0;
+        while at < self.entries.len() {
+            if at >= self.sorted {
+                self.sort(at + 1);
+            }
+            for entry in &self.entries[at..self.sorted] {
+                if Some(entry.fold) == held_out {
+                    continue;
+                }
+                if let Some(last) = last.filter(|&last| entry.score < last) {
+                    best.consider(tally, value(tally), last, entry.score);
+                    // Checked from time to time: no longer cut can be better.
+                    let given = tally.tp + tally.fp;
+                    if given.is_multiple_of(8) && value(tally.ideal(given + 1)) < best.value {
+                        return best;
+                    }
+                }
+                if entry.gold {
+                    tally.tp += 1;
+                } else {
+                    tally.fp += 1;
+                }
+                last = Some(entry.score);
+            }
+            at = self.sorted;
+        }
+        if let Some(last) = last {
+            best.consider(tally, value(tally), last, floor(last));
+        }
+        best
+    }
+
+    /// The highest score.
+    fn top(&mut self, without: Without) -> Option<f64> {
+        let entries = (0..).map_while(|at| self.entry(at));
+        let mut others = entries.filter(|entry| Some(usize::from(entry.fold)) != without);
+        others.next().map(|entry| entry.score)
+    }
+
+    /// The `count` highest scores; ties go to the lowest slots.
+    pub(super) fn first(&mut self, count: usize) -> &[Entry] {
+        let taken = count.min(self.entries.len());
+        let Some(last) = taken.checked_sub(1).and_then(|rank| self.entry(rank)) else {
+            return &[];
+        };
+        let end = self.reaching(last.score).len();
+        let start = self.entries[..taken].partition_point(|entry| entry.score > last.score);
+        self.entries[start..end].sort_unstable_by_key(|entry| entry.slot);
+        &self.entries[..taken]
+    }
+}
+
+#[cfg(test)]
+impl From<&LabelScores> for RankedScores {
+    fn from(label: &LabelScores) -> Self {
+        let entry = |&(score, gold): &(f64, bool)| Entry { score, slot: 0, fold: 0, gold };
+        let mut gold = FoldCounts::default();
+        gold[0] = label.gold;
+        Self { entries: label.scores.iter().map(entry).collect(), sorted: 0, gold }
+    }
+}
+
+/// The value after the last score.
+type Floor = fn(f64) -> f64;
+
+/// The cuts that [`ThresholdRule::ScutFbr`] replaces if their F1 is below its limit.
+#[derive(Debug)]
+pub(super) struct Cuts {
+    labels: Vec<LabelCut>,
+}
+
+/// The cut of one label.
+#[derive(Debug, Clone, Copy)]
+struct LabelCut {
+    /// The threshold of best F1.
+    threshold: Option<f64>,
+    best_f1: f64,
+    highest_score: Option<f64>,
+}
+
+impl Cuts {
+    /// The cuts of best F1 of each label.
+    pub(super) fn scut(labels: &mut [RankedScores], without: Without) -> Self {
+        let cut = |label: &mut RankedScores| {
+            let best = label.best(without, |_| 0.0, Tally::f1);
+            LabelCut {
+                threshold: best.threshold,
+                best_f1: best.value,
+                highest_score: label.top(without),
+            }
+        };
+        Self { labels: labels.iter_mut().map(cut).collect() }
+    }
+
+    /// The thresholds, using the highest score if the best F1 is below `fbr`.
+    pub(super) fn with_fbr(&self, fbr: f64) -> Vec<Option<f64>> {
+        let threshold =
+            |cut: &LabelCut| if cut.best_f1 < fbr { cut.highest_score } else { cut.threshold };
+        self.labels.iter().map(threshold).collect()
+    }
+}
+
+/// RTCut: SCut on combined values of rank and score, which are negative from the second rank on.
+/// Values of the same rank differ by less than one half, those of different ranks by more.
+pub(super) fn rtcut(labels: &mut [RankedScores], without: Without) -> Vec<Option<f64>> {
+    let cut =
+        |label: &mut RankedScores| label.best(without, |last| last - 0.5, Tally::f1).threshold;
+    labels.iter_mut().map(cut).collect()
+}
+
+/// Number of thresholds per doubling of the score.
+const PER_DOUBLING: u64 = 16;
+/// The lowest threshold to try: 2⁻⁹.
+const LOWEST: f64 = 1.0 / 512.0;
+/// The number of steps: the thresholds that smoothed rules and the single threshold for all labels
+/// try. Step 0 stands for all scores below the lowest threshold.
+pub(super) const STEPS: usize = 9 * 16 + 2;
+
+/// The highest step that a score from 0 to 1 reaches.
+pub(super) fn step(score: f64) -> usize {
+    // The leading bits of a positive number increase with it: exponent, then four bits of mantissa.
+    let leading = |number: f64| number.to_bits() >> (52 - PER_DOUBLING.trailing_zeros());
+    let steps = (leading(score) + 1).saturating_sub(leading(LOWEST));
+    usize::try_from(steps).unwrap_or(STEPS).min(STEPS - 1)
+}
+
+/// The threshold of a step above 0.
+pub(super) fn threshold(step: usize) -> f64 {
+    let steps = (step.max(1) - 1) as u64;
+    f64::from_bits(LOWEST.to_bits() + (steps << (52 - PER_DOUBLING.trailing_zeros())))
+}
+
+/// For each step, the number of right and of wrong scores of a label that reach it.
+pub(super) type Reached = [(u32, u32); STEPS];
+
+impl RankedScores {
+    /// Whether any score of the documents to learn from is right; otherwise F1 is 0 at every step.
+    pub(super) fn any_right(&self, without: Without) -> bool {
+        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+        self.entries.iter().any(|entry| entry.gold && Some(entry.fold) != held_out)
+    }
+
+    /// The number of scores of the documents to learn from that reach each step.
+    pub(super) fn reached(&self, without: Without) -> Box<Reached> {
+        let held_out = without.and_then(|fold| u8::try_from(fold).ok());
+        let mut reached = Box::new([(0, 0); STEPS]);
+        for entry in self.entries.iter().filter(|entry| Some(entry.fold) != held_out) {
+            let (right, wrong) = &mut reached[step(entry.score)];
+            if entry.gold { *right += 1 } else { *wrong += 1 }
+        }
+        cumulate(reached.iter_mut().rev());
+        reached
+    }
+
+    /// All entries, in any order.
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+/// Replaces counts by their cumulative sums.
+pub(super) fn cumulate<'c, N: Copy + Default + std::ops::Add<Output = N> + 'c>(
+    counts: impl Iterator<Item = &'c mut (N, N)>,
+) {
+    let mut sum = (N::default(), N::default());
+    for count in counts {
+        sum = (sum.0 + count.0, sum.1 + count.1);
+        *count = sum;
+    }
+}
+
+/// Number of labels on each side, in order of frequency, whose curves are averaged.
+const REACH: usize = 10;
+
+/// F1 at each step.
+type Curve = [f64; STEPS];
+
+/// For each weight, the thresholds where the smoothed F1 curves are highest; ties go to the lowest.
+///
+/// The best threshold of a label with few documents is largely a matter of chance. Labels of similar frequency
+/// have similar scores, so their mean curve shows where the threshold lies. For a label with n
+/// documents, its own curve has weight n, and the mean of the curves of surrounding labels with at
+/// least two documents has weight `weight`.
+///
+/// Only the curves of one neighborhood are in memory. Labels that are right in no document share
+/// one search per neighborhood.
+pub(super) fn scut_smoothed(
+    labels: &[RankedScores],
+    weights: &[f64],
+    without: Without,
+) -> Vec<Vec<Option<f64>>> {
+    let documents: Vec<u32> =
+        labels.iter().map(|label| count_outside(&label.gold, without)).collect();
+    let mut order: Vec<usize> = (0..labels.len()).collect();
+    order.sort_by_key(|&label| (documents[label], label));
+    let usable: Vec<usize> = order.iter().copied().filter(|&label| documents[label] > 1).collect();
+    let mut thresholds = vec![vec![None; labels.len()]; weights.len()];
+    let mut around = Neighborhood::new(labels, &documents, &usable, without);
+    let mut usable_before = 0;
+    for &label in &order {
+        around.move_to(usable_before);
+        usable_before += usize::from(documents[label] > 1);
+        let own = curve(&labels[label], documents[label], without);
+        for (thresholds, &weight) in thresholds.iter_mut().zip(weights) {
+            thresholds[label] = match &own {
+                Some(own) => highest(
+                    own.iter()
+                        .zip(around.mean.iter())
+                        .map(|(own, mean)| f64::from(documents[label]) * own + weight * mean),
+                ),
+                None => around.highest(weight),
+            };
+        }
+    }
+    thresholds
+}
+
+/// F1 of a label at each step; `None`: 0 everywhere.
+fn curve(label: &RankedScores, documents: u32, without: Without) -> Option<Box<Curve>> {
+    if !label.any_right(without) {
+        return None;
+    }
+    let gold = documents.into();
+    let reached = label.reached(without);
+    Some(Box::new(reached.map(|(tp, fp)| Tally { tp: tp.into(), fp: fp.into(), gold }.f1())))
+}
+
+/// The threshold of the first maximum above 0; step 0 means none.
+fn highest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut best = (None, 0.0);
+    for (step, value) in values.enumerate().skip(1) {
+        if value > best.1 {
+            best = (Some(threshold(step)), value);
+        }
+    }
+    best.0
+}
+
+/// The mean curve of up to 21 labels of similar frequency.
+struct Neighborhood<'l> {
+    labels: &'l [RankedScores],
+    documents: &'l [u32],
+    /// The labels whose curves are averaged, by frequency.
+    usable: &'l [usize],
+    without: Without,
+    /// The curves of `usable[first..first + curves.len()]`.
+    curves: VecDeque<Option<Box<Curve>>>,
+    first: usize,
+    mean: Box<Curve>,
+    /// The maximum of the mean curve alone, by weight.
+    highest: Vec<(f64, Option<f64>)>,
+}
+
+impl<'l> Neighborhood<'l> {
+    /// The neighborhood of the rarest labels.
+    fn new(
+        labels: &'l [RankedScores],
+        documents: &'l [u32],
+        usable: &'l [usize],
+        without: Without,
+    ) -> Self {
+        let mut around = Self {
+            labels,
+            documents,
+            usable,
+            without,
+            curves: VecDeque::new(),
+            first: 0,
+            mean: Box::new([0.0; STEPS]),
+            highest: Vec::new(),
+        };
+        around.refill();
+        around
+    }
+
+    /// Moves on to the labels around a position in the order of frequency.
+    fn move_to(&mut self, position: usize) {
+        let last = self.usable.len().saturating_sub(2 * REACH + 1);
+        let first = position.saturating_sub(REACH).min(last);
+        if first != self.first {
+            self.curves.drain(..(first - self.first).min(self.curves.len()));
+            self.first = first;
+            self.refill();
+        }
+    }
+
+    fn refill(&mut self) {
+        let end = (self.first + 2 * REACH + 1).min(self.usable.len());
+        for &label in &self.usable[self.first + self.curves.len()..end] {
+            self.curves.push_back(curve(&self.labels[label], self.documents[label], self.without));
+        }
+        self.mean.fill(0.0);
+        for curve in self.curves.iter().flatten() {
+            self.mean.iter_mut().zip(curve.iter()).for_each(|(mean, f1)| *mean += f1);
+        }
+        let count = self.curves.len().max(1) as f64;
+        self.mean.iter_mut().for_each(|mean| *mean /= count);
+        self.highest.clear();
+    }
+
+    /// The threshold at the maximum of the mean curve alone.
+    fn highest(&mut self, weight: f64) -> Option<f64> {
+        let known = self.highest.iter().find(|known| known.0.to_bits() == weight.to_bits());
+        if let Some(&(_, threshold)) = known {
+            return threshold;
+        }
+        let threshold = highest(self.mean.iter().map(|mean| weight * mean));
+        self.highest.push((weight, threshold));
+        threshold
+    }
+}
+
+/// The threshold of every label by a rule; `None`: the label is never given. `parameter` is the
+/// limit of [`ThresholdRule::ScutFbr`] or the weight of labels of similar frequency in
+/// [`ThresholdRule::ScutSmoothed`] and [`ThresholdRule::Micromacro`], where 0 means no smoothing; for
+/// [`ThresholdRule::Rtcut`] the scores are its values.
+#[cfg(test)]
+pub(super) fn thresholds(
+    rule: ThresholdRule,
+    parameter: f64,
+    labels: &[LabelScores],
+) -> Vec<Option<f64>> {
+    let mut score_rankings: Vec<RankedScores> = labels.iter().map(RankedScores::from).collect();
+    match rule {
+        ThresholdRule::Scut => Cuts::scut(&mut score_rankings, None).with_fbr(0.0),
+        ThresholdRule::ScutFbr => Cuts::scut(&mut score_rankings, None).with_fbr(parameter),
+        ThresholdRule::Rtcut => rtcut(&mut score_rankings, None),
+        ThresholdRule::Micromacro => {
+            micromacro::thresholds(&mut score_rankings, &[parameter], None).remove(0)
+        }
+        ThresholdRule::ScutSmoothed => scut_smoothed(&score_rankings, &[parameter], None).remove(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(scores: &[(f64, bool)], gold: u32) -> LabelScores {
+        LabelScores { scores: scores.to_vec(), gold }
+    }
+
+    #[test]
+    fn cuts_by_hand() {
+        // F1 of cuts: 0, 2/4, 2/5, 4/6 (tied scores together), so all three are taken.
+        let tied = label(&[(0.9, true), (0.5, false), (0.5, true)], 3);
+        assert_eq!(thresholds(ThresholdRule::Scut, 0.0, std::slice::from_ref(&tied)), [Some(0.25)]);
+        let never = label(&[(0.9, false)], 4);
+        assert_eq!(thresholds(ThresholdRule::Scut, 0.0, std::slice::from_ref(&never)), [None]);
+        assert_eq!(
+            thresholds(ThresholdRule::ScutFbr, 0.1, &[never, label(&[], 1)]),
+            [Some(0.9), None]
+        );
+        let values = label(&[(0.4, true), (-0.8, true), (-2.0, false)], 2);
+        assert_eq!(thresholds(ThresholdRule::Rtcut, 0.0, &[values]), [Some(-1.4)]);
+    }
+
+    /// On its own, the rare label would be given six times to be right once. After the frequent
+    /// label, that costs more micro F1 than it adds to macro F1.
+    #[test]
+    fn micromacro_goes_by_frequency() {
+        let frequent = label(&[(0.9, true), (0.8, true), (0.7, true), (0.2, false)], 3);
+        let mut scores = vec![(0.6, false); 5];
+        scores.push((0.3, true));
+        let rare = label(&scores, 1);
+        let alone = thresholds(ThresholdRule::Micromacro, 0.0, std::slice::from_ref(&rare));
+        assert_eq!(alone, [Some(0.15)]);
+        assert_eq!(
+            thresholds(ThresholdRule::Micromacro, 0.0, &[rare, frequent]),
+            [None, Some(f64::midpoint(0.7, 0.2))]
+        );
+    }
+}

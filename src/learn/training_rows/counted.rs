@@ -1,0 +1,602 @@
+//! Counted training documents as rows to search, weighted with the labels of all documents or, for
+//! each fold, without the labels of its documents.
+//!
+//! Terms that are selected or weighted by labels know the labels of the documents that they were
+//! learned from. If these documents were held out as neighbors only, they would look easier than new
+//! ones are. So a fold is held out as a whole when terms are weighted, and document by document when
+//! neighbors are searched.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use rayon::prelude::*;
+
+use crate::decide::vote::TrainingLabels;
+use crate::rows::matrix::{Csr, csr};
+use crate::search::{Engines, RowSet, Search, SearchError};
+use crate::text::analyze::AnalyzerSpec;
+use crate::text::counts::{Counts, Fields};
+use crate::text::select::{Criterion, Postings, Selection, Worths};
+use crate::text::tfidf::{RawRows, Side, TermWeights, Weighting};
+use crate::threads::Threads;
+
+use crate::learn::held_out::{Exclusion, FOLDS, LeaveOneOut, View, clusters, folds};
+use crate::learn::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
+use crate::learn::prototypes::FoldRows;
+use crate::learn::term_weights::learn_term_factors;
+
+/// Training documents as weighted rows and as queries.
+#[derive(Debug)]
+pub(in crate::learn) struct WeightedRows {
+    documents: Arc<Csr>,
+    queries: Option<Arc<Csr>>,
+    /// The mean length of the documents.
+    mean_length: f64,
+}
+
+/// The terms and rows that queries are made of, if not of the rows themselves.
+#[derive(Clone, Copy)]
+struct QueryTerms<'a> {
+    /// Which terms a query keeps.
+    terms: &'a [bool],
+    /// The rows that become queries; the others are empty.
+    rows: &'a [u32],
+}
+
+/// How counted documents become weighted rows.
+#[derive(Clone, Copy)]
+struct RowWeighting<'a> {
+    counts: &'a Counts,
+    fields: &'a Fields,
+    weighting: Weighting,
+    /// The weights of terms.
+    weights: &'a [f64],
+    threads: &'a Threads,
+}
+
+impl RowWeighting<'_> {
+    /// Weights rows, given the mean length of the documents.
+    fn weigh(&self, side: Side, mut rows: RawRows, mean_length: f64) -> Arc<Csr> {
+        let terms = TermWeights { idf: self.weights, mean_length };
+        self.weighting.weigh_rows(side, &mut rows, terms, self.threads);
+        let columns = self.counts.vocabulary.len();
+        let rows = self.threads.run(|| csr(columns, rows.indptr, rows.indices, rows.data));
+        Arc::new(rows.expect("rows in column order"))
+    }
+
+    /// Rows as queries of documents of this mean length.
+    fn queries(&self, QueryTerms { terms, rows }: QueryTerms<'_>, mean_length: f64) -> Arc<Csr> {
+        let rows = self.counts.rows_of(&self.fields.boosts(), terms, Some(rows));
+        self.weigh(Side::Query, rows, mean_length)
+    }
+
+    /// All documents; only their terms in `kept`, if given.
+    fn weighted(&self, kept: Option<&[bool]>, query_terms: Option<QueryTerms<'_>>) -> WeightedRows {
+        let boosts = self.fields.boosts();
+        let rows = match kept {
+            Some(kept) => self.counts.rows_of(&boosts, kept, None),
+            None => self.counts.rows(&boosts, self.threads),
+        };
+        let mean_length = rows.mean_length(self.threads);
+        let queries = match query_terms {
+            Some(query_terms) => Some(self.queries(query_terms, mean_length)),
+            None => (!self.weighting.is_symmetric())
+                .then(|| self.weigh(Side::Query, rows.clone(), mean_length)),
+        };
+        WeightedRows {
+            documents: self.weigh(Side::Document, rows, mean_length),
+            queries,
+            mean_length,
+        }
+    }
+}
+
+/// Weighted documents with an engine that searches them.
+#[derive(Debug)]
+pub(in crate::learn) struct IndexedRows {
+    fields: Fields,
+    weighting: Weighting,
+    weighted: WeightedRows,
+    engine: Arc<dyn Search>,
+}
+
+impl IndexedRows {
+    /// Weights counted documents and indexes them.
+    ///
+    /// # Errors
+    /// If the rows cannot be indexed.
+    pub(in crate::learn) fn new(
+        counts: &Counts,
+        fields: &Fields,
+        weighting: Weighting,
+        engines: &Engines,
+    ) -> Result<Self, SearchError> {
+        let weighted = WeightedRows::new(counts, fields, weighting, engines.threads());
+        let engine = engines.engine(&weighted.documents)?;
+        Ok(Self { fields: fields.clone(), weighting, weighted, engine })
+    }
+
+    /// The rows.
+    pub(in crate::learn) fn weighted(&self) -> &WeightedRows {
+        &self.weighted
+    }
+
+    /// The engine over the rows.
+    pub(in crate::learn) fn engine(&self) -> &dyn Search {
+        &*self.engine
+    }
+}
+
+impl WeightedRows {
+    /// Weights counted documents.
+    ///
+    /// # Panics
+    /// Never: counts are valid by construction.
+    pub(in crate::learn) fn new(
+        counts: &Counts,
+        fields: &Fields,
+        weighting: Weighting,
+        threads: &Threads,
+    ) -> Self {
+        let weights = counts.all_term_weights(weighting, threads);
+        RowWeighting { counts, fields, weighting, weights: &weights, threads }.weighted(None, None)
+    }
+
+    /// The rows to search in.
+    pub(in crate::learn) fn documents(&self) -> &Arc<Csr> {
+        &self.documents
+    }
+
+    /// The rows as queries.
+    pub(in crate::learn) fn queries(&self) -> &Arc<Csr> {
+        self.queries.as_ref().unwrap_or(&self.documents)
+    }
+
+    /// The leave-one-out neighbors of `rows`.
+    pub(in crate::learn) fn leave_one_out(
+        &self,
+        rows: &[u32],
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<LeaveOneOut, SearchError> {
+        let engine = engines.engine(&self.documents)?;
+        let view = View { engine: &*engine, queries: self.queries().view().into() };
+        LeaveOneOut::search(view, rows, k, exclusion, progress)
+    }
+}
+
+/// The settings that determine the vectors of documents.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::learn) struct Features {
+    /// How text becomes terms; `None`: the documents are given as vectors.
+    pub(in crate::learn) analyzer: Option<AnalyzerSpec>,
+    /// The fields and their boosts.
+    pub(in crate::learn) fields: Fields,
+    /// How counts become weights.
+    pub(in crate::learn) weighting: Weighting,
+    /// Which terms are kept.
+    pub(in crate::learn) selection: Option<Selection>,
+    /// Number of steps by which factors of term weights are learned: 5, 10 or 20; 0: no factors.
+    pub(in crate::learn) term_steps: u32,
+}
+
+/// Maximum number of entries of all rows that are searched concurrently: below about 1 GiB.
+const MAX_ENTRIES: usize = 1 << 25;
+
+/// The numbers of steps that tuning tries.
+pub(in crate::learn) const TERM_STEPS: [u32; 3] = [5, 10, 20];
+
+/// Factors of terms, learned without a fold.
+#[derive(Debug)]
+struct FoldFactors {
+    /// The other features.
+    features: Features,
+    fold: usize,
+    /// The factors after each number of steps in [`TERM_STEPS`].
+    factors: Arc<Vec<Vec<f32>>>,
+}
+
+/// How documents are held out.
+#[derive(Clone, Copy)]
+pub(in crate::learn) struct HoldOutSearch<'a> {
+    /// The number of neighbors.
+    pub(in crate::learn) k: NonZeroUsize,
+    /// Documents that are excluded as neighbors.
+    pub(in crate::learn) exclusion: Exclusion<'a>,
+    /// The engines that search, with their threads.
+    pub(in crate::learn) engines: &'a Engines,
+    /// Whether terms that only the held-out document has are dropped from it, as they would be
+    /// unknown in a new document. This does not change the order of neighbors, but similarities.
+    pub(in crate::learn) as_new: bool,
+    /// Number of folds that are searched concurrently if their terms differ.
+    pub(in crate::learn) concurrent_folds: usize,
+    /// Called with the number of documents held out so far.
+    pub(in crate::learn) progress: &'a (dyn Fn(u64) + Sync),
+}
+
+impl std::fmt::Debug for HoldOutSearch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HoldOutSearch").field("k", &self.k).finish_non_exhaustive()
+    }
+}
+
+/// The terms of a fold: which are kept, and the weight of each.
+struct FoldTerms {
+    /// `None`: all.
+    kept: Option<Vec<bool>>,
+    weights: Vec<f64>,
+}
+
+impl FoldTerms {
+    /// Which terms are kept and fulfill a condition on their document frequency.
+    fn kept_with(&self, frequencies: &[u32], condition: impl Fn(u32) -> bool) -> Vec<bool> {
+        let is_kept = |term: usize| self.kept.as_ref().is_none_or(|kept| kept[term]);
+        let terms = frequencies.iter().enumerate();
+        terms.map(|(term, &df)| condition(df) && is_kept(term)).collect()
+    }
+}
+
+/// Counted documents, their folds, and what is computed from them once.
+#[derive(Debug)]
+pub(in crate::learn) struct Counted {
+    counts: Counts,
+    /// The fold of each document.
+    folds: Arc<[u8]>,
+    postings: OnceLock<Postings>,
+    /// For each fold, how informative terms are by the labels of the documents outside it: by χ²,
+    /// and by information gain.
+    term_scores: [[OnceLock<Worths>; FOLDS]; 2],
+    factors: Mutex<Vec<FoldFactors>>,
+    /// Rows that exist already, for some of the possible features.
+    indexed: Option<IndexedRows>,
+}
+
+impl Counted {
+    /// Deals counted documents to folds.
+    pub(in crate::learn) fn new(counts: Counts, exclusion: Exclusion<'_>) -> Self {
+        let clusters = clusters(exclusion, counts.documents());
+        let sizes = counts.label_sizes();
+        let folds = folds(&labels_of(&counts, &sizes), &clusters, FOLDS).into();
+        Self::with_folds(counts, folds)
+    }
+
+    /// Counted documents in the folds that they are in by another analysis.
+    pub(in crate::learn) fn with_folds(counts: Counts, folds: Arc<[u8]>) -> Self {
+        Self {
+            counts,
+            folds,
+            postings: OnceLock::new(),
+            term_scores: Default::default(),
+            factors: Mutex::default(),
+            indexed: None,
+        }
+    }
+
+    /// Adds weighted and indexed rows of the documents, if there are any. They are used where
+    /// features make the same rows.
+    #[must_use]
+    pub(in crate::learn) fn with_index(self, indexed: Option<IndexedRows>) -> Self {
+        Self { indexed, ..self }
+    }
+
+    /// The counts.
+    pub(in crate::learn) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The counts.
+    pub(in crate::learn) fn into_counts(self) -> Counts {
+        self.counts
+    }
+
+    /// The fold of each document, of [`FOLDS`].
+    pub(in crate::learn) fn folds(&self) -> &Arc<[u8]> {
+        &self.folds
+    }
+
+    /// How informative terms are, by the labels of the documents outside a fold. Computed at the
+    /// first call, which must not be one of several concurrent ones.
+    fn term_scores(&self, criterion: Criterion, fold: usize, threads: &Threads) -> &Worths {
+        self.term_scores[usize::from(criterion != Criterion::Chi2)][fold].get_or_init(|| {
+            let postings = self.postings.get_or_init(|| Postings::of(&self.counts));
+            let is_outside = |row: u32| usize::from(self.folds[row as usize]) != fold;
+            self.counts.worths(postings, criterion, threads, &is_outside)
+        })
+    }
+
+    /// Maximum number of weightings of the documents whose rows are in memory concurrently; one on a
+    /// GPU.
+    pub(in crate::learn) fn max_concurrent(&self, engines: &Engines) -> usize {
+        if engines.is_gpu() { 1 } else { (MAX_ENTRIES / self.counts.entries().max(1)).max(1) }
+    }
+
+    /// Computes what several concurrent calls of [`leave_one_out`](Self::leave_one_out) would wait
+    /// for.
+    pub(in crate::learn) fn prepare(
+        &self,
+        features: &Features,
+        folds: Range<usize>,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<(), SearchError> {
+        let threads = engines.threads();
+        for fold in folds {
+            if let Some(selection) = features.selection {
+                let _ = self.term_scores(selection.criterion, fold, threads);
+            }
+            if self.counts.needs_worths(features.weighting) {
+                let _ = self.term_scores(Criterion::Chi2, fold, threads);
+            }
+            if features.term_steps > 0 {
+                let _ = self.factors(features, fold, exclusion, engines)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The terms of a fold, by the labels of the documents outside it, before factors are learned.
+    fn terms(&self, features: &Features, fold: usize, threads: &Threads) -> FoldTerms {
+        let kept = features.selection.map(|Selection { criterion, terms }| {
+            self.term_scores(criterion, fold, threads).best(terms)
+        });
+        let by_labels = self.counts.needs_worths(features.weighting);
+        let scores = by_labels.then(|| self.term_scores(Criterion::Chi2, fold, threads));
+        FoldTerms { kept, weights: self.counts.term_weights(features.weighting, scores) }
+    }
+
+    /// The terms of a fold, with learned factors in their weights if the features have them.
+    fn terms_with_factors(
+        &self,
+        features: &Features,
+        fold: usize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<FoldTerms, SearchError> {
+        let mut terms = self.terms(features, fold, engines.threads());
+        if features.term_steps > 0 {
+            let index = TERM_STEPS.iter().position(|&steps| steps >= features.term_steps);
+            let index = index.unwrap_or(TERM_STEPS.len() - 1);
+            let factors = self.factors(features, fold, exclusion, engines)?;
+            multiply(&mut terms.weights, &factors[index]);
+        }
+        Ok(terms)
+    }
+
+    /// The learned factors of terms, by the labels of the documents outside a fold.
+    fn factors(
+        &self,
+        features: &Features,
+        fold: usize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<Arc<Vec<Vec<f32>>>, SearchError> {
+        let others = Features { term_steps: 0, ..features.clone() };
+        let cache = || self.factors.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |cached: &&FoldFactors| cached.fold == fold && cached.features == others;
+        if let Some(cached) = cache().iter().find(is_same) {
+            return Ok(Arc::clone(&cached.factors));
+        }
+        let threads = engines.threads();
+        let terms = self.terms(features, fold, threads);
+        let weighted =
+            self.weighting_of(features, &terms, threads).weighted(terms.kept.as_deref(), None);
+        let rows = u32::try_from(self.folds.len()).unwrap_or(u32::MAX);
+        let is_outside = |row: u32| usize::from(self.folds[row as usize]) != fold;
+        let outside = RowSet::from_fn(rows, is_outside);
+        let exclusion = Exclusion { only: Some(&outside), ..exclusion };
+        let sizes = self.counts.label_sizes();
+        let labels = labels_of(&self.counts, &sizes);
+        let rows = weighted.documents();
+        let factors = Arc::new(learn_term_factors(rows, &labels, exclusion, &TERM_STEPS, engines)?);
+        let learned = FoldFactors { features: others, fold, factors: Arc::clone(&factors) };
+        cache().push(learned);
+        Ok(factors)
+    }
+
+    /// How rows are weighted with the terms of a fold.
+    fn weighting_of<'a>(
+        &'a self,
+        features: &'a Features,
+        terms: &'a FoldTerms,
+        threads: &'a Threads,
+    ) -> RowWeighting<'a> {
+        RowWeighting {
+            counts: &self.counts,
+            fields: &features.fields,
+            weighting: features.weighting,
+            weights: &terms.weights,
+            threads,
+        }
+    }
+
+    /// The rows of a fold, weighted by the labels of the documents outside it. Terms that only one
+    /// document of the fold has are dropped from it as a query, as they would be unknown in a new
+    /// document.
+    pub(in crate::learn) fn fold_rows(
+        &self,
+        features: &Features,
+        fold: usize,
+        exclusion: Exclusion<'_>,
+        engines: &Engines,
+    ) -> Result<FoldRows, SearchError> {
+        let terms = self.terms_with_factors(features, fold, exclusion, engines)?;
+        let frequencies = self.counts.vocabulary.document_frequencies();
+        let query_terms = terms.kept_with(frequencies, |df| df > 1);
+        let all: Vec<u32> = (0u32..).take(self.folds.len()).collect();
+        let rows = self.in_folds(&all, &(fold..fold + 1));
+        let query_terms = QueryTerms { terms: &query_terms, rows: &rows };
+        let weighting = self.weighting_of(features, &terms, engines.threads());
+        let weighted = weighting.weighted(terms.kept.as_deref(), Some(query_terms));
+        let queries = Arc::clone(weighted.queries());
+        Ok(FoldRows { documents: weighted.documents, queries })
+    }
+
+    /// Whether the terms of features depend on the labels of documents.
+    pub(in crate::learn) fn depends_on_labels(&self, features: &Features) -> bool {
+        features.selection.is_some()
+            || features.term_steps > 0
+            || self.counts.needs_worths(features.weighting)
+    }
+
+    /// The share of the terms of each document that would be unknown if it were held out.
+    pub(in crate::learn) fn unknown_shares(
+        &self,
+        features: &Features,
+        threads: &Threads,
+    ) -> Vec<f64> {
+        let kept: Vec<Vec<bool>> = features.selection.map_or(Vec::new(), |selection| {
+            let of_fold =
+                |fold| self.term_scores(selection.criterion, fold, threads).best(selection.terms);
+            (0..FOLDS).map(of_fold).collect()
+        });
+        let unknown = |(row, &fold): (usize, &u8)| {
+            self.counts.unknown_share_among(row, kept.get(usize::from(fold)).map(|kept| &**kept))
+        };
+        threads.run(|| self.folds.par_iter().enumerate().map(unknown).collect())
+    }
+
+    /// The documents of some rows in some folds.
+    pub(in crate::learn) fn in_folds(&self, rows: &[u32], folds: &Range<usize>) -> Vec<u32> {
+        let is_in = |&row: &u32| folds.contains(&usize::from(self.folds[row as usize]));
+        rows.iter().copied().filter(is_in).collect()
+    }
+
+    /// The leave-one-out neighbors of those of `rows` that are in some folds.
+    ///
+    /// If labels determine which terms are kept or how much they weigh, the terms of each fold are
+    /// determined by the documents outside it, and the neighbors are in the order of folds. Folds
+    /// are searched concurrently if their rows take little memory.
+    pub(in crate::learn) fn leave_one_out(
+        &self,
+        features: &Features,
+        rows: &[u32],
+        folds: Range<usize>,
+        search: &HoldOutSearch<'_>,
+    ) -> Result<LeaveOneOut, SearchError> {
+        // The number of documents that are done in all folds.
+        let done = AtomicU64::new(0);
+        if !self.depends_on_labels(features) {
+            let weights = self.counts.term_weights(features.weighting, None);
+            let terms = FoldTerms { kept: None, weights };
+            return self.search_fold(features, &self.in_folds(rows, &folds), &terms, search, &done);
+        }
+        let HoldOutSearch { exclusion, engines, concurrent_folds, .. } = *search;
+        // A thread that waits for these values may take up another fold, which needs the same
+        // values, and neither would end. So they are computed before.
+        self.prepare(features, folds.clone(), exclusion, engines)?;
+        let of_fold = |&fold: &usize| {
+            let rows = self.in_folds(rows, &(fold..fold + 1));
+            let terms = self.terms_with_factors(features, fold, exclusion, engines)?;
+            self.search_fold(features, &rows, &terms, search, &done)
+        };
+        let folds: Vec<usize> = folds.collect();
+        let mut found = LeaveOneOut::default();
+        for of_fold in engines.threads().map_few(&folds, concurrent_folds, of_fold) {
+            found.append(&of_fold?);
+        }
+        Ok(found)
+    }
+
+    /// The neighbors of some rows, with the terms of their fold.
+    fn search_fold(
+        &self,
+        features: &Features,
+        rows: &[u32],
+        terms: &FoldTerms,
+        search: &HoldOutSearch<'_>,
+        done: &AtomicU64,
+    ) -> Result<LeaveOneOut, SearchError> {
+        let HoldOutSearch { k, exclusion, engines, as_new, progress, .. } = *search;
+        let frequencies = self.counts.vocabulary.document_frequencies();
+        let query_terms = as_new.then(|| terms.kept_with(frequencies, |df| df > 1));
+        let query_terms = query_terms.as_deref().map(|terms| QueryTerms { terms, rows });
+        let before = AtomicU64::new(0);
+        let progress = |now| {
+            let more = now - before.swap(now, Ordering::Relaxed);
+            progress(done.fetch_add(more, Ordering::Relaxed) + more);
+        };
+        let weighting = self.weighting_of(features, terms, engines.threads());
+        let indexed = self.indexed.as_ref().filter(|indexed| {
+            !self.depends_on_labels(features)
+                && indexed.fields == features.fields
+                && indexed.weighting == features.weighting
+        });
+        if let Some(IndexedRows { weighted, engine, .. }) = indexed {
+            let queries = query_terms.map(|terms| weighting.queries(terms, weighted.mean_length));
+            let queries = queries.as_ref().unwrap_or(weighted.queries()).view().into();
+            let view = View { engine: &**engine, queries };
+            return LeaveOneOut::search(view, rows, k, exclusion, &progress);
+        }
+        let weighted = weighting.weighted(terms.kept.as_deref(), query_terms);
+        weighted.leave_one_out(rows, k, exclusion, engines, &progress)
+    }
+
+    /// The neighbors of documents whose labels are held out, among those of other labels, and the
+    /// share of their terms that these do not have. Only the others' labels determine the terms.
+    pub(in crate::learn) fn without_labels(
+        &self,
+        features: &Features,
+        without: &WithoutLabels,
+        search: &NoveltySearch<'_>,
+        engines: &Engines,
+    ) -> Result<NovelDocuments, SearchError> {
+        let counts = &self.counts;
+        let threads = engines.threads();
+        let exclusion = Exclusion { only: Some(&without.rows), ..search.exclusion };
+        let sizes = counts.label_sizes();
+        let labels = labels_of(counts, &sizes);
+        let term_scores = |criterion| {
+            let postings = self.postings.get_or_init(|| Postings::of(counts));
+            counts.worths(postings, criterion, threads, &|row| without.rows.contains(row))
+        };
+        let kept = features
+            .selection
+            .map(|Selection { criterion, terms }| term_scores(criterion).best(terms));
+        let by_labels = counts.needs_worths(features.weighting);
+        let scores = by_labels.then(|| term_scores(Criterion::Chi2));
+        let frequencies = counts.frequencies_among(|row| without.rows.contains(row));
+        let among = (&*frequencies, without.rows.count() as u64);
+        let weights = Counts::term_weights_among(features.weighting, among, scores.as_ref());
+        let mut terms = FoldTerms { kept, weights };
+        if features.term_steps > 0 {
+            let weighting = self.weighting_of(features, &terms, threads);
+            let weighted = weighting.weighted(terms.kept.as_deref(), None);
+            let steps = [features.term_steps];
+            let rows = weighted.documents();
+            let factors = learn_term_factors(rows, &labels, exclusion, &steps, engines)?;
+            multiply(&mut terms.weights, &factors[0]);
+        }
+        let rows = &without.novel;
+        let query_terms = terms.kept_with(&frequencies, |df| df > 0);
+        let queries = QueryTerms { terms: &query_terms, rows };
+        let weighting = self.weighting_of(features, &terms, threads);
+        let weighted = weighting.weighted(terms.kept.as_deref(), Some(queries));
+        let found = weighted.leave_one_out(rows, search.k, exclusion, engines, &|_| ())?;
+        let unknown = |&row: &u32| counts.unknown_share_among(row as usize, Some(&query_terms));
+        let unknown = rows.iter().map(unknown).collect();
+        let queries = Arc::clone(weighted.queries());
+        let fold = FoldRows { documents: Arc::clone(weighted.documents()), queries };
+        let margins = search
+            .prototypes
+            .map_or(Vec::new(), |learning| without.margins(&fold, &labels, learning, threads));
+        Ok(NovelDocuments { rows: without.rows.clone(), found, unknown, margins })
+    }
+}
+
+fn multiply(weights: &mut [f64], factors: &[f32]) {
+    weights.iter_mut().zip(factors).for_each(|(weight, &factor)| *weight *= f64::from(factor));
+}
+
+/// The labels and weights of counted documents, for voting; `sizes` are [`Counts::label_sizes`].
+pub(in crate::learn) fn labels_of<'a>(counts: &'a Counts, sizes: &'a [u32]) -> TrainingLabels<'a> {
+    TrainingLabels {
+        indptr: &counts.label_indptr,
+        indices: &counts.label_indices,
+        weights: &counts.weights,
+        sizes,
+    }
+}

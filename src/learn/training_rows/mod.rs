@@ -1,0 +1,247 @@
+//! Training rows that are searched among themselves while a model is tuned.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::held_out::{Excluded, Exclusion, FOLDS, LeaveOneOut, View};
+use super::novelty::{NovelDocuments, NoveltySearch, WithoutLabels};
+use super::prototypes::{DocumentKind, FoldRows, HeldOutPrototypes, PrototypeLearner};
+use super::run::Run;
+use crate::decide::vote::TrainingLabels;
+use crate::rows::dense::{DensePart, Vectors};
+use crate::rows::matrix::Csr;
+use crate::search::{Engines, Search, SearchError};
+use crate::text::tfidf::Weighting;
+use crate::threads::Threads;
+
+mod counted;
+
+pub(super) use counted::{
+    Counted, Features, HoldOutSearch, IndexedRows, TERM_STEPS, WeightedRows, labels_of,
+};
+
+/// Counted documents, searched with terms that are weighted and selected by the other folds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ByFold<'a> {
+    pub(super) counted: &'a Counted,
+    pub(super) features: &'a Features,
+    pub(super) engines: &'a Engines,
+}
+
+/// Training rows to be searched among themselves: by terms, by dense vectors, or both.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TrainingRows<'a> {
+    pub(super) terms: Option<View<'a>>,
+    /// The rows to be searched by terms if they depend on the fold.
+    pub(super) by_fold: Option<ByFold<'a>>,
+    pub(super) vectors: Option<View<'a>>,
+    /// The share of the neighbors by vectors in the votes, if it is fixed.
+    pub(super) share: Option<f64>,
+    pub(super) labels: TrainingLabels<'a>,
+    /// Rows of terms of length 1 that do not depend on the fold, if there are no dense vectors.
+    pub(super) unit_rows: Option<&'a Arc<Csr>>,
+    /// Whether the rows do not depend on the labels of held-out documents.
+    pub(super) nested: bool,
+}
+
+impl<'a> TrainingRows<'a> {
+    /// Rows searched by terms alone, which the other folds weight and select.
+    pub(super) fn by_fold(by_fold: ByFold<'a>, labels: TrainingLabels<'a>) -> Self {
+        Self {
+            terms: None,
+            by_fold: Some(by_fold),
+            vectors: None,
+            share: None,
+            labels,
+            unit_rows: None,
+            nested: true,
+        }
+    }
+
+    /// The `k` leave-one-out neighbors of some rows; `dense_share` is the share of the neighbors by
+    /// vectors in the votes.
+    pub(super) fn leave_one_out(
+        &self,
+        rows: &[u32],
+        k: NonZeroUsize,
+        exclusion: Exclusion<'_>,
+        dense_share: f64,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<LeaveOneOut, SearchError> {
+        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+            let concurrent_folds = counted.max_concurrent(engines);
+            let as_new = true;
+            let search =
+                HoldOutSearch { k, exclusion, engines, as_new, concurrent_folds, progress };
+            return counted.leave_one_out(features, rows, 0..FOLDS, &search);
+        }
+        let search = |view| LeaveOneOut::search(view, rows, k, exclusion, progress);
+        let terms = self.terms.filter(|_| self.vectors.is_none() || dense_share < 1.0).map(search);
+        let vectors =
+            self.vectors.filter(|_| self.terms.is_none() || dense_share > 0.0).map(search);
+        Ok(match (terms.transpose()?, vectors.transpose()?) {
+            (Some(terms), Some(vectors)) => LeaveOneOut::mixed(terms, vectors, dense_share),
+            (Some(found), None) | (None, Some(found)) => found,
+            (None, None) => LeaveOneOut::default(),
+        })
+    }
+
+    /// The scores of some held-out rows by prototypes learned without their fold. `None` if there
+    /// are only dense vectors, or too many labels.
+    pub(super) fn prototypes(
+        &self,
+        found: &LeaveOneOut,
+        multi_label: bool,
+        exclusion: Exclusion<'_>,
+        threads: &Threads,
+    ) -> Result<Option<HeldOutPrototypes>, SearchError> {
+        if !self.has_prototype_rows() {
+            return Ok(None);
+        }
+        let rows_of = |fold| self.fold_rows(fold, exclusion);
+        self.prototype_learner(multi_label, exclusion, threads).learn(found, rows_of)
+    }
+
+    /// Scores the documents of `again`, which were held out a second time with their
+    /// near-duplicates as neighbors, by prototypes that most of these near-duplicates are part of.
+    pub(super) fn prototypes_again(
+        &self,
+        prototypes: &mut HeldOutPrototypes,
+        found: &LeaveOneOut,
+        again: &LeaveOneOut,
+        learner: &PrototypeLearner<'_>,
+        exclusion: Exclusion<'_>,
+    ) -> Result<(), SearchError> {
+        learner.learn_again(prototypes, found, again, |fold| self.fold_rows(fold, exclusion))
+    }
+
+    /// How prototypes of these rows are learned.
+    pub(super) fn prototype_learner<'b>(
+        &'b self,
+        multi_label: bool,
+        exclusion: Exclusion<'_>,
+        threads: &'b Threads,
+    ) -> PrototypeLearner<'b> {
+        let is_chronological = exclusion.is_chronological;
+        let kind = DocumentKind { multi_label, is_chronological };
+        PrototypeLearner { labels: &self.labels, kind, threads }
+    }
+
+    /// Whether there are rows from which prototypes can be learned.
+    fn has_prototype_rows(&self) -> bool {
+        let weighting = self.by_fold.map(|by_fold| by_fold.features.weighting);
+        weighting.map_or(self.unit_rows.is_some(), |by| by.is_cosine() && by.is_symmetric())
+    }
+
+    /// The rows of a fold.
+    fn fold_rows(&self, fold: usize, exclusion: Exclusion<'_>) -> Result<FoldRows, SearchError> {
+        if let Some(ByFold { counted, features, engines }) = self.by_fold {
+            return counted.fold_rows(features, fold, exclusion, engines);
+        }
+        let rows = self.unit_rows.expect("prototypes are learned only from unit rows");
+        Ok(FoldRows { documents: Arc::clone(rows), queries: Arc::clone(rows) })
+    }
+
+    pub(super) fn searches_both(&self) -> bool {
+        self.terms.is_some() && self.vectors.is_some()
+    }
+
+    /// Holds out again the documents that have near-duplicates, now with these as neighbors: new
+    /// documents may have near-duplicates, too. `None` if no document has one.
+    pub(super) fn with_near_duplicates(
+        &self,
+        found: &LeaveOneOut,
+        k: NonZeroUsize,
+        excluded: &Excluded,
+    ) -> Result<Option<LeaveOneOut>, SearchError> {
+        let has_near = |row: &u32| !excluded.near.of(*row).is_empty();
+        let rows: Vec<u32> = found.rows().iter().copied().filter(has_near).collect();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let exclusion = Exclusion { near: None, ..excluded.without_window() };
+        self.leave_one_out(&rows, k, exclusion, found.dense_share, &|_| ()).map(Some)
+    }
+
+    /// For each fold of labels, its documents and their neighbors among those of other labels.
+    pub(super) fn without_labels(
+        &self,
+        search: &NoveltySearch<'_>,
+        threads: &Threads,
+    ) -> Result<Vec<NovelDocuments>, SearchError> {
+        let of_fold = |without: &WithoutLabels| {
+            if without.novel.is_empty() {
+                return Ok(NovelDocuments::default());
+            }
+            if let Some(ByFold { counted, features, engines }) = self.by_fold {
+                return counted.without_labels(features, without, search, engines);
+            }
+            let NoveltySearch { k, exclusion, dense_share, unknown_share, prototypes } = *search;
+            let exclusion = Exclusion { only: Some(&without.rows), ..exclusion };
+            let rows = &without.novel;
+            let found = self.leave_one_out(rows, k, exclusion, dense_share, &|_| ())?;
+            let unknown = rows.iter().map(|&row| unknown_share(row)).collect();
+            let margins = prototypes.zip(self.unit_rows).map(|(learning, rows)| {
+                let rows = FoldRows { documents: Arc::clone(rows), queries: Arc::clone(rows) };
+                without.margins(&rows, &self.labels, learning, threads)
+            });
+            let margins = margins.unwrap_or_default();
+            Ok(NovelDocuments { rows: without.rows.clone(), found, unknown, margins })
+        };
+        WithoutLabels::by_fold(&self.labels).iter().map(of_fold).collect()
+    }
+}
+
+/// Engines over training rows while a model is tuned.
+#[derive(Debug)]
+pub(super) struct Prepared<'a> {
+    weighted: &'a WeightedRows,
+    part: Option<&'a DensePart>,
+    terms: Option<Arc<dyn Search>>,
+    vectors: Option<Arc<dyn Search>>,
+    /// The dense vectors as queries, if those of documents are others.
+    queries: Option<Vectors>,
+    /// Whether the rows do not depend on labels.
+    nested: bool,
+}
+
+impl<'a> Prepared<'a> {
+    /// The engines that the options need.
+    pub(super) fn new(
+        run: &Run<'_>,
+        weighted: &'a WeightedRows,
+        weighting: Weighting,
+        part: Option<&'a DensePart>,
+        nested: bool,
+    ) -> Result<Self, SearchError> {
+        let by_terms = run.options.dense.as_ref().is_none_or(|dense| dense.with_terms);
+        let terms = by_terms.then(|| run.engines.engine(weighted.documents())).transpose()?;
+        let vectors = part.map(|part| run.engines.dense(part)).transpose()?;
+        let projection = part.and_then(DensePart::projection);
+        let queries = projection.filter(|_| !weighting.is_symmetric()).map(|projection| {
+            let rows = weighted.queries().view();
+            let values = projection.project_all(&rows, run.threads());
+            Vectors::new(projection.dimension(), values)
+        });
+        let queries = queries.transpose()?;
+        Ok(Self { weighted, part, terms, vectors, queries, nested })
+    }
+
+    /// The rows to be searched.
+    pub(super) fn rows<'b>(
+        &'b self,
+        labels: TrainingLabels<'b>,
+        share: Option<f64>,
+    ) -> TrainingRows<'b> {
+        let terms = self.terms.as_deref().map(|engine| {
+            let queries = (&**self.weighted.queries()).into();
+            View { engine, queries }
+        });
+        let vectors = self.vectors.as_deref().zip(self.part).map(|(engine, part)| {
+            let queries = self.queries.as_ref().unwrap_or(part.vectors());
+            View { engine, queries: queries.view().into() }
+        });
+        let nested = self.nested;
+        TrainingRows { terms, by_fold: None, vectors, share, labels, unit_rows: None, nested }
+    }
+}

@@ -1,0 +1,343 @@
+//! Tuned training: everything that the learners choose is known before the model is made.
+
+use std::cell::RefCell;
+use std::time::Instant;
+
+use super::dense::{Terms, dense_part};
+use super::features::{ChosenFeatures, FeatureSearch, Free, TrialSetup};
+use super::given_vectors::GivenVectors;
+use super::held_out::{Excluded, Exclusion, Inspected, View, drawn};
+use super::options::{DenseSource, TuneOptions, TuneScope};
+use super::pipeline::{Pipeline, cap_k};
+use super::run::{Documents, Run};
+use super::term_weights::learn_term_factors;
+use super::training_rows::{
+    ByFold, Counted, Features, IndexedRows, Prepared, TrainingRows, WeightedRows, labels_of,
+};
+use super::votes::Grid;
+use super::{Event, Step, TrainError, Trained, TuningReport};
+use crate::model::{InputSpec, Model, TrainSettings};
+use crate::search::SearchError;
+use crate::stages::Stage;
+use crate::text::analyze::AnalyzerSpec;
+use crate::text::corpus::{Document, Problem};
+use crate::text::counts::{Counts, Fields, Input};
+use crate::text::tfidf::Weighting;
+
+/// Counted documents whose features are chosen.
+struct Chosen {
+    counted: Counted,
+    features: Features,
+    settings: TrainSettings,
+    excluded: Excluded,
+    multi_label: bool,
+    /// The steps by which the features were chosen.
+    steps: Vec<Step>,
+}
+
+/// Minimum number of documents for choosing settings quickly.
+const MIN_DOCUMENTS: usize = 100;
+/// Maximum number of pairs of a document and a term for that: it needs about 20 bytes for each.
+const MAX_ENTRIES: usize = 1 << 26;
+/// Maximum number of products of a search by dense vectors for that.
+const MAX_PRODUCTS: usize = 20_000_000_000;
+/// The dimension of word vectors that is assumed before their file is read.
+const WORD_VECTOR_DIMENSION: usize = 300;
+
+/// Trains with full tuning.
+pub(super) fn train(
+    run: &Run<'_>,
+    documents: Documents<'_>,
+    tuning: &TuneOptions,
+) -> Result<Trained, TrainError> {
+    run.options.decision.tuned_rule()?;
+    let begin = Instant::now();
+    let (documents, given) = run.read_all(documents)?;
+    let read = Stage::since("train: read", documents.len() as u64, begin);
+    let begin = Instant::now();
+    let (model, report) = train_on(run, &documents, given, tuning)?;
+    let tuned = Stage::since("train: tune", documents.len() as u64, begin);
+    Ok(Trained { model, tuning: Some(report), stages: vec![read, tuned] })
+}
+
+fn train_on(
+    run: &Run<'_>,
+    documents: &[Document],
+    given: GivenVectors,
+    tuning: &TuneOptions,
+) -> Result<(Model, TuningReport), TrainError> {
+    let options = run.options;
+    let first = documents.first().ok_or_else(|| run.corpus_error(Problem::NoDocument))?;
+    let mut settings = run.settings(first)?;
+    let as_given = settings.input.clone();
+    let unknown_label = RefCell::new(None);
+    let mut recount = |analyzer: &Option<AnalyzerSpec>, fields: &Fields| {
+        let input = analyzer.clone().map_or_else(|| as_given.clone(), InputSpec::Text);
+        let input = Input::new(&input, fields);
+        let mut counts = run.count(&mut documents.iter().cloned().map(Ok), &input, &|_| ())?;
+        if let Err(error) = run.apply_class_weights(&mut counts) {
+            unknown_label.replace(Some(error));
+        }
+        Ok(counts)
+    };
+    let start = features_of(run, &settings);
+    let counts = recount(&start.analyzer, &start.fields)?;
+    if let Some(error) = unknown_label.take() {
+        return Err(error);
+    }
+    let vectors_only = options.has_no_terms();
+    if let InputSpec::Features(spec) = &mut settings.input
+        && tuning.scope == TuneScope::All
+        && tuning.free.weighting
+        && counts.is_binary()
+    {
+        // Features that a document has or lacks can be weighted like words.
+        spec.counts = true;
+    }
+    if counts.has_no_term() && !vectors_only {
+        return Err(run.corpus_error(Problem::NoTerm).into());
+    }
+    let tuning = &TuneOptions { k_max: cap_k(tuning.k_max, counts.documents()), ..*tuning };
+    let multi_label = options.decision.several(counts.has_several_labels());
+    let (excluded, indexed) = exclusions(run, &counts, &start, tuning)?;
+    let chosen = if tuning.scope == TuneScope::All && !vectors_only {
+        drop(indexed);
+        let sample = drawn(&excluded.hashes, tuning.sample.max(1));
+        let grid = Grid::coarse(tuning.k_max, multi_label, tuning.objective);
+        let free = Free::for_corpus(tuning.free, &settings.input, &counts);
+        let free = Free { term_weights: options.dense.is_none(), ..free };
+        let engines = run.engines.on_cpu();
+        let setup = TrialSetup {
+            sample: &sample,
+            k_max: tuning.k_max,
+            grid: &grid,
+            exclusion: excluded.exclusion(),
+            engines: &engines,
+        };
+        let mut search = FeatureSearch {
+            setup,
+            recount: &mut recount,
+            progress: &mut |step| run.report(Event::Step { step, objective: tuning.objective }),
+        };
+        search.run(start, counts, free)?
+    } else {
+        let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
+        ChosenFeatures { features: start, counted, steps: Vec::new() }
+    };
+    let ChosenFeatures { features, counted, steps } = chosen;
+    match (&features.analyzer, &mut settings.input) {
+        (Some(analyzer), input) => *input = InputSpec::Text(analyzer.clone()),
+        (None, InputSpec::Features(spec)) if !options.features.counts => {
+            spec.counts &= features.weighting != features.weighting.of_weights();
+        }
+        (None, _) => {}
+    }
+    let chosen = Chosen { counted, features, settings, excluded, multi_label, steps };
+    learn_and_build(run, chosen, given, tuning)
+}
+
+/// How settings are chosen quickly. `None` if options set them, or if there are too few or too many
+/// documents.
+pub(super) fn quick_options(
+    run: &Run<'_>,
+    counts: &Counts,
+    given: &GivenVectors,
+) -> Option<TuneOptions> {
+    let options = run.options;
+    let mut tuning = options.tuning.filter(|tuning| tuning.scope == TuneScope::Quick)?;
+    let multi_label = options.decision.several(counts.has_several_labels());
+    let is_decided = options.decision.rule.is_some()
+        || options.decision.threshold.is_some()
+        || options.decision.allow_none
+        || (multi_label && options.vote.is_some_and(|vote| vote.compensation > 0.0))
+        || (!multi_label && options.k.is_some() && options.vote.is_some());
+    let documents = counts.documents();
+    if let Some(dense) = &options.dense {
+        let dimension = match dense.source {
+            DenseSource::Given { .. } => given.dimension(),
+            DenseSource::Lsa { dimensions, .. } => dimensions,
+            DenseSource::WordVectors(_) => WORD_VECTOR_DIMENSION,
+        };
+        let products = documents.saturating_mul(dimension).max(1);
+        tuning.sample = tuning.sample.min(MAX_PRODUCTS / products);
+    }
+    let fits = documents.min(tuning.sample) >= MIN_DOCUMENTS && counts.entries() <= MAX_ENTRIES;
+    let is_possible = options.part_of.is_none() && counts.label_names.len() > 1;
+    tuning.k_max = cap_k(tuning.k_max, documents);
+    (fits && is_possible && !is_decided).then_some(tuning)
+}
+
+/// Trains with settings that are chosen quickly.
+pub(super) fn train_quickly(
+    run: &Run<'_>,
+    counts: Counts,
+    settings: TrainSettings,
+    given: GivenVectors,
+    tuning: &TuneOptions,
+) -> Result<(Model, TuningReport), TrainError> {
+    let features = features_of(run, &settings);
+    let (excluded, indexed) = exclusions(run, &counts, &features, tuning)?;
+    let multi_label = run.options.decision.several(counts.has_several_labels());
+    let counted = Counted::new(counts, excluded.exclusion()).with_index(indexed);
+    let chosen = Chosen { counted, features, settings, excluded, multi_label, steps: Vec::new() };
+    learn_and_build(run, chosen, given, tuning)
+}
+
+/// The features that the options ask for.
+fn features_of(run: &Run<'_>, settings: &TrainSettings) -> Features {
+    let analyzer = match &settings.input {
+        InputSpec::Text(spec) => Some(spec.clone()),
+        InputSpec::Features(_) | InputSpec::Vectors(_) => None,
+    };
+    Features {
+        analyzer,
+        fields: settings.fields.clone(),
+        weighting: settings.weighting,
+        selection: run.options.selection,
+        term_steps: 0,
+    }
+}
+
+/// Runs the learners on chosen features, and builds the model.
+fn learn_and_build(
+    run: &Run<'_>,
+    chosen: Chosen,
+    given: GivenVectors,
+    tuning: &TuneOptions,
+) -> Result<(Model, TuningReport), TrainError> {
+    let Chosen { counted, features, settings, mut excluded, multi_label, steps } = chosen;
+    let threads = run.threads();
+    let select = |counted: Counted| match features.selection {
+        Some(selection) => counted.into_counts().select(selection, threads),
+        None => counted.into_counts(),
+    };
+    let (learned, report, counts, part) = if let Some(dense) = &run.options.dense {
+        let nested = !counted.depends_on_labels(&features);
+        let counts = select(counted);
+        let weighted = WeightedRows::new(&counts, &features.fields, features.weighting, threads);
+        let rows = weighted.documents().view();
+        let terms = Terms { rows, vocabulary: &counts.vocabulary, input: &settings.input };
+        let part = dense_part(run, dense, given, terms)?;
+        let sizes = counts.label_sizes();
+        let labels = labels_of(&counts, &sizes);
+        let prepared = Prepared::new(run, &weighted, features.weighting, Some(&part), nested)?;
+        let training = prepared.rows(labels, run.options.dense_share);
+        if run.options.has_no_terms() {
+            // Without terms, near-duplicates are found by the dense vectors.
+            let inspected = Inspected {
+                terms: training.terms,
+                vectors: training.vectors,
+                labels,
+                is_cosine: false,
+                groups: counts.groups().to_vec(),
+            };
+            excluded = Excluded::find(inspected, tuning, threads)?;
+            report_exclusions(run, tuning, &excluded);
+        }
+        let pipeline = Pipeline {
+            run,
+            rows: &training,
+            tuning,
+            multi_label,
+            excluded: &excluded,
+            unknown_share: &|row| counts.unknown_share(row as usize),
+        };
+        let (learned, report) = pipeline.learn(steps)?;
+        drop(prepared);
+        (learned, report, counts, Some(part))
+    } else {
+        let sizes = counted.counts().label_sizes();
+        let labels = labels_of(counted.counts(), &sizes);
+        let by_fold = ByFold { counted: &counted, features: &features, engines: run.engines };
+        let unknown = counted.unknown_shares(&features, threads);
+        let pipeline = Pipeline {
+            run,
+            rows: &TrainingRows::by_fold(by_fold, labels),
+            tuning,
+            multi_label,
+            excluded: &excluded,
+            unknown_share: &|row| unknown[row as usize],
+        };
+        let (learned, report) = pipeline.learn(steps)?;
+        (learned, report, select(counted), None)
+    };
+    let settings = TrainSettings {
+        decision: learned.decision.clone(),
+        fields: features.fields,
+        weighting: features.weighting,
+        selection: features.selection,
+        ..settings
+    };
+    let factors = match features.term_steps {
+        0 => None,
+        steps => Some(term_factors(run, &counts, &settings, steps, excluded.exclusion())?),
+    };
+    let mut model = Model::with_term_factors(counts, settings, factors, threads);
+    if let Some(part) = part {
+        model = model.with_dense(part, learned.dense_share);
+    }
+    Ok((model.with_learned(learned, threads), report))
+}
+
+/// The learned factors of terms, by the labels of all documents.
+fn term_factors(
+    run: &Run<'_>,
+    counts: &Counts,
+    settings: &TrainSettings,
+    steps: u32,
+    exclusion: Exclusion<'_>,
+) -> Result<Vec<f32>, SearchError> {
+    let weighted = WeightedRows::new(counts, &settings.fields, settings.weighting, run.threads());
+    let sizes = counts.label_sizes();
+    let labels = labels_of(counts, &sizes);
+    let rows = weighted.documents();
+    let factors = learn_term_factors(rows, &labels, exclusion, &[steps], run.engines)?;
+    Ok(factors.into_iter().flatten().collect())
+}
+
+/// Near-duplicates and the window, determined with the rows that tuning starts from; and these rows.
+/// Nothing for documents without terms.
+fn exclusions(
+    run: &Run<'_>,
+    counts: &Counts,
+    start: &Features,
+    tuning: &TuneOptions,
+) -> Result<(Excluded, Option<IndexedRows>), SearchError> {
+    if run.options.has_no_terms() {
+        return Ok((Excluded::default(), None));
+    }
+    // Only cosines reveal near-duplicates.
+    let weighting = match start.weighting {
+        weighting if weighting.is_cosine() => weighting,
+        weighting if weighting == weighting.of_weights() => Weighting::default().of_weights(),
+        _ => Weighting::default(),
+    };
+    // Terms weighted by labels make documents with the same label nearly equal.
+    let weighting = weighting.with_chi2_power(0.0).unwrap_or(weighting);
+    let plain = IndexedRows::new(counts, &start.fields, weighting, run.engines)?;
+    let sizes = counts.label_sizes();
+    let queries = (&**plain.weighted().queries()).into();
+    let inspected = Inspected {
+        terms: Some(View { engine: plain.engine(), queries }),
+        vectors: None,
+        labels: labels_of(counts, &sizes),
+        is_cosine: true,
+        groups: counts.groups().to_vec(),
+    };
+    let excluded = Excluded::find(inspected, tuning, run.threads())?;
+    report_exclusions(run, tuning, &excluded);
+    Ok((excluded, Some(plain)))
+}
+
+/// Reports near-duplicates and a chronological order, unless settings are chosen quickly.
+pub(super) fn report_exclusions(run: &Run<'_>, tuning: &TuneOptions, excluded: &Excluded) {
+    if tuning.scope == TuneScope::Quick {
+        return;
+    }
+    if let Some(above) = excluded.above {
+        run.report(Event::NearDuplicates { documents: excluded.near.documents(), above });
+    }
+    if excluded.window > 0 {
+        run.report(Event::Window(excluded.window));
+    }
+}

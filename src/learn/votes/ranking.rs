@@ -1,0 +1,125 @@
+//! The labels of documents in order of their scores, and counts of right and wrong labels.
+
+use super::table::{VoteTable, narrow};
+use crate::decide::objective::Figures;
+use crate::learn::thresholds::{FoldCounts, Tally, count_outside};
+
+/// Counts the right and wrong slots that are given.
+pub(super) struct Count<'s> {
+    table: &'s VoteTable<'s>,
+    tallies: Vec<Tally>,
+    /// The number of right and wrong labels given to each document.
+    documents: Vec<(u32, u32)>,
+}
+
+impl<'s> Count<'s> {
+    pub(super) fn new(table: &'s VoteTable<'s>) -> Self {
+        let mut count = Self { table, tallies: Vec::new(), documents: Vec::new() };
+        count.reset();
+        count
+    }
+
+    /// Resets all counts.
+    pub(super) fn reset(&mut self) {
+        let tally = |gold: &FoldCounts| Tally {
+            gold: count_outside(gold, None).into(),
+            ..Tally::default()
+        };
+        self.tallies.clear();
+        self.tallies.extend(self.table.gold_documents.iter().map(tally));
+        self.documents.clear();
+        self.documents.resize(self.table.sample.len(), (0, 0));
+    }
+
+    pub(super) fn give_all(&mut self, slots: impl IntoIterator<Item = usize>) {
+        for slot in slots {
+            let tally = &mut self.tallies[self.table.labels[slot] as usize];
+            let (right, wrong) = &mut self.documents[self.table.documents[slot] as usize];
+            if self.table.gold[slot] {
+                tally.tp += 1;
+                *right += 1;
+            } else {
+                tally.fp += 1;
+                *wrong += 1;
+            }
+        }
+    }
+
+    /// Gives every document without a label its label with the highest score.
+    pub(super) fn give_top_to_rest(&mut self, ranking: &Ranking<'_>, scores: &[f64]) {
+        for document in 0..self.documents.len() {
+            if self.documents[document] == (0, 0) {
+                self.give_all(ranking.top(document, scores));
+            }
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        let gold = &self.table.gold_labels;
+        let exact = self
+            .documents
+            .iter()
+            .zip(gold)
+            .filter(|&(&(right, wrong), &gold)| wrong == 0 && right == gold);
+        let sum = self.tallies.iter().fold(Tally::default(), |sum, &tally| sum.plus(tally));
+        let labels = self.tallies.len().max(1) as f64;
+        Figures {
+            micro_f1: sum.f1(),
+            macro_f1: self.tallies.iter().map(|tally| tally.f1()).sum::<f64>() / labels,
+            accuracy: exact.count() as f64 / self.documents.len().max(1) as f64,
+            by_ranks: None,
+        }
+    }
+}
+
+/// The longest list that is sorted by insertion.
+const MAX_INSERTED: usize = 256;
+
+/// The slots of every document by decreasing score, ties by slot.
+pub(super) struct Ranking<'s> {
+    table: &'s VoteTable<'s>,
+    pub(super) slots: Vec<u32>,
+}
+
+impl<'s> Ranking<'s> {
+    pub(super) fn new(table: &'s VoteTable<'s>) -> Self {
+        Self { table, slots: (0..narrow(table.labels.len())).collect() }
+    }
+
+    /// Sorts by these scores. The order for one k is nearly that for the next, so insertion sort is
+    /// used, unless it could take too long.
+    pub(super) fn sort(&mut self, scores: &[f64]) {
+        for document in 0..self.table.sample.len() {
+            let slots = &mut self.slots[self.table.slots_of(document)];
+            if slots.len() > MAX_INSERTED {
+                let score = |slot: u32| scores[slot as usize];
+                slots.sort_by(|&a, &b| score(b).total_cmp(&score(a)).then(a.cmp(&b)));
+                continue;
+            }
+            for end in 1..slots.len() {
+                let slot = slots[end];
+                let score = scores[slot as usize];
+                let before = |other: u32| {
+                    let other_score = scores[other as usize];
+                    other_score > score || (other_score >= score && other < slot)
+                };
+                let mut at = end;
+                while at > 0 && !before(slots[at - 1]) {
+                    slots[at] = slots[at - 1];
+                    at -= 1;
+                }
+                slots[at] = slot;
+            }
+        }
+    }
+
+    /// The slots of a document.
+    pub(super) fn of(&self, document: usize) -> impl Iterator<Item = usize> + Clone {
+        self.slots[self.table.slots_of(document)].iter().map(|&slot| slot as usize)
+    }
+
+    /// The first slot of a document, if it has a vote.
+    pub(super) fn top(&self, document: usize, scores: &[f64]) -> Option<usize> {
+        self.of(document).next().filter(|&slot| scores[slot] > 0.0)
+    }
+}

@@ -1,0 +1,398 @@
+//! The search for the best decision: every rule on the same scores.
+
+use super::grid::{Candidate, Grid, Rules, Trial};
+use super::ranking::{Count, Ranking};
+use super::table::{VoteTable, narrow};
+use super::totals::Totals;
+use crate::decide::decision::{Decision, Rule, ThresholdRule, before_largest_gap, decide};
+use crate::decide::objective::{Figures, Objective};
+use crate::decide::vote::{LabelScore, Vote, VoteWeight};
+use crate::learn::held_out::FOLDS;
+use crate::learn::thresholds::{
+    Cuts, Entry, FoldCounts, RankedScores, STEPS, Without, count_outside, micromacro, rtcut,
+    scut_smoothed, threshold,
+};
+
+/// The factors that PCut tries.
+const PCUT_FACTORS: [f64; 8] = [0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5];
+/// RTCut never gives labels of a lower rank.
+const MAX_RTCUT_RANK: usize = 16;
+/// The largest number of labels that RCut tries.
+const MAX_RCUT: usize = 5;
+
+/// The rules with one threshold per label.
+const PER_LABEL: [ThresholdRule; 5] = [
+    ThresholdRule::Scut,
+    ThresholdRule::Micromacro,
+    ThresholdRule::ScutFbr,
+    ThresholdRule::ScutSmoothed,
+    ThresholdRule::Rtcut,
+];
+
+/// The parameters that a rule tries.
+fn parameters(rule: ThresholdRule, objective: Objective) -> &'static [f64] {
+    match rule {
+        ThresholdRule::ScutFbr => &[0.1, 0.3, 0.5],
+        ThresholdRule::ScutSmoothed => &[3.0, 10.0, 30.0],
+        ThresholdRule::Micromacro if objective != Objective::Accuracy => &[0.0, 10.0, 30.0],
+        ThresholdRule::Micromacro | ThresholdRule::Scut | ThresholdRule::Rtcut => &[0.0],
+    }
+}
+
+/// A label-size compensation.
+pub(super) struct Compensation {
+    exponent: f64,
+    /// One factor per label; empty: 1 for all.
+    factors: Vec<f64>,
+}
+
+impl Compensation {
+    /// The compensations with these exponents.
+    pub(super) fn all(table: &VoteTable<'_>, exponents: &[f64]) -> Vec<Self> {
+        let of_exponent = |&exponent: &f64| {
+            let vote = Vote { compensation: exponent, ..VoteWeight::Uniform.into() };
+            Self { exponent, factors: table.training.factors(vote) }
+        };
+        exponents.iter().map(of_exponent).collect()
+    }
+}
+
+/// Evaluates decisions on the scores of a [`VoteTable`]. The buffers are reused from one k to the
+/// next.
+pub(in crate::learn) struct RuleSearch<'t> {
+    table: &'t VoteTable<'t>,
+    ranking: Ranking<'t>,
+    /// The ranked scores of each label.
+    score_rankings: Vec<RankedScores>,
+    /// RTCut's ranked values of each label, if requested.
+    value_rankings: Vec<RankedScores>,
+    /// The cuts of best F1 without each fold, and of all.
+    cuts: [Option<Cuts>; FOLDS + 1],
+    count: Count<'t>,
+}
+
+impl<'t> RuleSearch<'t> {
+    pub(in crate::learn) fn new(table: &'t VoteTable<'t>) -> Self {
+        Self {
+            table,
+            ranking: Ranking::new(table),
+            score_rankings: Vec::new(),
+            value_rankings: Vec::new(),
+            cuts: Default::default(),
+            count: Count::new(table),
+        }
+    }
+
+    /// Reports the figures if every document gets the label with the highest score, for each
+    /// compensation.
+    pub(super) fn single_label(
+        &mut self,
+        scores: &[f64],
+        compensations: &[Compensation],
+        found: &mut impl FnMut(f64, Figures),
+    ) {
+        let table = self.table;
+        for Compensation { exponent, factors } in compensations {
+            self.count.reset();
+            for document in 0..table.sample.len() {
+                self.count.give_all(table.top(document, scores, factors));
+            }
+            found(*exponent, self.count.figures());
+        }
+    }
+
+    /// Reports every multi-label decision with its figures.
+    pub(super) fn multi_label(
+        &mut self,
+        scores: &[f64],
+        rules: Rules,
+        objective: Objective,
+        found: &mut impl FnMut(Candidate, Figures),
+    ) {
+        self.fill(scores, rules);
+        if rules.allow(Rule::Threshold) {
+            self.global_threshold(scores, objective, found);
+        }
+        for rule in PER_LABEL {
+            if rules.allow(rule.into()) {
+                self.thresholds_per_label(scores, rule, parameters(rule, objective), found);
+            }
+        }
+        if rules.allow(Rule::Rcut) {
+            self.rcut(scores, found);
+        }
+        if rules.allow(Rule::Mcut) {
+            self.mcut(scores, found);
+        }
+        if rules.allow(Rule::Pcut) {
+            for factor in PCUT_FACTORS {
+                found(Candidate::Proportional { factor }, self.pcut(factor));
+            }
+        }
+    }
+
+    /// One threshold for all labels, with and without allowing documents to have no label.
+    fn global_threshold(
+        &mut self,
+        scores: &[f64],
+        objective: Objective,
+        found: &mut impl FnMut(Candidate, Figures),
+    ) {
+        let Self { table, ranking, score_rankings, count, .. } = self;
+        let totals = Totals::new(table, ranking, score_rankings, scores);
+        for allow_none in [true, false] {
+            let labels = table.gold_documents.len().max(1) as f64;
+            let value = |step: usize| {
+                let (micro_f1, macro_sum) = totals.at(step, allow_none);
+                // The accuracy is unknown here, so micro F1 is used instead.
+                let mean = macro_sum / labels;
+                let figures =
+                    Figures { micro_f1, macro_f1: mean, accuracy: micro_f1, by_ranks: None };
+                objective.of_decision(figures)
+            };
+            // Ties go to the lowest threshold.
+            let values = (1..STEPS).rev().map(|step| (step, value(step)));
+            let best = values.max_by(|a, b| a.1.total_cmp(&b.1));
+            let threshold = threshold(best.map_or(1, |best| best.0));
+            count.reset();
+            for document in 0..table.sample.len() {
+                let decreasing = ranking.of(document);
+                count.give_all(decreasing.take_while(|&slot| scores[slot] >= threshold));
+            }
+            if !allow_none {
+                count.give_top_to_rest(ranking, scores);
+            }
+            found(Candidate::Global { threshold, allow_none }, count.figures());
+        }
+    }
+
+    /// A rule with one threshold per label, for each of its parameters. Each fold is decided with the
+    /// thresholds learned from the other folds.
+    fn thresholds_per_label(
+        &mut self,
+        scores: &[f64],
+        rule: ThresholdRule,
+        parameters: &[f64],
+        found: &mut impl FnMut(Candidate, Figures),
+    ) {
+        let learned: Vec<Vec<Vec<Option<f64>>>> =
+            (0..FOLDS).map(|fold| self.thresholds(rule, parameters, Some(fold))).collect();
+        let Self { ranking, score_rankings, value_rankings, count, .. } = self;
+        for (index, &parameter) in parameters.iter().enumerate() {
+            count.reset();
+            let is_by_value = rule == ThresholdRule::Rtcut;
+            let rankings = if is_by_value { &mut *value_rankings } else { &mut *score_rankings };
+            for (label, ranked) in rankings.iter_mut().enumerate() {
+                let thresholds: [f64; FOLDS] = std::array::from_fn(|fold| {
+                    learned[fold][index][label].unwrap_or(f64::INFINITY)
+                });
+                let lowest = thresholds.iter().copied().fold(f64::INFINITY, f64::min);
+                let reaching = ranked.reaching(lowest).iter();
+                let given = reaching.filter(|entry| entry.score >= thresholds[entry.fold as usize]);
+                count.give_all(given.map(|entry| entry.slot as usize));
+            }
+            let candidate = |allow_none| Candidate::PerLabel { rule, parameter, allow_none };
+            found(candidate(true), count.figures());
+            count.give_top_to_rest(ranking, scores);
+            found(candidate(false), count.figures());
+        }
+    }
+
+    /// RCut: the first labels of each document.
+    fn rcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Figures)) {
+        let Self { table, ranking, count, .. } = self;
+        count.reset();
+        for labels in 1..=MAX_RCUT {
+            for document in 0..table.sample.len() {
+                let slots = &ranking.slots[table.slots_of(document)];
+                let next = slots.get(labels - 1).map(|&slot| slot as usize);
+                count.give_all(next.filter(|&slot| scores[slot] > 0.0));
+            }
+            found(Candidate::First { labels }, count.figures());
+        }
+    }
+
+    /// MCut: the labels before the largest gap.
+    fn mcut(&mut self, scores: &[f64], found: &mut impl FnMut(Candidate, Figures)) {
+        let Self { table, ranking, count, .. } = self;
+        let ranked = |document| ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
+        count.reset();
+        for document in 0..table.sample.len() {
+            let decreasing = ranked(document).map(|slot| scores[slot]);
+            let before = before_largest_gap(decreasing);
+            count.give_all(ranked(document).take(before));
+        }
+        found(Candidate::LargestGap, count.figures());
+    }
+
+    /// PCut, with the held-out documents as the batch.
+    fn pcut(&mut self, factor: f64) -> Figures {
+        self.count.reset();
+        for (ranked, gold) in self.score_rankings.iter_mut().zip(&self.table.gold_documents) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a small number of documents"
+            )]
+            let count = (f64::from(count_outside(gold, None)) * factor).round() as usize;
+            self.count.give_all(ranked.first(count).iter().map(|entry| entry.slot as usize));
+        }
+        self.count.figures()
+    }
+
+    /// Learns the decision of a trial from scores, and returns it with its figures. Each fold is
+    /// decided with what is learned from the other folds.
+    pub(in crate::learn) fn learn(&mut self, trial: &Trial, scores: &[f64]) -> (Decision, Figures) {
+        let table = self.table;
+        let decisions = self.learn_by_fold(trial, scores);
+        let factors = table.factors(trial.vote);
+        let given = (0..table.sample.len()).flat_map(|document| {
+            let slots = table.ranked(document, scores, &factors);
+            let votes: Vec<LabelScore> = slots
+                .iter()
+                .map(|&(slot, score)| LabelScore { label: table.labels[slot], score })
+                .collect();
+            let mut given = decide(&votes, &decisions[usize::from(table.folds[document])]);
+            given.sort_unstable();
+            slots
+                .into_iter()
+                .map(|(slot, _)| slot)
+                .filter(move |&slot| given.binary_search(&table.labels[slot]).is_ok())
+        });
+        let mut count = Count::new(table);
+        count.give_all(given);
+        let decision = self.decision(trial.decision, None);
+        let figures = match trial.decision {
+            // This rule decides on all documents together.
+            Candidate::Proportional { factor } => self.pcut(factor),
+            _ => count.figures(),
+        };
+        (decision, figures)
+    }
+
+    /// Learns the decision of a trial without each fold.
+    pub(in crate::learn) fn learn_by_fold(
+        &mut self,
+        trial: &Trial,
+        scores: &[f64],
+    ) -> [Decision; FOLDS] {
+        self.fill(scores, trial.decision.rules());
+        std::array::from_fn(|fold| self.decision(trial.decision, Some(fold)))
+    }
+
+    /// The best decision for given scores.
+    pub(in crate::learn) fn best(
+        &mut self,
+        vote: Vote,
+        k: usize,
+        scores: &[f64],
+        grid: &Grid,
+    ) -> Trial {
+        let table = self.table;
+        let objective = |figures: Figures| grid.objective.of_decision(figures);
+        let mut best: Option<Trial> = None;
+        let mut found = |decision, figures| {
+            let is_better = |best: Trial| objective(figures) > objective(best.figures);
+            if best.is_none_or(is_better) {
+                best = Some(Trial { k, vote, decision, figures });
+            }
+        };
+        if grid.multi_label {
+            self.multi_label(scores, grid.rules, grid.objective, &mut found);
+        } else {
+            let none = Compensation::all(table, &[0.0]);
+            self.single_label(scores, &none, &mut |_, figures| found(Candidate::Single, figures));
+        }
+        let mut best = best.expect("every grid has a rule");
+        best.figures.by_ranks = ranked_value(table, grid.objective, best.vote, scores);
+        best
+    }
+
+    /// Sorts and counts new scores.
+    fn fill(&mut self, scores: &[f64], rules: Rules) {
+        let table = self.table;
+        self.ranking.sort(scores);
+        self.cuts = Default::default();
+        let labels = table.gold_documents.len();
+        for rankings in [&mut self.score_rankings, &mut self.value_rankings] {
+            rankings.resize_with(labels, RankedScores::default);
+            let rankings = rankings.iter_mut().zip(&table.gold_documents);
+            rankings.for_each(|(ranking, &gold)| ranking.reset(gold));
+        }
+        let needs_values = rules.allow(Rule::Rtcut);
+        for (document, &fold) in table.folds.iter().enumerate() {
+            let voted = self.ranking.of(document).take_while(|&slot| scores[slot] > 0.0);
+            for (rank, slot) in voted.enumerate() {
+                let label = table.labels[slot] as usize;
+                let score = scores[slot];
+                let entry = Entry { score, slot: narrow(slot), fold, gold: table.gold[slot] };
+                self.score_rankings[label].push(entry);
+                if needs_values && rank < MAX_RTCUT_RANK {
+                    let value = ThresholdRule::Rtcut.value(score, rank);
+                    self.value_rankings[label].push(Entry { score: value, ..entry });
+                }
+            }
+        }
+    }
+
+    /// The thresholds of a rule for each parameter.
+    fn thresholds(
+        &mut self,
+        rule: ThresholdRule,
+        parameters: &[f64],
+        without: Without,
+    ) -> Vec<Vec<Option<f64>>> {
+        match rule {
+            ThresholdRule::Scut | ThresholdRule::ScutFbr => {
+                // Both rules use these cuts.
+                let cuts = self.cuts[without.map_or(FOLDS, |fold| fold)]
+                    .get_or_insert_with(|| Cuts::scut(&mut self.score_rankings, without));
+                parameters.iter().map(|&fbr| cuts.with_fbr(fbr)).collect()
+            }
+            ThresholdRule::ScutSmoothed => scut_smoothed(&self.score_rankings, parameters, without),
+            ThresholdRule::Micromacro => {
+                micromacro::thresholds(&mut self.score_rankings, parameters, without)
+            }
+            ThresholdRule::Rtcut => vec![rtcut(&mut self.value_rankings, without)],
+        }
+    }
+
+    /// The decision of a candidate, with thresholds learned from the present scores.
+    fn decision(&mut self, candidate: Candidate, without: Without) -> Decision {
+        match candidate {
+            Candidate::Single => Decision::Single,
+            Candidate::Global { threshold, allow_none } => {
+                Decision::Multi { threshold, allow_none }
+            }
+            Candidate::PerLabel { rule, parameter, allow_none } => {
+                let thresholds = self.thresholds(rule, &[parameter], without).remove(0);
+                Decision::PerLabel { rule, thresholds, allow_none }
+            }
+            Candidate::First { labels } => Decision::First { labels },
+            Candidate::LargestGap => Decision::LargestGap,
+            Candidate::Proportional { factor } => {
+                let documents = self.table.sample.len().max(1) as f64;
+                let share = |gold: &FoldCounts| f64::from(count_outside(gold, None)) / documents;
+                let shares = self.table.gold_documents.iter().map(share).collect();
+                Decision::Proportional { factor, shares }
+            }
+        }
+    }
+}
+
+/// The value of an objective that depends on the best labels of documents alone.
+pub(super) fn ranked_value(
+    table: &VoteTable<'_>,
+    objective: Objective,
+    vote: Vote,
+    scores: &[f64],
+) -> Option<f64> {
+    let first = objective.best_labels()?;
+    let factors = table.factors(vote);
+    let of_document = |document| {
+        let best = table.ranked(document, scores, &factors).into_iter().take(first);
+        objective.of_ranking(best.filter(|&(slot, _)| table.gold[slot]).count())
+    };
+    let documents = table.sample.len();
+    Some((0..documents).map(of_document).sum::<f64>() / documents.max(1) as f64)
+}

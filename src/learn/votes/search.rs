@@ -1,0 +1,205 @@
+//! The search for the best k, vote and decision: each only votes again on the same neighbors.
+
+use rayon::prelude::*;
+
+use super::grid::{Candidate, Grid, Rules, Trial, distinct, thinned};
+use super::rules::{Compensation, RuleSearch, ranked_value};
+use super::table::VoteTable;
+use crate::decide::vote::{TrainingLabels, Vote, VoteWeight};
+use crate::learn::held_out::LeaveOneOut;
+use crate::threads::Threads;
+
+/// The best settings of a grid, and all results.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuned {
+    /// The best settings.
+    pub(crate) best: Trial,
+    /// All results, by vote, k and decision.
+    pub(crate) trials: Vec<Trial>,
+}
+
+/// Number of values of k that the first round of [`search_grid`] tries.
+pub(in crate::learn) const ROUND_ONE_KS: usize = 8;
+/// Number of pairs of vote and rule that the second round tries.
+const FINALISTS: usize = 6;
+/// Number of values of k that the second round tries for each.
+const ROUND_TWO_KS: usize = 16;
+
+/// Maximum number of scores of labels in total for which threads share the values of k of a vote;
+/// they take about 5 GiB.
+pub(in crate::learn) const MAX_SLOTS: usize = 1 << 26;
+
+/// Settings to evaluate together: a vote, values of k (increasing), and rules.
+struct Task {
+    weight: VoteWeight,
+    ks: Vec<usize>,
+    rules: Rules,
+}
+
+/// Evaluates the settings of a grid on the votes of held-out documents.
+struct GridEvaluation<'a> {
+    table: VoteTable<'a>,
+    grid: &'a Grid,
+    /// The values of k that give different results.
+    ks: &'a [usize],
+    compensations: Vec<Compensation>,
+    threads: &'a Threads,
+}
+
+impl<'a> GridEvaluation<'a> {
+    fn new(
+        found: &'a LeaveOneOut,
+        training: TrainingLabels<'a>,
+        grid: &'a Grid,
+        threads: &'a Threads,
+    ) -> Self {
+        let table = VoteTable::new(found, training, threads);
+        let compensations = Compensation::all(&table, &grid.compensations);
+        let ks = distinct(&grid.ks, found.longest());
+        Self { table, grid, ks, compensations, threads }
+    }
+
+    /// The trials of some tasks, in their order.
+    fn trials(&self, tasks: &[Task]) -> Vec<Trial> {
+        // Several threads share the values of k of one vote, if that takes little memory.
+        let pieces = self.threads.count().div_ceil(tasks.len().max(1));
+        let pieces = pieces.min(MAX_SLOTS / self.table.slots().max(1)).max(1);
+        let pieces: Vec<(&Task, &[usize])> = tasks
+            .iter()
+            .flat_map(|task| {
+                let size = task.ks.len().div_ceil(pieces).max(1);
+                task.ks.chunks(size).map(move |ks| (task, ks))
+            })
+            .collect();
+        let evaluate = |&(task, ks): &(&Task, &[usize])| self.evaluate(task.weight, ks, task.rules);
+        let trials = self.threads.run(|| pieces.par_iter().map(evaluate).collect::<Vec<_>>());
+        trials.into_iter().flatten().collect()
+    }
+
+    /// The trials of one vote.
+    fn evaluate(&self, weight: VoteWeight, ks: &[usize], rules: Rules) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        let mut search = RuleSearch::new(&self.table);
+        let objective = self.grid.objective;
+        self.table.vote(weight, ks, |k, scores| {
+            let first = trials.len();
+            let mut push = |compensation, decision, figures| {
+                let vote = Vote { compensation, ..weight.into() };
+                trials.push(Trial { k, vote, decision, figures });
+            };
+            if self.grid.multi_label {
+                let found = &mut |candidate, figures| push(0.0, candidate, figures);
+                search.multi_label(scores, rules, objective, found);
+            } else {
+                let found = &mut |compensation, figures| {
+                    push(compensation, Candidate::Single, figures);
+                };
+                search.single_label(scores, &self.compensations, found);
+            }
+            if objective.best_labels().is_some() {
+                for trial in &mut trials[first..] {
+                    let value = ranked_value(&self.table, objective, trial.vote, scores);
+                    trial.figures.by_ranks = value;
+                }
+            }
+        });
+        trials
+    }
+
+    /// Sorts trials by vote, k and decision.
+    fn finish(&self, mut trials: Vec<Trial>) -> Tuned {
+        let position = |trial: &Trial| {
+            self.grid.weights.iter().position(|&weight| weight == trial.vote.weight)
+        };
+        trials.sort_by_key(|trial| (position(trial), trial.k));
+        let best = self.best(&trials);
+        Tuned { best, trials }
+    }
+
+    /// The best trial; ties go to the smaller k, then to the first.
+    fn best(&self, trials: &[Trial]) -> Trial {
+        let objective = |trial: &Trial| {
+            let objective = self.grid.objective;
+            (objective.of(trial.figures), objective.of_decision(trial.figures))
+        };
+        let better = |best: Trial, next: &Trial| {
+            let old = objective(&best);
+            let new = objective(next);
+            if new > old || (new >= old && next.k < best.k) { *next } else { best }
+        };
+        trials.iter().skip(1).fold(trials[0], better)
+    }
+}
+
+/// Evaluates all settings of a grid on leave-one-out neighbors.
+///
+/// Values of k above the longest neighbor list are skipped. If documents with very many labels would
+/// fill the memory, fewer held-out documents are used, evenly spaced. Ties go to the smaller k, then
+/// to the vote and the decision that come first.
+///
+/// # Panics
+/// If the grid has no k or no votes.
+pub(crate) fn evaluate_grid(
+    found: &LeaveOneOut,
+    training: TrainingLabels<'_>,
+    grid: &Grid,
+    threads: &Threads,
+) -> Tuned {
+    let evaluation = GridEvaluation::new(found, training, grid, threads);
+    let task = |&weight| Task { weight, ks: evaluation.ks.to_vec(), rules: grid.rules };
+    let tasks: Vec<Task> = grid.weights.iter().map(task).collect();
+    evaluation.finish(evaluation.trials(&tasks))
+}
+
+/// Finds the best settings of a grid, or nearly the best, without evaluating all of it:
+///
+/// 1. every vote and rule with up to 8 values of k, in about equal ratios;
+/// 2. the six best pairs of vote and rule with up to 16 values of k around the best of each.
+///
+/// The differences between neighboring settings are within noise, and the more settings are
+/// compared, the more the best one owes to chance. Otherwise as [`evaluate_grid`].
+///
+/// # Panics
+/// If the grid has no k or no votes.
+pub(crate) fn search_grid(
+    found: &LeaveOneOut,
+    training: TrainingLabels<'_>,
+    grid: &Grid,
+    threads: &Threads,
+) -> Tuned {
+    let evaluation = GridEvaluation::new(found, training, grid, threads);
+    let ks = thinned(evaluation.ks, ROUND_ONE_KS);
+    let task = |&weight| Task { weight, ks: ks.clone(), rules: grid.rules };
+    let tasks: Vec<Task> = grid.weights.iter().map(task).collect();
+    let mut trials = evaluation.trials(&tasks);
+    let around = |finalist: Trial| {
+        let index = ks.partition_point(|&k| k < finalist.k);
+        let around = ks[index.saturating_sub(1)]..=ks[(index + 1).min(ks.len() - 1)];
+        let near: Vec<usize> =
+            evaluation.ks.iter().copied().filter(|k| around.contains(k)).collect();
+        let refined = thinned(&near, ROUND_TWO_KS).into_iter().filter(|k| !ks.contains(k));
+        let rules = finalist.decision.rules();
+        Task { weight: finalist.vote.weight, ks: refined.collect(), rules }
+    };
+    let tasks: Vec<Task> = finalists(&trials, grid).into_iter().map(around).collect();
+    trials.extend(evaluation.trials(&tasks));
+    evaluation.finish(trials)
+}
+
+/// The best trial of each of the best pairs of vote and rule.
+fn finalists(trials: &[Trial], grid: &Grid) -> Vec<Trial> {
+    let mut order: Vec<&Trial> = trials.iter().collect();
+    let value = |trial: &Trial| grid.objective.of(trial.figures);
+    order.sort_by(|a, b| value(b).total_cmp(&value(a)).then(a.k.cmp(&b.k)));
+    let mut finalists: Vec<Trial> = Vec::new();
+    for trial in order {
+        let alike = |other: &Trial| {
+            other.vote.weight == trial.vote.weight
+                && other.decision.rules() == trial.decision.rules()
+        };
+        if finalists.len() < FINALISTS && !finalists.iter().any(alike) {
+            finalists.push(*trial);
+        }
+    }
+    finalists
+}

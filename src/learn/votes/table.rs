@@ -1,0 +1,280 @@
+//! The votes of held-out documents, arranged for voting again: every k and vote from one search.
+
+use super::sample::sampled;
+use crate::decide::vote::{LabelScore, TrainingLabels, Vote, VoteWeight, Voters, mixed};
+use crate::learn::held_out::LeaveOneOut;
+use crate::learn::thresholds::FoldCounts;
+use crate::threads::Threads;
+
+/// The votes of held-out documents. A *slot* is a pair of a document and a label of one of its
+/// neighbors.
+#[derive(Debug)]
+pub(in crate::learn) struct VoteTable<'a> {
+    found: &'a LeaveOneOut,
+    /// The documents to evaluate, as indices into `found`.
+    pub(super) sample: Vec<usize>,
+    pub(super) training: TrainingLabels<'a>,
+    /// The slots of the labels of every neighbor, concatenated.
+    votes: Vec<u32>,
+    /// The slots of document `i` are `slots[i]..slots[i + 1]`, ordered by the rank of the best
+    /// neighbor, then by label: ties of scores go to the first.
+    pub(super) slots: Vec<u32>,
+    /// The label of each slot.
+    pub(super) labels: Vec<u32>,
+    /// The document of each slot.
+    pub(super) documents: Vec<u32>,
+    /// Whether the label of each slot is gold.
+    pub(super) gold: Vec<bool>,
+    /// The number of documents in which each label is gold, by fold.
+    pub(super) gold_documents: Vec<FoldCounts>,
+    /// The fold of each document.
+    pub(super) folds: Vec<u8>,
+    /// The number of gold labels of each document.
+    pub(super) gold_labels: Vec<u32>,
+}
+
+/// The votes and slots of some of the documents, as in [`VoteTable`].
+struct Segment {
+    votes: Vec<u32>,
+    slots: Vec<u32>,
+    labels: Vec<u32>,
+    documents: Vec<u32>,
+    gold: Vec<bool>,
+}
+
+impl Segment {
+    /// The segment of the documents with these indices into `found`.
+    fn new(found: &LeaveOneOut, training: &TrainingLabels<'_>, sample: &[usize]) -> Self {
+        let mut votes = Vec::new();
+        let mut slots = vec![0];
+        let mut labels = Vec::new();
+        let mut documents = Vec::new();
+        let mut gold = Vec::new();
+        let mut slot_of = vec![u32::MAX; training.sizes.len()];
+        for (document, &index) in sample.iter().enumerate() {
+            let (row, neighbors) = found.get(index);
+            let own = training.labels(row);
+            let first = labels.len();
+            for (_, _, neighbor) in neighbors.ranked() {
+                for &label in training.labels(neighbor.row) {
+                    let slot = &mut slot_of[label as usize];
+                    if *slot == u32::MAX {
+                        *slot = narrow(labels.len());
+                        labels.push(label);
+                        documents.push(narrow(document));
+                        gold.push(own.binary_search(&label).is_ok());
+                    }
+                    votes.push(*slot);
+                }
+            }
+            for &label in &labels[first..] {
+                slot_of[label as usize] = u32::MAX;
+            }
+            slots.push(narrow(labels.len()));
+        }
+        Self { votes, slots, labels, documents, gold }
+    }
+
+    /// Appends the documents of another segment.
+    fn append(mut self, next: Self) -> Self {
+        let slots = narrow(self.labels.len());
+        let documents = narrow(self.slots.len() - 1);
+        self.votes.extend(next.votes.into_iter().map(|slot| slots + slot));
+        self.slots.extend(next.slots[1..].iter().map(|slot| slots + slot));
+        self.labels.extend(next.labels);
+        self.documents.extend(next.documents.into_iter().map(|document| documents + document));
+        self.gold.extend(next.gold);
+        self
+    }
+}
+
+impl<'a> VoteTable<'a> {
+    pub(in crate::learn) fn new(
+        found: &'a LeaveOneOut,
+        training: TrainingLabels<'a>,
+        threads: &Threads,
+    ) -> Self {
+        let sample = sampled(found, &training);
+        let folds = found.folds(&training);
+        let size = sample.len().div_ceil(threads.count()).max(1);
+        let chunks: Vec<&[usize]> = sample.chunks(size).collect();
+        let segment = |chunk: &&[usize]| Segment::new(found, &training, chunk);
+        let segments = threads.map_few(&chunks, chunks.len(), segment).into_iter();
+        let Segment { votes, slots, labels, documents, gold } =
+            segments.reduce(Segment::append).unwrap_or_else(|| Segment::new(found, &training, &[]));
+        let mut table = Self {
+            found,
+            training,
+            votes,
+            slots,
+            labels,
+            documents,
+            gold,
+            gold_documents: vec![FoldCounts::default(); training.sizes.len()],
+            folds: Vec::with_capacity(sample.len()),
+            gold_labels: Vec::with_capacity(sample.len()),
+            sample,
+        };
+        for document in 0..table.sample.len() {
+            let (row, _) = table.get(document);
+            let gold = training.labels(row);
+            let fold = folds[row as usize];
+            for &label in gold {
+                table.gold_documents[label as usize][usize::from(fold)] += 1;
+            }
+            table.gold_labels.push(narrow(gold.len()));
+            table.folds.push(fold);
+        }
+        table
+    }
+
+    /// A document, as a training row number, and its neighbors.
+    pub(in crate::learn) fn get(&self, document: usize) -> (u32, Voters<'a>) {
+        self.found.get(self.sample[document])
+    }
+
+    /// Votes by `weight`, and calls `visit` with the scores of all slots at each k of `ks`
+    /// (increasing).
+    pub(super) fn vote(
+        &self,
+        weight: VoteWeight,
+        ks: &[usize],
+        mut visit: impl FnMut(usize, &[f64]),
+    ) {
+        let documents = self.sample.len();
+        // For each slot and each document, by terms and by vectors.
+        let mut sums = vec![[0.0; 2]; self.labels.len()];
+        let mut totals = vec![[0.0; 2]; documents];
+        let mut scores = vec![0.0; self.labels.len()];
+        // The position of each document's next vote in `votes`, and the end of its slots with a vote:
+        // they come first.
+        let mut next: Vec<usize> = Vec::with_capacity(documents);
+        let mut ends: Vec<u32> = self.slots[..documents].to_vec();
+        let mut start = 0;
+        for index in 0..documents {
+            next.push(start);
+            let (_, voters) = self.get(index);
+            let labels = |row| self.training.labels(row).len();
+            start += voters.ranked().map(|(.., neighbor)| labels(neighbor.row)).sum::<usize>();
+        }
+        let mut rank = 0;
+        for &k in ks {
+            for index in 0..documents {
+                let (_, voters) = self.get(index);
+                if voters.is_empty() {
+                    continue;
+                }
+                let shares = voters.first(k).lists().map(|(_, share)| share);
+                let best =
+                    voters.lists().map(|(list, _)| list.first().map_or(0.0, |n| n.similarity));
+                for (list, at, neighbor) in voters.ranked_from(rank, k) {
+                    let counts = weight.counts(neighbor.similarity, at, best[list])
+                        * f64::from(self.training.weights[neighbor.row as usize]);
+                    totals[index][list] += counts;
+                    let labels = self.training.labels(neighbor.row).len();
+                    for &slot in &self.votes[next[index]..next[index] + labels] {
+                        sums[slot as usize][list] += counts;
+                        ends[index] = ends[index].max(slot + 1);
+                    }
+                    next[index] += labels;
+                }
+                for slot in self.slots[index] as usize..ends[index] as usize {
+                    scores[slot] = mixed(sums[slot], totals[index], shares);
+                }
+            }
+            rank = k;
+            visit(k, &scores);
+        }
+    }
+
+    /// The slots of a document.
+    pub(in crate::learn) fn slots_of(&self, document: usize) -> std::ops::Range<usize> {
+        self.slots[document] as usize..self.slots[document + 1] as usize
+    }
+
+    /// The label of a slot.
+    pub(in crate::learn) fn label(&self, slot: usize) -> u32 {
+        self.labels[slot]
+    }
+
+    /// The slot with the highest score of a document that has a vote; ties go to the first.
+    pub(super) fn top(&self, document: usize, scores: &[f64], factors: &[f64]) -> Option<usize> {
+        let mut best: Option<(usize, f64)> = None;
+        for slot in self.slots_of(document) {
+            let score = scores[slot] * self.factor(factors, slot);
+            // A label without a vote so far has no score and does not count.
+            if scores[slot] > 0.0 && best.is_none_or(|(_, best)| score > best) {
+                best = Some((slot, score));
+            }
+        }
+        best.map(|(slot, _)| slot)
+    }
+
+    /// The number of scores: pairs of a document and a label of its neighbors.
+    pub(in crate::learn) fn slots(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The number of documents.
+    pub(in crate::learn) fn documents(&self) -> usize {
+        self.sample.len()
+    }
+
+    /// Whether a document is held out for the second time.
+    pub(in crate::learn) fn is_again(&self, document: usize) -> bool {
+        self.found.again_from.is_some_and(|first| self.sample[document] >= first)
+    }
+
+    /// The cluster of a training row.
+    pub(in crate::learn) fn cluster(&self, row: u32) -> u64 {
+        self.found.clusters.get(row as usize).copied().unwrap_or(row.into())
+    }
+
+    /// The fold of a document.
+    pub(in crate::learn) fn fold(&self, document: usize) -> usize {
+        self.folds[document].into()
+    }
+
+    /// The slots of a document that have a vote, with their scores, which decrease.
+    pub(super) fn ranked(
+        &self,
+        document: usize,
+        scores: &[f64],
+        factors: &[f64],
+    ) -> Vec<(usize, f64)> {
+        let mut slots: Vec<(usize, f64)> = self
+            .slots_of(document)
+            .filter(|&slot| scores[slot] > 0.0)
+            .map(|slot| (slot, scores[slot] * self.factor(factors, slot)))
+            .collect();
+        slots.sort_by(|a, b| b.1.total_cmp(&a.1));
+        slots
+    }
+
+    /// The labels of a document that have a vote, by decreasing score.
+    pub(in crate::learn) fn label_scores(
+        &self,
+        document: usize,
+        scores: &[f64],
+        factors: &[f64],
+    ) -> Vec<LabelScore> {
+        let score = |(slot, score)| LabelScore { label: self.labels[slot], score };
+        self.ranked(document, scores, factors).into_iter().map(score).collect()
+    }
+
+    /// The factors of labels by which the scores of a vote are multiplied. None if the scores include
+    /// them already, as those of prototypes do.
+    pub(in crate::learn) fn factors(&self, vote: Vote) -> Vec<f64> {
+        if vote.prototypes > 0.0 { Vec::new() } else { self.training.factors(vote) }
+    }
+
+    /// The factor of a slot's label; 1 if there are no factors.
+    pub(in crate::learn) fn factor(&self, factors: &[f64], slot: usize) -> f64 {
+        *factors.get(self.labels[slot] as usize).unwrap_or(&1.0)
+    }
+}
+
+/// A slot, document or label as a 32-bit number.
+pub(super) fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("fewer than 2^32 slots")
+}

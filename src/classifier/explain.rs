@@ -52,7 +52,8 @@ pub struct Explanation {
     pub prediction: Prediction,
     /// The document's terms that are not in the vocabulary, each once, in order.
     pub unknown: Vec<String>,
-    /// The neighbors that voted: those found by terms, best first, then those found by dense vectors.
+    /// The neighbors that voted: those found by terms, best first, then those found by dense
+    /// vectors.
     pub neighbors: Vec<ExplainedNeighbor>,
     /// The labels with a vote, by decreasing score.
     pub labels: Vec<ExplainedLabel>,
@@ -69,13 +70,14 @@ pub struct ExplainedNeighbor {
     pub row: u32,
     /// The similarity.
     pub similarity: f32,
-    /// Its share of all votes, before the weights that votes have for a label (`learned`, `/size^G`).
+    /// Its share of all votes, before the weights that votes have for a label (`learned`,
+    /// `/size^G`).
     pub vote: f64,
     /// Whether it was found by its dense vector.
     pub by_vector: bool,
-    /// The shared terms, by decreasing contribution. The contributions, added as `f64` in order of term
-    /// ids and rounded once to `f32`, are the similarity. Empty for a neighbor found by its dense
-    /// vector.
+    /// The shared terms, by decreasing contribution. The contributions, added as `f64` in order of
+    /// term ids and rounded once to `f32`, are the similarity. Empty for a neighbor found by its
+    /// dense vector.
     pub terms: Vec<TermPart>,
 }
 
@@ -101,8 +103,8 @@ pub struct ExplainedLabel {
     pub threshold: Option<f64>,
     /// Whether the document gets it.
     pub is_given: bool,
-    /// The evidence of each shared term: positive if it supports the label, negative if it opposes it;
-    /// the highest first. See [`explain`].
+    /// The evidence of each shared term: positive if it supports the label, negative if it opposes
+    /// it; the highest first. See [`explain`].
     pub evidence: Vec<TermPart>,
     /// The contribution of its prototype, if prototypes have a share in the score.
     pub prototype: Option<ExplainedPrototype>,
@@ -125,10 +127,10 @@ pub struct ExplainedPrototype {
 /// Classifies documents and explains each prediction.
 ///
 /// A neighbor's vote is divided among the terms that it shares with the document, in proportion to
-/// their contributions to the similarity. A term's evidence for a label is its share of the votes of
-/// the neighbors with the label, minus the expected share: its share of all votes times the label's
-/// share of the training documents. A term opposes a label if its neighbors have the label less often
-/// than the training documents do.
+/// their contributions to the similarity. A term's evidence for a label is its share of the votes
+/// of the neighbors with the label, minus the expected share: its share of all votes times the
+/// label's share of the training documents. A term opposes a label if its neighbors have the label
+/// less often than the training documents do.
 ///
 /// The evidence of all terms sums to the label's share of the votes minus its share of the training
 /// documents. This holds if votes have no weights per label, and all neighbors were found by terms:

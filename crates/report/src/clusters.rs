@@ -11,8 +11,8 @@ use classify::printable::printable;
 /// Number of labels shown for each cluster.
 const LABELS: usize = 3;
 
-/// One line for each cluster: its number of documents, its `terms` most characteristic terms, and its
-/// most frequent labels. `model` holds the documents that were clustered.
+/// One line for each cluster: its number of documents, its `terms` most characteristic terms, and
+/// its most frequent labels. `model` holds the documents that were clustered.
 pub fn terminal(model: &Model, clusters: &Clusters, terms: usize) -> String {
     let mut text = String::from("cluster  documents  terms\n");
     let best_terms = clusters.best_terms(terms);

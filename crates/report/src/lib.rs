@@ -1,5 +1,5 @@
-//! Text for people, made from the results of the library `classify`: tables for a terminal, Markdown
-//! and HTML pages.
+//! Text for people, made from the results of the library `classify`: tables for a terminal,
+//! Markdown and HTML pages.
 //!
 //! Each module reports one kind of result. A function that is named `terminal` returns lines for a
 //! terminal, with control characters escaped.

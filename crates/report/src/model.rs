@@ -23,8 +23,8 @@ impl Lines {
     }
 }
 
-/// The settings of a model, and its most frequent labels: at most `labels`. `file` is the first line:
-/// the path of the model and its size.
+/// The settings of a model, and its most frequent labels: at most `labels`. `file` is the first
+/// line: the path of the model and its size.
 pub fn terminal(model: &Model, file: &str, labels: usize) -> String {
     let mut lines = Lines(String::new());
     lines.push("model", file);

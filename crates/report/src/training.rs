@@ -57,8 +57,8 @@ fn confidence_limit(limit: &ConfidenceLimit) -> String {
     }
     format!(
         "a target of {target:.1} % wrong labels is out of reach, so the model answers nothing: of \
-         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are wrong, \
-         at most {bound:.1} %; set a higher target"
+         the most confident {coverage:.1} % of the documents, {error:.1} % of the labels are \
+         wrong, at most {bound:.1} %; set a higher target"
     )
 }
 
